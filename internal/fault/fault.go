@@ -1,0 +1,69 @@
+// Package fault owns the error that carries a sentence for the user.
+//
+// A *Error is made only where we know what the user can do about it. Every other
+// error is the operator's: faces answer it with "Internal error" and log the chain.
+package fault
+
+import (
+	"errors"
+	"time"
+)
+
+// Kind says what went wrong in terms a face can turn into a status.
+type Kind int
+
+// The kinds, with the HTTP status a face answers.
+const (
+	Internal     Kind = iota // 500: never made by hand, it is what an unknown error is
+	Invalid                  // 400: the request can never succeed as it is
+	Unauthorized             // 401: no credential, or one that is not good
+	Payment                  // 402: the plan does not include it
+	Forbidden                // 403: the credential may not do this
+	NotFound                 // 404: unknown, or somebody else's
+	Conflict                 // 409: the state forbids it now
+	Gone                     // 410: it was here and was turned off
+	TooLarge                 // 413: the body is over the limit
+	Media                    // 415: the body is of a type we don't read
+	Limited                  // 429: too many; RetryAfter says when
+	Unavailable              // 503: try again later; RetryAfter says when
+)
+
+// Error is an error whose text is meant for the user. Its fields never hold a secret.
+type Error struct {
+	Kind       Kind
+	Message    string        // one sentence without a full stop
+	Details    string        // what is allowed, or what to do. Optional.
+	Received   any           // the offending value, scalars only. Optional.
+	Code       string        // stable snake_case name. Optional: empty means the kind's own.
+	RetryAfter time.Duration // for Limited and Unavailable. Optional.
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// As returns the fault in err's chain, or nil when the user should read "Internal error".
+func As(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return nil
+}
+
+// Is reports whether err carries a fault of this kind.
+func Is(err error, kind Kind) bool {
+	e := As(err)
+	return e != nil && e.Kind == kind
+}
+
+// Missing is the one answer for things that are unknown or somebody else's, so that
+// nobody learns which: Missing("site").Error() is "Site not found".
+func Missing(noun string) *Error {
+	return &Error{Kind: NotFound, Message: upper(noun) + " not found", Code: noun + "_not_found"}
+}
+
+func upper(s string) string {
+	if s == "" || s[0] < 'a' || s[0] > 'z' {
+		return s
+	}
+	return string(s[0]-'a'+'A') + s[1:]
+}
