@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/binary"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,12 +12,25 @@ import (
 // that ids sort as the numbers they stand for.
 var alphabet = base32.NewEncoding("234567abcdefghijklmnopqrstuvwxyz").WithPadding(base32.NoPadding)
 
-// NewID returns prefix, "_" and 26 characters: 48 bits of time in milliseconds, then 80
-// random bits. Ids of one prefix sort by the time they were made.
+// lastID is the time and count of the newest id, so that ids made by one process sort in
+// the order they were made, also within a millisecond or when the clock steps back.
+var lastID atomic.Uint64
+
+// NewID returns prefix, "_" and 26 characters: 48 bits of time in milliseconds, 16 bits
+// that count within one, then 64 random bits. Ids of one prefix sort by the time they
+// were made.
 func NewID(prefix string) string {
+	var stamp uint64
+	for {
+		last := lastID.Load()
+		stamp = max(uint64(time.Now().UnixMilli())<<16, last+1)
+		if lastID.CompareAndSwap(last, stamp) {
+			break
+		}
+	}
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
-	rand.Read(b[6:])
+	binary.BigEndian.PutUint64(b[:8], stamp)
+	rand.Read(b[8:])
 	return prefix + "_" + alphabet.EncodeToString(b[:])
 }
 

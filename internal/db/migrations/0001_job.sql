@@ -10,7 +10,8 @@ CREATE TABLE jobs (
   grp         TEXT,             -- at most one job of it runs at a time, in order
   share       TEXT NOT NULL,    -- whose turn it is: claimed fairly over shares
   state       TEXT NOT NULL,    -- ready, running, dead
-  attempt     BIGINT NOT NULL,  -- times claimed; also the fencing token
+  attempt     BIGINT NOT NULL,  -- times claimed: the fencing token of its worker
+  failures    BIGINT NOT NULL,  -- times it ended in an error or was interrupted by a crash
   run_at      BIGINT NOT NULL,
   lease_until BIGINT NOT NULL,
   canceled    BOOLEAN NOT NULL, -- asked to stop
