@@ -49,7 +49,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{t: t, db: dbtest.New(t), repos: filepath.Join(dir, "repos")}
-	log := slog.New(slog.DiscardHandler)
+	log := slog.New(slog.NewTextHandler(testLog{t}, nil))
 	sealer, err := seal.Load(filepath.Join(dir, "key"))
 	ok(t, err)
 	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
@@ -550,3 +550,8 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 		t.Errorf("%d deployments are remembered, want the live one, the kept one and one more", total)
 	}
 }
+
+// testLog shows the room's log with the test that caused it.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(b []byte) (int, error) { l.t.Logf("%s", b); return len(b), nil }
