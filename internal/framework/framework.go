@@ -131,6 +131,24 @@ func Detect(files Files, o Overrides) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	if p.root != s.root.text && p.configured() {
+		// The folder that was picked brings settings of its own.
+		o.Root = &p.root
+		if s, err = settle(t, o); err != nil {
+			return Plan{}, err
+		}
+		delete(s.sources, "root")
+		p = newProject(t, s)
+		first := why
+		if chosen, why, err = choose(p); err != nil {
+			return Plan{}, err
+		}
+		if s.framework.ok() {
+			why = first + "; " + why
+		} else {
+			why = first
+		}
+	}
 	d := &draft{Plan: Plan{
 		Framework: chosen.ID, Name: chosen.Name, Why: why, Root: p.root, Runtime: chosen.Runtime,
 		Env: map[string]string{}, Sources: maps.Clone(s.sources),

@@ -438,7 +438,7 @@ func (p *project) applyOutput(d *draft) {
 			return
 		}
 		d.Runtime, d.Start = Static, nil
-		d.Why += "; " + s.source + " names an output folder, so its files are published"
+		d.Why += "; an output folder is set in " + s.source + ", so its files are published"
 	}
 	before := append([]string{d.Output}, d.OutputCandidates...)
 	d.Output, d.OutputCandidates = s.text, nil

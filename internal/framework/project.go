@@ -30,6 +30,9 @@ func (p *project) hasDir(name string) bool { return p.t.hasDir(join(p.root, name
 
 func (p *project) read(name string) string { return p.t.read(join(p.root, name)) }
 
+// configured reports whether the folder holds a file with settings.
+func (p *project) configured() bool { return p.any(bySlipway, byNetlify, byVercel) != "" }
+
 // any returns the first of these files that the folder holds, or "".
 func (p *project) any(names ...string) string {
 	for _, n := range names {
