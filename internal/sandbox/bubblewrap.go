@@ -44,7 +44,7 @@ type Bubblewrap struct {
 	filter []byte
 }
 
-// New prepares a runner: it writes the private /etc below Dir and starts nothing.
+// New prepares a runner and starts nothing.
 // That bubblewrap is missing is found at Run, so that installing it is enough.
 func New(c Config) (*Bubblewrap, error) {
 	e, err := newEngine(&c)
@@ -53,9 +53,6 @@ func New(c Config) (*Bubblewrap, error) {
 	}
 	b := &Bubblewrap{Config: c, engine: e}
 	if b.filter, err = filter(); err != nil {
-		return nil, fmt.Errorf("prepare sandbox: %w", err)
-	}
-	if err := b.writeEtc(); err != nil {
 		return nil, fmt.Errorf("prepare sandbox: %w", err)
 	}
 	return b, nil
@@ -106,6 +103,8 @@ func place(name string) string {
 	return "/slipway/" + name
 }
 
+// etc is all that a build sees of users, groups and names. It is copied into the
+// sandbox by descriptor: a mount for each would cost more than all of them together.
 var etc = map[string]string{
 	"passwd":        "root:x:0:0:root:/:/usr/sbin/nologin\nbuild:x:1000:1000:build:/build/.home:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
 	"group":         "root:x:0:\nbuild:x:1000:\nnogroup:x:65534:\n",
@@ -117,26 +116,6 @@ var etc = map[string]string{
 // hostEtc is what a build may see of the host's /etc.
 var hostEtc = []string{"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types"}
-
-func (b *Bubblewrap) writeEtc() error {
-	dir := filepath.Join(b.Dir, "etc")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for name, text := range etc {
-		p := filepath.Join(dir, name)
-		if have, err := os.ReadFile(p); err == nil && string(have) == text {
-			continue
-		}
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			return err
-		}
-		if err := os.Chmod(p, 0o644); err != nil { // whatever the umask is
-			return err
-		}
-	}
-	return nil
-}
 
 // errNoBwrap is the refusal that a user reads.
 func errNoBwrap() error {
@@ -240,7 +219,10 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	}
 	specFD := r.launch.inherit(told)
 
-	args := b.profile(r)
+	args, err := b.profile(r)
+	if err != nil {
+		return nil, err
+	}
 	args = append(args, "--seccomp", strconv.Itoa(seccompFD), "--json-status-fd", strconv.Itoa(infoFD), "--block-fd", strconv.Itoa(blockFD))
 	r.text = []byte(strings.Join(args, "\x00") + "\x00")
 	if len(r.text) > 48<<10 {
@@ -267,7 +249,7 @@ func drop(c Command) *syscall.SysProcAttr {
 	return a
 }
 
-func (b *Bubblewrap) profile(r *run) []string {
+func (b *Bubblewrap) profile(r *run) ([]string, error) {
 	c, l := r.c, &r.launch
 	args := []string{"--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
 		"--die-with-parent", "--new-session", "--hostname", "build", "--clearenv", "--ro-bind", "/usr", "/usr"}
@@ -279,8 +261,12 @@ func (b *Bubblewrap) profile(r *run) []string {
 		}
 	}
 	args = append(args, "--dir", "/etc")
-	for _, name := range []string{"passwd", "group", "hosts", "resolv.conf", "nsswitch.conf"} {
-		args = append(args, "--ro-bind", l.show(filepath.Join(b.Dir, "etc", name)), "/etc/"+name)
+	for name, text := range etc {
+		f, err := memfile(name, []byte(text))
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--perms", "0444", "--file", strconv.Itoa(l.inherit(f)), "/etc/"+name)
 	}
 	for _, p := range hostEtc {
 		args = append(args, "--ro-bind-try", p, p)
@@ -304,7 +290,7 @@ func (b *Bubblewrap) profile(r *run) []string {
 		args = append(args, how, l.show(bind.Source), bind.Target)
 	}
 	// What bwrap itself put there lives in memory and belongs to the build: close it last.
-	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/")
+	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"), nil
 }
 
 // spec is what the shim is to do.

@@ -33,8 +33,10 @@ type thread struct {
 	stage error // why staging is not to be had; nil when it is
 }
 
-// launcher is the thread, begun at the first use.
-var launcher = sync.OnceValue(func() *thread {
+// launcher returns the thread, begun at the first use.
+var launcher = sync.OnceValue(newThread)
+
+func newThread() *thread {
 	t := &thread{work: make(chan func())}
 	ready := make(chan struct{})
 	go func() {
@@ -47,7 +49,7 @@ var launcher = sync.OnceValue(func() *thread {
 	}()
 	<-ready
 	return t
-})
+}
 
 func ownMounts() error {
 	if unix.Geteuid() != 0 {
@@ -99,14 +101,20 @@ func (l *launch) inherit(f *os.File) int {
 	return 2 + len(l.child)
 }
 
-// start stages and starts; our copies of the child's ends are closed whatever happens.
-func (l *launch) start() (err error) {
+// start stages and starts inside g, which may be nil; our copies of the child's ends
+// are closed whatever happens. That the child is in all of g is not promised.
+func (l *launch) start(g *group) (err error) {
 	defer func() {
 		for _, f := range l.child {
 			_ = f.Close()
 		}
 	}()
 	l.cmd.ExtraFiles = l.child
+	v := &visit{unified: -1}
+	if g != nil {
+		v = g.enter()
+	}
+	defer v.close()
 	t := launcher()
 	t.do(func() {
 		if len(l.binds) > 0 {
@@ -117,12 +125,31 @@ func (l *launch) start() (err error) {
 				return
 			}
 		}
-		err = l.cmd.Start()
+		v.begin()
+		err = l.fork(v)
+		if e := v.end(); e != nil {
+			// No kernel does this: the thread's own cgroup has the rest of us in it.
+			panic(fmt.Sprintf("sandbox: the launcher cannot leave a cgroup: %v", e))
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", filepath.Base(l.cmd.Path), err)
 	}
 	return nil
+}
+
+// fork starts the child, born in the version 2 leaf where clone3 is to be had.
+func (l *launch) fork(v *visit) error {
+	if v.unified >= 0 {
+		into, attr := *l.cmd, *l.cmd.SysProcAttr
+		attr.UseCgroupFD, attr.CgroupFD = true, v.unified
+		into.SysProcAttr = &attr
+		if err := into.Start(); err == nil {
+			*l.cmd = into
+			return nil
+		}
+	}
+	return l.cmd.Start()
 }
 
 func (l *launch) mount() error {

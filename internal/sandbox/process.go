@@ -96,7 +96,7 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	cmd.Stdout, cmd.Stderr = outW, errW
 
 	begin := time.Now()
-	err = r.launch.start()
+	err = r.launch.start(r.group)
 	_, _ = outW.Close(), errW.Close()
 	if err != nil {
 		return res, err
@@ -186,7 +186,7 @@ func (r *run) report(why Reason) {
 // opens it has read nothing, forked nothing and run nothing of the tenant.
 func (r *run) release(ctx context.Context) error {
 	pid := r.launch.cmd.Process.Pid
-	if r.group != nil {
+	if r.group != nil && !r.group.holds(pid) {
 		if err := r.group.attach(pid); err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func TestAsPlainUser(t *testing.T) {
 	if err := Own(dir, plainUID); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(bin, "-test.run=^Test", "-test.timeout=120s")
+	c := exec.Command(bin, "-test.run=^Test", "-test.skip=^TestNoShell$", "-test.timeout=120s") // that one reads the sources, which are not there
 	c.Dir = dir
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: plainUID, Gid: plainUID, Groups: []uint32{}}}
