@@ -41,7 +41,7 @@ func run(args []string) int {
 		kong.DefaultEnvars("SLIPWAY"),
 		kong.Configuration(tomlFile),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.UsageOnMissing(),
+		
 	)
 	if err != nil {
 		return complain(err)
