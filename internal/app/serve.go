@@ -108,13 +108,13 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	servers := h.servers()
 	doors, _ := errgroup.WithContext(failed)
 	closed := make(chan error, 3)
-	serve := func(srv *http.Server, ln net.Listener) {
+	serve := func(srv *http.Server, ln net.Listener, tls bool) {
 		if srv == nil || ln == nil {
 			return
 		}
 		doors.Go(func() error {
 			var err error
-			if srv.TLSConfig != nil {
+			if tls {
 				err = srv.ServeTLS(ln, "", "")
 			} else {
 				err = srv.Serve(ln)
@@ -126,9 +126,9 @@ func (h *house) run(ctx context.Context, l listeners) error {
 			return nil
 		})
 	}
-	serve(servers.control, l.control)
-	serve(servers.http, l.http)
-	serve(servers.https, l.https)
+	serve(servers.control, l.control, false)
+	serve(servers.http, l.http, false)
+	serve(servers.https, l.https, true)
 	h.serving.Store(true)
 
 	var end error
