@@ -123,8 +123,8 @@ func claimable(received string) (string, error) {
 		return "", fmt.Errorf("%s has no dot: it can't be anybody's", name)
 	case known && name == suffix || name == public:
 		return "", fmt.Errorf("%s is a public suffix: names belong to somebody below it", name)
-	case specialUse[suffix]:
-		return "", fmt.Errorf(".%s names never reach the Internet", suffix)
+	case specialUse[name[strings.LastIndexByte(name, '.')+1:]]:
+		return "", fmt.Errorf("%s is a name that never leads here", name)
 	case wild && len(name) > 251:
 		return "", errors.New("the name is too long")
 	}

@@ -209,14 +209,6 @@ func newWorld(t testing.TB, change func(*Config), registry http.HandlerFunc) *wo
 	w.Domains = New(c)
 	w.rdap.shipped = bases{"com": {w.rdapd.URL + "/com/"}}
 	w.budget, w.hedge = time.Second, 100*time.Millisecond
-	// The table that package site writes; until its migration is here the test makes it.
-	ctx := context.Background()
-	if err := w.db.Admin(ctx, "CREATE TABLE IF NOT EXISTS live_version (id BIGINT PRIMARY KEY, n BIGINT NOT NULL)"); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.db.Admin(ctx, "INSERT INTO live_version (id, n) VALUES (1, 0) ON CONFLICT (id) DO NOTHING"); err != nil {
-		t.Fatal(err)
-	}
 	return w
 }
 
