@@ -207,7 +207,7 @@ func TestZonesOwnServersKnowFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
 	own := newZone(t)
-	own.auth = true
+	own.authority(true)
 	dom := w.add(ann, "example.com")
 	own.set(t, "_slipway.example.com", w.txt(ann))
 	own.set(t, "example.com", here, "NS ns.example.com.")
@@ -227,7 +227,7 @@ func TestZonesOwnServersKnowFirst(t *testing.T) {
 		t.Errorf("got %s, a private name server was asked %d times", dom.Status, own.questions("_slipway.example.com TXT")-before)
 	}
 	// One that is lame is passed over.
-	own.auth = false
+	own.authority(false)
 	w.zone.set(t, "example.com", here, "NS ns.example.com.")
 	w.zone.set(t, "_slipway.example.com", w.txt(ann))
 	if dom = w.verify(dom); dom.Status != Active || dom.Verification[0].Status != RecordValid {
@@ -240,7 +240,7 @@ func TestRefusedNames(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Reserved = []string{"panel.host.test"} }, nil)
 	for _, name := range []string{"", "com", "co.uk", "*.co.uk", "github.io", "*.com", "localhost", "x.localhost", "x.local", "printer", "192.0.2.1",
 		"sites.test", "bob-1.sites.test", "deep.bob-1.sites.test", "*.sites.test", "*.test", "panel.host.test", "PANEL.host.test.", "*.host.test",
-		"a.*.com", "**.x.com", "_dmarc.x.com", "x..com", "http://x.com", "x.com/", "x.com:80", "\x00.com", strings.Repeat("a.", 130) + "com", "1.2.3", "x.onion", "1.0.0.127.in-addr.arpa"} {
+		"a.*.com", "**.x.com", "_dmarc.x.com", "x..com", "http://x.com", "x.com/", "x.com:80", "\x00.com", strings.Repeat("a.", 130) + "com", strings.Repeat("a.", 16) + "com", "1.2.3", "x.onion", "1.0.0.127.in-addr.arpa"} {
 		_, err := w.Create(t.Context(), ann, "ann-1", NewDomain{Name: name})
 		if !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: got %v", name, err)
