@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -18,6 +19,9 @@ func (d *Dashboard) accountRoutes() []route {
 		post("/account/second-factor", user, d.turnFactorOn, d.factorPage),
 		post("/account/second-factor/off", user, d.turnFactorOff, d.securityPage),
 		post("/account/second-factor/codes", user, d.renewCodes, d.securityPage),
+		post("/account/passkeys/begin", user, d.offerPasskey, nil),
+		post("/account/passkeys", user, d.addPasskey, d.securityPage),
+		post("/account/passkeys/{passkey}/remove", user, d.removePasskey, d.securityPage),
 		get("/account/sessions", user, d.sessionsPage),
 		post("/account/sessions/end", user, d.endOtherSessions, d.sessionsPage),
 		post("/account/sessions/{session}/end", user, d.endOneSession, d.sessionsPage),
@@ -98,7 +102,7 @@ type auditData struct {
 }
 
 // auditNouns are what the log can be narrowed to.
-var auditNouns = []string{"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook", "user"}
+var auditNouns = []string{"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook"}
 
 func (d *Dashboard) auditPage(ctx context.Context, q *request) (answer, error) {
 	return d.audit(ctx, q, q.user.ID, "/account/audit", "account_audit")
@@ -111,6 +115,9 @@ func (d *Dashboard) audit(ctx context.Context, q *request, of account.ID, path, 
 		return answer{}, err
 	}
 	data := auditData{Entries: list, Noun: f.Action, Nouns: auditNouns, Path: path, All: of == ""}
+	if of == "" {
+		data.Nouns = append(slices.Clone(auditNouns), "user")
+	}
 	if len(list) > auditPerPage {
 		data.Entries = list[:auditPerPage]
 		data.Older = link(path, "what", f.Action, "before", list[auditPerPage-1].ID)

@@ -14,13 +14,18 @@ import (
 )
 
 type securityData struct {
-	Factor account.Factor
-	Fresh  bool
+	Factor   account.Factor
+	Passkeys []account.Passkey
+	Allowed  bool // there can be passkeys
 }
 
 func (d *Dashboard) securityPage(ctx context.Context, q *request) (answer, error) {
 	f, err := d.Accounts.SecondFactor(ctx, q.user.ID)
-	return page("account_security", "Sign-in and security", securityData{f, q.session.Fresh()}), err
+	if err != nil {
+		return answer{}, err
+	}
+	keys, err := d.Accounts.ListPasskeys(ctx, q.user.ID)
+	return page("account_security", "Sign-in and security", securityData{f, keys, d.Accounts.Passkeys()}), err
 }
 
 // prove makes sure that it is the user, not somebody at their unlocked machine: who signed
@@ -63,7 +68,6 @@ type factorData struct {
 	Offer account.Offer
 	Image template.URL // a QR code as a data: URL
 	Codes []string     // shown once
-	Fresh bool
 }
 
 func (d *Dashboard) factorPage(ctx context.Context, q *request) (answer, error) {
@@ -80,7 +84,7 @@ func (d *Dashboard) factorPage(ctx context.Context, q *request) (answer, error) 
 	}
 	code.Scale = 5
 	image := template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())) // our own bytes
-	return page("account_factor", "Second factor", factorData{Offer: offer, Image: image, Fresh: q.session.Fresh()}), nil
+	return page("account_factor", "Second factor", factorData{Offer: offer, Image: image}), nil
 }
 
 func (d *Dashboard) turnFactorOn(ctx context.Context, q *request) (answer, error) {

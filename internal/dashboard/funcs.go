@@ -18,7 +18,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"asset": d.assets.url, "rest": d.rest, "ago": ago, "day": day, "bytes": bytesWord, "status": status, "word": word, "took": took,
 		"picture": picture, "dict": dict, "short": short, "plural": plural, "list": func(s ...string) []string { return s },
 		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "deed": deedWords,
-		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int64 { return percent(d.Size-d.Free, d.Size) },
+		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },
 	}
 }
 
@@ -102,11 +102,11 @@ func bytesWord(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, unit)
 }
 
-func percent(part, whole int64) int64 {
+func percent(part, whole int64) int {
 	if whole <= 0 {
 		return 0
 	}
-	return part * 100 / whole
+	return int(part * 100 / whole)
 }
 
 func plural(n int, noun string) string {

@@ -7,7 +7,6 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
-	"slipway/internal/fault"
 	"slipway/internal/site"
 )
 
@@ -175,7 +174,7 @@ func (d *Dashboard) showLink(ctx context.Context, u account.User, token string) 
 }
 
 func (d *Dashboard) invite(ctx context.Context, q *request) (answer, error) {
-	if err := d.fresh(q); err != nil {
+	if err := d.prove(ctx, q); err != nil {
 		return answer{}, err
 	}
 	var u account.User
@@ -191,7 +190,7 @@ func (d *Dashboard) invite(ctx context.Context, q *request) (answer, error) {
 }
 
 func (d *Dashboard) makeLink(ctx context.Context, q *request) (answer, error) {
-	if err := d.fresh(q); err != nil {
+	if err := d.prove(ctx, q); err != nil {
 		return answer{}, err
 	}
 	u, err := d.whose(ctx, q)
@@ -234,7 +233,7 @@ func (d *Dashboard) signOutUser(ctx context.Context, q *request) (answer, error)
 }
 
 func (d *Dashboard) dropFactor(ctx context.Context, q *request) (answer, error) {
-	if err := d.fresh(q); err != nil {
+	if err := d.prove(ctx, q); err != nil {
 		return answer{}, err
 	}
 	u, err := d.whose(ctx, q)
@@ -245,16 +244,6 @@ func (d *Dashboard) dropFactor(ctx context.Context, q *request) (answer, error) 
 		return account.Deed{Action: "second_factor.disabled", Subject: string(u.ID), About: u.ID, Detail: "of " + u.Email}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
 	})
 	return goTo("/operator/users/"+string(u.ID), "The second factor is off"), err
-}
-
-// fresh refuses what lets somebody in to an operator who signed in long ago: an unlocked
-// machine should not be enough to make one.
-func (d *Dashboard) fresh(q *request) error {
-	if q.session.Fresh() {
-		return nil
-	}
-	return &fault.Error{Kind: fault.Forbidden, Message: "You signed in a while ago", Code: "stale_session",
-		Details: "this lets somebody in, so show first that it is you: sign out and in again"}
 }
 
 type siteRow struct {
