@@ -38,6 +38,7 @@ type Route struct {
 	Wide    bool          // concerns all sites: a key restricted to some may not. Optional.
 	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
 	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
+	Open    bool          // needs no key. Optional.
 	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 
