@@ -210,8 +210,8 @@ func fields(r huma.Registry, s *huma.Schema, depth int) (out []field) {
 	if full == nil || depth > 3 {
 		return nil
 	}
-	if len(full.OneOf) > 0 {
-		return fields(r, full.OneOf[0], depth)
+	if alt := append(full.OneOf, full.AnyOf...); len(alt) > 0 {
+		return fields(r, alt[0], depth)
 	}
 	for _, name := range ordered(r, s) {
 		p := full.Properties[name]
@@ -243,6 +243,8 @@ func kind(r huma.Registry, s *huma.Schema) string {
 		text = strings.Join(words, " | ")
 	case full.Format == "date-time":
 		text = "timestamp"
+	case len(full.AnyOf) > 0:
+		text = kind(r, full.AnyOf[0]) + " | null"
 	case text == "":
 		text = "any"
 	}
@@ -261,8 +263,8 @@ func sample(r huma.Registry, s *huma.Schema, name string, depth int) any {
 	switch {
 	case full == nil || depth > 4:
 		return nil
-	case len(full.OneOf) > 0:
-		return sample(r, full.OneOf[0], name, depth)
+	case len(full.OneOf)+len(full.AnyOf) > 0:
+		return sample(r, append(full.OneOf, full.AnyOf...)[0], name, depth)
 	case len(full.Enum) > 0:
 		return full.Enum[0]
 	}
@@ -270,7 +272,11 @@ func sample(r huma.Registry, s *huma.Schema, name string, depth int) any {
 	case huma.TypeObject:
 		out := object{}
 		for _, n := range ordered(r, s) {
-			out = append(out, member{n, sample(r, full.Properties[n], n, depth+1)})
+			v := sample(r, full.Properties[n], n, depth+1)
+			if inner, empty := v.(object); !slices.Contains(full.Required, n) && (v == "…" || empty && len(inner) == 0) {
+				continue // nothing worth showing
+			}
+			out = append(out, member{n, v})
 		}
 		return out
 	case huma.TypeArray:
@@ -303,7 +309,7 @@ var samples = map[string]string{
 	"message": "…", "url": "https://example.com/hook", "event": "deployment.completed", "site": "site_25o5kzh3mc7yw4tn6pqd2xlfae",
 	"deploymentId": "dep_25o5kzh3mc7yw4tn6pqd2xlfae", "siteId": "site_25o5kzh3mc7yw4tn6pqd2xlfae", "addresse": "203.0.113.0/24",
 	"framework": "astro", "runtime": "static", "commitHash": "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "title": "Release 12", "value": "s3cret",
-	"secret": "a long random text of yours",
+	"key": "API_TOKEN", "secret": "a long random text of yours",
 }
 
 // object is a JSON object that keeps its order.

@@ -69,6 +69,7 @@ func newHuma(mux *http.ServeMux, c Config) huma.API {
 // huma makes errors through process globals. Ours depends on the API only through the
 // context, so that several APIs in one process (tests) do not meet.
 func init() {
+	huma.DefaultArrayNullable = false // our lists are never null
 	huma.NewError = func(status int, msg string, _ ...error) huma.StatusError {
 		return &problem{status: status, Message: msg}
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -94,6 +95,7 @@ func (a *API) finish() {
 		}
 	}
 	doc.Webhooks = a.webhooksDoc(doc.Components.Schemas)
+	nullable(doc.Components.Schemas)
 	var err error
 	if a.spec, err = json.Marshal(doc); err != nil {
 		panic(err) // the document is made of our own types: every test would end here
@@ -178,6 +180,23 @@ func (a *API) specRoute(doc *huma.OpenAPI) (Route, *huma.Operation) {
 	})
 	a.ops = append(a.ops, r)
 	return r, op
+}
+
+// nullable says in the document what huma leaves out: that a pointer to a shape may be
+// null in an answer.
+func nullable(r huma.Registry) {
+	for name, s := range r.Map() {
+		t := r.TypeFromRef("#/components/schemas/" + name)
+		if t == nil || t.Kind() != reflect.Struct || strings.HasSuffix(name, "In") {
+			continue
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if p := s.Properties[name]; p != nil && p.Ref != "" && f.Type.Kind() == reflect.Pointer {
+				s.Properties[name] = &huma.Schema{Description: p.Description, AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
+			}
+		}
+	}
 }
 
 func ptr[T any](v T) *T { return &v }
