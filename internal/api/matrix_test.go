@@ -38,6 +38,12 @@ var matrix = map[string]row{
 	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel},
 	"listDomains":       {path: "/domains", status: 200, own: true},
 	"checkDomain":       {path: "/domains/check", body: m{"domain": "example-name-4711.com"}, status: 200, own: true},
+	"listSiteDomains":   {path: "/sites/{site}/domains", status: 200},
+	"createDomain":      {path: "/sites/{site}/domains", body: m{"name": "new.example-4711.com"}, status: 201},
+	"getDomain":         {path: "/domains/{domain}", status: 200},
+	"updateDomain":      {path: "/domains/{domain}", body: m{"redirectTo": "www.example-4711.com"}, status: 200},
+	"deleteDomain":      {path: "/domains/{domain}", status: 200},
+	"verifyDomain":      {path: "/domains/{domain}/verify", status: 200},
 	"listEnv":           {path: "/sites/{site}/env", status: 200},
 	"setEnv":            {path: "/sites/{site}/env", body: m{"key": "B", "value": "b"}, status: 201},
 	"updateEnv":         {path: "/sites/{site}/env/A", body: m{"value": "b"}, status: 200},
@@ -79,6 +85,7 @@ func (w *world) belongings(u account.ID, key string) things {
 	x["hook"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/hooks", key, m{"name": "ci"}), "id")
 	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"sites:read"}}), "id")
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
+	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
 	more(w, key, x)
 	return x
 }

@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
 
 	"slipway/internal/account"
 	"slipway/internal/api"
@@ -70,7 +73,7 @@ func newWorld(t *testing.T, with ...func(*api.Config)) *world {
 		Accounts:    account.New(account.Config{DB: d, Log: log}),
 		Sites:       sites,
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
-		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
+		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{},
 			SiteOf: func(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
@@ -88,6 +91,14 @@ func newWorld(t *testing.T, with ...func(*api.Config)) *world {
 	w.srv = httptest.NewServer(api.New(c).Handler())
 	t.Cleanup(w.srv.Close)
 	return w
+}
+
+// noDNS is a world in which nobody has any records.
+type noDNS struct{}
+
+func (noDNS) Ask(_ context.Context, _ netip.AddrPort, name string, qtype uint16) (*dns.Msg, error) {
+	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
+	return new(dns.Msg).SetRcode(q, dns.RcodeNameError), nil
 }
 
 func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks { return &webhook.Webhooks{} }
