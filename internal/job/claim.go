@@ -1,0 +1,132 @@
+package job
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"slipway/internal/db"
+)
+
+// claim takes the next due job of the queue, or returns nil when there is none. A job
+// of a group waits for the ones before it; among the rest the share with the fewest
+// running goes first, then the one that waits longest.
+func (j *Jobs) claim(ctx context.Context, queue string) (*claimed, error) {
+	var c claimed
+	err := j.c.DB.Write(ctx, func(tx *db.Tx) error {
+		now := db.Now()
+		return tx.QueryRow(ctx, `
+			UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
+			WHERE id = (
+				SELECT id FROM jobs j
+				WHERE queue = $1 AND state = 'ready' AND run_at <= $2
+				  AND NOT EXISTS (
+					SELECT 1 FROM jobs r
+					WHERE r.grp = j.grp AND (r.state = 'running' OR r.state = 'ready' AND r.id < j.id))
+				ORDER BY (SELECT count(*) FROM jobs r WHERE r.queue = $1 AND r.state = 'running' AND r.share = j.share),
+				         run_at, id
+				LIMIT 1`+tx.SkipLocked()+`)
+			RETURNING id, kind, queue, args, attempt, failures`,
+			queue, now, now.Add(j.c.Lease)).
+			Scan(&c.id, &c.kind, &c.queue, &c.args, &c.attempt, &c.failures)
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case db.Duplicate(err):
+		// Another node took a job of the same group at the same moment: its end wakes us.
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("claim job: %w", err)
+	}
+	return &c, nil
+}
+
+// settle writes how a claimed job ended. A worker whose token is no longer the job's
+// changes nothing.
+func (j *Jobs) settle(ctx context.Context, c *claimed, end error) error {
+	p := j.handlers[c.kind].policy
+	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
+		var l later
+		var err error
+		now := db.Now()
+		switch {
+		case end == nil, errors.Is(end, ErrCanceled):
+			_, err = tx.Exec(ctx, `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, c.id, c.attempt)
+		case errors.Is(end, ErrLost):
+			return nil
+		case errors.Is(end, ErrStopping):
+			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready' WHERE id = $1 AND attempt = $2`, c.id, c.attempt)
+		case errors.As(end, &l):
+			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready', run_at = $3 WHERE id = $1 AND attempt = $2`, c.id, c.attempt, now+db.Time(l/1e6))
+		case errors.Is(end, errGivenUp), p.Attempts == 0:
+			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'dead', error = $3 WHERE id = $1 AND attempt = $2`, c.id, c.attempt, end.Error())
+		default:
+			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready', failures = failures + 1, run_at = $3, error = $4 WHERE id = $1 AND attempt = $2`,
+				c.id, c.attempt, now.Add(p.Backoff(c.failures+1)), end.Error())
+		}
+		// The end of one job may be the turn of the next of its group.
+		tx.Notify(topic(c.queue))
+		return err
+	})
+}
+
+// renew keeps the leases of what runs here, and ends what was canceled or taken over.
+func (j *Jobs) renew(ctx context.Context) error {
+	held := j.held()
+	if len(held) == 0 {
+		return nil
+	}
+	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
+		until := db.Now().Add(j.c.Lease)
+		for _, c := range held {
+			var canceled bool
+			err := tx.QueryRow(ctx, `
+				UPDATE jobs SET lease_until = $3 WHERE id = $1 AND attempt = $2 AND state = 'running'
+				RETURNING canceled`, c.id, c.attempt, until).Scan(&canceled)
+			switch {
+			case errors.Is(err, sql.ErrNoRows):
+				c.cancel(ErrLost)
+			case err != nil:
+				return fmt.Errorf("renew lease: %w", err)
+			case canceled:
+				c.cancel(ErrCanceled)
+			}
+		}
+		return nil
+	})
+}
+
+// rescue makes jobs ready again whose worker is gone: at the start of the only process
+// all of them, else those whose lease ended.
+func (j *Jobs) rescue(ctx context.Context, all bool) error {
+	before := db.Now()
+	if all {
+		before = 1 << 62
+	}
+	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
+		rows, err := tx.Query(ctx, `
+			UPDATE jobs SET state = 'ready', failures = failures + 1, run_at = $2, canceled = FALSE
+			WHERE state = 'running' AND lease_until < $1
+			RETURNING queue`, before, db.Now())
+		queues, err := db.Collect(rows, err, func(s db.Scanner) (q string, err error) { return q, s.Scan(&q) })
+		if err != nil {
+			return fmt.Errorf("rescue jobs: %w", err)
+		}
+		for _, q := range queues {
+			tx.Notify(topic(q))
+		}
+		return nil
+	})
+}
+
+func (j *Jobs) held() []*claimed {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []*claimed
+	for _, c := range j.running {
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+// Package job owns work that must happen: it is written in the transaction that asks
+// for it, done at least once, and survives crashes.
+//
+// A job is claimed with a lease and a fencing token (its attempt); a worker that lost
+// its lease cannot write the job's end over its successor's. On SQLite one process
+// serves, so after a restart everything it held is ready again at once; on PostgreSQL
+// the lease has to end first. Jobs of one group run one at a time and in order, and
+// queues are fair over shares. The package never knows what a job does.
+package job
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"slipway/internal/db"
+)
+
+// Args is what a job is told, kept as JSON. Kind names the job for ever: a renamed kind
+// orphans those already enqueued.
+type Args interface{ Kind() string }
+
+// Options say how a job is queued. All are optional.
+type Options struct {
+	Queue  string  // "" is "default"
+	Unique string  // at most one unfinished job has this key; a second is not enqueued
+	Group  string  // at most one job of the group runs at a time, in the order of enqueueing
+	Share  string  // claims take turns over shares, such as users
+	At     db.Time // not before this moment
+}
+
+// Enqueue writes the job in the caller's transaction and wakes a worker after its
+// commit. It reports whether the job is new, which only Unique can prevent.
+func Enqueue(ctx context.Context, tx *db.Tx, a Args, o Options) (bool, error) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return false, fmt.Errorf("enqueue %s: %w", a.Kind(), err)
+	}
+	now := db.Now()
+	queue := cmp.Or(o.Queue, "default")
+	n, err := tx.Exec(ctx, `
+		INSERT INTO jobs (id, kind, queue, args, uniq, grp, share, state, attempt, failures, run_at, lease_until, canceled, error, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 'ready', 0, 0, $8, 0, FALSE, '', $9)
+		ON CONFLICT (uniq) WHERE uniq IS NOT NULL AND state IN ('ready', 'running') DO NOTHING`,
+		db.NewID("job"), a.Kind(), queue, string(text), null(o.Unique), null(o.Group), o.Share, max(o.At, now), now)
+	if err != nil {
+		return false, fmt.Errorf("enqueue %s: %w", a.Kind(), err)
+	}
+	tx.Notify(topic(queue))
+	return n == 1, nil
+}
+
+// Cancel takes the job with this Unique key back: one that waits is gone with the
+// caller's transaction, one that runs has its context ended (cause ErrCanceled) after
+// the commit, wherever it runs. It reports whether a job was running.
+func Cancel(ctx context.Context, tx *db.Tx, unique string) (running bool, err error) {
+	if _, err := tx.Exec(ctx, `DELETE FROM jobs WHERE uniq = $1 AND state = 'ready'`, unique); err != nil {
+		return false, fmt.Errorf("cancel job: %w", err)
+	}
+	n, err := tx.Exec(ctx, `UPDATE jobs SET canceled = TRUE WHERE uniq = $1 AND state = 'running'`, unique)
+	if err != nil {
+		return false, fmt.Errorf("cancel job: %w", err)
+	}
+	tx.Notify(topicCancel)
+	return n > 0, nil
+}
+
+func null(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func topic(queue string) string { return "job/" + queue }
+
+const topicCancel = "job.cancel"
+
+// The causes with which a handler's context may end besides its own deadline.
+var (
+	ErrCanceled = errors.New("job canceled")
+	ErrStopping = errors.New("the service is stopping")
+	ErrLost     = errors.New("job lease lost to another worker")
+)
+
+// Later is what a handler returns to be called again after d; it is not a failure.
+func Later(d time.Duration) error { return later(d) }
+
+type later time.Duration
+
+func (l later) Error() string { return "again in " + time.Duration(l).String() }
+
+// Policy bounds one kind of job. All fields are optional.
+type Policy struct {
+	Timeout  time.Duration                                           // per call. 0 means 5 minutes.
+	Attempts int                                                     // errors and crashes before it is given up. 0 means 10.
+	Backoff  func(failures int) time.Duration                        // nil means 1s, doubling up to 5 minutes
+	GivenUp  func(ctx context.Context, args []byte, why error) error // says so where users look. It may be called again.
+}
+
+// Config says what to serve and how eagerly.
+type Config struct {
+	DB     *db.DB
+	Log    *slog.Logger
+	Queues map[string]int // how many jobs of each queue run at once in this process
+
+	Lease time.Duration // Optional: 0 means 30s; renewed every third of it.
+	Poll  time.Duration // the safety net under wake-ups. Optional: 0 means 1s.
+	Drain time.Duration // how long running jobs may go on once Run's context ended. Optional: 0 means 10s.
+}
+
+// Jobs does jobs. Register handlers, then Run.
+type Jobs struct {
+	c        Config
+	handlers map[string]handler
+
+	mu      sync.Mutex // guards running
+	running map[string]*claimed
+}
+
+type handler struct {
+	policy Policy
+	call   func(ctx context.Context, c *claimed) error
+}
+
+// claimed is a job this process holds.
+type claimed struct {
+	id, kind, queue string
+	args            []byte
+	attempt         int64
+	failures        int
+	cancel          context.CancelCauseFunc
+}
+
+// New returns Jobs that know no handler yet.
+func New(c Config) *Jobs {
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Drain = cmp.Or(c.Drain, 10*time.Second)
+	return &Jobs{c: c, handlers: map[string]handler{}, running: map[string]*claimed{}}
+}
+
+// Handle registers the handler of A's kind. It must be safe to call again for the same
+// args: a crash at any line runs the job once more. attempt grows with each call and is
+// the token that fences a handler's own writes.
+func Handle[A Args](j *Jobs, p Policy, fn func(ctx context.Context, a A, attempt int64) error) {
+	var zero A
+	p.Timeout = cmp.Or(p.Timeout, 5*time.Minute)
+	p.Attempts = cmp.Or(p.Attempts, 10)
+	if p.Backoff == nil {
+		p.Backoff = doubling
+	}
+	j.handlers[zero.Kind()] = handler{policy: p, call: func(ctx context.Context, c *claimed) error {
+		var a A
+		if err := json.Unmarshal(c.args, &a); err != nil {
+			return fmt.Errorf("read job arguments: %w", err)
+		}
+		return fn(ctx, a, c.attempt)
+	}}
+}
+
+func doubling(failures int) time.Duration {
+	return min(time.Second<<min(failures, 20), 5*time.Minute)
+}
