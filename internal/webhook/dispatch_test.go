@@ -372,3 +372,21 @@ func BenchmarkDeliver(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFirstAttempt measures from the commit of one event to its arrival.
+func BenchmarkFirstAttempt(b *testing.B) {
+	r := receive(b, nil)
+	w := room(b, dbtest.New(b), r, nil)
+	create(b, w, r.URL, "site.created")
+	start(b, w)
+	var took []time.Duration
+	for b.Loop() {
+		emit(b, w, SiteCreated(someSite))
+		began := time.Now()
+		got := r.wait(b, len(took)+1)
+		took = append(took, got[len(got)-1].at.Sub(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+}
