@@ -205,6 +205,18 @@ func change[I, O any](a *API, method string, r Route, fn func(ctx context.Contex
 	}, typeOf[O]())
 }
 
+// alone registers a PATCH or DELETE whose room opens the transaction itself.
+func alone[I, O any](a *API, method string, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
+	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
+		out, err := fn(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return r.reply(out)
+	}, typeOf[O]())
+}
+
 // register is the one place where a handler meets the outside: who is asking is checked
 // before, errors are turned into answers after.
 func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *I) (*reply, error), body reflect.Type) {
