@@ -264,7 +264,7 @@ func sample(r huma.Registry, s *huma.Schema, name string, depth int) any {
 	}
 	full := resolve(r, s)
 	switch {
-	case full == nil || depth > 4:
+	case full == nil || depth > 8:
 		return nil
 	case len(full.OneOf)+len(full.AnyOf) > 0:
 		return sample(r, append(full.OneOf, full.AnyOf...)[0], name, depth)
@@ -285,6 +285,9 @@ func sample(r huma.Registry, s *huma.Schema, name string, depth int) any {
 	case huma.TypeArray:
 		return []any{sample(r, full.Items, strings.TrimSuffix(name, "s"), depth+1)}
 	case huma.TypeInteger, huma.TypeNumber:
+		if name == "limit" {
+			return 25
+		}
 		if full.Minimum != nil {
 			return int(*full.Minimum)
 		}
