@@ -1,4 +1,79 @@
 // Command slipway is the whole program: the server and its command line.
 package main
 
-func main() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"slipway/internal/app"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// commands is the command line. Each flag is also an environment variable, SLIPWAY_ and
+// its name in capitals, and a key of the file given by --config, in that order.
+type commands struct {
+	Config  kong.ConfigFlag `help:"TOML file whose keys are the names of flags." type:"path" placeholder:"FILE"`
+	Serve   serveCommand    `cmd:"" help:"Run the service."`
+	User    userCommand     `cmd:"" help:"Manage users."`
+	Key     keyCommand      `cmd:"" help:"Manage API keys."`
+	CA      caCommand       `cmd:"" name:"ca" help:"The local certificate authority."`
+	Doctor  doctorCommand   `cmd:"" help:"Show what of this machine's abilities is there and what is missing."`
+	Version versionCommand  `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	var c commands
+	parser, err := kong.New(&c,
+		kong.Name("slipway"),
+		kong.Description("Your own Vercel, Netlify and managed WordPress in one program."),
+		kong.DefaultEnvars("SLIPWAY"),
+		kong.Configuration(tomlFile),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.UsageOnMissing(),
+	)
+	if err != nil {
+		return complain(err)
+	}
+	cmd, err := parser.Parse(args)
+	if err != nil {
+		return complain(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd.BindTo(ctx, (*context.Context)(nil))
+	if err := cmd.Run(); err != nil {
+		return complain(err)
+	}
+	return 0
+}
+
+// complain says in one line what went wrong.
+func complain(err error) int {
+	var p *kong.ParseError
+	if errors.As(err, &p) {
+		fmt.Fprintf(os.Stderr, "slipway: %v; slipway --help lists what there is\n", err)
+		return 2
+	}
+	fmt.Fprintf(os.Stderr, "slipway: %v\n", err)
+	return 1
+}
+
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run() error {
+	fmt.Println(app.VersionText(version))
+	return nil
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"slipway/internal/app"
+)
+
+type userCommand struct {
+	Create userCreate `cmd:"" help:"Create a user. The password is read from standard input; without one a one-time link is printed."`
+}
+
+type userCreate struct {
+	common
+	Email   string `help:"The user's e-mail address." required:"" placeholder:"EMAIL"`
+	Admin   bool   `help:"Make the user an operator of this installation."`
+	BaseURL string `name:"base-url" help:"Address for the one-time link." default:"http://127.0.0.1:8080" placeholder:"URL"`
+}
+
+// Run creates the user, also while the server runs and before its first start.
+func (u userCreate) Run(ctx context.Context) error {
+	password, err := readPassword()
+	if err != nil {
+		return err
+	}
+	return app.CreateUser(ctx, u.store(), app.NewUser{Email: u.Email, Password: password, Admin: u.Admin, BaseURL: u.BaseURL}, os.Stdout)
+}
+
+// readPassword reads one line of standard input. Nothing there, or a terminal where
+// only Enter is pressed, means no password.
+func readPassword() (string, error) {
+	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		if info.Mode()&os.ModeDevice != 0 && info.Size() == 0 {
+			fmt.Fprint(os.Stderr, "Password (empty for a one-time link; it shows as you type): ")
+		}
+	}
+	line, err := bufio.NewReader(io.LimitReader(os.Stdin, 4096)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read password: %w", err)
+	}
+	return strings.TrimRight(line, "\r\n"), nil
+}
+
+type keyCommand struct {
+	Create keyCreate `cmd:"" help:"Create an API key and print it alone on standard output. It is shown once."`
+}
+
+type keyCreate struct {
+	common
+	User    string        `help:"E-mail address of the user the key acts for." required:"" placeholder:"EMAIL"`
+	Name    string        `help:"What the key is for." required:"" placeholder:"NAME"`
+	Scope   []string      `help:"What the key may do, such as sites:read. Repeatable; everything when absent." placeholder:"SCOPE"`
+	Expires time.Duration `help:"How long the key is good, such as 720h; for ever when absent." placeholder:"DURATION"`
+}
+
+// Run creates the key, also while the server runs.
+func (k keyCreate) Run(ctx context.Context) error {
+	if len(k.Scope) == 0 {
+		k.Scope = []string{"*"}
+	}
+	return app.CreateKey(ctx, k.store(), app.NewKey{User: k.User, Name: k.Name, Scopes: k.Scope, Expires: k.Expires}, os.Stdout)
+}
+
+type caCommand struct {
+	Export caExport `cmd:"" help:"Print the root certificate of the local authority, to be trusted by browsers and tools."`
+}
+
+type caExport struct{ common }
+
+// Run prints the root certificate.
+func (c caExport) Run(ctx context.Context) error { return app.ExportCA(ctx, c.store(), os.Stdout) }
+
+type doctorCommand struct{ common }
+
+// Run prints what is there and what is missing.
+func (c doctorCommand) Run(ctx context.Context) error { return app.Doctor(ctx, c.store(), os.Stdout) }

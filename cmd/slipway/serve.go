@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"slipway/internal/app"
+)
+
+var lookupEnv = os.LookupEnv
+
+// common holds the settings that every command that touches the data needs.
+type common struct {
+	DataDir  string `help:"Database, blobs, work directories, certificates, secrets key." default:"./slipway-data" placeholder:"DIR"`
+	Database string `help:"postgres://… instead of SQLite in the data directory." placeholder:"URL"`
+}
+
+func (c common) store() app.Store { return app.Store{DataDir: c.DataDir, Database: c.Database} }
+
+type serveCommand struct {
+	common
+	Listen       string   `help:"REST interface, deploy hooks and dashboard." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	EdgeHTTP     *string  `name:"edge-http" help:"The sites over HTTP; empty turns it off (127.0.0.1:8081)." placeholder:"HOST:PORT"`
+	EdgeHTTPS    *string  `name:"edge-https" help:"The sites over HTTPS; empty turns it off (127.0.0.1:8443)." placeholder:"HOST:PORT"`
+	BaseURL      string   `name:"base-url" help:"Address of the REST interface and the dashboard in links; from --listen when absent." placeholder:"URL"`
+	APIURL       string   `name:"api-url" help:"Address that deploy hooks show; --base-url when absent." placeholder:"URL"`
+	SiteDomain   string   `help:"Sites live at <subdomain>.<site-domain>." default:"localhost" placeholder:"DOMAIN"`
+	SharedDomain bool     `help:"Allow sites and control plane to share a registrable domain."`
+	ACMECA       string   `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it." placeholder:"URL"`
+	ACMEEmail    string   `name:"acme-email" help:"Contact for the ACME directory." placeholder:"EMAIL"`
+	Blobs        string   `help:"Where files are kept; files in the data directory when absent." placeholder:"URL"`
+	Roles        []string `help:"What this process does: api, worker, edge." default:"api,worker,edge"`
+	GitHost      []string `help:"HOST=ADDRESS: where the repositories of a host are fetched from, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." sep:"none" placeholder:"HOST=ADDRESS"`
+
+	OutboundAllow  []string `help:"CIDR that webhooks and fetches may reach although it is private. Repeatable." placeholder:"CIDR"`
+	OutboundCAFile string   `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches." type:"path" placeholder:"FILE"`
+	DNSResolver    string   `name:"dns-resolver" help:"host:port for domain verification; the system's when absent." placeholder:"HOST:PORT"`
+	RateLimit      int      `help:"Requests per minute and key." default:"100"`
+	Registry       string   `help:"Who is asked for domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
+	TrustedProxy   []string `help:"CIDR of proxies whose X-Forwarded-For is believed. Repeatable." placeholder:"CIDR"`
+	LogFormat      string   `help:"Log lines as text or json." default:"text" enum:"text,json"`
+	LogLevel       string   `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
+}
+
+// Run serves until a signal.
+func (s serveCommand) Run(ctx context.Context) error {
+	str := func(p *string, otherwise string) string {
+		if p == nil {
+			return otherwise
+		}
+		return *p
+	}
+	return app.Serve(ctx, app.Config{
+		Store: s.store(), Version: version, Log: s.logger(),
+		Listen: s.Listen, EdgeHTTP: str(s.EdgeHTTP, "127.0.0.1:8081"), EdgeHTTPS: str(s.EdgeHTTPS, "127.0.0.1:8443"),
+		BaseURL: s.BaseURL, APIURL: s.APIURL, SiteDomain: s.SiteDomain, SharedDomain: s.SharedDomain,
+		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, Blobs: s.Blobs, Roles: s.Roles, GitHosts: s.GitHost,
+		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
+		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
+	})
+}
+
+func (s serveCommand) logger() *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
+		level = slog.LevelInfo // kong has checked it
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o))
+}

@@ -1,0 +1,66 @@
+// Package account owns users and their API keys: who is asking, and what they may do.
+//
+// Passwords are kept as argon2id, keys and setup links as SHA-256 digests; the secrets
+// themselves are shown once and never stored or logged. A key is looked up on every
+// request, so revoking it works on the next one. The package decides what a Caller may
+// do but never asks on its behalf: rooms take the owner, faces call Require.
+package account
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"slipway/internal/db"
+)
+
+// Config says where accounts live.
+type Config struct {
+	DB    *db.DB
+	Log   *slog.Logger
+	Flush time.Duration // how often last uses are written. Optional: 0 means 10s.
+}
+
+// Accounts is the front door of the room. It is safe for concurrent use.
+type Accounts struct {
+	db     *db.DB
+	log    *slog.Logger
+	flush  time.Duration
+	hashes chan struct{} // bounds argon2id's memory: 19 MiB each
+
+	mu   sync.Mutex // guards used
+	used map[KeyID]use
+}
+
+// New returns the accounts kept in the database.
+func New(c Config) *Accounts {
+	return &Accounts{
+		db:     c.DB,
+		log:    cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		flush:  cmp.Or(c.Flush, 10*time.Second),
+		hashes: make(chan struct{}, max(2, runtime.NumCPU())),
+		used:   map[KeyID]use{},
+	}
+}
+
+// Run writes the last uses of keys and drops what has expired until ctx ends, and once
+// more then.
+func (a *Accounts) Run(ctx context.Context) error {
+	tick := time.NewTicker(a.flush)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			return a.writeUses(last)
+		case <-tick.C:
+			if err := a.writeUses(ctx); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "last uses of keys not written, will be tried again", "err", err)
+			}
+		}
+	}
+}

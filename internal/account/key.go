@@ -1,0 +1,241 @@
+package account
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+// KeyID names an API key: "key_" and 26 characters. It is not the secret.
+type KeyID string
+
+// Key is an API key as its owner sees it.
+type Key struct {
+	ID        KeyID
+	Name      string
+	Hint      string // the secret's first characters
+	Scopes    Scopes
+	Sites     []string       // empty: all
+	Nets      []netip.Prefix // empty: anywhere
+	Expires   db.Time        // 0: never
+	CreatedAt db.Time
+	UsedAt    db.Time // 0: never
+	UsedAddr  string
+}
+
+// NewKey is what a key is made of.
+type NewKey struct {
+	Name    string // 1 to 100 characters
+	Scopes  Scopes
+	Sites   []string       // Optional: empty means all of the owner's sites, also later ones.
+	Nets    []netip.Prefix // Optional: empty means from anywhere.
+	Expires db.Time        // Optional: 0 means never.
+}
+
+// The most a key can name, and the most keys a user can have.
+const (
+	maxSites = 100
+	maxNets  = 50
+	maxKeys  = 200
+)
+
+const keyColumns = `id, name, hint, scopes, sites, nets, expires_at, created_at, used_at, used_addr`
+
+func scanKey(row db.Scanner) (k Key, err error) {
+	var scopes, sites, nets string
+	err = row.Scan(&k.ID, &k.Name, &k.Hint, &scopes, &sites, &nets, &k.Expires, &k.CreatedAt, &k.UsedAt, &k.UsedAddr)
+	if errors.Is(err, sql.ErrNoRows) {
+		return k, fault.Missing("key")
+	}
+	k.Scopes, k.Sites, k.Nets = splitScopes(scopes), strings.Fields(sites), splitNets(nets)
+	return k, err
+}
+
+// CreateKey makes a key for its owner and returns the secret, which is not stored.
+func (a *Accounts) CreateKey(ctx context.Context, owner ID, n NewKey) (k Key, secret string, err error) {
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		k, secret, err = a.CreateKeyTx(ctx, tx, Owner(owner), n)
+		return err
+	})
+	return k, secret, err
+}
+
+// CreateKeyTx makes a key for the caller's user, no wider than the caller: a Forbidden
+// fault says which way it would be.
+func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewKey) (Key, string, error) {
+	if err := n.check(); err != nil {
+		return Key{}, "", err
+	}
+	if err := by.requireNoWider(n); err != nil {
+		return Key{}, "", err
+	}
+	var have int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM api_keys WHERE owner_id = $1`, by.User).Scan(&have); err != nil {
+		return Key{}, "", fmt.Errorf("create key: %w", err)
+	}
+	if have >= maxKeys {
+		return Key{}, "", &fault.Error{Kind: fault.Conflict, Message: "Too many keys",
+			Details: fmt.Sprintf("a user has at most %d keys: revoke some that are not used", maxKeys), Code: "too_many_keys"}
+	}
+	nets := make([]string, len(n.Nets))
+	for i, p := range n.Nets {
+		nets[i] = p.String()
+	}
+	secret := newSecret()
+	k, err := scanKey(tx.QueryRow(ctx, `
+		INSERT INTO api_keys (id, owner_id, hash, hint, name, scopes, sites, nets, expires_at, created_at, used_at, used_addr)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, '')
+		RETURNING `+keyColumns,
+		db.NewID("key"), by.User, digest(secret), secret[:hintLen], n.Name, n.Scopes.String(),
+		strings.Join(n.Sites, " "), strings.Join(nets, " "), n.Expires, db.Now()))
+	if err != nil {
+		return Key{}, "", fmt.Errorf("create key: %w", err)
+	}
+	return k, secret, nil
+}
+
+func (n *NewKey) check() error {
+	n.Name = strings.TrimSpace(n.Name)
+	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, unicode.IsControl) {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid key name", Details: "a name has 1 to 100 characters", Code: "invalid_name"}
+	}
+	names := make([]string, len(n.Scopes))
+	for i, s := range n.Scopes {
+		names[i] = string(s)
+	}
+	var err error
+	if n.Scopes, err = ParseScopes(names); err != nil {
+		return err
+	}
+	if len(n.Sites) > maxSites || len(n.Nets) > maxNets {
+		return &fault.Error{Kind: fault.Invalid, Message: "Too many restrictions",
+			Details: fmt.Sprintf("a key names at most %d sites and %d address ranges", maxSites, maxNets), Code: "too_many_restrictions"}
+	}
+	for _, s := range n.Sites {
+		if rest, ok := strings.CutPrefix(s, "site_"); !ok || rest == "" || len(s) > 64 || strings.ContainsFunc(rest, func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') }) {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid site in the key's sites",
+				Details: "sites holds site ids (site_…)", Received: s, Code: "invalid_sites"}
+		}
+	}
+	n.Nets = slices.Clone(n.Nets)
+	for i, p := range n.Nets {
+		if !p.IsValid() {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid address range", Details: "a range looks like 203.0.113.0/24", Code: "invalid_addresses"}
+		}
+		n.Nets[i] = p.Masked()
+	}
+	if n.Expires != 0 && n.Expires <= db.Now() {
+		return &fault.Error{Kind: fault.Invalid, Message: "The key would be expired already",
+			Details: "the expiry is a time in the future", Received: n.Expires.String(), Code: "invalid_expiry"}
+	}
+	return nil
+}
+
+// ParseNet reads an address or a range in CIDR form (RFC 4632); IPv4 mapped into IPv6
+// becomes IPv4.
+func ParseNet(s string) (netip.Prefix, error) {
+	bad := &fault.Error{Kind: fault.Invalid, Message: "Invalid address range",
+		Details: "a range looks like 203.0.113.0/24 or 2001:db8::/48", Received: s, Code: "invalid_addresses"}
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return p, bad
+	}
+	if p.Addr().Is4In6() {
+		if p.Bits() < 96 {
+			return p, bad
+		}
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), nil
+}
+
+func splitNets(text string) (out []netip.Prefix) {
+	for s := range strings.FieldsSeq(text) {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p)
+		} else { // a damaged row must not open the key to everybody
+			out = append(out, netip.Prefix{})
+		}
+	}
+	return out
+}
+
+// ListKeys returns the owner's keys, newest first, with their last uses as of now.
+func (a *Accounts) ListKeys(ctx context.Context, owner ID) ([]Key, error) {
+	rows, err := a.db.Query(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE owner_id = $1 ORDER BY created_at DESC, id DESC`, owner)
+	keys, err := db.Collect(rows, err, scanKey)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range keys {
+		if u, ok := a.used[keys[i].ID]; ok && u.at > keys[i].UsedAt {
+			keys[i].UsedAt, keys[i].UsedAddr = u.at, u.addr.String()
+		}
+	}
+	return keys, nil
+}
+
+// RevokeKey ends a key for good, or is a NotFound fault.
+func (a *Accounts) RevokeKey(ctx context.Context, owner ID, id KeyID) error {
+	return a.db.Write(ctx, func(tx *db.Tx) error { return a.RevokeKeyTx(ctx, tx, owner, id) })
+}
+
+// RevokeKeyTx is RevokeKey in the caller's transaction.
+func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, owner ID, id KeyID) error {
+	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE owner_id = $1 AND id = $2`, owner, id)
+	if err != nil {
+		return fmt.Errorf("revoke key: %w", err)
+	}
+	if n == 0 {
+		return fault.Missing("key")
+	}
+	return nil
+}
+
+// errKey is the one answer to every credential that is not good, so that nobody learns why.
+var errKey = &fault.Error{Kind: fault.Unauthorized, Message: "Invalid API key",
+	Details: "send a valid key as Authorization: Bearer slw_…", Code: "invalid_key"}
+
+// Authenticate returns who holds this secret. An unknown, revoked or expired key is an
+// Unauthorized fault; one used from an address it is not for is Forbidden.
+func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.Addr) (Caller, error) {
+	if !LooksLikeKey(secret) {
+		return Caller{}, errKey
+	}
+	var c Caller
+	var scopes, sites, nets string
+	err := a.db.QueryRow(ctx, `
+		SELECT k.id, k.scopes, k.sites, k.nets, k.expires_at, u.id, u.email, u.admin
+		FROM api_keys k JOIN users u ON u.id = k.owner_id
+		WHERE k.hash = $1`, digest(secret)).Scan(&c.Key, &scopes, &sites, &nets, &c.Expires, &c.User, &c.Email, &c.Admin)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && c.Expires != 0 && c.Expires <= db.Now() {
+		return Caller{}, errKey
+	}
+	if err != nil {
+		return Caller{}, fmt.Errorf("authenticate: %w", err)
+	}
+	c.Scopes, c.Sites, c.Nets = splitScopes(scopes), strings.Fields(sites), splitNets(nets)
+	c.Admin = c.Admin && c.Scopes.Include(All)
+	addr = addr.Unmap().WithZone("")
+	if len(c.Nets) > 0 && !slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return c, &fault.Error{Kind: fault.Forbidden, Message: "This key may not be used from this address",
+			Details: "the key is restricted to other addresses", Code: "address_not_allowed"}
+	}
+	a.note(c.Key, addr)
+	return c, nil
+}

@@ -1,0 +1,116 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+var errLink = &fault.Error{Kind: fault.NotFound, Message: "This link does not work any more",
+	Details: "it was used, or is too old; ask the operator for a new one", Code: "link_not_found"}
+
+// NewSetupLink returns a token, good once and for ttl, that lets its holder choose the
+// user's password. For the empty id it makes the first admin, and works only while
+// there is no user. The token is shown once; its digest is stored.
+func (a *Accounts) NewSetupLink(ctx context.Context, user ID, ttl time.Duration) (token string, err error) {
+	token = db.Random(32)
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE expires_at <= $1`, db.Now()); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO setup_links (hash, user_id, expires_at) VALUES ($1, $2, $3)`,
+			digest(token), sql.NullString{String: string(user), Valid: user != ""}, db.Now().Add(ttl))
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("make setup link: %w", err)
+	}
+	return token, nil
+}
+
+// SetupLink returns whose password a token sets: the zero User when it makes the first
+// admin, a NotFound fault when it does not work any more.
+func (a *Accounts) SetupLink(ctx context.Context, token string) (User, error) {
+	id, err := findLink(ctx, a.db, token)
+	if err != nil || id == "" {
+		return User{}, err
+	}
+	return a.User(ctx, id)
+}
+
+// UseSetupLink sets the password the link is for and spends the link. The address is
+// read only when it makes the first admin.
+func (a *Accounts) UseSetupLink(ctx context.Context, token, email, password string) (User, error) {
+	whose, err := a.SetupLink(ctx, token)
+	if err != nil {
+		return User{}, err
+	}
+	if whose.ID != "" {
+		email = whose.Email
+	} else if email, err = cleanEmail(email); err != nil {
+		return User{}, err
+	}
+	phc, err := a.hashPassword(ctx, email, password)
+	if err != nil {
+		return User{}, err
+	}
+	var u User
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		// Of two that hold the same link, the one whose DELETE finds the row wins.
+		n, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE hash = $1 AND expires_at > $2`, digest(token), db.Now())
+		if err != nil {
+			return fmt.Errorf("use setup link: %w", err)
+		}
+		if n == 0 {
+			return errLink
+		}
+		if whose.ID != "" {
+			if err := setPassword(ctx, tx, whose.ID, phc); err != nil {
+				return err
+			}
+			u, err = scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, whose.ID))
+			return err
+		}
+		// Every other link for a first admin goes too, before anybody else can use it.
+		if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE user_id IS NULL`); err != nil {
+			return fmt.Errorf("use setup link: %w", err)
+		}
+		if none, err := empty(ctx, tx); err != nil || !none {
+			return errors.Join(err, errLink)
+		}
+		u, err = insertUser(ctx, tx, email, phc, true)
+		return err
+	})
+	return u, err
+}
+
+func findLink(ctx context.Context, r db.Reader, token string) (ID, error) {
+	var user sql.NullString
+	err := r.QueryRow(ctx, `SELECT user_id FROM setup_links WHERE hash = $1 AND expires_at > $2`, digest(token), db.Now()).Scan(&user)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", errLink
+	}
+	if err != nil {
+		return "", fmt.Errorf("find setup link: %w", err)
+	}
+	if !user.Valid {
+		if none, err := empty(ctx, r); err != nil || !none {
+			return "", errors.Join(err, errLink)
+		}
+	}
+	return ID(user.String), nil
+}
+
+// digest is how random secrets are kept: they have too many bits to be guessed, so a
+// fast hash is enough.
+func digest(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}

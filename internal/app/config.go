@@ -1,0 +1,196 @@
+package app
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// Config is everything an operator can say, as it was said.
+type Config struct {
+	Store
+	Version string
+	Log     *slog.Logger
+
+	Listen       string
+	EdgeHTTP     string // empty: off
+	EdgeHTTPS    string // empty: off
+	BaseURL      string // empty: from Listen
+	APIURL       string // empty: BaseURL
+	SiteDomain   string
+	SharedDomain bool
+	ACMECA       string
+	ACMEEmail    string
+	Blobs        string
+	Roles        []string
+	GitHosts     []string // HOST=ADDRESS
+
+	OutboundAllow  []string
+	OutboundCAFile string
+	DNSResolver    string
+	RateLimit      int
+	Registry       string
+	TrustedProxies []string
+}
+
+// settings is Config once it is known to make sense.
+type settings struct {
+	Config
+	baseURL, apiURL string
+	controlHosts    []string // hosts that the edge answers for the control plane, where its address is https
+	gitHosts        map[string]string
+	allow           []netip.Prefix
+	proxies         []netip.Prefix
+	sitePort        int
+}
+
+var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+
+// check turns what was said into what is meant, or says in one line what is wrong.
+// It changes nothing.
+func (c Config) check() (settings, error) {
+	s := settings{Config: c, gitHosts: map[string]string{}}
+	for flag, addr := range map[string]string{"--listen": c.Listen, "--edge-http": c.EdgeHTTP, "--edge-https": c.EdgeHTTPS} {
+		if addr == "" && flag != "--listen" {
+			continue
+		}
+		if _, port, err := net.SplitHostPort(addr); err != nil || !isPort(port) {
+			return s, fmt.Errorf("%s: %q is not HOST:PORT", flag, addr)
+		}
+	}
+	if c.EdgeHTTPS != "" {
+		_, port, _ := net.SplitHostPort(c.EdgeHTTPS)
+		s.sitePort, _ = strconv.Atoi(port)
+	}
+	s.SiteDomain = strings.ToLower(strings.TrimSuffix(c.SiteDomain, "."))
+	if !domainForm.MatchString(s.SiteDomain) || len(s.SiteDomain) > 190 {
+		return s, fmt.Errorf("--site-domain: %q is not a domain name", c.SiteDomain)
+	}
+	var err error
+	if s.baseURL, err = baseURL("--base-url", cmp.Or(c.BaseURL, "http://"+c.Listen)); err != nil {
+		return s, err
+	}
+	if s.apiURL, err = baseURL("--api-url", cmp.Or(c.APIURL, s.baseURL)); err != nil {
+		return s, err
+	}
+	for _, u := range []string{s.baseURL, s.apiURL} {
+		p, err := url.Parse(u)
+		if err != nil {
+			return s, err
+		}
+		if p.Scheme != "https" {
+			continue
+		}
+		if c.EdgeHTTPS == "" {
+			return s, errors.New("--base-url is https, but --edge-https is off: nothing would serve it")
+		}
+		host := strings.ToLower(p.Hostname())
+		if !slices.Contains(s.controlHosts, host) {
+			s.controlHosts = append(s.controlHosts, host)
+		}
+		if !c.SharedDomain && registrable(host) == registrable(s.SiteDomain) {
+			return s, fmt.Errorf("the control plane (%s) and the sites (*.%s) share a registrable domain, so a site could set cookies for the dashboard: use another --site-domain, or say --shared-domain", host, s.SiteDomain)
+		}
+	}
+	for _, m := range c.GitHosts {
+		host, to, ok := strings.Cut(m, "=")
+		if !ok || host == "" || to == "" {
+			return s, fmt.Errorf("--git-host: %q is not HOST=ADDRESS", m)
+		}
+		s.gitHosts[host] = to
+	}
+	if s.allow, err = prefixes("--outbound-allow", c.OutboundAllow); err != nil {
+		return s, err
+	}
+	if s.proxies, err = prefixes("--trusted-proxy", c.TrustedProxies); err != nil {
+		return s, err
+	}
+	if c.OutboundCAFile != "" {
+		pem, err := os.ReadFile(c.OutboundCAFile)
+		if err != nil {
+			return s, fmt.Errorf("--outbound-ca-file: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return s, fmt.Errorf("--outbound-ca-file: %s holds no certificate in PEM form", c.OutboundCAFile)
+		}
+	}
+	if c.RateLimit < 1 {
+		return s, fmt.Errorf("--rate-limit: %d is not a positive number", c.RateLimit)
+	}
+	if c.DNSResolver != "" {
+		if _, port, err := net.SplitHostPort(c.DNSResolver); err != nil || !isPort(port) {
+			return s, fmt.Errorf("--dns-resolver: %q is not HOST:PORT", c.DNSResolver)
+		}
+	}
+	for _, r := range c.Roles {
+		if !slices.Contains([]string{"api", "worker", "edge"}, r) {
+			return s, fmt.Errorf("--roles: %q is none of api, worker, edge", r)
+		}
+	}
+	if len(c.Roles) == 0 {
+		return s, errors.New("--roles: name at least one of api, worker, edge")
+	}
+	if c.Database != "" && !strings.HasPrefix(c.Database, "postgres://") && !strings.HasPrefix(c.Database, "postgresql://") {
+		return s, errors.New("--database: the address must begin with postgres://")
+	}
+	if c.Blobs != "" {
+		return s, errors.New("--blobs: this version keeps files in the data directory only")
+	}
+	if c.ACMECA != "" || c.ACMEEmail != "" {
+		return s, errors.New("--acme-ca: this version uses its local certificate authority only")
+	}
+	return s, nil
+}
+
+func (s settings) role(name string) bool { return slices.Contains(s.Roles, name) }
+
+func isPort(p string) bool {
+	n, err := strconv.Atoi(p)
+	return err == nil && n >= 0 && n <= 65535
+}
+
+func baseURL(flag, text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+		return "", fmt.Errorf("%s: %q is not an address such as https://slipway.example.com", flag, text)
+	}
+	return u.Scheme + "://" + u.Host, nil
+}
+
+// registrable is the part of a name that somebody registered; names without one, such as
+// localhost or an address, stand for themselves.
+func registrable(host string) string {
+	if d, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
+		return d
+	}
+	return host
+}
+
+func prefixes(flag string, list []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			if a, err2 := netip.ParseAddr(text); err2 == nil {
+				p, err = netip.PrefixFrom(a, a.BitLen()), nil
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not a network such as 10.0.0.0/8", flag, text)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}

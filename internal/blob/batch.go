@@ -1,0 +1,131 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// workers is how many blobs a Batch writes at once.
+//
+// Measured on ext4 (data=ordered, virtio disk, 2 cores; 4 KiB files, fsync each, rename
+// into 256 directories, fsync of each directory touched), milliseconds:
+//
+//	             one by one   4     16    64    128   syncfs
+//	100 files        50      28     21    25     26     28
+//	10,000 files              –   3361  4008      –   2102
+//
+// Concurrent fsyncs share journal commits; past 16 nothing is gained. The directories at
+// the end cost about 4 of the 21 ms; starting writeback early (sync_file_range) made it
+// slower. syncfs wins only for thousands of files on a quiet disk: it also waits for
+// what every running build has written, which has no bound, so fsync it is.
+const workers = 16
+
+// held is how many bytes a Batch may keep in memory while they wait to be written.
+const held = 64 << 20
+
+// Batch puts many blobs at once. Nothing of it is durable before Flush returns nil.
+// Put and PutBytes may be called concurrently; Flush comes once, after the last of them.
+type Batch struct {
+	store *Store
+	ctx   context.Context // the batch's own life, not a request's: ended by the first error
+	stop  context.CancelCauseFunc
+	put   func(context.Context, string, io.Reader, int64) error
+	flush func() error
+	slots chan struct{}
+	bytes *semaphore.Weighted
+	wg    sync.WaitGroup
+
+	mu   sync.Mutex // guards seen
+	seen map[Digest]bool
+}
+
+// Batch begins a batch, which ends with Flush, or with ctx.
+func (s *Store) Batch(ctx context.Context) *Batch {
+	b := &Batch{
+		store: s, put: s.backend.Put, flush: func() error { return nil },
+		slots: make(chan struct{}, workers), bytes: semaphore.NewWeighted(held), seen: map[Digest]bool{},
+	}
+	b.ctx, b.stop = context.WithCancelCause(ctx)
+	if d, ok := s.backend.(*dir); ok {
+		later := d.begin()
+		b.put, b.flush = later.put, later.flush
+	}
+	return b
+}
+
+// Put reads r to its end before it returns, and writes it meanwhile or later. The error
+// is r's, or the first of the batch.
+func (b *Batch) Put(r io.Reader) (Digest, int64, error) {
+	if rs, ok := r.(io.ReadSeeker); ok {
+		r = struct{ io.Reader }{rs} // the caller may close or reuse it: it must be copied
+	}
+	p, err := b.store.spool(b.ctx, r)
+	if err != nil {
+		return Digest{}, 0, fmt.Errorf("put blob: %w", b.cause(err))
+	}
+	return p.digest, p.size, b.queue(p)
+}
+
+// PutBytes is Put for bytes that the caller will not change any more.
+func (b *Batch) PutBytes(c []byte) (Digest, error) {
+	p := &piece{digest: Sum(c), size: int64(len(c)), r: bytes.NewReader(c)}
+	return p.digest, b.queue(p)
+}
+
+// queue waits for a slot and for memory, then writes behind the caller's back.
+func (b *Batch) queue(p *piece) error {
+	b.mu.Lock()
+	again := b.seen[p.digest]
+	b.seen[p.digest] = true
+	b.mu.Unlock()
+	if again {
+		p.Close()
+		return b.cause(nil)
+	}
+	weight := min(p.size, held)
+	if err := b.bytes.Acquire(b.ctx, weight); err != nil {
+		p.Close()
+		return b.cause(err)
+	}
+	select {
+	case b.slots <- struct{}{}:
+	case <-b.ctx.Done():
+		b.bytes.Release(weight)
+		p.Close()
+		return b.cause(nil)
+	}
+	b.wg.Go(func() {
+		defer func() { p.Close(); b.bytes.Release(weight); <-b.slots }()
+		if err := b.store.store(b.ctx, p, b.put); err != nil {
+			b.stop(err)
+		}
+	})
+	return nil
+}
+
+// Flush waits until everything is written and durable. After an error some blobs are
+// there and some are not; those that are do no harm and are swept one day.
+func (b *Batch) Flush() error {
+	b.wg.Wait()
+	err := b.cause(nil)
+	if err == nil {
+		if err = b.flush(); err != nil {
+			err = fmt.Errorf("flush blobs: %w", err)
+		}
+	}
+	b.stop(context.Canceled)
+	return err
+}
+
+// cause prefers what ended the batch to what that made of a later call.
+func (b *Batch) cause(err error) error {
+	if c := context.Cause(b.ctx); c != nil {
+		return c
+	}
+	return err
+}

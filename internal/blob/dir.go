@@ -1,0 +1,296 @@
+package blob
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// dir is the Backend on a directory: ab/abcdef… for the blobs, tmp/ for what is being
+// written. A blob appears by rename, whole and already on disk, so a crash leaves at
+// worst a file in tmp/.
+type dir struct{ root *os.Root }
+
+const tmp = "tmp"
+
+// OpenDir opens the store in the directory path, which it makes (0700) when absent.
+func OpenDir(path string) (*Store, error) {
+	d, err := Dir(path)
+	if err != nil {
+		return nil, fmt.Errorf("open blobs: %w", err)
+	}
+	return New(Config{Backend: d, Scratch: filepath.Join(path, tmp)}), nil
+}
+
+// Dir is OpenDir's Backend. Put fsyncs the file, renames it into place and fsyncs the
+// directory before it returns.
+func Dir(path string) (Backend, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &dir{root}
+	names := []string{tmp}
+	for i := range 256 {
+		names = append(names, fmt.Sprintf("%02x", i))
+	}
+	made := false
+	for _, name := range names {
+		switch err := root.Mkdir(name, 0o700); {
+		case err == nil:
+			made = true
+		case !errors.Is(err, fs.ErrExist):
+			return nil, err
+		}
+	}
+	if made {
+		if err := d.syncDir("."); err != nil {
+			return nil, err
+		}
+		if err := syncPath(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+	}
+	d.clean()
+	return d, nil
+}
+
+// clean removes what a crash left in tmp/. An hour spares another process's writes.
+func (d *dir) clean() {
+	for _, e := range d.read(tmp) {
+		info, err := e.Info()
+		if err == nil && time.Since(info.ModTime()) > time.Hour {
+			d.root.Remove(filepath.Join(tmp, e.Name()))
+		}
+	}
+}
+
+func (d *dir) read(name string) []fs.DirEntry {
+	list, err := fs.ReadDir(d.root.FS(), name)
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	if err := d.put(ctx, name, r, size); err != nil {
+		return err
+	}
+	return d.syncDir(name[:2])
+}
+
+// put does all but the directory's fsync.
+func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) error {
+	path, err := place(name)
+	if err != nil {
+		return err
+	}
+	if rs, ok := r.(io.ReadSeeker); ok && d.refresh(path, rs, size) {
+		return ctx.Err()
+	}
+	temp := filepath.Join(tmp, rand.Text())
+	f, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, &contextReader{ctx, r})
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes came, %d were announced: %w", n, size, io.ErrUnexpectedEOF)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = cmp.Or(err, f.Close())
+	if err == nil {
+		err = d.root.Rename(temp, path)
+	}
+	if err != nil {
+		d.root.Remove(temp)
+	}
+	return err
+}
+
+// refresh makes a blob that is there already young, and reports whether it is there,
+// with the very bytes of r: one that the disk damaged is written again. It may have
+// been renamed by a Put that has yet to fsync the directory, so the caller does that
+// all the same.
+func (d *dir) refresh(path string, r io.ReadSeeker, size int64) bool {
+	info, err := d.root.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
+		return false
+	}
+	f, err := d.root.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	same := equal(f, r)
+	if _, err := r.Seek(0, io.SeekStart); err != nil || !same {
+		return false
+	}
+	now := time.Now()
+	return d.root.Chtimes(path, now, now) == nil
+}
+
+func equal(a, b io.Reader) bool {
+	x, y := make([]byte, 32<<10), make([]byte, 32<<10)
+	for {
+		n, errA := io.ReadFull(a, x)
+		m, errB := io.ReadFull(b, y)
+		if !bytes.Equal(x[:n], y[:m]) || !atEnd(errA) || !atEnd(errB) {
+			return false
+		}
+		if errA != nil || errB != nil {
+			return errA != nil && errB != nil
+		}
+	}
+}
+
+// atEnd reports whether a read went well as far as it went.
+func atEnd(err error) bool {
+	return err == nil || err == io.EOF || err == io.ErrUnexpectedEOF
+}
+
+func (d *dir) Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, error) {
+	path, err := place(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := d.root.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// Delete leaves the directory's fsync out: a blob that a crash brings back is swept again.
+func (d *dir) Delete(ctx context.Context, name string) error {
+	path, err := place(name)
+	if err != nil {
+		return err
+	}
+	if err := d.root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (d *dir) List(ctx context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for i := range 256 {
+			if !d.list(ctx, fmt.Sprintf("%02x", i), yield) {
+				return
+			}
+		}
+	}
+}
+
+// list yields the names of one directory, some at a time: there may be millions.
+func (d *dir) list(ctx context.Context, name string, yield func(Entry, error) bool) bool {
+	f, err := d.root.Open(name)
+	if err != nil {
+		yield(Entry{}, err)
+		return false
+	}
+	defer f.Close()
+	for {
+		if err := ctx.Err(); err != nil {
+			yield(Entry{}, err)
+			return false
+		}
+		entries, err := f.ReadDir(512)
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || !info.Mode().IsRegular() {
+				continue // deleted meanwhile, or not ours
+			}
+			if !yield(Entry{e.Name(), info.Size(), info.ModTime()}, nil) {
+				return false
+			}
+		}
+		if err == io.EOF {
+			return true
+		}
+		if err != nil {
+			yield(Entry{}, err)
+			return false
+		}
+	}
+}
+
+// place is where a name's bytes are. Names that Digest.String did not make are refused,
+// so none leads out of its directory.
+func place(name string) (string, error) {
+	if _, err := ParseDigest(name); err != nil {
+		return "", err
+	}
+	return filepath.Join(name[:2], name), nil
+}
+
+func (d *dir) syncDir(name string) error {
+	f, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(f.Sync(), f.Close())
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(f.Sync(), f.Close())
+}
+
+// deferred is puts into a dir whose directories are fsynced together by flush.
+type deferred struct {
+	dir     *dir
+	mu      sync.Mutex // guards touched
+	touched map[string]bool
+}
+
+func (d *dir) begin() *deferred { return &deferred{dir: d, touched: map[string]bool{}} }
+
+func (b *deferred) put(ctx context.Context, name string, r io.Reader, size int64) error {
+	if err := b.dir.put(ctx, name, r, size); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.touched[name[:2]] = true
+	b.mu.Unlock()
+	return nil
+}
+
+func (b *deferred) flush() error {
+	var g errgroup.Group
+	g.SetLimit(workers)
+	for name := range b.touched {
+		g.Go(func() error { return b.dir.syncDir(name) })
+	}
+	return g.Wait()
+}

@@ -1,0 +1,278 @@
+// Package deploy owns deployments: from the wish for one to a release that is live, or a
+// reason why not.
+//
+// A trigger writes a pending deployment and the job that runs it. The job fetches, plans,
+// builds and publishes, each step safe to repeat and none of them visible, and then
+// activates in one transaction. Deployments of one site run one at a time and in order.
+// A site that is live stays so until that transaction; a crash at any line repeats the
+// job. Every deployment ends. The package never serves anything.
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/blob"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/release"
+	"slipway/internal/site"
+	"slipway/internal/source"
+	"slipway/internal/webhook"
+)
+
+// ID names a deployment: "dep_" and 26 characters.
+type ID string
+
+// ParseID takes a deployment's id in either spelling, dep_… or dpl_….
+func ParseID(s string) ID {
+	if rest, ok := strings.CutPrefix(s, "dpl_"); ok {
+		return ID("dep_" + rest)
+	}
+	return ID(s)
+}
+
+// Label is the part of the id that stands in the deployment's own address.
+func (id ID) Label() string { return string(id[max(0, len(id)-12):]) }
+
+// Status is where a deployment stands.
+type Status string
+
+// The states. Pending becomes building, then deploying, then one of the last three,
+// which are for ever.
+const (
+	Pending   Status = "pending"
+	Building  Status = "building"
+	Deploying Status = "deploying"
+	Success   Status = "success"
+	Failed    Status = "failed"
+	Canceled  Status = "canceled"
+)
+
+// Ended reports whether nothing will change any more.
+func (s Status) Ended() bool { return s == Success || s == Failed || s == Canceled }
+
+// webhookWord is the status in the words of webhook payloads.
+func (s Status) webhookWord() string {
+	switch s {
+	case Success:
+		return "ready"
+	case Failed:
+		return "error"
+	case Deploying:
+		return "building"
+	}
+	return string(s)
+}
+
+// Cause says what asked for a deployment.
+type Cause string
+
+// The causes.
+const (
+	ByProvision Cause = "provision"
+	ByAPI       Cause = "api"
+	ByHook      Cause = "hook"
+	ByDashboard Cause = "dashboard"
+	ByPush      Cause = "push"
+	ByRollback  Cause = "rollback"
+)
+
+// Deployment is one deployment as the site's owner sees it.
+type Deployment struct {
+	ID            ID
+	Site          site.ID
+	Owner         account.ID
+	Status        Status
+	Cause         Cause
+	Branch        string // empty until the repository's default is known
+	Title         string
+	ClearCache    bool
+	CommitHash    string
+	CommitMessage string
+	CommitAuthor  string
+	Framework     string
+	Plan          json.RawMessage // what was done and why; nil until it is known
+	Release       release.ID      // empty: none, or no longer kept
+	Runtime       string
+	RollbackOf    ID
+	Error         string
+	Stages        []Stage
+	CreatedAt     db.Time
+	StartedAt     db.Time
+	CompletedAt   db.Time
+
+	URL     string // its immutable address
+	Current bool   // whether it is what the site serves
+	Queue   *Queue // for a pending one
+}
+
+// Stage is one step of a deployment.
+type Stage struct {
+	Name        string  `json:"name"`
+	Status      string  `json:"status"` // pending, running, success, failed, skipped
+	StartedAt   db.Time `json:"startedAt"`
+	CompletedAt db.Time `json:"completedAt"`
+}
+
+// Queue says what a pending deployment waits for.
+type Queue struct {
+	Position int    // 1 is next
+	Reason   string // site_busy: another deployment of the site runs; workers_busy: all are taken
+}
+
+// Config says what deployments stand on.
+type Config struct {
+	DB       *db.DB
+	Sites    *site.Sites
+	Hooks    *webhook.Webhooks
+	Source   *source.Source
+	Releases *release.Releases
+	Blobs    *blob.Store
+	Log      *slog.Logger
+
+	Timeout time.Duration // of one deployment. Optional: 0 means 17 minutes.
+	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
+	History int           // deployments of a site that are remembered. Optional: 0 means 500.
+	Grace   time.Duration // how long unreferenced bytes stay. Optional: 0 means 2 hours, which is longer than any deployment.
+
+	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
+	Gone []func(ctx context.Context, id site.ID) error
+}
+
+// Deployments is the room.
+type Deployments struct{ c Config }
+
+// New returns the room. It starts nothing: Work registers its jobs.
+func New(c Config) *Deployments {
+	c.Timeout = cmp.Or(c.Timeout, 17*time.Minute)
+	c.Keep = cmp.Or(c.Keep, 20)
+	c.History = cmp.Or(c.History, 500)
+	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
+	return &Deployments{c}
+}
+
+const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.branch, d.title, d.clear_cache, d.commit_hash, d.commit_message, d.commit_author,
+	d.framework, d.plan, d.release, d.runtime, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
+	s.subdomain, s.live_deployment = d.id`
+
+const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id `
+
+func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
+	var x Deployment
+	var plan, stages, subdomain string
+	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.CommitMessage, &x.CommitAuthor,
+		&x.Framework, &plan, &x.Release, &x.Runtime, &x.RollbackOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
+		&subdomain, &x.Current)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Deployment{}, fault.Missing("deployment")
+	}
+	if err != nil {
+		return Deployment{}, err
+	}
+	if plan != "" {
+		x.Plan = json.RawMessage(plan)
+	}
+	if err := json.Unmarshal([]byte(stages), &x.Stages); err != nil {
+		return Deployment{}, fmt.Errorf("read stages of %s: %w", x.ID, err)
+	}
+	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), subdomain)
+	return x, nil
+}
+
+// Get returns the owner's deployment, or a NotFound fault.
+func (d *Deployments) Get(ctx context.Context, owner account.ID, id ID) (Deployment, error) {
+	x, err := d.scan(d.c.DB.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1 AND d.owner_id = $2`, id, owner))
+	if err != nil || x.Status != Pending {
+		return x, err
+	}
+	x.Queue, err = d.queue(ctx, x)
+	return x, err
+}
+
+func (d *Deployments) queue(ctx context.Context, x Deployment) (*Queue, error) {
+	q := &Queue{Reason: "workers_busy"}
+	var ahead int
+	err := d.c.DB.QueryRow(ctx, `
+		SELECT count(*) FILTER (WHERE status = 'pending' AND id < $1), count(*) FILTER (WHERE site_id = $2 AND id < $1)
+		FROM deployments WHERE status IN ('pending', 'building', 'deploying')`, x.ID, x.Site).Scan(&q.Position, &ahead)
+	if err != nil {
+		return nil, fmt.Errorf("find place in the queue: %w", err)
+	}
+	q.Position++
+	if ahead > 0 {
+		q.Reason = "site_busy"
+	}
+	return q, nil
+}
+
+// byID returns a deployment whoever owns it, for jobs.
+func (d *Deployments) byID(ctx context.Context, r db.Reader, id ID) (Deployment, error) {
+	return d.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1`, id))
+}
+
+// List returns one page of the deployments of the owner's site, the newest first, and
+// how many there are.
+func (d *Deployments) List(ctx context.Context, owner account.ID, id site.ID, page, limit int) ([]Deployment, int, error) {
+	if _, err := d.c.Sites.Get(ctx, owner, id); err != nil {
+		return nil, 0, err
+	}
+	rows, err := d.c.DB.Query(ctx, `
+		SELECT `+columns+from+`WHERE d.site_id = $1 AND d.owner_id = $2 ORDER BY d.id DESC LIMIT $3 OFFSET $4`,
+		id, owner, limit, (page-1)*limit)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list deployments: %w", err)
+	}
+	for i, x := range list {
+		if x.Status == Pending {
+			if list[i].Queue, err = d.queue(ctx, x); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	var total int
+	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1`, id).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count deployments: %w", err)
+	}
+	return list, total, nil
+}
+
+// event is what webhooks say of a deployment.
+func (x Deployment) event() webhook.Deployment {
+	return webhook.Deployment{ID: string(x.ID), URL: x.URL, Status: x.Status.webhookWord(), CreatedAt: x.CreatedAt}
+}
+
+func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make func(webhook.Site, webhook.Deployment) webhook.Event) error {
+	var name string
+	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, x.Site).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // its site is gone, and site.deleted has said so
+	}
+	if err != nil {
+		return fmt.Errorf("name site of %s: %w", x.ID, err)
+	}
+	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: name}, x.event()))
+}
+
+// open lists the states that are not the end, for statements.
+const open = `('pending', 'building', 'deploying')`
+
+// stage returns the stage of that name, added when it is new.
+func stage(list *[]Stage, name string) *Stage {
+	i := slices.IndexFunc(*list, func(s Stage) bool { return s.Name == name })
+	if i < 0 {
+		*list = append(*list, Stage{Name: name, Status: "pending"})
+		i = len(*list) - 1
+	}
+	return &(*list)[i]
+}

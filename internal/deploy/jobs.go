@@ -1,0 +1,195 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+	"slipway/internal/release"
+	"slipway/internal/site"
+)
+
+// Collect is the job that forgets old deployments and deletes bytes that no release
+// refers to. One of it exists; it runs every hour.
+type Collect struct{}
+
+// Kind names the job.
+func (Collect) Kind() string { return "deploy.collect" }
+
+// Work registers this room's jobs.
+func (d *Deployments) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{
+		Timeout:  d.c.Timeout,
+		Attempts: 5,
+		Backoff:  func(int) time.Duration { return time.Second },
+		GivenUp: func(ctx context.Context, args []byte, _ error) error {
+			var r Run
+			if err := json.Unmarshal(args, &r); err != nil {
+				return err
+			}
+			return d.givenUp(ctx, r.Deployment)
+		},
+	}, d.work)
+	job.Handle(j, job.Policy{}, d.provision)
+	job.Handle(j, job.Policy{Attempts: 1000}, d.purge)
+	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, d.collect)
+}
+
+// Schedule makes sure that the recurring job exists.
+func (d *Deployments) Schedule(ctx context.Context) error {
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := job.Enqueue(ctx, tx, Collect{}, job.Options{Unique: "deploy.collect", At: db.Now().Add(time.Minute)})
+		return err
+	})
+}
+
+// provision carries a new site to its first release: for a static one that is its first
+// deployment. Run twice, it finds the deployment of the first time.
+func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) error {
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		s, err := d.c.Sites.ByID(ctx, tx, p.Site)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil || s.Status != site.Pending {
+			return err
+		}
+		if s.Type == site.WordPress {
+			if err := d.c.Sites.ProvisioningTx(ctx, tx, s.ID); err != nil {
+				return err
+			}
+			return d.c.Sites.FailTx(ctx, tx, s.ID, noWordPress)
+		}
+		var n int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND cause = 'provision'`, s.ID).Scan(&n); err != nil {
+			return fmt.Errorf("look for the first deployment: %w", err)
+		}
+		if n > 0 {
+			return nil
+		}
+		_, err = d.insert(ctx, tx, s, Trigger{Cause: ByProvision})
+		return err
+	})
+}
+
+// purge removes what a deleted site leaves behind: it ends what runs, then deletes rows,
+// files and what other rooms keep. Every step may be repeated.
+func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
+	var running bool
+	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT id FROM deployments WHERE site_id = $1 AND status IN `+open, p.Site)
+		ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
+		if err != nil {
+			return fmt.Errorf("find open deployments: %w", err)
+		}
+		for _, id := range ids {
+			if err := d.cancel(ctx, tx, id, "The site was deleted"); err != nil {
+				return err
+			}
+			running = true
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if running {
+		return job.Later(100 * time.Millisecond) // until their workers have written the end
+	}
+	if err := d.c.Source.Forget(ctx, string(p.Site)); err != nil {
+		return fmt.Errorf("forget source: %w", err)
+	}
+	for _, gone := range d.c.Gone {
+		if err := gone(ctx, p.Site); err != nil {
+			return err
+		}
+	}
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		for _, q := range []string{
+			`DELETE FROM deployment_logs WHERE deployment_id IN (SELECT id FROM deployments WHERE site_id = $1)`,
+			`DELETE FROM deployments WHERE site_id = $1`,
+		} {
+			if _, err := tx.Exec(ctx, q, p.Site); err != nil {
+				return fmt.Errorf("purge deployments: %w", err)
+			}
+		}
+		return d.c.Sites.PurgeTx(ctx, tx, p.Site)
+	})
+}
+
+// collect forgets deployments over the site's history, lets go of releases over what is
+// kept for rollbacks, and then deletes the bytes that nothing refers to any more.
+func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
+	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `
+			UPDATE deployments SET release = '' WHERE id IN (
+				SELECT id FROM (
+					SELECT d.id AS id, row_number() OVER (PARTITION BY d.site_id ORDER BY d.id DESC) AS place
+					FROM deployments d JOIN open_sites s ON s.id = d.site_id
+					WHERE d.release <> '' AND d.id <> s.live_deployment) AS kept
+				WHERE place > $1)`, d.c.Keep)
+		if err != nil {
+			return fmt.Errorf("let go of releases: %w", err)
+		}
+		rows, err := tx.Query(ctx, `
+			SELECT id FROM (
+				SELECT d.id AS id, row_number() OVER (PARTITION BY d.site_id ORDER BY d.id DESC) AS place
+				FROM deployments d JOIN open_sites s ON s.id = d.site_id
+				WHERE d.release = '' AND d.status IN ('success', 'failed', 'canceled')) AS old
+			WHERE place > $1 LIMIT 500`, d.c.History)
+		ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
+		if err != nil {
+			return fmt.Errorf("find old deployments: %w", err)
+		}
+		for _, id := range ids {
+			if _, err := tx.Exec(ctx, `DELETE FROM deployment_logs WHERE deployment_id = $1`, id); err != nil {
+				return fmt.Errorf("forget log: %w", err)
+			}
+			if _, err := tx.Exec(ctx, `DELETE FROM deployments WHERE id = $1`, id); err != nil {
+				return fmt.Errorf("forget deployment: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	removed, size, err := d.c.Releases.Collect(ctx, d.referenced(ctx), d.c.Grace)
+	if err != nil {
+		return fmt.Errorf("collect garbage: %w", err)
+	}
+	if removed > 0 {
+		d.c.Log.InfoContext(ctx, "unreferenced files deleted", "files", removed, "bytes", size)
+	}
+	return job.Later(time.Hour)
+}
+
+// referenced yields every release that some deployment may still need.
+func (d *Deployments) referenced(ctx context.Context) iter.Seq2[release.ID, error] {
+	return func(yield func(release.ID, error) bool) {
+		rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT release FROM deployments WHERE release <> ''`)
+		if err != nil {
+			yield("", fmt.Errorf("list releases: %w", err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id release.ID
+			if err := rows.Scan(&id); err != nil {
+				yield("", err)
+				return
+			}
+			if !yield(id, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield("", err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/release"
+	"slipway/internal/site"
+	"slipway/internal/source"
+)
+
+// plan finds out what the commit is and what is to be done with it.
+func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, p *progress) (framework.Plan, error) {
+	files, err := tree.Files(ctx)
+	if err != nil {
+		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
+	}
+	o := framework.Overrides{Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Output: s.Build.Output, Node: s.Build.Node}
+	if s.Framework != "" {
+		o.Framework = &s.Framework
+	}
+	plan, err := framework.Detect(commit{ctx, tree, files}, o)
+	if err != nil {
+		return framework.Plan{}, fmt.Errorf("detect: %w", err)
+	}
+	if x.Plan, err = json.Marshal(plan); err != nil {
+		return framework.Plan{}, err
+	}
+	x.Framework = plan.Framework
+	p.Printf("info", "%s: %s", plan.Name, plan.Why)
+	for _, w := range plan.Warnings {
+		p.Printf("warn", "%s", w)
+	}
+	if plan.Runtime != framework.Static {
+		return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
+			Details: "this version of the service publishes static sites; running Node and PHP comes with a later one"}
+	}
+	return plan, nil
+}
+
+// commit lets detection look at a commit without checking it out.
+type commit struct {
+	ctx   context.Context // of the deployment: one commit lives no longer than that
+	tree  *source.Tree
+	files []source.File
+}
+
+// Paths lists the regular files.
+func (c commit) Paths() []string {
+	var out []string
+	for _, f := range c.files {
+		if f.Mode.IsRegular() {
+			out = append(out, f.Path)
+		}
+	}
+	return out
+}
+
+// ReadFile reads one of them.
+func (c commit) ReadFile(name string, max int64) ([]byte, error) {
+	return c.tree.ReadFile(c.ctx, name, max)
+}
+
+// release makes a release of what the plan says, building first where it says so.
+func (d *Deployments) release(ctx context.Context, s site.Site, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
+	if len(plan.Install)+len(plan.Build) > 0 {
+		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This %s project needs a build", plan.Name),
+			Details: "this version of the service publishes repositories that hold their pages ready-made"}
+	}
+	return d.publishCommit(ctx, s, tree, path.Join(plan.Root, plan.Output), p)
+}
+
+var _ = cmp.Or[string]
+var _ = slices.Contains[[]string]

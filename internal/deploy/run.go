@@ -1,0 +1,247 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/job"
+	"slipway/internal/release"
+	"slipway/internal/site"
+	"slipway/internal/source"
+	"slipway/internal/webhook"
+)
+
+// errOvertaken ends a run whose site has something newer live, or is gone.
+var errOvertaken = errors.New("a newer deployment or rollback is already live")
+
+// work is the handler of Run: it starts a deployment, carries it, and writes its end
+// whatever that is. It may be called again after a crash at any line.
+func (d *Deployments) work(ctx context.Context, r Run, attempt int64) error {
+	x, canceled, err := d.start(ctx, r.Deployment, attempt)
+	if err != nil || x.Status.Ended() {
+		return err // nil: it ended before, or its site is gone
+	}
+	p, err := d.progress(ctx, x, attempt)
+	if err != nil {
+		return err
+	}
+	if canceled != "" {
+		return d.fail(ctx, x, p, Canceled, canceled)
+	}
+	run, lost := context.WithCancelCause(ctx)
+	flushing, stop := context.WithCancel(run)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.run(flushing, lost) })
+	err = d.run(run, x, p)
+	stop()
+	wg.Wait()
+	cause := context.Cause(run)
+	lost(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errFenced), errors.Is(cause, errFenced):
+		return nil // whoever holds the token now writes the end
+	case errors.Is(cause, job.ErrStopping), errors.Is(cause, job.ErrLost):
+		return cause // it is run again, here or elsewhere
+	case errors.Is(cause, job.ErrCanceled):
+		return d.fail(ctx, x, p, Canceled, "")
+	case errors.Is(err, errOvertaken):
+		return d.fail(ctx, x, p, Canceled, "A newer deployment or rollback is already live")
+	case errors.Is(cause, context.DeadlineExceeded):
+		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The deployment took longer than %s and was ended", d.c.Timeout.Round(time.Second)))
+	}
+	if f := fault.As(err); f != nil {
+		why := f.Message
+		if f.Details != "" {
+			why += ": " + f.Details
+		}
+		return d.fail(ctx, x, p, Failed, why)
+	}
+	d.c.Log.ErrorContext(ctx, "deployment failed on our side", "deployment", x.ID, "site", x.Site, "err", err)
+	return d.fail(ctx, x, p, Failed, "Internal error; the operator's log names this deployment")
+}
+
+// start takes the fencing token, and on the first attempt says that the deployment has
+// left the queue.
+func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deployment, canceled string, err error) {
+	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		x, err = d.byID(ctx, tx, id)
+		if fault.Is(err, fault.NotFound) {
+			x.Status = Canceled // the site is gone, and with it all that waited
+			return nil
+		}
+		if err != nil || x.Status.Ended() {
+			return err
+		}
+		if err := tx.QueryRow(ctx, `UPDATE deployments SET attempt = $2 WHERE id = $1 RETURNING cancel`, id, attempt).Scan(&canceled); err != nil {
+			return fmt.Errorf("take deployment: %w", err)
+		}
+		if x.Status != Pending || canceled != "" {
+			return nil
+		}
+		x.Status, x.StartedAt = Building, db.Now()
+		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
+			return fmt.Errorf("start deployment: %w", err)
+		}
+		tx.Notify(logTopic(id))
+		if err := d.c.Sites.ProvisioningTx(ctx, tx, x.Site); err != nil {
+			return err
+		}
+		return d.emit(ctx, tx, x, webhook.DeploymentStarted)
+	})
+	return x, canceled, err
+}
+
+// run carries one deployment from its start to being live. Every step before activate
+// leaves only unreferenced bytes behind, and activate is one transaction.
+func (d *Deployments) run(ctx context.Context, x Deployment, p *progress) error {
+	s, err := d.c.Sites.ByID(ctx, d.c.DB, x.Site)
+	if err != nil {
+		return err
+	}
+	if s.Type == site.WordPress {
+		return &fault.Error{Kind: fault.Unavailable, Message: noWordPress}
+	}
+
+	p.enter("fetch", Building)
+	tree, err := d.fetch(ctx, s, &x, p)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+
+	plan, err := d.plan(ctx, s, &x, tree, p)
+	if err != nil {
+		return err
+	}
+	rel, err := d.release(ctx, s, tree, plan, p)
+	if err != nil {
+		return err
+	}
+
+	p.enter("activate", Deploying)
+	return d.activate(ctx, x, rel, plan, p)
+}
+
+// noWordPress is what stands in for the room that is not built yet.
+const noWordPress = "WordPress sites can't be installed by this version of the service yet"
+
+// fetch brings the branch's newest commit here and notes which one it is.
+func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *progress) (*source.Tree, error) {
+	repo, err := source.ParseRepository(s.Repository)
+	if err != nil {
+		return nil, err
+	}
+	cred, err := d.c.Sites.CredentialOf(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	branch := x.Branch
+	if branch == "" {
+		branch = "the default branch"
+	}
+	p.Printf("info", "Fetching %s of %s", branch, s.Repository)
+	tree, err := d.c.Source.Fetch(ctx, source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred})
+	if err != nil {
+		return nil, fmt.Errorf("fetch: %w", err)
+	}
+	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, clip(tree.Message), clip(tree.Author)
+	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
+	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
+	return tree, nil
+}
+
+// activate makes the release live and says so, in one transaction.
+func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Sealed, plan framework.Plan, p *progress) error {
+	p.end("success")
+	p.Printf("info", "Live at %s", d.siteURL(ctx, x))
+	var written func()
+	err := d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		if written, err = p.writeTx(ctx, tx); err != nil {
+			return err
+		}
+		live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(rel.ID), plan.Runtime)
+		if err != nil {
+			return err
+		}
+		if !live {
+			return errOvertaken
+		}
+		x.Status, x.Release, x.CompletedAt = Success, rel.ID, db.Now()
+		n, err := tx.Exec(ctx, `
+			UPDATE deployments SET status = $3, release = $4, runtime = $5, completed_at = $6, branch = $7,
+				commit_hash = $8, commit_message = $9, commit_author = $10, framework = $11, plan = $12, error = ''
+			WHERE id = $1 AND attempt = $2 AND status IN `+open,
+			x.ID, p.attempt, x.Status, x.Release, plan.Runtime, x.CompletedAt, x.Branch,
+			x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework, string(x.Plan))
+		if err != nil {
+			return fmt.Errorf("activate: %w", err)
+		}
+		if n == 0 {
+			return errFenced
+		}
+		return d.emit(ctx, tx, x, webhook.DeploymentCompleted)
+	})
+	if err != nil {
+		return err
+	}
+	written()
+	d.c.Log.InfoContext(ctx, "deployment live", "deployment", x.ID, "site", x.Site, "files", rel.Files, "took", x.CompletedAt.Sub(x.StartedAt))
+	return nil
+}
+
+func (d *Deployments) siteURL(ctx context.Context, x Deployment) string {
+	var sub string
+	if err := d.c.DB.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1`, x.Site).Scan(&sub); err != nil {
+		return x.URL
+	}
+	return d.c.Sites.URL(sub)
+}
+
+// fail writes a deployment's end that is not success, with the reason in its log. It
+// does so although ctx may have ended: a deployment never stays open. An empty why is
+// the one that was given with the cancellation.
+func (d *Deployments) fail(ctx context.Context, x Deployment, p *progress, end Status, why string) error {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer done()
+	if why == "" {
+		if err := d.c.DB.QueryRow(ctx, `SELECT cancel FROM deployments WHERE id = $1`, x.ID).Scan(&why); err != nil {
+			return fmt.Errorf("read cancellation: %w", err)
+		}
+	}
+	level := "error"
+	if end == Canceled {
+		level = "warn"
+	}
+	p.Printf(level, "%s", why)
+	p.end("failed")
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := p.writeTx(ctx, tx); errors.Is(err, errFenced) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			UPDATE deployments SET branch = $2, commit_hash = $3, commit_message = $4, commit_author = $5, framework = $6, plan = $7 WHERE id = $1`,
+			x.ID, x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework, string(x.Plan))
+		if err != nil {
+			return fmt.Errorf("note commit: %w", err)
+		}
+		return d.endTx(ctx, tx, x.ID, end, why)
+	})
+}
+
+// givenUp ends a deployment whose job was interrupted or failed too often.
+func (d *Deployments) givenUp(ctx context.Context, id ID) error {
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		return d.endTx(ctx, tx, id, Failed, "The deployment was interrupted too often and was given up")
+	})
+}

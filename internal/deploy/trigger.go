@@ -1,0 +1,307 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+	"slipway/internal/site"
+	"slipway/internal/source"
+	"slipway/internal/webhook"
+)
+
+// Run is the job that carries one deployment to its end.
+type Run struct{ Deployment ID }
+
+// Kind names the job.
+func (Run) Kind() string { return "deploy.run" }
+
+// QueueName is the job queue that deployments wait in.
+const QueueName = "deploy"
+
+// maxPending bounds what may wait for one site.
+const maxPending = 100
+
+// Trigger says what is wanted of a deployment. All fields but Cause are optional.
+type Trigger struct {
+	Cause      Cause
+	Branch     string // empty: the site's
+	Title      string // shown beside it
+	ClearCache bool   // build as if for the first time
+}
+
+// TriggerTx asks for a deployment of the owner's site. It will run after those that the
+// site already waits for, and is never dropped.
+func (d *Deployments) TriggerTx(ctx context.Context, tx *db.Tx, owner account.ID, id site.ID, t Trigger) (Deployment, error) {
+	s, err := d.c.Sites.GetTx(ctx, tx, owner, id)
+	if err != nil {
+		return Deployment{}, err
+	}
+	return d.insert(ctx, tx, s, t)
+}
+
+// Trigger is TriggerTx in a transaction of its own.
+func (d *Deployments) Trigger(ctx context.Context, owner account.ID, id site.ID, t Trigger) (x Deployment, err error) {
+	err = d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		x, err = d.TriggerTx(ctx, tx, owner, id, t)
+		return err
+	})
+	return x, err
+}
+
+func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (Deployment, error) {
+	if s.Status == site.Stopped {
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The site is stopped", Details: "start it, then deploy", Code: "site_stopped"}
+	}
+	if t.Branch != "" {
+		if err := source.CheckBranch(t.Branch); err != nil {
+			return Deployment{}, err
+		}
+	}
+	if utf8.RuneCountInString(t.Title) > 200 || strings.ContainsRune(t.Title, 0) {
+		return Deployment{}, &fault.Error{Kind: fault.Invalid, Message: "The title is too long", Details: "title has at most 200 characters", Code: "invalid_title"}
+	}
+	var waiting int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'pending'`, s.ID).Scan(&waiting); err != nil {
+		return Deployment{}, fmt.Errorf("count pending deployments: %w", err)
+	}
+	if waiting >= maxPending {
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "Too many deployments of this site are waiting",
+			Details: "at most 100 may wait; cancel some or let them finish", Code: "deploy_queue_full"}
+	}
+	x := Deployment{
+		ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Pending, Cause: t.Cause, Branch: cmp.Or(t.Branch, s.Branch), Title: t.Title,
+		ClearCache: t.ClearCache, CreatedAt: db.Now(),
+		Queue: &Queue{Position: waiting + 1, Reason: "workers_busy"},
+	}
+	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
+	if err := d.write(ctx, tx, x); err != nil {
+		return Deployment{}, err
+	}
+	_, err := job.Enqueue(ctx, tx, Run{x.ID}, job.Options{Queue: QueueName, Unique: runKey(x.ID), Group: string(x.Site), Share: string(x.Owner)})
+	return x, err
+}
+
+func runKey(id ID) string { return "deploy/" + string(id) }
+
+func (d *Deployments) write(ctx context.Context, tx *db.Tx, x Deployment) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
+			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20)`,
+		x.ID, x.Site, x.Owner, x.ID.Label(), x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor,
+		x.Framework, string(x.Plan), x.Release, x.Runtime, x.RollbackOf, x.CreatedAt, x.StartedAt, x.CompletedAt)
+	if err != nil {
+		return fmt.Errorf("insert deployment: %w", err)
+	}
+	return nil
+}
+
+// HookCall is what somebody who calls a deploy hook asks for.
+type HookCall struct {
+	Branch     string
+	Title      string
+	ClearCache bool
+}
+
+// TriggerHookTx is what a deploy hook does. A call that finds a deployment of its own
+// kind still waiting, with the same branch, title and cache wish, is folded into it: it
+// has fetched nothing yet, so it will deploy what the caller means. One that differs
+// takes the place of those that wait for the same branch, which end as canceled.
+func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.HookID, call HookCall) (x Deployment, folded bool, err error) {
+	hook, err := d.c.Sites.HookTx(ctx, tx, id)
+	if err != nil {
+		return Deployment{}, false, err
+	}
+	if call.Branch != "" && call.Branch != hook.Branch && !hook.AnyBranch {
+		return Deployment{}, false, &fault.Error{Kind: fault.Forbidden, Message: "This deploy hook may not choose a branch",
+			Details: "leave branch out, or let the hook's owner allow it", Code: "branch_not_allowed"}
+	}
+	s, err := d.c.Sites.GetTx(ctx, tx, hook.Owner, hook.Site)
+	if err != nil {
+		return Deployment{}, false, err
+	}
+	t := Trigger{Cause: ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: call.Title, ClearCache: call.ClearCache}
+	x, err = d.scan(tx.QueryRow(ctx, `
+		SELECT `+columns+from+`
+		WHERE d.site_id = $1 AND d.status = 'pending' AND d.cause IN ('hook', 'push') AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
+		ORDER BY d.id DESC LIMIT 1`, s.ID, t.Branch, t.Title, t.ClearCache))
+	switch {
+	case err == nil:
+		folded = true
+	case fault.Is(err, fault.NotFound):
+		if x, err = d.insert(ctx, tx, s, t); err != nil {
+			return Deployment{}, false, err
+		}
+		if err := d.supersede(ctx, tx, x); err != nil {
+			return Deployment{}, false, err
+		}
+	default:
+		return Deployment{}, false, err
+	}
+	return x, folded, d.c.Sites.HookUsedTx(ctx, tx, id, string(x.ID))
+}
+
+// supersede cancels older deployments of the same branch that hooks and pushes asked for
+// and that still wait. Nobody needs them: the newer one brings the newer commit.
+func (d *Deployments) supersede(ctx context.Context, tx *db.Tx, x Deployment) error {
+	rows, err := tx.Query(ctx, `
+		SELECT id FROM deployments
+		WHERE site_id = $1 AND status = 'pending' AND cause IN ('hook', 'push') AND branch = $2 AND id < $3`, x.Site, x.Branch, x.ID)
+	ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
+	if err != nil {
+		return fmt.Errorf("find superseded deployments: %w", err)
+	}
+	for _, id := range ids {
+		if err := d.cancel(ctx, tx, id, "Superseded by a newer deployment of the same branch"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CancelTx ends a deployment that has not ended: a waiting one at once, a running one as
+// soon as its processes are gone.
+func (d *Deployments) CancelTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Deployment, error) {
+	x, err := d.owned(ctx, tx, owner, id)
+	if err != nil {
+		return Deployment{}, err
+	}
+	if x.Status == Canceled {
+		return x, nil
+	}
+	if x.Status.Ended() {
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("The deployment has already ended as %s", x.Status), Code: "deployment_ended"}
+	}
+	if err := d.cancel(ctx, tx, id, "Canceled by its owner"); err != nil {
+		return Deployment{}, err
+	}
+	return d.owned(ctx, tx, owner, id)
+}
+
+func (d *Deployments) owned(ctx context.Context, r db.Reader, owner account.ID, id ID) (Deployment, error) {
+	return d.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1 AND d.owner_id = $2`, id, owner))
+}
+
+func (d *Deployments) cancel(ctx context.Context, tx *db.Tx, id ID, why string) error {
+	running, err := job.Cancel(ctx, tx, runKey(id))
+	if err != nil {
+		return err
+	}
+	if running { // its worker writes the end, or, after a crash, the next one does
+		_, err = tx.Exec(ctx, `UPDATE deployments SET cancel = $2 WHERE id = $1 AND status IN `+open, id, why)
+		return err
+	}
+	return d.endTx(ctx, tx, id, Canceled, why)
+}
+
+// endTx writes the end of a deployment that did not become live, once.
+func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id ID, end Status, why string) error {
+	var at db.Time
+	err := tx.QueryRow(ctx, `
+		UPDATE deployments SET status = $2, error = $3, completed_at = $4
+		WHERE id = $1 AND status IN `+open+` RETURNING completed_at`, id, end, why, db.Now()).Scan(&at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("end deployment: %w", err)
+	}
+	tx.Notify(logTopic(id))
+	x, err := d.byID(ctx, tx, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil // the site is gone
+	}
+	if err != nil {
+		return err
+	}
+	// A site that was never live is in error once nothing is left that may bring it up.
+	var left int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND status IN `+open, x.Site).Scan(&left); err != nil {
+		return fmt.Errorf("count open deployments: %w", err)
+	}
+	if left == 0 {
+		if err := d.c.Sites.FailTx(ctx, tx, x.Site, why); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return d.emit(ctx, tx, x, webhook.DeploymentFailed)
+}
+
+// RetryTx asks for what an ended deployment asked for, once more.
+func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, by Cause) (Deployment, error) {
+	x, err := d.owned(ctx, tx, owner, id)
+	if err != nil {
+		return Deployment{}, err
+	}
+	if !x.Status.Ended() {
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment has not ended yet", Details: "wait for its end, or cancel it first", Code: "deployment_running"}
+	}
+	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{Cause: by, Branch: x.Branch, Title: x.Title, ClearCache: x.ClearCache})
+}
+
+// RollbackTx makes the release of an earlier deployment live again, at once and without
+// building: in the caller's transaction. With an empty id it is the last one that was
+// live before the present one.
+func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.ID, id site.ID, to ID) (Deployment, error) {
+	s, err := d.c.Sites.GetTx(ctx, tx, owner, id)
+	if err != nil {
+		return Deployment{}, err
+	}
+	var old Deployment
+	if to == "" {
+		old, err = d.scan(tx.QueryRow(ctx, `
+			SELECT `+columns+from+`
+			WHERE d.site_id = $1 AND d.owner_id = $2 AND d.status = 'success' AND d.release <> '' AND d.release <> $3 AND d.id < $4
+			ORDER BY d.id DESC LIMIT 1`, id, owner, s.LiveRelease, s.LiveDeployment))
+		if fault.Is(err, fault.NotFound) {
+			return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "There is no earlier release to go back to", Code: "nothing_to_roll_back"}
+		}
+	} else {
+		old, err = d.owned(ctx, tx, owner, to)
+	}
+	if err != nil {
+		return Deployment{}, err
+	}
+	switch {
+	case old.Site != id:
+		return Deployment{}, fault.Missing("deployment")
+	case old.Status != Success || old.Release == "":
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "That deployment has no release to go back to",
+			Details: "choose a successful one whose release is still kept", Code: "no_release"}
+	case s.Status == site.Stopped:
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The site is stopped", Details: "start it, then roll back", Code: "site_stopped"}
+	}
+	now := db.Now()
+	x := old
+	x.ID, x.Cause, x.RollbackOf = ID(db.NewID("dep")), ByRollback, old.ID
+	x.Title, x.ClearCache, x.Stages, x.Queue, x.Current = "", false, []Stage{}, nil, true
+	x.CreatedAt, x.StartedAt, x.CompletedAt = now, now, now
+	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
+	if err := d.write(ctx, tx, x); err != nil {
+		return Deployment{}, err
+	}
+	live, err := d.c.Sites.ActivateTx(ctx, tx, id, string(x.ID), string(x.Release), x.Runtime)
+	if err != nil {
+		return Deployment{}, err
+	}
+	if !live {
+		return Deployment{}, fmt.Errorf("roll back to %s: a newer deployment is live", old.ID)
+	}
+	if err := appendLines(ctx, tx, x.ID, 0, []Line{{N: 1, At: now, Level: "info", Stage: "activate",
+		Message: fmt.Sprintf("Rolled back to the release of %s", old.ID)}}); err != nil {
+		return Deployment{}, err
+	}
+	if err := d.emit(ctx, tx, x, webhook.DeploymentStarted); err != nil {
+		return Deployment{}, err
+	}
+	return x, d.emit(ctx, tx, x, webhook.DeploymentCompleted)
+}

@@ -1,0 +1,242 @@
+// Package domain owns custom domains: who claims which name for which site, the proof
+// that they may, what the DNS says about it, and whether a name could be registered.
+//
+// A claim is routed only after proof: a TXT record with the account's token, or a CNAME
+// to the very site. Checks run by themselves with back-off, on any node, and every check
+// leaves behind what is required, what is there and what is wrong, in words. The package
+// never takes silence (of a registry or a name server) for an answer, never routes a
+// name on an address record alone, and never touches certificates.
+package domain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+)
+
+// ID names a domain: "dom_" and 26 characters.
+type ID string
+
+// Status is where a claim stands.
+type Status string
+
+// The statuses of a claim.
+const (
+	Pending Status = "pending" // waiting for the proof, or for the name to point here
+	Active  Status = "active"  // proven, points here, and is routed
+	Failed  Status = "failed"  // checks gave up; Verify starts again
+)
+
+// SSL is the state of a domain's certificate.
+type SSL string
+
+// The states of a certificate.
+const (
+	SSLPending SSL = "pending"
+	SSLActive  SSL = "active"
+	SSLFailed  SSL = "failed"
+	SSLExpired SSL = "expired"
+)
+
+// Domain is one account's claim of one name for one site.
+type Domain struct {
+	ID           ID
+	Owner        account.ID
+	SiteID       string
+	Name         string // A-labels, lower case; "*." in front of a wildcard
+	Status       Status
+	Reason       string // why it is not active, in words; empty when it is
+	SSL          SSL
+	Verification []Record  // how ownership is proven; one valid one is enough
+	DNS          []Record  // where the name must point
+	Problems     []Problem // what else stands in the way
+	Certificate  Certificate
+	Primary      bool
+	RedirectTo   string // host that visitors are sent to; empty when it serves the site
+	CheckedAt    db.Time
+	NextCheckAt  db.Time
+	CreatedAt    db.Time
+	UpdatedAt    db.Time
+
+	proof     string
+	provenAt  db.Time
+	astrayAt  db.Time
+	checks    int64
+	tries     int64
+	pendingAt db.Time
+}
+
+// Proven reports whether the owner has proven the name and holds it.
+func (d Domain) Proven() bool { return d.provenAt != 0 }
+
+// Record is a DNS record that should be there, and what is.
+type Record struct {
+	Type     string       `json:"type"`    // TXT, CNAME, A or AAAA
+	Name     string       `json:"name"`    // where it belongs, without a final dot
+	Required string       `json:"value"`   // what it should hold
+	Current  []string     `json:"current"` // what was found, at most 8 values of 255 bytes
+	Status   RecordStatus `json:"status"`
+	Reason   string       `json:"reason"` // in words, where the status is not valid
+}
+
+// RecordStatus is how a record compares with what is required.
+type RecordStatus string
+
+// The statuses of a record.
+const (
+	RecordPending RecordStatus = "pending" // not there yet, or nobody answered
+	RecordValid   RecordStatus = "valid"
+	RecordInvalid RecordStatus = "invalid" // something else is there
+)
+
+// Problem is something in the DNS that will get in the way, in words.
+type Problem struct {
+	Code    string `json:"code"` // caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token
+	Message string `json:"message"`
+}
+
+// Certificate is what the edge last reported about a domain's certificate.
+type Certificate struct {
+	Issuer        string
+	NotBefore     db.Time
+	ExpiresAt     db.Time
+	LastError     string
+	NextAttemptAt db.Time
+}
+
+// Summary is a domain as the site list shows it.
+type Summary struct {
+	ID     ID
+	Name   string
+	Status Status
+}
+
+// Config is what Domains needs.
+type Config struct {
+	DB  *db.DB
+	Out *http.Client // from egress: refuses private addresses. Asks registries.
+
+	// SiteOf returns the subdomain of the owner's site, or a NotFound fault.
+	SiteOf func(ctx context.Context, r db.Reader, owner account.ID, siteID string) (subdomain string, err error)
+	// Emit announces domain.added, domain.verified or domain.failed in the transaction
+	// that causes it. Optional.
+	Emit func(ctx context.Context, tx *db.Tx, owner account.ID, event string, d Domain) error
+
+	SiteDomain string       // sites live at <subdomain>.<SiteDomain>
+	Addrs      []netip.Addr // the edge's public addresses. Optional: those of the sites' own names count too.
+	Reserved   []string     // hosts nobody may claim, such as that of the control plane. Optional.
+	CAs        []string     // domains by which CAA records name our authorities (RFC 8659). Optional: empty means CAA is not looked at.
+
+	Registry     string   // who is asked for availability: auto, rdap or local. Optional: empty means auto.
+	Prices       Prices   // laid over the list that ships. Optional.
+	BootstrapURL string   // IANA's list of RDAP servers. Optional.
+	Resolver     Resolver // Optional: nil means the system's resolvers.
+
+	// Allowed refuses name servers that must not be asked, such as those at private
+	// addresses. Optional: nil means that only public unicast addresses are asked.
+	Allowed func(netip.Addr) bool
+	NSPort  uint16       // where the zones' name servers listen. Optional: 0 means 53.
+	Log     *slog.Logger // Optional.
+}
+
+// Domains is the front door. It is safe for concurrent use.
+type Domains struct {
+	c      Config
+	prices Prices
+	rdap   *registries
+	known  answers
+	flight singleflight.Group
+	asking chan struct{} // holds one for each check that asks outside
+
+	budget, hedge time.Duration
+}
+
+// New builds the room; it starts nothing.
+func New(c Config) *Domains {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Registry = cmp.Or(c.Registry, "auto")
+	c.BootstrapURL = cmp.Or(c.BootstrapURL, "https://data.iana.org/rdap/dns.json")
+	c.NSPort = cmp.Or(c.NSPort, 53)
+	if c.Resolver == nil {
+		c.Resolver = &DNS{}
+	}
+	return &Domains{c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
+		asking: make(chan struct{}, 32), budget: checkBudget, hedge: checkHedge}
+}
+
+const columns = `id, owner_id, site_id, name, status, reason, is_primary, redirect_to, proof, proven_at,
+	astray_at, findings, checks, tries, pending_at, checked_at, next_check_at, ssl_status, cert_issuer,
+	cert_not_before, cert_expires_at, cert_error, cert_next_at, created_at, updated_at`
+
+// findings is what a check saw, as the table keeps it.
+type findings struct {
+	Verification []Record  `json:"verification"`
+	DNS          []Record  `json:"dns"`
+	Problems     []Problem `json:"problems,omitempty"`
+}
+
+func scan(row db.Scanner) (Domain, error) {
+	var d Domain
+	var seen string
+	err := row.Scan(&d.ID, &d.Owner, &d.SiteID, &d.Name, &d.Status, &d.Reason, &d.Primary, &d.RedirectTo, &d.proof, &d.provenAt,
+		&d.astrayAt, &seen, &d.checks, &d.tries, &d.pendingAt, &d.CheckedAt, &d.NextCheckAt, &d.SSL, &d.Certificate.Issuer,
+		&d.Certificate.NotBefore, &d.Certificate.ExpiresAt, &d.Certificate.LastError, &d.Certificate.NextAttemptAt, &d.CreatedAt, &d.UpdatedAt)
+	if err != nil {
+		return Domain{}, err
+	}
+	var f findings
+	if err := json.Unmarshal([]byte(seen), &f); err != nil {
+		return Domain{}, fmt.Errorf("read findings of %s: %w", d.ID, err)
+	}
+	d.Verification, d.DNS, d.Problems = f.Verification, f.DNS, f.Problems
+	return d, nil
+}
+
+// List returns the owner's domains, by name.
+func (d *Domains) List(ctx context.Context, owner account.ID) ([]Domain, error) {
+	rows, err := d.c.DB.Query(ctx, "SELECT "+columns+" FROM domains WHERE owner_id = $1 ORDER BY name, id", owner)
+	all, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("list domains: %w", err)
+	}
+	return all, nil
+}
+
+// Summaries returns the domains of each of the sites, by name. The caller knows that
+// the sites are its user's.
+func (d *Domains) Summaries(ctx context.Context, r db.Reader, siteIDs []string) (map[string][]Summary, error) {
+	out := map[string][]Summary{}
+	for len(siteIDs) > 0 {
+		n := min(len(siteIDs), 500)
+		marks, args := make([]string, n), make([]any, n)
+		for i, id := range siteIDs[:n] {
+			marks[i], args[i] = "$"+strconv.Itoa(i+1), id
+		}
+		siteIDs = siteIDs[n:]
+		rows, err := r.Query(ctx, "SELECT site_id, id, name, status FROM domains WHERE site_id IN ("+
+			strings.Join(marks, ", ")+") ORDER BY name, id", args...)
+		_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
+			var site string
+			var s Summary
+			err := row.Scan(&site, &s.ID, &s.Name, &s.Status)
+			out[site] = append(out[site], s)
+			return struct{}{}, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list domains of sites: %w", err)
+		}
+	}
+	return out, nil
+}

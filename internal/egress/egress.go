@@ -1,0 +1,187 @@
+// Package egress owns the way out: every connection to a host that a user named is
+// dialled here, and nowhere else.
+//
+// An address is judged at the moment it is dialled, after DNS and for each address of a
+// name, so neither rebinding nor a redirect nor an exotic notation gets around it. What
+// counts as public is an allow-list (Public); the addresses of this very machine are
+// refused too. Child processes such as git and builds get the same judgement through
+// Proxy. The package never reads proxy settings from the environment, never follows a
+// redirect, and never tells a user which address a name resolved to.
+package egress
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrBlocked is in the chain of every error that says: this address may not be reached.
+// Its text is fit for users; it holds no address.
+var ErrBlocked = errors.New("blocked_address")
+
+// Config says what may be reached beyond the public internet. All fields are optional.
+type Config struct {
+	Allow    []netip.Prefix // private networks that may be reached: the operator's --outbound-allow
+	OwnPorts []uint16       // ports of this machine's own public addresses that may be reached, such as the edge's 443
+	CAFile   string         // PEM file of roots to trust beside the system's
+	Roots    *x509.CertPool // replaces the system's roots, CAFile still adds to it; nil: the system's
+	Resolver *net.Resolver  // nil: the system's
+	Connect  time.Duration  // for DNS and connect together. 0 means 5 s.
+	Log      *slog.Logger
+}
+
+// Egress dials. It is safe for concurrent use.
+type Egress struct {
+	c     Config
+	roots *x509.CertPool
+	own   ownAddrs
+}
+
+// New reads the roots; an unreadable or empty CAFile is an error.
+func New(c Config) (*Egress, error) {
+	c.Connect = cmp.Or(c.Connect, 5*time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Allow = slices.Clone(c.Allow)
+	e := &Egress{c: c, roots: c.Roots}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read outbound CA file: %w", err)
+		}
+		if e.roots == nil {
+			if e.roots, err = x509.SystemCertPool(); err != nil {
+				return nil, fmt.Errorf("read system roots: %w", err)
+			}
+		} else {
+			e.roots = e.roots.Clone()
+		}
+		if !e.roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read outbound CA file: no certificate in %s", c.CAFile)
+		}
+	}
+	return e, nil
+}
+
+// CAFile is the file of further roots, for child processes that have their own TLS; or "".
+func (e *Egress) CAFile() string { return e.c.CAFile }
+
+// DialContext connects to host:port over TCP. errors.Is(err, ErrBlocked) tells that the
+// name had no address that may be reached; such an error names the host as it was given
+// and not what it resolved to.
+func (e *Egress) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	switch network {
+	case "tcp", "tcp4", "tcp6":
+	default:
+		return nil, fmt.Errorf("dial %s: network %q: %w", addr, network, ErrBlocked)
+	}
+	d := net.Dialer{Timeout: e.c.Connect, Resolver: e.c.Resolver, ControlContext: e.control}
+	conn, err := d.DialContext(ctx, network, addr)
+	if errors.Is(err, ErrBlocked) {
+		e.c.Log.WarnContext(ctx, "outbound connection refused", "addr", addr)
+		return nil, &blockedError{addr}
+	}
+	return conn, err
+}
+
+// control runs in the dialer between socket and connect, with the concrete address.
+func (e *Egress) control(_ context.Context, network, addr string, _ syscall.RawConn) error {
+	if network != "tcp4" && network != "tcp6" {
+		return ErrBlocked
+	}
+	ap, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return ErrBlocked
+	}
+	if !e.permits(ap) {
+		return ErrBlocked
+	}
+	return nil
+}
+
+func (e *Egress) permits(ap netip.AddrPort) bool {
+	a := ap.Addr()
+	if a.Zone() != "" {
+		return false
+	}
+	a = a.Unmap()
+	if within(e.c.Allow, a) {
+		return true
+	}
+	if !Public(a) {
+		return false
+	}
+	return slices.Contains(e.c.OwnPorts, ap.Port()) || !e.own.has(a)
+}
+
+// Client makes an http.Client of its own connections. timeout covers the whole exchange,
+// the reading of the body included. A redirect is an answer like any other; response
+// headers over 64 KiB are an error; bodies are not decompressed. Bounding the body is
+// the caller's.
+func (e *Egress) Client(timeout time.Duration) *http.Client {
+	return &http.Client{
+		Transport:     e.transport(e.DialContext),
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func (e *Egress) transport(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
+	return &http.Transport{
+		Proxy:                  nil, // never the environment's: a proxy would dial unchecked for us
+		DialContext:            dial,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots},
+		TLSHandshakeTimeout:    5 * time.Second,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        60 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		ExpectContinueTimeout:  time.Second,
+	}
+}
+
+// blockedError hides what the dialer knows.
+type blockedError struct{ addr string }
+
+func (e *blockedError) Error() string { return "dial " + e.addr + ": " + ErrBlocked.Error() }
+func (e *blockedError) Unwrap() error { return ErrBlocked }
+
+// ownAddrs knows the addresses of this machine's interfaces, at most ten seconds old.
+type ownAddrs struct {
+	mu   sync.Mutex // guards both
+	read time.Time
+	set  map[netip.Addr]bool
+}
+
+func (o *ownAddrs) has(a netip.Addr) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.set == nil || time.Since(o.read) > 10*time.Second {
+		list, err := net.InterfaceAddrs()
+		if err != nil {
+			return true // fail closed
+		}
+		o.set, o.read = make(map[netip.Addr]bool, len(list)), time.Now()
+		for _, l := range list {
+			if p, err := netip.ParsePrefix(l.String()); err == nil {
+				o.set[p.Addr().Unmap().WithZone("")] = true
+			}
+		}
+	}
+	return o.set[a]
+}

@@ -1,0 +1,331 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Why a Proxy turned a request away; Refused returns the first of them, or ErrBlocked, or
+// the dialer's error.
+var (
+	ErrPolicy = errors.New("host or port not allowed")
+	ErrQuota  = errors.New("transfer quota used up")
+)
+
+// ProxyConfig is one door for one purpose: a fetch, or a build. All fields are optional.
+type ProxyConfig struct {
+	User, Password string            // asked for as Basic Proxy-Authorization; both empty: the listener itself must be private
+	Hosts          []string          // "host", "*.host" or "host:port"; nil: every public host on Ports
+	Ports          []int             // nil: 443 and 80
+	Direct         map[string]string // asked-for "host:port" → "host:port" dialled unguarded, with every method: the operator's --git-host
+	Quota          int64             // bytes in both directions together, all connections; 0: no limit
+	Conns          int               // at once; 0 means 128
+	Idle           time.Duration     // a tunnel silent for this long is closed; 0 means 5 min
+	Log            *slog.Logger      // one line per host asked for; nil: nothing
+}
+
+// Proxy is an HTTP proxy for child processes: CONNECT tunnels, and plain requests for
+// port 80. It speaks to nothing that Egress.DialContext would refuse.
+type Proxy struct {
+	c     ProxyConfig
+	e     *Egress
+	auth  [32]byte // digest of the expected Proxy-Authorization
+	slots chan struct{}
+	plain *httputil.ReverseProxy
+	moved atomic.Int64
+	mu    sync.Mutex // guards first
+	first error
+}
+
+// Proxy makes a proxy; it starts nothing.
+func (e *Egress) Proxy(c ProxyConfig) *Proxy {
+	c.Conns = cmp.Or(c.Conns, 128)
+	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
+	if c.Ports == nil {
+		c.Ports = []int{443, 80}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &Proxy{c: c, e: e, slots: make(chan struct{}, c.Conns)}
+	p.auth = sha256.Sum256([]byte("Basic " + base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password))))
+	t := e.transport(p.dial)
+	t.ForceAttemptHTTP2 = false
+	p.plain = &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.Out.Header["User-Agent"] = r.In.Header["User-Agent"] },
+		Transport:      t,
+		FlushInterval:  -1,
+		ModifyResponse: func(r *http.Response) error { r.Body = &metered{r.Body, p}; return nil },
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { p.refuse(w, err) },
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+	return p
+}
+
+// Serve answers on l until ctx ends, then cuts every tunnel. It closes l.
+func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler:           p,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	defer p.plain.Transport.(*http.Transport).CloseIdleConnections()
+	err := srv.Serve(l)
+	if ctx.Err() != nil {
+		return nil
+	}
+	srv.Close()
+	return fmt.Errorf("serve egress proxy: %w", err)
+}
+
+// Refused is the first reason for which this proxy turned something away, or nil.
+func (p *Proxy) Refused() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.first
+}
+
+// Transferred is the number of bytes moved so far, in both directions.
+func (p *Proxy) Transferred() int64 { return p.moved.Load() }
+
+// ServeHTTP is one request of the child.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !p.authorised(r) {
+		w.Header().Set("Proxy-Authenticate", `Basic realm="egress"`)
+		http.Error(w, "credential needed", http.StatusProxyAuthRequired)
+		return
+	}
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	default:
+		http.Error(w, "too many connections", http.StatusServiceUnavailable)
+		return
+	}
+	if r.Method == http.MethodConnect {
+		p.tunnel(w, r)
+		return
+	}
+	p.forward(w, r)
+}
+
+func (p *Proxy) authorised(r *http.Request) bool {
+	if p.c.User == "" && p.c.Password == "" {
+		return true
+	}
+	got := sha256.Sum256([]byte(r.Header.Get("Proxy-Authorization")))
+	return subtle.ConstantTimeCompare(got[:], p.auth[:]) == 1
+}
+
+// forward passes a plain request on: to port 80 by GET or HEAD, and to a direct host by
+// whatever git needs.
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Scheme != "http" || r.URL.Host == "" || r.URL.User != nil {
+		http.Error(w, "this is a proxy", http.StatusBadRequest)
+		return
+	}
+	addr := r.URL.Host
+	if r.URL.Port() == "" {
+		addr = net.JoinHostPort(r.URL.Hostname(), "80")
+	}
+	if _, direct := p.c.Direct[addr]; !direct && (!strings.HasSuffix(addr, ":80") || r.Method != http.MethodGet && r.Method != http.MethodHead) {
+		p.refuse(w, ErrPolicy)
+		return
+	}
+	if err := p.allowed(addr); err != nil {
+		p.refuse(w, err)
+		return
+	}
+	if r.Header.Get("Upgrade") != "" {
+		p.refuse(w, ErrPolicy)
+		return
+	}
+	r.Host = r.URL.Host // absolute form wins over a Host header that says otherwise (RFC 9112 section 3.2.2)
+	if r.Body != nil {
+		r.Body = &metered{r.Body, p}
+	}
+	p.plain.ServeHTTP(w, r)
+}
+
+// tunnel connects and copies until both sides are done, the quota ends or ctx does.
+func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
+	addr := r.URL.Host
+	if addr == "" {
+		addr = r.Host
+	}
+	if err := p.allowed(addr); err != nil {
+		p.refuse(w, err)
+		return
+	}
+	out, err := p.dial(r.Context(), "tcp", addr)
+	if err != nil {
+		p.refuse(w, err)
+		return
+	}
+	defer out.Close()
+	in, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		p.refuse(w, err)
+		return
+	}
+	defer in.Close()
+	in.SetDeadline(time.Time{})
+	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	stop := context.AfterFunc(r.Context(), func() { in.Close(); out.Close() })
+	defer stop()
+	// Both directions share one clock: a download that sends nothing upward isn't idle.
+	touch := func() {
+		t := time.Now().Add(p.c.Idle)
+		in.SetDeadline(t)
+		out.SetDeadline(t)
+	}
+	touch()
+	up := make(chan struct{})
+	go func() { // ends when either connection is closed
+		defer close(up)
+		p.pump(out, buf.Reader, touch)
+		half(out)
+	}()
+	p.pump(in, out, touch)
+	half(in)
+	if errors.Is(p.Refused(), ErrQuota) {
+		in.Close()
+	}
+	<-up
+}
+
+func (p *Proxy) pump(dst io.Writer, src io.Reader, touch func()) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := src.Read(b)
+		if n > 0 {
+			if p.spend(n) != nil {
+				return
+			}
+			touch()
+			if _, werr := dst.Write(b[:n]); werr != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func half(c net.Conn) {
+	if t, ok := c.(interface{ CloseWrite() error }); ok {
+		t.CloseWrite()
+		return
+	}
+	c.Close()
+}
+
+// spend counts n bytes against the quota.
+func (p *Proxy) spend(n int) error {
+	if total := p.moved.Add(int64(n)); p.c.Quota > 0 && total > p.c.Quota {
+		p.note(ErrQuota)
+		return ErrQuota
+	}
+	return nil
+}
+
+// allowed judges host and port by the door's own rules; the address is judged by dial.
+func (p *Proxy) allowed(addr string) error {
+	if _, ok := p.c.Direct[addr]; ok {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host == "" {
+		return ErrPolicy
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return ErrPolicy
+	}
+	host = strings.ToLower(host)
+	if p.c.Hosts != nil && slices.Contains(p.c.Hosts, net.JoinHostPort(host, port)) {
+		return nil // named with its port: the port list doesn't matter
+	}
+	if !slices.Contains(p.c.Ports, n) {
+		return ErrPolicy
+	}
+	if p.c.Hosts == nil || slices.Contains(p.c.Hosts, host) {
+		return nil
+	}
+	for _, h := range p.c.Hosts {
+		if suffix, ok := strings.CutPrefix(h, "*"); ok && strings.HasPrefix(suffix, ".") && strings.HasSuffix(host, suffix) {
+			return nil
+		}
+	}
+	return ErrPolicy
+}
+
+func (p *Proxy) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	p.c.Log.InfoContext(ctx, "outbound connection", "addr", addr)
+	if to, ok := p.c.Direct[addr]; ok {
+		d := net.Dialer{Timeout: p.e.c.Connect, Resolver: p.e.c.Resolver}
+		return d.DialContext(ctx, network, to)
+	}
+	return p.e.DialContext(ctx, network, addr)
+}
+
+func (p *Proxy) note(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.first == nil {
+		p.first = err
+	}
+}
+
+// refuse answers with a word and never with an address.
+func (p *Proxy) refuse(w http.ResponseWriter, err error) {
+	p.note(err)
+	switch {
+	case errors.Is(err, ErrBlocked):
+		http.Error(w, ErrBlocked.Error(), http.StatusForbidden)
+	case errors.Is(err, ErrPolicy), errors.Is(err, ErrQuota):
+		http.Error(w, err.Error(), http.StatusForbidden)
+	default:
+		http.Error(w, "host unreachable", http.StatusBadGateway)
+	}
+}
+
+// metered counts a body against the quota.
+type metered struct {
+	io.ReadCloser
+	p *Proxy
+}
+
+func (m *metered) Read(b []byte) (int, error) {
+	n, err := m.ReadCloser.Read(b)
+	if n > 0 {
+		if serr := m.p.spend(n); serr != nil {
+			return 0, serr
+		}
+	}
+	return n, err
+}

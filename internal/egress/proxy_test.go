@@ -1,0 +1,176 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// door serves a proxy on loopback and returns a client that goes through it.
+func door(t *testing.T, e *Egress, c ProxyConfig, user *url.Userinfo, srv *httptest.Server) (*Proxy, *http.Client, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := e.Proxy(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	tr := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", User: user, Host: l.Addr().String()})}
+	if srv != nil && srv.TLS != nil {
+		tr.TLSClientConfig = srv.Client().Transport.(*http.Transport).TLSClientConfig
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return p, &http.Client{Transport: tr, Timeout: 5 * time.Second}, l.Addr().String()
+}
+
+func fetch(c *http.Client, method, u, body string) (string, error) {
+	req, _ := http.NewRequest(method, u, strings.NewReader(body))
+	resp, err := c.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return fmt.Sprint(resp.StatusCode, " ", strings.TrimSpace(string(b))), err
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	b, _ := io.ReadAll(r.Body)
+	fmt.Fprintf(w, "%s %s %s %q", r.Method, r.Host, b, r.Header.Get("Proxy-Authorization")+r.Header.Get("X-Forwarded-For"))
+}
+
+func TestProxyPolicy(t *testing.T) {
+	t.Parallel()
+	tls := httptest.NewTLSServer(http.HandlerFunc(echo))
+	t.Cleanup(tls.Close)
+	tls.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	plain := httptest.NewServer(http.HandlerFunc(echo))
+	t.Cleanup(plain.Close)
+	tlsAddr, plainAddr := tls.Listener.Addr().String(), plain.Listener.Addr().String()
+	user := url.UserPassword("u", "p")
+	for name, tt := range map[string]struct {
+		allow  bool
+		c      ProxyConfig
+		user   *url.Userinfo
+		method string
+		url    string
+		want   string // of the answer or the error
+		cause  error
+	}{
+		"tunnel to a named host and port":  {allow: true, c: ProxyConfig{Hosts: []string{tlsAddr}}, url: tls.URL, want: "200 GET " + tlsAddr + "  \"\""},
+		"port not allowed":                 {allow: true, url: tls.URL, want: "Forbidden", cause: ErrPolicy},
+		"host not allowed":                 {allow: true, c: ProxyConfig{Hosts: []string{"github.com"}}, url: "https://127.0.0.1", want: "Forbidden", cause: ErrPolicy},
+		"suffix doesn't match the bare":    {allow: true, c: ProxyConfig{Hosts: []string{"*.github.com"}}, url: "https://evilgithub.com", want: "Forbidden", cause: ErrPolicy},
+		"blocked address":                  {c: ProxyConfig{Hosts: []string{tlsAddr}}, url: tls.URL, want: "Forbidden", cause: ErrBlocked},
+		"metadata service in plain":        {url: "http://169.254.169.254/latest", want: "403 blocked_address", cause: ErrBlocked},
+		"direct is for the very pair":      {c: ProxyConfig{Direct: map[string]string{"git.test:80": plainAddr}}, method: "POST", url: "http://git.test/x", want: "200 POST git.test body \"\""},
+		"direct tunnels too":               {c: ProxyConfig{Direct: map[string]string{tlsAddr: tlsAddr}}, url: tls.URL, want: "200 GET " + tlsAddr + "  \"\""},
+		"direct opens no other port":       {c: ProxyConfig{Direct: map[string]string{"127.0.0.1:1": plainAddr}}, url: plain.URL, want: "403", cause: ErrPolicy},
+		"plain is for reading":             {allow: true, method: "POST", url: "http://127.0.0.1/", want: "403", cause: ErrPolicy},
+		"no credential":                    {c: ProxyConfig{User: "u", Password: "p"}, url: "http://127.0.0.1/", want: "407"},
+		"wrong credential":                 {c: ProxyConfig{User: "u", Password: "p"}, user: url.UserPassword("u", "q"), url: "https://127.0.0.1/", want: "Proxy Authentication Required"},
+		"credential isn't passed on":       {c: ProxyConfig{User: "u", Password: "p", Direct: map[string]string{"git.test:80": plainAddr}}, user: user, url: "http://git.test/x", want: "200 GET git.test  \"\""},
+		"unreachable":                      {allow: true, c: ProxyConfig{Hosts: []string{"127.0.0.1:1"}}, url: "https://127.0.0.1:1", want: "Bad Gateway"},
+		"quota":                            {allow: true, c: ProxyConfig{Hosts: []string{tlsAddr}, Quota: 1000}, url: tls.URL, want: "EOF", cause: ErrQuota},
+		"quota of plain requests":          {c: ProxyConfig{Direct: map[string]string{"git.test:80": plainAddr}, Quota: 5}, url: "http://git.test/", want: "EOF", cause: ErrQuota},
+		"an address written as IPv6":       {url: "https://[::ffff:127.0.0.1]", want: "Forbidden", cause: ErrBlocked},
+		"a number that other parsers read": {c: ProxyConfig{}, url: "http://0x7f000001/", want: "502"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ec Config
+			if tt.allow {
+				ec.Allow = loopback
+			}
+			if strings.HasPrefix(name, "a number") {
+				ec.Resolver = zone(t, func(string) string { return "" })
+			}
+			p, c, _ := door(t, open(t, ec), tt.c, tt.user, tls)
+			method, body := "GET", ""
+			if tt.method != "" {
+				method, body = tt.method, "body"
+			}
+			got, err := fetch(c, method, tt.url, body)
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, tt.want) {
+				t.Errorf("got %q, want %q in it", got, tt.want)
+			}
+			if tt.cause != nil && !errors.Is(p.Refused(), tt.cause) {
+				t.Errorf("Refused() = %v, want %v", p.Refused(), tt.cause)
+			}
+		})
+	}
+}
+
+// Ending Serve cuts tunnels that are in use.
+func TestProxyServeEndsTunnels(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go io.Copy(c, c)
+		}
+	}()
+	e := open(t, Config{Allow: loopback, Roots: x509.NewCertPool()})
+	pl, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- e.Proxy(ProxyConfig{Direct: map[string]string{"echo.test:7": l.Addr().String()}}).Serve(ctx, pl)
+	}()
+	c, err := net.Dial("tcp", pl.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	// The client's first bytes may come in the packet of the CONNECT: they must not be lost.
+	fmt.Fprintf(c, "CONNECT echo.test:7 HTTP/1.1\r\nHost: echo.test:7\r\n\r\nhello\n")
+	br := bufio.NewReader(c)
+	if s, _ := br.ReadString('\n'); !strings.Contains(s, " 200 ") {
+		t.Fatalf("CONNECT: %q", s)
+	}
+	br.ReadString('\n')
+	if s, _ := br.ReadString('\n'); s != "hello\n" {
+		t.Fatalf("echo: %q", s)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := br.ReadByte(); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("tunnel after the end: %v", err)
+	}
+}

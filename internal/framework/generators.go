@@ -1,0 +1,169 @@
+package framework
+
+import (
+	"path"
+	"regexp"
+	"strings"
+)
+
+// Static generators that are npm packages.
+
+// simple is a preset that is known by a dependency and needs nothing but its command
+// and its folder.
+type simple struct {
+	id, name string
+	deps     []string
+	scripts  []string // tried in order; "build" when nil
+	argv     []string
+	out      func(p *project) string // what the configuration says. Optional.
+	output   string
+	others   []string
+	cache    []string
+	env      [2]string
+}
+
+func (s simple) preset() preset {
+	return preset{Preset: Preset{s.id, s.name, Static},
+		match: func(p *project) string {
+			if dep := p.pkg.dep(s.deps...); dep != "" {
+				return dependsOn(dep)
+			}
+			return ""
+		},
+		plan: func(p *project, d *draft) {
+			m := p.js(d)
+			scripts := s.scripts
+			if scripts == nil {
+				scripts = []string{"build"}
+			}
+			p.build(d, m, scripts, s.argv...)
+			configured := ""
+			if s.out != nil {
+				configured = s.out(p)
+			}
+			d.output(configured, s.output, s.others...)
+			d.cache(s.cache...)
+			if s.env[0] != "" {
+				d.env(s.env[0], s.env[1])
+			}
+		}}
+}
+
+var (
+	vitepressCall = regexp.MustCompile(`(?:^|[\s;&|/])vitepress\s+build(?:\s+([^\s&|;-][^\s&|;]*))?`)
+	vuepressCall  = regexp.MustCompile(`(?:^|[\s;&|/])(?:vuepress|vuepress-vite|vuepress-webpack)\s+build(?:\s+([^\s&|;-][^\s&|;]*))?`)
+	eleventyCall  = calls(`(?:eleventy|@11ty/eleventy)`)
+	eleventyOut   = regexp.MustCompile(`setOutputDirectory\(\s*["'` + "`" + `]([^"'` + "`" + `$\n]+)`)
+)
+
+func generators() []preset {
+	return []preset{
+		simple{id: "gatsby", name: "Gatsby", deps: []string{"gatsby"}, argv: []string{"gatsby", "build"},
+			output: "public", cache: []string{".cache", "public"}, env: [2]string{"GATSBY_TELEMETRY_DISABLED", "1"}}.preset(),
+		simple{id: "docusaurus", name: "Docusaurus", deps: []string{"@docusaurus/core"}, argv: []string{"docusaurus", "build"},
+			out: func(p *project) string { return flag(p.command(), "--out-dir") }, output: "build",
+			cache: []string{".docusaurus", "node_modules/.cache"}}.preset(),
+		simple{id: "docusaurus-1", name: "Docusaurus 1", deps: []string{"docusaurus"}, argv: []string{"docusaurus-build"},
+			out: func(p *project) string { // build/<projectName>
+				src, _ := p.config("siteConfig")
+				return under("build", jsString(src, "projectName"))
+			}, output: "build"}.preset(),
+		press("vitepress", "VitePress", ".vitepress", vitepressCall, "vitepress"),
+		press("vuepress", "VuePress", ".vuepress", vuepressCall, "vuepress"),
+		simple{id: "rspress", name: "Rspress", deps: []string{"rspress", "@rspress/core"}, argv: []string{"rspress", "build"},
+			out: func(p *project) string { src, _ := p.config("rspress.config"); return jsPath(src, "outDir") }, output: "doc_build"}.preset(),
+		{Preset: Preset{"eleventy", "Eleventy", Static},
+			match: func(p *project) string {
+				if dep := p.pkg.dep("@11ty/eleventy", "@awesome.me/eleventy"); dep != "" {
+					return dependsOn(dep)
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				m := p.js(d)
+				p.build(d, m, []string{"build"}, "eleventy")
+				script, body := p.pkg.scriptCalling(eleventyCall, "build")
+				out := ""
+				if script == "build" || strings.HasPrefix(script, "build") {
+					out = flag(body, "--output")
+				}
+				if out == "" {
+					src, _ := p.config(".eleventy", "eleventy.config")
+					if f := eleventyOut.FindStringSubmatch(src); f != nil {
+						out = f[1]
+					} else if out = jsString(jsBlock(src, "dir"), "output"); out == "" {
+						out = jsString(src, "output")
+					}
+				}
+				d.output(out, "_site", "dist", "public")
+				d.cache(".cache")
+			}},
+		{Preset: Preset{"hexo", "Hexo", Static},
+			match: func(p *project) string {
+				if p.pkg.dep("hexo") != "" {
+					return dependsOn("hexo")
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				m := p.js(d)
+				p.build(d, m, []string{"build"}, "hexo", "generate")
+				d.output(yamlScalar(p.read("_config.yml"), "public_dir"), "public")
+			}},
+		simple{id: "gridsome", name: "Gridsome", deps: []string{"gridsome"}, argv: []string{"gridsome", "build"}, output: "dist"}.preset(),
+		simple{id: "slidev", name: "Slidev", deps: []string{"@slidev/cli"}, argv: []string{"slidev", "build"},
+			out: func(p *project) string { return flag(p.command(), "--out", "-o") }, output: "dist"}.preset(),
+		simple{id: "metalsmith", name: "Metalsmith", deps: []string{"metalsmith"}, argv: []string{"metalsmith"}, output: "build", others: []string{"dist", "public"}}.preset(),
+	}
+}
+
+// press is VitePress and VuePress: a folder of pages with a dot folder inside, into
+// which the output goes unless told otherwise.
+func press(id, name, dot string, call *regexp.Regexp, dep string) preset {
+	pages := func(p *project) string {
+		for _, dir := range []string{"docs", "", "src", "doc", "website", "site", "documentation"} {
+			if p.hasDir(join(dir, dot)) {
+				return dir
+			}
+		}
+		return "docs"
+	}
+	return preset{Preset: Preset{id, name, Static},
+		match: func(p *project) string {
+			if dep := p.pkg.dep(dep, dep+"-vite", dep+"-webpack"); dep != "" {
+				return dependsOn(dep)
+			}
+			return ""
+		},
+		plan: func(p *project, d *draft) {
+			m := p.js(d)
+			script, body := p.pkg.scriptCalling(call, "docs:build", "build", "build:docs")
+			if p.s.command.ok() {
+				body = p.s.command.text
+			}
+			dir := pages(p)
+			if f := call.FindStringSubmatch(body); f != nil {
+				dir = "" // without an argument it is the working folder
+				if c, ok := cleanDir(strings.Trim(f[1], `"'`)); ok {
+					dir = c
+				}
+			}
+			argv := []string{dep, "build"}
+			if dir != "" {
+				argv = append(argv, dir)
+			}
+			p.script(d, m, script, argv...)
+			out := flag(body, "--outDir", "-d", "--dest")
+			if out == "" {
+				src, _ := p.config(join(dir, dot+"/config"), join(dir, dot+"/config/index"))
+				// VitePress counts outDir from the pages, VuePress 1 dest from the working folder.
+				if out = under(dir, jsPath(src, "outDir")); out == "" {
+					out = jsString(src, "dest")
+				}
+			} else if id == "vitepress" {
+				out = under(dir, out)
+			}
+			d.output(out, join(dir, dot+"/dist"))
+			d.cache(path.Join(dir, dot, "cache"), path.Join(dir, dot, ".cache"))
+		}}
+}

@@ -1,0 +1,392 @@
+package framework
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Meta frameworks: a static variant and a server, told apart by their configuration.
+
+func calls(pattern string) *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[\s;&|(/])` + pattern + `(?:$|[\s;&|)])`)
+}
+
+var (
+	nextExport   = calls(`next\s+export`)
+	nuxtGenerate = calls(`(?:(?:nuxt|nuxi)\s+generate|(?:nuxt|nuxi)\s+build\s+(?:\S+\s+)*--prerender)`)
+	asksGenerate = calls(`(?:nuxt|nuxi|run|yarn|pnpm|bun)\s+generate`)
+)
+
+func metaFrameworks() []preset {
+	return []preset{
+		{Preset: Preset{"next-export", "Next.js static export", Static}, family: "next",
+			match: func(p *project) string {
+				if why := next(p); why != "" {
+					src, file := p.config("next.config")
+					if jsString(src, "output") == "export" {
+						return file + ` sets output to "export"`
+					}
+					if nextExport.MatchString(p.command()) {
+						return "the build runs next export"
+					}
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				planNext(p, d)
+				src, _ := p.config("next.config")
+				out := "out"
+				if jsString(src, "output") == "export" {
+					out = jsString(src, "distDir") // with `next export` it is only where the intermediate files go
+				}
+				if o := flag(p.command(), "-o", "--outdir"); o != "" {
+					out = o
+				}
+				d.output(out, "out")
+			}},
+		{Preset: Preset{"next", "Next.js", Node}, meta: true, match: next,
+			plan: func(p *project, d *draft) {
+				m := planNext(p, d)
+				d.Output = ".next"
+				p.start(d, m, []string{"next", "start"})
+			}},
+
+		{Preset: Preset{"nuxt-static", "Nuxt generate", Static}, family: "nuxt",
+			match: nuxtStatic,
+			plan: func(p *project, d *draft) {
+				m := planNuxt(p, d)
+				script, _ := p.pkg.scriptCalling(nuxtGenerate, "generate", "build")
+				p.script(d, m, script, "nuxt", "generate")
+				if nuxt2(p) {
+					src, _ := p.config("nuxt.config")
+					d.output(jsString(jsBlock(src, "generate"), "dir"), "dist")
+				} else {
+					d.output("", ".output/public", "dist")
+				}
+			}},
+		{Preset: Preset{"nuxt", "Nuxt", Node}, meta: true,
+			match: func(p *project) string { return nuxt(p) },
+			plan: func(p *project, d *draft) {
+				m := planNuxt(p, d)
+				p.build(d, m, []string{"build"}, "nuxt", "build")
+				if nuxt2(p) {
+					d.Output = ".nuxt"
+					p.start(d, m, []string{"nuxt", "start"})
+					return
+				}
+				d.Output = ".output"
+				d.run("node", ".output/server/index.mjs")
+				if s, _ := p.pkg.script("generate"); s != "" {
+					d.warn("This plan runs Nuxt as a server; set framework to nuxt-static to publish what its generate script makes")
+				}
+			}},
+
+		{Preset: Preset{"sveltekit-static", "SvelteKit static", Static}, family: "sveltekit",
+			match: func(p *project) string {
+				if kit, a := svelteAdapter(p); kit && a == "static" {
+					return "package.json depends on @sveltejs/kit, with @sveltejs/adapter-static"
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				m := p.js(d)
+				p.build(d, m, []string{"build"}, "vite", "build")
+				d.cache("node_modules/.vite", ".svelte-kit")
+				src, _ := p.config("svelte.config", "vite.config")
+				d.output(jsPath(src, "pages"), "build")
+			}},
+		{Preset: Preset{"sveltekit", "SvelteKit", Node}, meta: true,
+			match: func(p *project) string {
+				if kit, _ := svelteAdapter(p); kit {
+					return dependsOn("@sveltejs/kit")
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				m := p.js(d)
+				p.build(d, m, []string{"build"}, "vite", "build")
+				d.cache("node_modules/.vite", ".svelte-kit")
+				_, adapter := svelteAdapter(p)
+				src, _ := p.config("svelte.config", "vite.config")
+				d.output(jsPath(src, "out"), "build")
+				d.run("node", d.Output)
+				switch adapter {
+				case "node":
+				case "auto", "":
+					d.env("GCP_BUILDPACKS", "slipway") // how adapter-auto is told to take adapter-node
+					d.warn("adapter-auto is told to build for Node; install @sveltejs/adapter-static to publish files, or @sveltejs/adapter-node to pin this choice")
+				default:
+					d.warn("@sveltejs/adapter-" + adapter + " builds for another host; install @sveltejs/adapter-static or @sveltejs/adapter-node")
+				}
+			}},
+
+		{Preset: Preset{"astro-node", "Astro server", Node}, family: "astro", meta: true,
+			match: func(p *project) string {
+				src, file := p.config("astro.config")
+				if p.pkg.dep("astro") == "" {
+					return ""
+				}
+				if strings.Contains(src, "@astrojs/node") {
+					return file + " uses the adapter @astrojs/node"
+				}
+				if out := jsString(src, "output"); out == "server" || out == "hybrid" {
+					return file + " sets output to " + out
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				m := planAstro(p, d)
+				src, _ := p.config("astro.config")
+				d.output(jsPath(src, "outDir"), "dist")
+				if !strings.Contains(src, "@astrojs/node") {
+					d.warn("Astro's server output needs the adapter @astrojs/node here; add it, or set output to static")
+				}
+				if jsString(src, "mode") == "middleware" {
+					p.start(d, m, []string{"node", d.Output + "/server/entry.mjs"})
+					return
+				}
+				d.run("node", d.Output+"/server/entry.mjs")
+			}},
+		{Preset: Preset{"astro", "Astro", Static},
+			match: func(p *project) string {
+				if p.pkg.dep("astro") != "" {
+					return dependsOn("astro")
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				planAstro(p, d)
+				src, _ := p.config("astro.config")
+				d.output(jsPath(src, "outDir"), "dist", "dist/client")
+			}},
+
+		{Preset: Preset{"react-router-spa", "React Router SPA", Static}, family: "react-router",
+			match: func(p *project) string { return routerSPA(p, "@react-router/dev") },
+			plan:  func(p *project, d *draft) { planRouter(p, d, "react-router", true) }},
+		{Preset: Preset{"react-router", "React Router", Node}, meta: true,
+			match: func(p *project) string { return router(p, "@react-router/dev") },
+			plan:  func(p *project, d *draft) { planRouter(p, d, "react-router", false) }},
+		{Preset: Preset{"remix-spa", "Remix SPA", Static}, family: "remix",
+			match: func(p *project) string { return routerSPA(p, "@remix-run/dev") },
+			plan:  func(p *project, d *draft) { planRouter(p, d, "remix", true) }},
+		{Preset: Preset{"remix", "Remix", Node}, meta: true,
+			match: func(p *project) string { return router(p, "@remix-run/dev") },
+			plan:  func(p *project, d *draft) { planRouter(p, d, "remix", false) }},
+
+		nitro("solid-start", "SolidStart", "vinxi", "@solidjs/start"),
+		nitro("tanstack-start", "TanStack Start", "vite", "@tanstack/react-start", "@tanstack/solid-start", "@tanstack/start"),
+		nitro("analog", "Analog", "vite", "@analogjs/platform"),
+
+		{Preset: Preset{"qwik-static", "Qwik static", Static}, family: "qwik",
+			match: func(p *project) string {
+				if dep := qwik(p); dep != "" && (p.hasDir("adapters/static") || p.hasDir("adaptors/static")) {
+					return dependsOn(dep) + " and the static adapter is there"
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				m := p.js(d)
+				p.build(d, m, []string{"build"}, "qwik", "build")
+				d.cache("node_modules/.vite")
+				src, _ := p.config("vite.config")
+				d.output(jsPath(jsBlock(src, "qwikVite"), "outDir"), "dist")
+			}},
+		{Preset: Preset{"qwik", "Qwik", Node}, meta: true,
+			match: func(p *project) string {
+				if dep := qwik(p); dep != "" {
+					return dependsOn(dep)
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				m := p.js(d)
+				p.build(d, m, []string{"build"}, "qwik", "build")
+				d.cache("node_modules/.vite")
+				d.Output = "dist"
+				entry := "server/entry.node-server.js"
+				switch {
+				case p.hasDir("adapters/express"):
+					entry = "server/entry.express.js"
+				case p.hasDir("adapters/fastify"):
+					entry = "server/entry.fastify.js"
+				case !p.hasDir("adapters/node-server"):
+					d.warn("Qwik has no adapter yet; `qwik add static` publishes files, `qwik add express` runs a server")
+				}
+				d.run("node", entry)
+			}},
+	}
+}
+
+func next(p *project) string {
+	if p.pkg.dep("next") == "" {
+		return ""
+	}
+	if _, ws := p.t.workspaceAt(p.root); ws && !p.hasDir("app") && !p.hasDir("pages") && !p.hasDir("src/app") && !p.hasDir("src/pages") {
+		return "" // the version that the members share
+	}
+	return dependsOn("next")
+}
+
+func planNext(p *project, d *draft) manager {
+	m := p.js(d)
+	p.build(d, m, []string{"build"}, "next", "build")
+	d.cache(".next/cache")
+	d.env("NEXT_TELEMETRY_DISABLED", "1")
+	return m
+}
+
+func nuxt(p *project) string {
+	if dep := p.pkg.dep("nuxt", "nuxt3", "nuxt-edge", "nuxt-nightly"); dep != "" {
+		return dependsOn(dep)
+	}
+	return ""
+}
+
+func nuxt2(p *project) bool {
+	return major(p.pkg.version("nuxt")) == 2 || p.pkg.dep("nuxt-edge") != ""
+}
+
+func nuxtStatic(p *project) string {
+	if nuxt(p) == "" {
+		return ""
+	}
+	src, file := p.config("nuxt.config")
+	build, _ := p.pkg.script("build")
+	generate, _ := p.pkg.script("generate")
+	nitro := jsString(jsBlock(src, "nitro"), "preset")
+	ssr, said := jsBool(src, "ssr")
+	switch {
+	case asksGenerate.MatchString(p.command()) || nuxtGenerate.MatchString(p.command()):
+		return "the build runs nuxt generate"
+	case build == "" && generate != "":
+		return "package.json depends on nuxt and has a generate script but no build script"
+	case nitro == "static" || strings.HasPrefix(nitro, "github"):
+		return file + " sets Nitro's preset to " + nitro
+	case jsString(src, "target") == "static":
+		return file + " sets target to static"
+	case said && !ssr:
+		return file + " turns server rendering off"
+	}
+	return ""
+}
+
+func planNuxt(p *project, d *draft) manager {
+	m := p.js(d)
+	d.cache("node_modules/.cache")
+	d.env("NUXT_TELEMETRY_DISABLED", "1")
+	return m
+}
+
+// svelteAdapter says whether this is SvelteKit, and which adapter its configuration
+// imports: static, node, auto, vercel, …
+func svelteAdapter(p *project) (kit bool, adapter string) {
+	if p.pkg.dep("@sveltejs/kit") == "" {
+		return false, ""
+	}
+	src, _ := p.config("svelte.config", "vite.config")
+	all := []string{"static", "node", "auto", "vercel", "netlify", "cloudflare"}
+	for _, a := range all {
+		if strings.Contains(src, "@sveltejs/adapter-"+a) {
+			return true, a
+		}
+	}
+	for _, a := range all {
+		if p.pkg.dep("@sveltejs/adapter-"+a) != "" {
+			return true, a
+		}
+	}
+	return true, ""
+}
+
+func planAstro(p *project, d *draft) manager {
+	m := p.js(d)
+	p.build(d, m, []string{"build"}, "astro", "build")
+	d.cache("node_modules/.astro", "node_modules/.vite")
+	d.env("ASTRO_TELEMETRY_DISABLED", "1")
+	return m
+}
+
+func router(p *project, dep string) string {
+	if p.pkg.dep(dep) == "" {
+		return ""
+	}
+	return dependsOn(dep)
+}
+
+// routerSPA looks for `ssr: false` where each of the two frameworks keeps it.
+func routerSPA(p *project, dep string) string {
+	if p.pkg.dep(dep) == "" {
+		return ""
+	}
+	for _, f := range []string{"react-router.config", "vite.config"} {
+		src, file := p.config(f)
+		if f == "vite.config" {
+			src = jsBlock(src, "(?:remix|vitePlugin|reactRouter)")
+		}
+		if ssr, said := jsBool(src, "ssr"); said && !ssr {
+			return file + " sets ssr to false"
+		}
+	}
+	return ""
+}
+
+func planRouter(p *project, d *draft, name string, spa bool) {
+	m := p.js(d)
+	argv := []string{"react-router", "build"}
+	_, vite := p.config("vite.config")
+	if name == "remix" {
+		argv = []string{"remix", "vite:build"}
+		if vite == "" {
+			argv = []string{"remix", "build"}
+		}
+	}
+	p.build(d, m, []string{"build"}, argv...)
+	d.cache("node_modules/.vite")
+	src, _ := p.config("react-router.config")
+	if name == "remix" {
+		src, _ = p.config("vite.config")
+	}
+	folder := "build"
+	if o, ok := cleanDir(jsString(src, "buildDirectory")); ok && o != "" {
+		folder = o
+	}
+	if spa {
+		d.output("", folder+"/client")
+		return
+	}
+	d.Output = folder
+	entry := folder + "/server/index.js"
+	if name == "remix" && vite == "" {
+		entry = "build/index.js"
+	}
+	p.start(d, m, []string{name + "-serve", "./" + entry})
+}
+
+// nitro is the shape of the frameworks that build a server into .output.
+func nitro(id, name, tool string, deps ...string) preset {
+	return preset{Preset: Preset{id, name, Node}, meta: true,
+		match: func(p *project) string {
+			if dep := p.pkg.dep(deps...); dep != "" {
+				return dependsOn(dep)
+			}
+			return ""
+		},
+		plan: func(p *project, d *draft) {
+			m := p.js(d)
+			p.build(d, m, []string{"build"}, tool, "build")
+			d.cache("node_modules/.vite", "node_modules/.cache")
+			src, file := p.config("app.config", "vite.config")
+			if s := jsString(src, "preset"); s == "static" {
+				d.Runtime = Static
+				d.Why += ", and " + file + " sets the preset to static"
+				d.output("", ".output/public", "dist")
+				return
+			}
+			d.Output = ".output"
+			d.run("node", ".output/server/index.mjs")
+		}}
+}
+
+func qwik(p *project) string {
+	return p.pkg.dep("@builder.io/qwik", "@qwik.dev/core")
+}

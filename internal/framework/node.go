@@ -1,0 +1,118 @@
+package framework
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// codenames are the long-term support lines as .nvmrc may name them.
+var codenames = map[string]string{
+	"argon": "4", "boron": "6", "carbon": "8", "dubnium": "10", "erbium": "12",
+	"fermium": "14", "gallium": "16", "hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24",
+}
+
+var nodeRange = regexp.MustCompile(`^[0-9xX*^~<>=|. v-]+[0-9a-zA-Z.*+ |<>=^~-]*$`)
+
+// nodeVersion turns what people write into a version, an npm range, "lts/*" or
+// "latest". Anything else is refused: it ends in a download's name.
+func nodeVersion(s string) (string, bool) {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "#")
+	s = strings.TrimSpace(s)
+	lower := strings.ToLower(s)
+	switch lower {
+	case "":
+		return "", false
+	case "node", "latest", "current", "stable":
+		return "latest", true
+	case "lts", "lts/*", "--lts", "lts/latest":
+		return "lts/*", true
+	}
+	if v, ok := codenames[strings.TrimPrefix(lower, "lts/")]; ok {
+		return v, true
+	}
+	s = strings.TrimPrefix(s, "node-")
+	if v, ok := strings.CutPrefix(s, "v"); ok {
+		s = v
+	}
+	if len(s) > 100 || !nodeRange.MatchString(s) {
+		return "", false
+	}
+	return s, true
+}
+
+// node finds which Node the project asks for: the site's word, then the nearest file,
+// looking from the project's folder up to the top of the repository.
+func (p *project) node(d *draft) {
+	try := func(value, source string) bool {
+		if strings.TrimSpace(value) == "" {
+			return false
+		}
+		v, ok := nodeVersion(value)
+		if !ok {
+			d.warn(fmt.Sprintf("%s asks for Node %.60q, which is not a version; it is ignored", source, value))
+			return false
+		}
+		d.Node, d.Sources["node"] = v, source
+		return true
+	}
+	if try(p.s.node.text, p.s.node.source) {
+		return
+	}
+	for _, dir := range upward(p.root) {
+		m := p.t.manifest(dir)
+		for _, f := range []string{".nvmrc", ".node-version"} {
+			if name := join(dir, f); try(firstWord(p.t.read(name)), name) {
+				return
+			}
+		}
+		if m != nil && try(m.volta["node"], join(dir, "package.json")+" volta") {
+			return
+		}
+		if name := join(dir, ".tool-versions"); try(toolVersion(p.t.read(name), "nodejs", "node"), name) {
+			return
+		}
+		if m != nil && (try(m.devNode, join(dir, "package.json")+" devEngines") ||
+			try(m.engines["node"], join(dir, "package.json")+" engines")) {
+			return
+		}
+	}
+}
+
+// upward lists a folder and those around it, the top of the repository last.
+func upward(dir string) []string {
+	list := []string{dir}
+	for dir != "" {
+		dir = parent(dir)
+		list = append(list, dir)
+	}
+	return list
+}
+
+// firstWord is the first line that is not a comment.
+func firstWord(s string) string {
+	for line := range strings.Lines(s) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line != "" {
+			return line
+		}
+	}
+	return ""
+}
+
+// toolVersion reads asdf's and mise's `.tool-versions`: a name and versions per line,
+// the first of which counts.
+func toolVersion(s string, names ...string) string {
+	for line := range strings.Lines(s) {
+		line, _, _ = strings.Cut(line, "#")
+		f := strings.Fields(line)
+		if len(f) >= 2 && slices.Contains(names, f[0]) && !strings.Contains(f[1], ":") && f[1] != "system" {
+			return f[1]
+		}
+	}
+	return ""
+}

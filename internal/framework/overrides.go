@@ -1,0 +1,451 @@
+package framework
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// slipwayTOML is the schema of slipway.toml, the repository's own word about its
+// build. The file stands in the root directory of the site or, for want of one there,
+// at the top of the repository. Every key is optional:
+//
+//	output = "dist"          # the same as build.output
+//
+//	[build]
+//	framework = "vite"       # a preset's id, instead of detection
+//	root = "apps/web"        # only at the top of the repository
+//	install = "npm ci"       # "" skips the step
+//	command = "npm run build"
+//	output = "dist"          # relative to the root directory; "." is that directory
+//	node = "22"              # version or npm range
+//
+// A file that is not TOML, or a value of the wrong type, fails the deployment: it is
+// the one file that was written for us. An unknown key is a warning.
+type slipwayTOML struct {
+	Output *string `toml:"output"`
+	Build  struct {
+		Framework *string `toml:"framework"`
+		Root      *string `toml:"root"`
+		Install   *string `toml:"install"`
+		Command   *string `toml:"command"`
+		Output    *string `toml:"output"`
+		Node      any     `toml:"node"`
+	} `toml:"build"`
+}
+
+// said is a value with the one who said it; source is "" when nobody did.
+type said struct {
+	text   string
+	source string
+}
+
+func (s said) ok() bool { return s.source != "" }
+
+// firm reports whether the value was meant for us, not for another host.
+func (s said) firm() bool { return s.source == bySite || s.source == bySlipway }
+
+const (
+	bySite    = "site settings"
+	bySlipway = "slipway.toml"
+	byNetlify = "netlify.toml"
+	byVercel  = "vercel.json"
+)
+
+// settings is everything that was said, before any guess.
+type settings struct {
+	framework, root, install, command, output, node said
+
+	env     map[string]string
+	sources map[string]string
+}
+
+const maxText = 4096 // bytes of a command, as of any other setting
+
+// settle gathers what was said: the first one to speak about a field wins.
+func settle(t *tree, o Overrides) (settings, error) {
+	s := settings{env: map[string]string{}, sources: map[string]string{}}
+	for f, v := range map[*said]*string{
+		&s.framework: o.Framework, &s.root: o.Root, &s.install: o.Install,
+		&s.command: o.Command, &s.output: o.Output, &s.node: o.Node,
+	} {
+		if err := s.say(f, v, bySite); err != nil {
+			return s, err
+		}
+	}
+	top, err := readSlipway(t, "slipway.toml")
+	if err != nil {
+		return s, err
+	}
+	net := readNetlify(t, "netlify.toml")
+	if err := s.say(&s.root, top.Build.Root, bySlipway); err != nil {
+		return s, err
+	}
+	if !s.root.ok() && net.base != nil {
+		s.root = said{*net.base, byNetlify}
+	}
+	root, ok := cleanDir(s.root.text)
+	if !ok {
+		return s, invalid("Root directory leads out of the repository",
+			"root must be a folder of the repository, relative to its top", s.root.text)
+	}
+	if !t.hasDir(root) {
+		return s, invalid(fmt.Sprintf("Root directory %q is not in the repository", root),
+			"root must be a folder that holds files, relative to the top of the repository ("+s.root.source+")", root)
+	}
+	s.root.text = root
+	if err := s.slipway(t, top, root); err != nil {
+		return s, err
+	}
+	s.netlify(t, net, root)
+	s.vercel(t, root)
+	return s, s.settled()
+}
+
+func (s *settings) say(f *said, v *string, source string) error {
+	if v == nil || f.ok() {
+		return nil
+	}
+	if len(*v) > maxText || !utf8.ValidString(*v) || strings.ContainsRune(*v, 0) {
+		return invalid("A build setting is too long or not text",
+			"commands and folders are UTF-8 without NUL, at most 4096 bytes ("+source+")", nil)
+	}
+	*f = said{*v, source}
+	return nil
+}
+
+// settled checks what reaches the plan as it is and writes down who said it.
+func (s *settings) settled() error {
+	if s.framework.text == "" {
+		s.framework = said{}
+	}
+	if strings.TrimSpace(s.node.text) == "" {
+		s.node = said{}
+	}
+	if s.output.ok() {
+		out, ok := cleanDir(s.output.text)
+		if !ok {
+			return invalid("Output folder leads out of the root directory",
+				"output must be a folder inside the root directory ("+s.output.source+")", s.output.text)
+		}
+		s.output.text = out
+	}
+	for name, v := range map[string]said{
+		"root": s.root, "install": s.install, "build": s.command, "output": s.output,
+	} {
+		if v.ok() {
+			s.sources[name] = v.source
+		}
+	}
+	return nil
+}
+
+func readSlipway(t *tree, name string) (slipwayTOML, error) {
+	var f slipwayTOML
+	md, err := decodeTOML(t.read(name), &f)
+	if err != nil {
+		return f, invalid(name+" cannot be read: "+firstLine(err), "see docs/slipway-toml.md for its keys", nil)
+	}
+	for _, k := range unknown(md) {
+		t.warn(fmt.Sprintf("%s: unknown key %s is ignored", name, k))
+	}
+	switch f.Build.Node.(type) {
+	case nil, string, int64:
+	default:
+		return f, invalid(name+` cannot be read: build.node must be a string such as "22"`, "see docs/slipway-toml.md for its keys", nil)
+	}
+	return f, nil
+}
+
+func unknown(md toml.MetaData) []string {
+	var keys []string
+	for _, k := range md.Undecoded() {
+		if name := k.String(); len(name) <= 100 && len(keys) < 5 {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), "\n")
+	return line[:min(len(line), 300)]
+}
+
+func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
+	if inner := join(root, "slipway.toml"); root != "" && t.has(inner) {
+		var err error
+		if f, err = readSlipway(t, inner); err != nil {
+			return err
+		}
+	} else if r := f.Build.Root; r != nil {
+		if other, _ := cleanDir(*r); other != root {
+			return nil // it speaks of another folder than the one that was chosen
+		}
+	}
+	node, isText := f.Build.Node.(string)
+	if n, ok := f.Build.Node.(int64); ok {
+		node, isText = fmt.Sprint(n), true
+	}
+	fields := []struct {
+		f *said
+		v *string
+	}{
+		{&s.framework, f.Build.Framework}, {&s.install, f.Build.Install}, {&s.command, f.Build.Command},
+		{&s.output, f.Build.Output}, {&s.output, f.Output},
+	}
+	if isText {
+		fields = append(fields, struct {
+			f *said
+			v *string
+		}{&s.node, &node})
+	}
+	for _, x := range fields {
+		if err := s.say(x.f, x.v, bySlipway); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// netlifyFile is what we take from netlify.toml: [build] and, over it,
+// [context.production].
+type netlifyFile struct {
+	base, publish, command *string
+	env                    map[string]string
+}
+
+func readNetlify(t *tree, name string) netlifyFile {
+	type build struct {
+		Base        *string        `toml:"base"`
+		Publish     *string        `toml:"publish"`
+		Command     *string        `toml:"command"`
+		Environment map[string]any `toml:"environment"`
+	}
+	var f struct {
+		Build   build                     `toml:"build"`
+		Context map[string]toml.Primitive `toml:"context"`
+	}
+	out := netlifyFile{env: map[string]string{}}
+	md, err := decodeTOML(t.read(name), &f)
+	if err != nil {
+		t.warn(name + " cannot be read and is ignored: " + firstLine(err))
+		return out
+	}
+	layers := []build{f.Build}
+	if p, ok := f.Context["production"]; ok {
+		var b build
+		if md.PrimitiveDecode(p, &b) == nil {
+			layers = append(layers, b)
+		}
+	}
+	for _, b := range layers {
+		out.base = over(b.Base, out.base)
+		out.publish = over(b.Publish, out.publish)
+		out.command = over(b.Command, out.command)
+		for k, v := range b.Environment {
+			out.env[k] = fmt.Sprint(v)
+		}
+	}
+	return out
+}
+
+// over returns a, or b where a is absent or empty: to Netlify both are the same.
+func over(a, b *string) *string {
+	if a == nil || strings.TrimSpace(*a) == "" {
+		return b
+	}
+	return a
+}
+
+func (s *settings) netlify(t *tree, f netlifyFile, root string) {
+	if inner := join(root, byNetlify); root != "" && t.has(inner) {
+		f = readNetlify(t, inner)
+	} else if f.base != nil {
+		if other, _ := cleanDir(*f.base); other != root {
+			return
+		}
+	}
+	s.foreign(t, &s.command, f.command, byNetlify)
+	s.folder(t, f.publish, root, byNetlify)
+	for _, k := range sortedKeys(f.env) {
+		v := f.env[k]
+		if k == "NODE_VERSION" {
+			s.foreign(t, &s.node, &v, byNetlify)
+		} else {
+			s.variable(k, v, byNetlify)
+		}
+	}
+}
+
+// foreign is say for a file that another host reads: what we cannot use is a warning.
+func (s *settings) foreign(t *tree, f *said, v *string, source string) {
+	if err := s.say(f, v, source); err != nil {
+		t.warn(source + ": a value is too long or not text and is ignored")
+	}
+}
+
+func (s *settings) folder(t *tree, v *string, root, source string) {
+	if v == nil || s.output.ok() {
+		return
+	}
+	out, ok := cleanDir(*v)
+	if strings.HasPrefix(*v, "/") && root != "" { // from the top of the repository
+		switch rest, inside := strings.CutPrefix(out, root+"/"); {
+		case inside:
+			out = rest
+		case out == root:
+			out = ""
+		}
+	}
+	if !ok {
+		t.warn(fmt.Sprintf("%s: output folder %.100q leads out of the root directory and is ignored", source, *v))
+		return
+	}
+	s.foreign(t, &s.output, &out, source)
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+
+// reserved are variables that a repository's file cannot set: the sandbox owns them.
+var reserved = []string{"PATH", "HOME", "SHELL", "USER", "TMPDIR", "CI", "LD_PRELOAD", "LD_LIBRARY_PATH"}
+
+func (s *settings) variable(k, v, source string) {
+	upper := strings.ToUpper(k)
+	if len(s.env) >= 100 || len(v) > 32<<10 || !variableName.MatchString(k) || slices.Contains(reserved, upper) ||
+		strings.HasPrefix(upper, "SLIPWAY_") || strings.HasSuffix(upper, "_PROXY") || strings.ContainsRune(v, 0) {
+		return
+	}
+	if _, twice := s.env[k]; !twice {
+		s.env[k] = v
+		s.sources["env"] = source
+	}
+}
+
+func (s *settings) vercel(t *tree, root string) {
+	name := byVercel
+	if inner := join(root, byVercel); t.has(inner) {
+		name = inner
+	}
+	src := t.read(name)
+	if src == "" {
+		return
+	}
+	var f map[string]json.RawMessage
+	if !jsonc(src, &f) {
+		t.warn(name + " cannot be read and is ignored")
+		return
+	}
+	// null and absent are the same: let detection decide.
+	if v := text(f["framework"]); v != "" {
+		if id := fromVercel(v); id != "" {
+			s.foreign(t, &s.framework, &id, byVercel)
+		}
+	}
+	for key, field := range map[string]*said{"buildCommand": &s.command, "installCommand": &s.install} {
+		var v *string
+		if json.Unmarshal(f[key], &v) == nil && v != nil {
+			s.foreign(t, field, v, byVercel)
+		}
+	}
+	var out *string
+	if json.Unmarshal(f["outputDirectory"], &out) == nil {
+		s.folder(t, out, root, byVercel)
+	}
+	env := table(members(f["build"])["env"])
+	for _, k := range sortedKeys(env) {
+		if v := env[k]; !strings.HasPrefix(v, "@") { // "@name" was a secret of theirs
+			s.variable(k, v, byVercel)
+		}
+	}
+}
+
+// fromVercel translates the names that Vercel gives to frameworks, "" for those that
+// we leave to detection.
+func fromVercel(slug string) string {
+	switch slug {
+	case "nextjs":
+		return "next"
+	case "nuxtjs":
+		return "nuxt"
+	case "docusaurus-2":
+		return "docusaurus"
+	case "sveltekit-1":
+		return "sveltekit"
+	case "solidstart", "solidstart-1":
+		return "solid-start"
+	case "vue":
+		return "vue-cli"
+	case "ionic-angular":
+		return "angular"
+	case "ionic-react":
+		return ""
+	}
+	if known(slug) {
+		return slug
+	}
+	return ""
+}
+
+// apply lays what was said over the preset's plan.
+func (p *project) apply(d *draft) error {
+	s := p.s
+	step := func(v said) []Command {
+		if strings.TrimSpace(v.text) == "" {
+			return nil
+		}
+		return []Command{{Shell: v.text, Dir: p.root}}
+	}
+	if s.install.ok() {
+		d.Install = step(s.install)
+	}
+	if s.command.ok() {
+		d.Build = step(s.command)
+	}
+	if s.output.ok() {
+		p.applyOutput(d)
+	}
+	for k, v := range s.env {
+		d.Env[k] = v
+	}
+	for i, t := range d.Tools { // HUGO_VERSION, PYTHON_VERSION, RUBY_VERSION, … as Netlify spells them
+		key := map[string]string{"python3": "PYTHON_VERSION", "bundle": "RUBY_VERSION"}[t.Name]
+		if key == "" {
+			key = strings.ToUpper(t.Name) + "_VERSION"
+		}
+		if v := s.env[key]; v != "" && len(v) < 40 {
+			d.Tools[i].Version = v
+		}
+	}
+	return nil
+}
+
+// applyOutput obeys the folder that was named. On a server's plan it means that the
+// folder is to be published instead; only a file written for another host is not
+// believed there, because `publish = ".next"` is how Netlify hosts the server.
+func (p *project) applyOutput(d *draft) {
+	s := p.s.output
+	if d.Runtime != Static {
+		if !s.firm() && metaFramework(d.Framework) {
+			d.warn(fmt.Sprintf("%s names the output folder %q, which a %s server does not need", s.source, s.text, d.Name))
+			d.Sources["output"] = "detection"
+			return
+		}
+		d.Runtime, d.Start = Static, nil
+		d.Why += "; " + s.source + " names an output folder, so its files are published"
+	}
+	before := append([]string{d.Output}, d.OutputCandidates...)
+	d.Output, d.OutputCandidates = s.text, nil
+	if !s.firm() {
+		d.OutputCandidates = before
+		// Older netlify.toml files repeat the base folder in publish.
+		if rest, ok := strings.CutPrefix(s.text, p.root+"/"); ok && p.root != "" {
+			d.OutputCandidates = append([]string{rest}, before...)
+		}
+	}
+}

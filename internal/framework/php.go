@@ -1,0 +1,103 @@
+package framework
+
+import "encoding/json"
+
+// PHP: Composer projects and plain files. They are recognised and planned; serving
+// them is the runtime's business.
+
+// composer is what composer.json requires, nil without a readable one.
+func (p *project) composer() map[string]string {
+	if !p.has("composer.json") {
+		return nil
+	}
+	var f map[string]json.RawMessage
+	if !jsonc(p.read("composer.json"), &f) {
+		p.t.warn(join(p.root, "composer.json") + " is not valid JSON and is ignored")
+		return nil
+	}
+	req := table(f["require"])
+	req[""] = "" // readable, even if it requires nothing
+	return req
+}
+
+func phpFrameworks() []preset {
+	var list []preset
+	for _, f := range []struct{ dep, id, name string }{
+		{"laravel/framework", "laravel", "Laravel"},
+		{"symfony/framework-bundle", "symfony", "Symfony"},
+		{"slim/slim", "slim", "Slim"},
+	} {
+		list = append(list, preset{Preset: Preset{f.id, f.name, PHP}, server: true,
+			match: func(p *project) string {
+				if p.composer()[f.dep] != "" {
+					return "composer.json requires " + f.dep
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				planPHP(p, d)
+				switch f.id {
+				case "laravel":
+					d.env("APP_ENV", "production")
+				case "symfony":
+					d.env("APP_ENV", "prod")
+				}
+			}})
+	}
+	return list
+}
+
+func phpPlain() []preset {
+	return []preset{{Preset: Preset{"php", "PHP", PHP}, server: true,
+		match: func(p *project) string {
+			index := p.any("public/index.php", "index.php", "web/index.php", "htdocs/index.php", "www/index.php")
+			switch {
+			case index == "" || p.has("index.html") && index == "index.php" && p.composer() == nil:
+				return ""
+			case p.composer() != nil:
+				return "composer.json and " + index + " are there"
+			}
+			return index + " is there"
+		},
+		plan: planPHP}}
+}
+
+func planPHP(p *project, d *draft) {
+	require := p.composer()
+	d.tool("php", bounded(require["php"]))
+	if require != nil {
+		argv := []string{"composer", "install", "--no-dev", "--no-interaction", "--no-progress", "--prefer-dist", "--optimize-autoloader"}
+		d.Install = []Command{{Argv: argv, Dir: p.root}}
+		d.tool("composer", "")
+		d.cache("~/.cache/composer")
+		if !p.has("composer.lock") {
+			d.warn("No composer.lock: each build installs the newest versions that composer.json allows")
+		}
+	}
+	if p.builds() { // front-end assets
+		php := d.Install
+		m := p.js(d)
+		d.Install = append(php, d.Install...)
+		p.build(d, m, []string{"build"})
+		d.cache("node_modules/.vite")
+	}
+	root := ""
+	for _, dir := range []string{"public", "", "web", "htdocs", "www"} {
+		if p.has(join(dir, "index.php")) {
+			root = dir
+			break
+		}
+	}
+	if root == "" && !p.has("index.php") && p.hasDir("public") {
+		root = "public"
+	}
+	d.Start = &Start{DocumentRoot: root, FrontController: "index.php"}
+}
+
+// bounded keeps a version that a repository asks for printable and short.
+func bounded(v string) string {
+	if v, ok := nodeVersion(v); ok {
+		return v
+	}
+	return ""
+}

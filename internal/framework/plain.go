@@ -1,0 +1,54 @@
+package framework
+
+// What is left when nothing is known by name.
+
+func lastResorts() []preset {
+	return []preset{
+		{Preset: Preset{"node-script", "Node.js", Node}, tier: weak, server: true, family: "node",
+			match: func(p *project) string {
+				if why := server(p); why != "" {
+					return "package.json has no framework that we know, and " + why
+				}
+				return ""
+			},
+			plan: planServer},
+		{Preset: Preset{"custom", "Build script", Static}, tier: library,
+			match: func(p *project) string {
+				if p.builds() {
+					return "package.json has a build script and no framework that we know"
+				}
+				return ""
+			},
+			plan: planCustom},
+		{Preset: Preset{"static", "Plain HTML", Static}, tier: plain,
+			match: func(p *project) string {
+				if out, ok := p.indexFolder(); ok && !p.s.command.ok() {
+					return shown(out) + " holds an index.html and nothing asks for a build"
+				}
+				return ""
+			},
+			plan: func(p *project, d *draft) {
+				out, _ := p.indexFolder()
+				d.Output = out
+			}},
+	}
+}
+
+func customWhy(p *project) string {
+	if p.s.command.ok() {
+		return p.s.command.source + " gives the build command and no framework was recognised"
+	}
+	return p.s.output.source + " names the output folder and no framework was recognised"
+}
+
+func planCustom(p *project, d *draft) {
+	if p.pkg != nil {
+		m := p.js(d)
+		p.build(d, m, []string{"build"})
+	}
+	others := []string{"build", "public", "out", "_site", "www", "site", "docs", "output"}
+	if p.has("index.html") {
+		others = append(others, "")
+	}
+	d.output("", "dist", others...)
+}

@@ -1,0 +1,147 @@
+package framework
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Preset is one kind of project that Detect recognises.
+type Preset struct {
+	ID      string // what `framework` takes: "vite"
+	Name    string // for people: "Vite"
+	Runtime string // Static, Node or PHP: what its plan usually ends in
+}
+
+// tier says how sure a match is that the folder is a site.
+type tier int
+
+const (
+	site    tier = iota // it exists to be deployed
+	weak                // it may be: a bundler, a component book
+	library             // anything with a build script: only where nothing else is found
+	plain               // files without any build
+)
+
+type preset struct {
+	Preset
+	tier   tier
+	server bool   // an HTTP server of any shape, for which a build is optional
+	meta   bool   // its build output alone is not a site
+	family string // the id by which people name all its variants: "next" for next-export
+	match  func(*project) string
+	plan   func(*project, *draft)
+}
+
+// presets is the list in the order in which it is tried; the first match wins. Meta
+// frameworks stand before what they are made of (Next before React, Astro before
+// Vite), the static variant before the server, PHP frameworks before Vite, which they
+// use for assets, other languages' generators before bundlers for the same reason,
+// what is only there to look at components after every app, and files as they are last.
+func presets() []preset {
+	return slices.Concat(metaFrameworks(), nodeFrameworks(), generators(), phpFrameworks(),
+		otherGenerators(), appTools(), nodeServers(), bundlers(), phpPlain(), lastResorts())
+}
+
+// Presets lists what Detect knows, in the order in which it is tried.
+func Presets() []Preset {
+	var out []Preset
+	for _, p := range presets() {
+		out = append(out, p.Preset)
+	}
+	return out
+}
+
+func find(id string) *preset {
+	all := presets()
+	if i := slices.IndexFunc(all, func(p preset) bool { return p.ID == id }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+func known(id string) bool { return find(id) != nil }
+
+func metaFramework(id string) bool {
+	p := find(id)
+	return p != nil && p.meta
+}
+
+// first returns the first preset up to a tier that recognises the folder. Of a lower
+// tier the earliest is kept in case no higher one follows.
+func (p *project) first(upTo tier) (*preset, string) {
+	var best *preset
+	var because string
+	for _, c := range presets() {
+		if c.tier > upTo || best != nil && c.tier >= best.tier {
+			continue
+		}
+		if why := c.match(p); why != "" {
+			best, because = &c, why
+			if c.tier == site {
+				break
+			}
+		}
+	}
+	return best, because
+}
+
+// choose decides which preset plans which folder. It may move p to the only app of a
+// workspace.
+func choose(p *project) (*preset, string, error) {
+	if p.s.framework.ok() {
+		if by, why := p.forced(); by != nil {
+			return by, why, nil
+		}
+		p.t.warn(fmt.Sprintf("Framework %.60q (%s) is not one of the presets; detection decides", p.s.framework.text, p.s.framework.source))
+	}
+	by, why := p.first(plain)
+	if by != nil && by.tier == site {
+		return by, why, nil
+	}
+	if ask := !p.s.command.ok() && !p.s.output.ok(); ask {
+		var a *app
+		var err error
+		if w, ok := p.t.workspaceAt(p.root); ok {
+			a, err = p.pick(p.t.members(w), "of the workspace that "+w.source+" declares")
+		} else if by == nil {
+			a, err = p.pick(p.nested(), "in the repository")
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if a != nil && (by == nil || a.tier < by.tier || by.tier == library) {
+			*p = *a.p
+			p.s.sources["root"] = "detection"
+			return a.by, a.why, nil
+		}
+	}
+	if by != nil {
+		return by, why, nil
+	}
+	if p.s.command.ok() || p.s.output.ok() {
+		return find("custom"), customWhy(p), nil
+	}
+	return nil, "", p.nothing()
+}
+
+// forced is the preset that was asked for. A family's name leaves the variant to the
+// configuration: `next` with `output: "export"` is a static export.
+func (p *project) forced() (*preset, string) {
+	id := strings.ToLower(strings.TrimSpace(p.s.framework.text))
+	var by *preset
+	for _, c := range presets() {
+		if c.ID == id && by == nil {
+			by = &c
+		}
+		if c.family == id && c.match(p) != "" {
+			by = &c
+			break
+		}
+	}
+	if by == nil {
+		return nil, ""
+	}
+	p.s.sources["framework"] = p.s.framework.source
+	return by, fmt.Sprintf("%s says %s", p.s.framework.source, id)
+}

@@ -1,0 +1,201 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+	"slipway/internal/source"
+	"slipway/internal/webhook"
+)
+
+// Provision is the job that carries a new site to its first release. It is enqueued with
+// the site and worked by the room that deploys.
+type Provision struct{ Site ID }
+
+// Kind names the job.
+func (Provision) Kind() string { return "site.provision" }
+
+// NewSite is what a site is made from.
+type NewSite struct {
+	Name       string
+	Type       string
+	Repository string // any spelling source.ParseRepository takes; optional for wordpress
+	Branch     string // Optional: the repository's default
+	Framework  string // a preset's id. Optional.
+	Build      Build
+	Credential *source.Credential // for a private repository. Optional.
+}
+
+// Create makes a site, and CreateTx makes it in the caller's transaction: the row,
+// its name, the event and the job that provisions it.
+func (s *Sites) Create(ctx context.Context, owner account.ID, n NewSite) (site Site, err error) {
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		site, err = s.CreateTx(ctx, tx, owner, n)
+		return err
+	})
+	return site, err
+}
+
+// CreateTx is Create inside the caller's transaction.
+func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, n NewSite) (Site, error) {
+	site, err := check(n)
+	if err != nil {
+		return Site{}, err
+	}
+	site.ID, site.Owner, site.Status = ID(db.NewID("site")), owner, Pending
+	site.CreatedAt = db.Now()
+	site.UpdatedAt = site.CreatedAt
+	if site.Slug, err = claimSlug(ctx, tx, owner, site.ID, site.Name); err != nil {
+		return Site{}, err
+	}
+	box, err := s.sealCredential(site.ID, n.Credential)
+	if err != nil {
+		return Site{}, err
+	}
+	build, err := json.Marshal(site.Build)
+	if err != nil {
+		return Site{}, err
+	}
+	version, err := bump(ctx, tx)
+	if err != nil {
+		return Site{}, err
+	}
+	site.Credential = box != ""
+	_, err = tx.Exec(ctx, `
+		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
+			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, $11, $12, FALSE, '', '', $13, $14, $14, 0)`,
+		site.ID, owner, site.Name, site.Slug, site.Type, site.Runtime, site.Status, site.Repository, site.Branch, site.Framework, string(build),
+		box, version, site.CreatedAt)
+	if err != nil {
+		return Site{}, fmt.Errorf("insert site: %w", err)
+	}
+	if err := count(ctx, tx, owner, site.Type, site.Status, 1); err != nil {
+		return Site{}, err
+	}
+	if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{Unique: "provision/" + string(site.ID)}); err != nil {
+		return Site{}, err
+	}
+	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(site.ref()))
+}
+
+func (s Site) ref() webhook.Site { return webhook.Site{ID: string(s.ID), Name: s.Name} }
+
+// check turns what was asked for into a site, or says what is wrong with it.
+func check(n NewSite) (Site, error) {
+	name, err := checkName(n.Name)
+	if err != nil {
+		return Site{}, err
+	}
+	site := Site{Name: name, Type: Type(n.Type), Branch: n.Branch, Framework: n.Framework, Build: n.Build}
+	switch site.Type {
+	case Static, WordPress:
+		site.Runtime = n.Type
+	default:
+		return Site{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("Invalid site type %q", short(n.Type)),
+			Details: "type must be static or wordpress", Received: short(n.Type), Code: "invalid_site_type"}
+	}
+	switch {
+	case n.Repository != "":
+		repo, err := source.ParseRepository(n.Repository)
+		if err != nil {
+			return Site{}, err
+		}
+		site.Repository = repo.String()
+	case site.Type == Static:
+		return Site{}, &fault.Error{Kind: fault.Invalid, Message: "A static site needs a repository",
+			Details: "repository is the location of a Git repository in host/owner/repo form", Code: "repository_required"}
+	}
+	if n.Branch != "" {
+		if err := source.CheckBranch(n.Branch); err != nil {
+			return Site{}, err
+		}
+	}
+	if utf8.RuneCountInString(n.Framework) > 64 {
+		return Site{}, &fault.Error{Kind: fault.Invalid, Message: "The framework's name is too long", Details: "framework is the id of a preset, at most 64 characters"}
+	}
+	return site, checkBuild(n.Build)
+}
+
+// checkName trims a display name and holds it to 1 to 100 printable characters.
+func checkName(name string) (string, error) {
+	name = strings.TrimSpace(name)
+	bad := func(why string) (string, error) {
+		return "", &fault.Error{Kind: fault.Invalid, Message: why, Details: "name must have 1 to 100 characters, none of them control characters",
+			Received: short(name), Code: "invalid_name"}
+	}
+	switch n := utf8.RuneCountInString(name); {
+	case n == 0:
+		return bad("The site needs a name")
+	case n > 100:
+		return bad("The site's name is too long")
+	case !utf8.ValidString(name):
+		return bad("The site's name is not valid UTF-8")
+	}
+	for _, r := range name {
+		// Bidirectional overrides reorder what is shown around them (Unicode TR 36 §2.3.2).
+		if unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return bad("The site's name holds a control character")
+		}
+	}
+	return name, nil
+}
+
+// checkBuild holds settings to sane lengths, and folders to the inside of the repository.
+func checkBuild(b Build) error {
+	for name, v := range map[string]*string{"command": b.Command, "install": b.Install, "node": b.Node, "output": b.Output, "root": b.Root} {
+		if v == nil {
+			continue
+		}
+		bad := func(why, details string) error {
+			return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Received: short(*v), Code: "invalid_build"}
+		}
+		if len(*v) > 4096 || strings.ContainsRune(*v, 0) {
+			return bad("build."+name+" is too long or holds a NUL", "at most 4,096 bytes of text")
+		}
+		if name != "output" && name != "root" || *v == "" {
+			continue
+		}
+		if strings.ContainsAny(*v, "\\\n\r") || path.IsAbs(*v) || !localPath(*v) {
+			return bad("build."+name+" must be a folder inside the repository", "a relative path without .. , such as dist or apps/web")
+		}
+	}
+	return nil
+}
+
+func localPath(p string) bool {
+	p = path.Clean(p)
+	return p != ".." && !strings.HasPrefix(p, "../") && !path.IsAbs(p)
+}
+
+// short keeps an offending value showable.
+func short(s string) string {
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return strings.ToValidUTF8(s, "�")
+}
+
+func (s *Sites) sealCredential(id ID, c *source.Credential) (string, error) {
+	if c == nil || *c == (source.Credential{}) {
+		return "", nil
+	}
+	if len(c.Token) > 4096 || len(c.DeployKey) > 16384 || strings.ContainsAny(c.Token+c.User, "\x00\r\n") {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "The repository's credential is not one",
+			Details: "token is at most 4,096 characters on one line; deployKey is a private key in PEM form"}
+	}
+	plain, err := json.Marshal(c)
+	if err != nil {
+		return "", err
+	}
+	return s.c.Seal.Seal(plain, credentialPurpose(id)), nil
+}

@@ -1,0 +1,230 @@
+package site
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/webhook"
+)
+
+// Var is one environment variable. Value is empty where Secret: only a build or a running
+// site ever sees it again.
+type Var struct {
+	ID        string
+	Key       string
+	Value     string
+	Secret    bool
+	Target    []string // build, runtime
+	CreatedAt db.Time
+	UpdatedAt db.Time
+}
+
+// NewVar is a variable to set. Secret and Target nil mean not secret, and both targets.
+type NewVar struct {
+	Key    string
+	Value  string
+	Secret bool
+	Target []string
+}
+
+const (
+	maxVars  = 1000
+	maxValue = 32 << 10
+)
+
+var (
+	keyPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	targets    = []string{"build", "runtime"}
+)
+
+func envPurpose(id ID, key string) string { return "site/" + string(id) + "/env/" + key }
+
+// Env returns the owner's variables by key, the secret ones without their value.
+func (s *Sites) Env(ctx context.Context, owner account.ID, id ID) ([]Var, error) {
+	if _, err := s.Get(ctx, owner, id); err != nil {
+		return nil, err
+	}
+	return s.vars(ctx, s.c.DB, id, false)
+}
+
+// Variables opens every value meant for the target, for the ones that run the site's code.
+func (s *Sites) Variables(ctx context.Context, id ID, target string) ([]Var, error) {
+	all, err := s.vars(ctx, s.c.DB, id, true)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(v Var) bool { return !slices.Contains(v.Target, target) }), nil
+}
+
+func (s *Sites) vars(ctx context.Context, r db.Reader, id ID, secrets bool) ([]Var, error) {
+	rows, err := r.Query(ctx, `
+		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 ORDER BY key`, id)
+	out, err := db.Collect(rows, err, func(row db.Scanner) (Var, error) { return s.scanVar(row, id, secrets) })
+	if err != nil {
+		return nil, fmt.Errorf("list env: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Sites) scanVar(row db.Scanner, id ID, secrets bool) (Var, error) {
+	var v Var
+	var box, target string
+	if err := row.Scan(&v.ID, &v.Key, &box, &v.Secret, &target, &v.CreatedAt, &v.UpdatedAt); err != nil {
+		return Var{}, err
+	}
+	v.Target = strings.Split(target, ",")
+	if v.Secret && !secrets {
+		return v, nil
+	}
+	plain, err := s.c.Seal.Open(box, envPurpose(id, v.Key))
+	if err != nil {
+		return Var{}, fmt.Errorf("open %s: %w", v.Key, err)
+	}
+	v.Value = string(plain)
+	return v, nil
+}
+
+// SetEnvTx sets variables; a key that exists is replaced. All are set, or none.
+func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, vars []NewVar) ([]Var, error) {
+	site, err := s.lockOwned(ctx, tx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(vars) == 0 || len(vars) > maxVars {
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array holds 1 to 1,000 variables"}
+	}
+	keys := make([]string, len(vars))
+	now := db.Now()
+	for i, v := range vars {
+		if err := checkVar(&v); err != nil {
+			return nil, err
+		}
+		keys[i] = v.Key
+		_, err := tx.Exec(ctx, `
+			INSERT INTO env (id, site_id, key, value, secret, target, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+			ON CONFLICT (site_id, key) DO UPDATE SET value = excluded.value, secret = excluded.secret, target = excluded.target, updated_at = excluded.updated_at`,
+			db.NewID("env"), id, v.Key, s.c.Seal.Seal([]byte(v.Value), envPurpose(id, v.Key)), v.Secret, strings.Join(v.Target, ","), now)
+		if err != nil {
+			return nil, fmt.Errorf("set env: %w", err)
+		}
+	}
+	if err := s.envChanged(ctx, tx, site); err != nil {
+		return nil, err
+	}
+	all, err := s.vars(ctx, tx, id, false)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > maxVars {
+		return nil, &fault.Error{Kind: fault.Conflict, Message: "The site has too many variables", Details: "at most 1,000; delete some first", Code: "too_many_variables"}
+	}
+	out := make([]Var, 0, len(keys)) // in the order they were sent
+	for _, k := range keys {
+		out = append(out, all[slices.IndexFunc(all, func(v Var) bool { return v.Key == k })])
+	}
+	return out, nil
+}
+
+// PatchVar changes what is not nil of one variable.
+type PatchVar struct {
+	Value  *string
+	Secret *bool
+	Target []string
+}
+
+// UpdateEnvTx changes one variable. A secret one stays secret unless a new value comes
+// with the change, so that its value can't be brought back to light.
+func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, key string, p PatchVar) (Var, error) {
+	if _, err := s.lockOwned(ctx, tx, owner, id); err != nil {
+		return Var{}, err
+	}
+	have, err := s.scanVar(tx.QueryRow(ctx, `
+		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 AND key = $2`, id, key), id, true)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Var{}, fault.Missing("variable")
+	}
+	if err != nil {
+		return Var{}, err
+	}
+	n := NewVar{Key: key, Value: have.Value, Secret: have.Secret, Target: have.Target}
+	if p.Value != nil {
+		n.Value = *p.Value
+	}
+	if p.Secret != nil {
+		if have.Secret && !*p.Secret && p.Value == nil {
+			return Var{}, &fault.Error{Kind: fault.Conflict, Message: "A secret variable can't be made readable", Details: "send a new value with it", Code: "secret_variable"}
+		}
+		n.Secret = *p.Secret
+	}
+	if p.Target != nil {
+		n.Target = p.Target
+	}
+	set, err := s.SetEnvTx(ctx, tx, owner, id, []NewVar{n})
+	if err != nil {
+		return Var{}, err
+	}
+	return set[0], nil
+}
+
+// DeleteEnvTx removes a variable.
+func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, key string) error {
+	site, err := s.lockOwned(ctx, tx, owner, id)
+	if err != nil {
+		return err
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM env WHERE site_id = $1 AND key = $2`, id, key)
+	if err != nil {
+		return fmt.Errorf("delete env: %w", err)
+	}
+	if n == 0 {
+		return fault.Missing("variable")
+	}
+	return s.envChanged(ctx, tx, site)
+}
+
+// envChanged marks what is live as older than its settings.
+func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
+	_, err := tx.Exec(ctx, `UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`, site.ID, site.LiveDeployment != "", db.Now())
+	if err != nil {
+		return fmt.Errorf("mark site: %w", err)
+	}
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(site.ref()))
+}
+
+func checkVar(v *NewVar) error {
+	bad := func(why, details string, received any) error {
+		return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Received: received, Code: "invalid_variable"}
+	}
+	switch {
+	case !keyPattern.MatchString(v.Key) || len(v.Key) > 256:
+		return bad("Invalid variable key", "a key has letters, digits and underscores, doesn't begin with a digit, and has at most 256 characters", short(v.Key))
+	case strings.HasPrefix(strings.ToUpper(v.Key), "SLIPWAY_"):
+		return bad("Variables that begin with SLIPWAY_ are set by the service", "choose another key", short(v.Key))
+	case len(v.Value) > maxValue:
+		return bad("The variable's value is too long", "at most 32 KiB", nil)
+	case !utf8.ValidString(v.Value) || strings.ContainsRune(v.Value, 0):
+		return bad("The variable's value is not text", "UTF-8 without NUL", nil)
+	}
+	if v.Target == nil {
+		v.Target = targets
+	}
+	for _, t := range v.Target {
+		if !slices.Contains(targets, t) {
+			return bad("Unknown variable target", "target holds build, runtime or both", short(t))
+		}
+	}
+	if len(v.Target) == 0 {
+		return bad("The variable has no target", "target holds build, runtime or both", nil)
+	}
+	v.Target = slices.DeleteFunc(slices.Clone(targets), func(t string) bool { return !slices.Contains(v.Target, t) })
+	return nil
+}

@@ -1,0 +1,212 @@
+package site
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/source"
+)
+
+// Hook is a deploy hook: whoever knows its ID may deploy its site with a POST.
+type Hook struct {
+	ID             HookID
+	Site           ID
+	Owner          account.ID
+	Name           string
+	Branch         string // empty: the site's
+	AnyBranch      bool   // callers may name another
+	Active         bool
+	TriggeredAt    db.Time
+	Triggered      int
+	LastDeployment string
+	CreatedAt      db.Time
+}
+
+// HookID is "dhk_" and 256 random bits. It is a secret.
+type HookID string
+
+// String keeps the secret out of logs and messages.
+func (HookID) String() string { return "[redacted]" }
+
+// Reveal returns the secret, for its owner's eyes.
+func (id HookID) Reveal() string { return string(id) }
+
+func (id HookID) digest() string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
+}
+
+const maxHooks = 100
+
+// NewHook is what a deploy hook is made from.
+type NewHook struct {
+	Name      string
+	Branch    string // Optional: the site's
+	AnyBranch bool
+}
+
+const hookColumns = `sealed, site_id, owner_id, name, branch, any_branch, active, triggered_at, triggered, last_deployment, created_at`
+
+func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
+	var h Hook
+	var box string
+	err := row.Scan(&box, &h.Site, &h.Owner, &h.Name, &h.Branch, &h.AnyBranch, &h.Active, &h.TriggeredAt, &h.Triggered, &h.LastDeployment, &h.CreatedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Hook{}, fault.Missing("deploy hook")
+	}
+	if err != nil {
+		return Hook{}, err
+	}
+	id, err := s.c.Seal.Open(box, "site/"+string(h.Site)+"/hook")
+	if err != nil {
+		return Hook{}, fmt.Errorf("open deploy hook: %w", err)
+	}
+	h.ID = HookID(id)
+	return h, nil
+}
+
+// Hooks returns the deploy hooks of the owner's site, the oldest first.
+func (s *Sites) Hooks(ctx context.Context, owner account.ID, id ID) ([]Hook, error) {
+	if _, err := s.Get(ctx, owner, id); err != nil {
+		return nil, err
+	}
+	rows, err := s.c.DB.Query(ctx, `SELECT `+hookColumns+` FROM deploy_hooks WHERE site_id = $1 AND owner_id = $2 ORDER BY created_at, digest`, id, owner)
+	return db.Collect(rows, err, s.scanHook)
+}
+
+// CreateHookTx makes a deploy hook for the owner's site.
+func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, n NewHook) (Hook, error) {
+	if _, err := s.lockOwned(ctx, tx, owner, id); err != nil {
+		return Hook{}, err
+	}
+	name, err := checkHook(n.Name, n.Branch)
+	if err != nil {
+		return Hook{}, err
+	}
+	var have int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deploy_hooks WHERE site_id = $1`, id).Scan(&have); err != nil {
+		return Hook{}, fmt.Errorf("count deploy hooks: %w", err)
+	}
+	if have >= maxHooks {
+		return Hook{}, &fault.Error{Kind: fault.Conflict, Message: "The site has too many deploy hooks", Details: "at most 100; delete some first", Code: "too_many_hooks"}
+	}
+	h := Hook{ID: newHookID(), Site: id, Owner: owner, Name: name, Branch: n.Branch, AnyBranch: n.AnyBranch, Active: true, CreatedAt: db.Now()}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO deploy_hooks (digest, sealed, site_id, owner_id, name, branch, any_branch, active, triggered_at, triggered, last_deployment, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, 0, 0, '', $8)`,
+		h.ID.digest(), s.sealHook(h.ID, id), id, owner, h.Name, h.Branch, h.AnyBranch, h.CreatedAt)
+	if err != nil {
+		return Hook{}, fmt.Errorf("insert deploy hook: %w", err)
+	}
+	return h, nil
+}
+
+func newHookID() HookID { return HookID("dhk_" + db.Random(32)) }
+
+func (s *Sites) sealHook(id HookID, site ID) string {
+	return s.c.Seal.Seal([]byte(id), "site/"+string(site)+"/hook")
+}
+
+func checkHook(name, branch string) (string, error) {
+	name = strings.TrimSpace(name)
+	if n := utf8.RuneCountInString(name); n == 0 || n > 100 || strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "The deploy hook needs a name", Details: "name must have 1 to 100 characters, none of them control characters",
+			Received: short(name), Code: "invalid_name"}
+	}
+	if branch == "" {
+		return name, nil
+	}
+	return name, source.CheckBranch(branch)
+}
+
+// PatchHook changes what is not nil.
+type PatchHook struct {
+	Name      *string
+	Branch    *string
+	AnyBranch *bool
+	Active    *bool
+	Rotate    bool // gives it a new id; the old one is unknown from then on
+}
+
+// UpdateHookTx changes, turns off, turns on or rotates the owner's deploy hook.
+func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.ID, id HookID, p PatchHook) (Hook, error) {
+	h, err := s.ownedHook(ctx, tx, owner, id)
+	if err != nil {
+		return Hook{}, err
+	}
+	if p.Name != nil {
+		h.Name = *p.Name
+	}
+	if p.Branch != nil {
+		h.Branch = *p.Branch
+	}
+	if p.AnyBranch != nil {
+		h.AnyBranch = *p.AnyBranch
+	}
+	if p.Active != nil {
+		h.Active = *p.Active
+	}
+	if p.Rotate {
+		h.ID = newHookID()
+	}
+	if h.Name, err = checkHook(h.Name, h.Branch); err != nil {
+		return Hook{}, err
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE deploy_hooks SET digest = $2, sealed = $3, name = $4, branch = $5, any_branch = $6, active = $7 WHERE digest = $1`,
+		id.digest(), h.ID.digest(), s.sealHook(h.ID, h.Site), h.Name, h.Branch, h.AnyBranch, h.Active)
+	if err != nil {
+		return Hook{}, fmt.Errorf("update deploy hook: %w", err)
+	}
+	return h, nil
+}
+
+// DeleteHookTx removes the owner's deploy hook.
+func (s *Sites) DeleteHookTx(ctx context.Context, tx *db.Tx, owner account.ID, id HookID) error {
+	if _, err := s.ownedHook(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM deploy_hooks WHERE digest = $1`, id.digest())
+	return err
+}
+
+// HookSite returns which of the owner's sites a deploy hook belongs to.
+func (s *Sites) HookSite(ctx context.Context, owner account.ID, id HookID) (ID, error) {
+	h, err := s.ownedHook(ctx, s.c.DB, owner, id)
+	return h.Site, err
+}
+
+func (s *Sites) ownedHook(ctx context.Context, r db.Reader, owner account.ID, id HookID) (Hook, error) {
+	return s.scanHook(r.QueryRow(ctx, `
+		SELECT `+hookColumns+` FROM deploy_hooks
+		WHERE digest = $1 AND owner_id = $2 AND site_id IN (SELECT id FROM open_sites)`, id.digest(), owner))
+}
+
+// HookTx returns the deploy hook that somebody calls: NotFound when unknown, Gone when
+// turned off. Whoever knows the id needs no other credential.
+func (s *Sites) HookTx(ctx context.Context, tx *db.Tx, id HookID) (Hook, error) {
+	h, err := s.scanHook(tx.QueryRow(ctx, `
+		SELECT `+hookColumns+` FROM deploy_hooks
+		WHERE digest = $1 AND site_id IN (SELECT id FROM open_sites)`, id.digest()))
+	if err == nil && !h.Active {
+		return Hook{}, &fault.Error{Kind: fault.Gone, Message: "This deploy hook is turned off", Details: "its owner can turn it on again", Code: "deploy_hook_disabled"}
+	}
+	return h, err
+}
+
+// HookUsedTx notes that the hook led to a deployment.
+func (s *Sites) HookUsedTx(ctx context.Context, tx *db.Tx, id HookID, deployment string) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE deploy_hooks SET triggered_at = $2, triggered = triggered + 1, last_deployment = $3 WHERE digest = $1`,
+		id.digest(), db.Now(), deployment)
+	return err
+}

@@ -1,0 +1,233 @@
+// Package site owns sites: what they are called, where their content comes from, their
+// status, environment variables and deploy hooks, and their end.
+//
+// A change and the events it causes are one transaction. What must follow a change is a
+// job: Provision and Purge are enqueued here and worked by the room that knows how. The
+// package never runs anything and never touches files; deployments are another room's.
+package site
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/seal"
+	"slipway/internal/source"
+	"slipway/internal/webhook"
+)
+
+// ID names a site: "site_" and 26 characters.
+type ID string
+
+// Type says where a site's content comes from.
+type Type string
+
+// The two types there are.
+const (
+	Static    Type = "static"    // built from a Git repository
+	WordPress Type = "wordpress" // a WordPress installation
+)
+
+// Status is where a site stands.
+type Status string
+
+// The states. See status.go for who moves what.
+const (
+	Pending      Status = "pending"
+	Provisioning Status = "provisioning"
+	Active       Status = "active"
+	Failed       Status = "error"
+	Stopped      Status = "stopped"
+)
+
+// Statuses are all states, in the order in which a site usually passes them.
+var Statuses = []Status{Active, Pending, Provisioning, Failed, Stopped}
+
+// Site is one site as its owner sees it.
+type Site struct {
+	ID             ID
+	Owner          account.ID
+	Name           string
+	Slug           string // also the subdomain
+	Type           Type
+	Runtime        string // static, node, php or wordpress
+	Status         Status
+	StatusReason   string
+	Repository     string // host/owner/repo, or empty
+	Branch         string // empty: the repository's default
+	Framework      string // as asked for
+	Build          Build
+	Credential     bool // whether one is stored
+	NeedsRedeploy  bool
+	LiveDeployment string
+	LiveRelease    string
+	CreatedAt      db.Time
+	UpdatedAt      db.Time
+}
+
+// Build holds the owner's own build settings; a nil field is left to detection.
+type Build struct {
+	Command *string `json:"command,omitempty"`
+	Install *string `json:"install,omitempty"`
+	Output  *string `json:"output,omitempty"`
+	Root    *string `json:"root,omitempty"`
+	Node    *string `json:"node,omitempty"`
+}
+
+// Config says what sites stand on.
+type Config struct {
+	DB     *db.DB
+	Hooks  *webhook.Webhooks
+	Seal   *seal.Sealer
+	Log    *slog.Logger
+	Domain string // sites live at <slug>.<Domain>
+	Port   int    // of the edge's HTTPS. Optional: 0 and 443 are left out of addresses.
+}
+
+// Sites is the room.
+type Sites struct{ c Config }
+
+// New returns the room. It starts nothing.
+func New(c Config) *Sites { return &Sites{c} }
+
+// URL is the address of a site.
+func (s *Sites) URL(slug string) string { return s.address(slug) }
+
+// DeploymentURL is the immutable address of one deployment of a site, whose label is the
+// last 12 characters of its id.
+func (s *Sites) DeploymentURL(label, slug string) string { return s.address(label + "--" + slug) }
+
+func (s *Sites) address(label string) string {
+	port := ""
+	if s.c.Port != 0 && s.c.Port != 443 {
+		port = ":" + strconv.Itoa(s.c.Port)
+	}
+	return "https://" + label + "." + s.c.Domain + port
+}
+
+const columns = `id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework,
+	build, credential <> '', needs_redeploy, live_deployment, live_release, created_at, updated_at`
+
+func scan(row db.Scanner) (Site, error) {
+	var s Site
+	var build string
+	err := row.Scan(&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
+		&s.Framework, &build, &s.Credential, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt)
+	if err != nil {
+		return Site{}, err
+	}
+	if err := json.Unmarshal([]byte(cmp.Or(build, "{}")), &s.Build); err != nil {
+		return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
+	}
+	return s, nil
+}
+
+// Get returns the owner's site, or a NotFound fault.
+func (s *Sites) Get(ctx context.Context, owner account.ID, id ID) (Site, error) {
+	return s.get(ctx, s.c.DB, owner, id)
+}
+
+// GetTx is Get inside the caller's transaction.
+func (s *Sites) GetTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
+	return s.get(ctx, tx, owner, id)
+}
+
+func (s *Sites) get(ctx context.Context, r db.Reader, owner account.ID, id ID) (Site, error) {
+	got, err := scan(r.QueryRow(ctx, `
+		SELECT `+columns+` FROM sites
+		WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner))
+	return got, missing(err)
+}
+
+// ByID returns a site whoever owns it, for jobs that carry nothing but its id.
+func (s *Sites) ByID(ctx context.Context, r db.Reader, id ID) (Site, error) {
+	got, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM sites WHERE id = $1 AND deleted_at = 0`, id))
+	return got, missing(err)
+}
+
+func missing(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.Missing("site")
+	}
+	return err
+}
+
+// Filter narrows a list. Zero fields don't.
+type Filter struct {
+	Type   Type
+	Status Status
+	Page   int // from 1
+	Limit  int // 1 to 100
+}
+
+// List returns one page of the owner's sites, the newest first, and how many there are.
+func (s *Sites) List(ctx context.Context, owner account.ID, f Filter) ([]Site, int, error) {
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT `+columns+` FROM sites
+		WHERE owner_id = $1 AND deleted_at = 0 AND ($2 = '' OR type = $2) AND ($3 = '' OR status = $3)
+		ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5`,
+		owner, f.Type, f.Status, f.Limit, (f.Page-1)*f.Limit)
+	page, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list sites: %w", err)
+	}
+	var total int
+	err = s.c.DB.QueryRow(ctx, `
+		SELECT COALESCE(SUM(n), 0) FROM site_counts
+		WHERE owner_id = $1 AND ($2 = '' OR type = $2) AND ($3 = '' OR status = $3)`,
+		owner, f.Type, f.Status).Scan(&total)
+	if err != nil {
+		return nil, 0, fmt.Errorf("count sites: %w", err)
+	}
+	return page, total, nil
+}
+
+// count keeps site_counts in step with one change of one site.
+func count(ctx context.Context, tx *db.Tx, owner account.ID, t Type, status Status, by int) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO site_counts (owner_id, type, status, n) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (owner_id, type, status) DO UPDATE SET n = site_counts.n + excluded.n`, owner, t, status, by)
+	if err != nil {
+		return fmt.Errorf("count site: %w", err)
+	}
+	return nil
+}
+
+// bump takes the next version of what the edge sees, and wakes the edges.
+func bump(ctx context.Context, tx *db.Tx) (version int64, err error) {
+	err = tx.QueryRow(ctx, `UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&version)
+	if err != nil {
+		return 0, fmt.Errorf("take live version: %w", err)
+	}
+	tx.Notify("live")
+	return version, nil
+}
+
+// credentialPurpose binds a sealed credential to its site.
+func credentialPurpose(id ID) string { return "site/" + string(id) + "/credential" }
+
+// CredentialOf opens what a site's repository is fetched with; nil when it needs none.
+func (s *Sites) CredentialOf(ctx context.Context, id ID) (*source.Credential, error) {
+	var box string
+	err := s.c.DB.QueryRow(ctx, `SELECT credential FROM sites WHERE id = $1 AND deleted_at = 0`, id).Scan(&box)
+	if err != nil || box == "" {
+		return nil, missing(err)
+	}
+	plain, err := s.c.Seal.Open(box, credentialPurpose(id))
+	if err != nil {
+		return nil, fmt.Errorf("open credential of %s: %w", id, err)
+	}
+	var c source.Credential
+	if err := json.Unmarshal(plain, &c); err != nil {
+		return nil, fmt.Errorf("read credential of %s: %w", id, err)
+	}
+	return &c, nil
+}

@@ -1,0 +1,108 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/source"
+	"slipway/internal/webhook"
+)
+
+// Patch changes what is not nil.
+type Patch struct {
+	Name       *string
+	Repository *string
+	Branch     *string // empty: the repository's default
+	Framework  *string
+	Build      *Build             // its nil fields are left as they are; an empty string returns one to detection
+	Credential *source.Credential // the empty one removes what is stored
+}
+
+// UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
+func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, p Patch) (Site, error) {
+	site, err := s.lockOwned(ctx, tx, owner, id)
+	if err != nil {
+		return Site{}, err
+	}
+	before := site
+	if p.Name != nil {
+		if site.Name, err = checkName(*p.Name); err != nil {
+			return Site{}, err
+		}
+	}
+	if p.Repository != nil {
+		repo, err := source.ParseRepository(*p.Repository)
+		if err != nil {
+			return Site{}, err
+		}
+		site.Repository = repo.String()
+	}
+	if p.Branch != nil {
+		if *p.Branch != "" {
+			if err := source.CheckBranch(*p.Branch); err != nil {
+				return Site{}, err
+			}
+		}
+		site.Branch = *p.Branch
+	}
+	if p.Framework != nil {
+		if utf8.RuneCountInString(*p.Framework) > 64 {
+			return Site{}, &fault.Error{Kind: fault.Invalid, Message: "The framework's name is too long", Details: "framework is the id of a preset, at most 64 characters"}
+		}
+		site.Framework = *p.Framework
+	}
+	if p.Build != nil {
+		if err := checkBuild(*p.Build); err != nil {
+			return Site{}, err
+		}
+		site.Build = merge(site.Build, *p.Build)
+	}
+	build, err := json.Marshal(site.Build)
+	if err != nil {
+		return Site{}, err
+	}
+	if p.Credential != nil {
+		box, err := s.sealCredential(id, p.Credential)
+		if err != nil {
+			return Site{}, err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE sites SET credential = $2 WHERE id = $1`, id, box); err != nil {
+			return Site{}, fmt.Errorf("update credential: %w", err)
+		}
+	}
+	redeploy := site.NeedsRedeploy || site.LiveDeployment != "" &&
+		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || p.Build != nil)
+	_, err = tx.Exec(ctx, `
+		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8 WHERE id = $1`,
+		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now())
+	if err != nil {
+		return Site{}, fmt.Errorf("update site: %w", err)
+	}
+	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(site.ref())); err != nil {
+		return Site{}, err
+	}
+	return s.GetTx(ctx, tx, owner, id)
+}
+
+func merge(old, p Build) Build {
+	set := func(dst **string, v *string) {
+		switch {
+		case v == nil:
+		case *v == "":
+			*dst = nil
+		default:
+			*dst = v
+		}
+	}
+	set(&old.Command, p.Command)
+	set(&old.Install, p.Install)
+	set(&old.Output, p.Output)
+	set(&old.Root, p.Root)
+	set(&old.Node, p.Node)
+	return old
+}

@@ -1,0 +1,124 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway/internal/egress"
+	"slipway/internal/fault"
+)
+
+const codeMissing = "repository_not_found"
+
+// explain turns what git said into a sentence for the user; what only the operator can
+// mend stays a plain error, without secrets and paths.
+func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr string, err error) error {
+	if errors.Is(err, errTooLarge) {
+		return tooLarge(r, "it is over the limit of "+size(s.c.MaxPack))
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("fetch %s: %w", r.Repository, context.Cause(ctx))
+	}
+	door := m.refused()
+	said := stderr + "\n" + m.said()
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(said, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case errors.Is(door, egress.ErrQuota):
+		return tooLarge(r, "it is over the limit of "+size(s.c.MaxPack))
+	case errors.Is(door, egress.ErrBlocked), errors.Is(door, egress.ErrPolicy):
+		return blocked(r)
+	case door != nil:
+		return unreachable(r)
+	case has("couldn't find remote ref"):
+		return noBranch(r)
+	case has("returned error: 301", "returned error: 302", "returned error: 303", "returned error: 307", "returned error: 308"):
+		return &fault.Error{Kind: fault.Invalid, Code: "repository_moved",
+			Message: fmt.Sprintf("Repository %s has moved", r.Repository), Details: "the host answered with a redirect; enter the new location"}
+	case m.private && has("Authentication failed", "could not read Username", "could not read Password", "returned error: 401", "returned error: 403", "Permission denied"):
+		return refusedCredential(r)
+	case has("could not read Username", "could not read Password", "Authentication failed", "returned error: 401", "returned error: 403", "returned error: 404", "returned error: 410",
+		"not found", "Not Found", "does not exist", "not appear to be a git repository", "Could not read from remote repository"):
+		return absent(r)
+	case has("SSL certificate", "certificate verif", "SSL: ", "gnutls_handshake", "SSL_connect", "TLS connect"):
+		return &fault.Error{Kind: fault.Invalid, Code: "certificate_refused",
+			Message: fmt.Sprintf("The certificate of %s is not trusted", r.Repository.host)}
+	case has("transfer too slow", "Operation too slow", "Operation timed out", "returned error: 50", "returned error: 429", "Failed to connect", "Empty reply", "early EOF", "hung up unexpectedly", "unexpected disconnect", "Connection reset"):
+		return unreachable(r)
+	case has("fsck error", "fsck: "):
+		return &fault.Error{Kind: fault.Invalid, Code: "repository_refused",
+			Message: fmt.Sprintf("Repository %s holds objects that are malformed or dangerous", r.Repository), Details: "git fsck --strict says which"}
+	}
+	return fmt.Errorf("fetch %s: %w: %s", r.Repository, err, s.scrub(stderr, m))
+}
+
+// scrub makes one line without secrets, addresses of the door, or paths of this machine.
+func (s *Source) scrub(stderr string, m *remote) string {
+	for _, secret := range m.secrets {
+		if secret != "" {
+			stderr = strings.ReplaceAll(stderr, secret, "…")
+		}
+	}
+	stderr = strings.ReplaceAll(stderr, s.c.Dir, "…")
+	line := strings.Join(strings.Fields(strings.ToValidUTF8(stderr, "?")), " ")
+	if len(line) > 500 {
+		line = strings.ToValidUTF8(line[:500], "") + "…"
+	}
+	return line
+}
+
+func absent(r Request) error {
+	e := &fault.Error{Kind: fault.NotFound, Code: codeMissing,
+		Message: fmt.Sprintf("Repository %s not found, or it is private and no token is stored", r.Repository)}
+	if r.Credential != nil && (r.Credential.Token != "" || r.Credential.DeployKey != "") {
+		e.Message = fmt.Sprintf("Repository %s not found, or the stored credential does not reach it", r.Repository)
+	}
+	return e
+}
+
+func noBranch(r Request) error {
+	return &fault.Error{Kind: fault.NotFound, Code: "branch_not_found", Message: fmt.Sprintf("Branch %s not found in %s", r.Branch, r.Repository)}
+}
+
+func empty(r Request) error {
+	return &fault.Error{Kind: fault.Invalid, Code: "repository_empty", Message: fmt.Sprintf("Repository %s has no default branch", r.Repository), Details: "push a first commit, or name a branch"}
+}
+
+func refusedCredential(r Request) error {
+	return &fault.Error{Kind: fault.Forbidden, Code: "credential_refused", Message: fmt.Sprintf("%s refused the stored credential for %s", r.Repository.host, r.Repository), Details: "it may be revoked, expired or without access to this repository"}
+}
+
+func blocked(r Request) error {
+	return &fault.Error{Kind: fault.Forbidden, Code: "host_blocked", Message: fmt.Sprintf("Host %s may not be reached from here", r.Repository.host), Details: "its address is private; the operator can allow it with --outbound-allow or --git-host"}
+}
+
+func unreachable(r Request) error {
+	return &fault.Error{Kind: fault.Unavailable, Code: "host_unreachable", Message: fmt.Sprintf("Host %s could not be reached", r.Repository.host), RetryAfter: time.Minute}
+}
+
+func slow(r Request, after time.Duration) error {
+	return &fault.Error{Kind: fault.Unavailable, Code: "fetch_timeout", Message: fmt.Sprintf("Fetching %s took longer than %s", r.Repository, after), RetryAfter: time.Minute}
+}
+
+func tooLarge(r Request, why string) error {
+	return &fault.Error{Kind: fault.TooLarge, Code: "repository_too_large", Message: fmt.Sprintf("Repository %s is too large", r.Repository), Details: why}
+}
+
+func size(n int64) string {
+	switch {
+	case n >= 1<<30 && n%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 1<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

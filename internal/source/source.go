@@ -1,0 +1,362 @@
+// Package source owns the way from a repository and a branch to a commit and its files.
+//
+// Fetch keeps one bare, shallow repository per site and brings it up to date; the Tree
+// it returns lists and streams files straight out of it, or checks them out for a build.
+// Every byte and name that comes from a repository is hostile: git runs with an empty
+// environment and no configuration but ours, speaks the one protocol that the request
+// needs, follows no redirect, knows no hook, submodule, filter or LFS, and reaches the
+// network through a door of its own (egress.Proxy, or for deploy keys an SSH client of
+// ours) that leads to that one host. A cache that a crash left behind, or that git
+// complains about, is thrown away and fetched anew.
+//
+// The package never starts a shell, never puts a secret into an argument or a file, and
+// never tells a user a path of this machine.
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/egress"
+	"slipway/internal/fault"
+)
+
+// Config is what a Source works with. Dir and Egress are required.
+type Config struct {
+	Dir     string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
+	Egress  *egress.Egress    // judges every address
+	Hosts   map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
+	Git     string            // the program; "" means git from PATH
+	Timeout time.Duration     // for a fetch as a whole; 0 means 10 min
+	MaxPack int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
+	MaxSize int64             // bytes of all files of a commit; 0 means 2 GiB
+	MaxFile int               // files of a commit; 0 means 200,000
+	Log     *slog.Logger
+}
+
+// Source fetches. It is safe for concurrent use; fetches of one site wait for each other.
+type Source struct {
+	c     Config
+	base  map[string]base
+	ca    string     // PEM bundle for git: the system's roots and the operator's; "" means git's own
+	known sync.Mutex // guards Dir/known_hosts
+	mu    sync.Mutex // guards sites and the counters inside generations
+	sites map[string]*site
+	pins  map[string]int // open Trees by directory of their generation; guarded by mu
+}
+
+// New checks the configuration and makes the directories. It runs nothing.
+func New(c Config) (*Source, error) {
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute)
+	c.MaxPack = cmp.Or(c.MaxPack, 2<<30)
+	c.MaxSize = cmp.Or(c.MaxSize, 2<<30)
+	c.MaxFile = cmp.Or(c.MaxFile, 200_000)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if c.Git, err = exec.LookPath(cmp.Or(c.Git, "git")); err != nil {
+		return nil, fmt.Errorf("find git: %w", err)
+	}
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return nil, fmt.Errorf("source directory: %w", err)
+	}
+	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}}
+	for host, to := range c.Hosts {
+		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
+			return nil, fmt.Errorf("git host %s: %w", host, err)
+		}
+	}
+	if err := os.RemoveAll(s.path("tmp")); err != nil {
+		return nil, fmt.Errorf("clear source directory: %w", err)
+	}
+	for _, d := range []string{"sites", "home", "tmp"} {
+		if err := os.MkdirAll(s.path(d), 0o700); err != nil {
+			return nil, fmt.Errorf("make source directory: %w", err)
+		}
+	}
+	// upload-pack drops configuration from the environment when it serves a directory, and
+	// the operator's repositories belong to another user more often than not.
+	if err := os.WriteFile(s.path("gitconfig"), []byte("[safe]\n\tdirectory = *\n"), 0o600); err != nil {
+		return nil, fmt.Errorf("write git configuration: %w", err)
+	}
+	if s.ca, err = s.bundle(c.Egress.CAFile()); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Source) path(elem ...string) string {
+	return filepath.Join(append([]string{s.c.Dir}, elem...)...)
+}
+
+// Credential lets a private repository be read: a token over https, or a deploy key over
+// ssh, which wins when both are there.
+type Credential struct {
+	Token     string
+	User      string // beside the token; "" means what the host expects
+	DeployKey string // PEM, without a passphrase
+}
+
+// LogValue keeps the secrets out of logs.
+func (c Credential) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// String keeps the secrets out of error texts.
+func (c Credential) String() string { return "[redacted]" }
+
+// GoString keeps the secrets out of %#v.
+func (c Credential) GoString() string { return "[redacted]" }
+
+// Request names what to fetch.
+type Request struct {
+	Site       string // whose cache: letters, digits, - and _
+	Repository Repository
+	Branch     string // "" means the remote's default
+	Credential *Credential
+}
+
+func (r Request) check() error {
+	if r.Repository.host == "" {
+		_, err := ParseRepository("")
+		return err
+	}
+	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(r.Site, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+		return fmt.Errorf("site id %q is no directory name", r.Site)
+	}
+	if r.Branch != "" {
+		return CheckBranch(r.Branch)
+	}
+	return nil
+}
+
+// headRef is where a cache keeps the commit that was fetched last.
+const headRef = "refs/slipway/head"
+
+// Fetch brings the branch's newest commit here. What the user can mend comes back as a
+// fault: no such repository or branch, a refused credential, a host that can't or mustn't
+// be reached, something too large. Call Close on the Tree when done with it.
+func (s *Source) Fetch(ctx context.Context, r Request) (*Tree, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, s.c.Timeout)
+	defer cancel()
+	unlock, err := s.lock(ctx, r.Site)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	t, err := s.fetch(ctx, r)
+	if err != nil {
+		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+			return nil, slow(r, s.c.Timeout)
+		}
+		return nil, err
+	}
+	s.c.Log.InfoContext(ctx, "repository fetched", "site", r.Site, "repository", r.Repository.String(), "branch", t.Branch, "commit", t.Commit, "files", len(t.files), "took", time.Since(began))
+	return t, nil
+}
+
+func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
+	remote, err := s.connect(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer remote.close()
+	if r.Branch == "" {
+		if _, r.Branch, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
+			return nil, err
+		}
+		if err := CheckBranch(r.Branch); err != nil {
+			return nil, err
+		}
+	}
+	g, err := s.generation(ctx, r.Site, r.Repository.String())
+	if err != nil {
+		return nil, err
+	}
+	for {
+		t, err := s.update(ctx, remote, r, g)
+		if err == nil {
+			return t, nil
+		}
+		if g.fresh || ctx.Err() != nil || fault.As(err) != nil {
+			return nil, err
+		}
+		// Nobody told us of a fault of the remote's: the cache is the suspect.
+		s.c.Log.WarnContext(ctx, "cache thrown away", "site", r.Site, "err", err)
+		if g, err = s.renew(ctx, r.Site, r.Repository.String()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// update runs git fetch in the generation and reads what came.
+func (s *Source) update(ctx context.Context, remote *remote, r Request, g *generation) (*Tree, error) {
+	if err := g.begin(); err != nil {
+		return nil, err
+	}
+	err := remote.try(func(config [][2]string) error {
+		stderr, err := s.run(ctx, command{
+			args: []string{"fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+				"--no-auto-maintenance", "--end-of-options", "slipway", "+refs/heads/" + r.Branch + ":" + headRef},
+			env: append(remote.env, "GIT_DIR="+g.dir), config: config, watch: g.dir,
+		})
+		if err != nil {
+			return s.explain(ctx, r, remote, stderr, err)
+		}
+		return nil
+	})
+	if ctx.Err() == nil { // git ended by itself, so it has cleaned up
+		g.settled()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.read(ctx, r, g)
+}
+
+// Branches lists the branches and the default one: also the way to see whether a
+// repository can be read at all. Names that CheckBranch refuses are left out.
+func (s *Source) Branches(ctx context.Context, r Request) (branches []string, byDefault string, err error) {
+	if err := r.check(); err != nil {
+		return nil, "", err
+	}
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
+	defer cancel()
+	remote, err := s.connect(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer remote.close()
+	branches, byDefault, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*")
+	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+		err = slow(r, min(s.c.Timeout, time.Minute))
+	}
+	return branches, byDefault, err
+}
+
+// refs asks the remote. Without a HEAD that points somewhere the repository is empty.
+func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns ...string) (branches []string, byDefault string, err error) {
+	var out limited
+	err = remote.try(func(config [][2]string) error {
+		out = limited{max: 32 << 20}
+		stderr, err := s.run(ctx, command{
+			args:   append([]string{"ls-remote", "--symref", "--end-of-options", "slipway"}, patterns...),
+			env:    append(remote.env, "GIT_DIR="+s.path("home")), // no repository: nothing to read from it
+			config: config,
+			stdout: &out,
+		})
+		if err != nil {
+			return s.explain(ctx, r, remote, stderr, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if out.over {
+		return nil, "", tooLarge(r, "it has too many branches")
+	}
+	head := ""
+	ids := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if to, symbolic := strings.CutPrefix(id, "ref: "); symbolic && name == "HEAD" {
+			byDefault, _ = strings.CutPrefix(to, "refs/heads/")
+		} else if name == "HEAD" {
+			head = id
+		} else if b, ok := strings.CutPrefix(name, "refs/heads/"); ok && CheckBranch(b) == nil {
+			branches = append(branches, b)
+			ids[b] = id
+		}
+	}
+	if byDefault == "" { // old servers don't tell
+		for _, b := range []string{"main", "master"} {
+			if ids[b] != "" && (ids[b] == head || head == "") {
+				byDefault = b
+				break
+			}
+		}
+	}
+	if byDefault == "" || head == "" && len(branches) == 0 {
+		return nil, "", empty(r)
+	}
+	return branches, byDefault, nil
+}
+
+// Forget removes the cache of a site; one that a Tree still reads from goes with its Close.
+func (s *Source) Forget(ctx context.Context, site string) error {
+	if err := (Request{Site: site, Repository: Repository{"x", "x/x"}}).check(); err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx, site)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.forget(site); err != nil {
+		return fmt.Errorf("forget cache of %s: %w", site, err)
+	}
+	return nil
+}
+
+// bundle writes one PEM file for git, which knows only one: the system's roots where
+// they are found, and the operator's. The file is the public part of certificates.
+func (s *Source) bundle(extra string) (string, error) {
+	if extra == "" {
+		return "", nil
+	}
+	var all []byte
+	for _, f := range []string{os.Getenv("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+		"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"} {
+		if b, err := os.ReadFile(f); err == nil {
+			all = append(b, '\n')
+			break
+		}
+	}
+	b, err := os.ReadFile(extra)
+	if err != nil {
+		return "", fmt.Errorf("read outbound CA file: %w", err)
+	}
+	to := s.path("roots.pem")
+	if err := os.WriteFile(to, append(all, b...), 0o600); err != nil {
+		return "", fmt.Errorf("write roots for git: %w", err)
+	}
+	return to, nil
+}
+
+// limited keeps the first max bytes and notes that there were more.
+type limited struct {
+	strings.Builder
+	max  int
+	over bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := l.max - l.Len(); len(p) > room {
+		l.over = true
+		l.Builder.Write(p[:max(room, 0)])
+	} else {
+		l.Builder.Write(p)
+	}
+	return len(p), nil
+}
+
+var _ io.Writer = (*limited)(nil)
+
+var errCorrupt = errors.New("cache is corrupt")

@@ -1,0 +1,394 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/fault"
+)
+
+// File is one entry of a commit. Directories are not listed.
+type File struct {
+	Path string // as in the repository: slash-separated, relative, clean, without "..", not always UTF-8
+	Mode fs.FileMode
+	OID  string // of the blob; of a foreign commit for a submodule
+	Size int64  // bytes of the content; of the target for a symbolic link; 0 for a submodule
+}
+
+// Regular, executable, symbolic link and submodule, told by File.Mode.
+const (
+	ModeFile       fs.FileMode = 0o644
+	ModeExecutable fs.FileMode = 0o755
+	ModeSymlink                = fs.ModeSymlink | 0o777
+	ModeSubmodule              = fs.ModeIrregular // its content is not here
+)
+
+// Tree is one commit, readable until Close. It is safe for concurrent use, and stays
+// readable while newer commits of the same site are fetched.
+type Tree struct {
+	Commit      string // 40 hexadecimal digits (64 in SHA-256 repositories)
+	Branch      string
+	Message     string // at most 4 KiB, without control characters but newlines
+	Author      string // name, at most 200 bytes
+	AuthorEmail string
+	CommittedAt time.Time
+
+	s     *Source
+	g     *generation
+	files []File // sorted by Path
+	once  sync.Once
+}
+
+// read makes the Tree of what was just fetched: two short processes side by side.
+func (s *Source) read(ctx context.Context, r Request, g *generation) (*Tree, error) {
+	t := &Tree{Branch: r.Branch, s: s, g: g}
+	type listing struct {
+		files []File
+		err   error
+	}
+	listed := make(chan listing, 1)
+	go func() { // ends with git
+		files, err := s.list(ctx, r, g)
+		listed <- listing{files, err}
+	}()
+	err := s.batch(ctx, g, []string{headRef + "^{commit}"}, func(oid, kind string, size int64, content io.Reader) error {
+		if kind != "commit" {
+			return errCorrupt
+		}
+		t.Commit = oid
+		b, err := io.ReadAll(io.LimitReader(content, 64<<10))
+		t.describe(b)
+		return err
+	})
+	l := <-listed
+	if err = errors.Join(err, l.err); err != nil {
+		if f := fault.As(err); f != nil {
+			return nil, f
+		}
+		return nil, fmt.Errorf("read commit: %w", err)
+	}
+	t.files = l.files
+	s.pin(g)
+	return t, nil
+}
+
+// describe reads a commit object: headers, an empty line, the message.
+func (t *Tree) describe(b []byte) {
+	head, message, _ := bytes.Cut(b, []byte("\n\n"))
+	for line := range bytes.Lines(head) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if author, ok := bytes.CutPrefix(line, []byte("author ")); ok && t.Author == "" {
+			name, rest, _ := bytes.Cut(author, []byte(" <"))
+			mail, _, _ := bytes.Cut(rest, []byte(">"))
+			t.Author, t.AuthorEmail = clean(name, 200), clean(mail, 200)
+		}
+		if committer, ok := bytes.CutPrefix(line, []byte("committer ")); ok {
+			if f := bytes.Fields(committer[bytes.LastIndexByte(committer, '>')+1:]); len(f) > 0 {
+				if sec, err := strconv.ParseInt(string(f[0]), 10, 64); err == nil && sec >= 0 && sec < 1<<38 {
+					t.CommittedAt = time.Unix(sec, 0).UTC()
+				}
+			}
+		}
+	}
+	t.Message = clean(message, 4<<10)
+}
+
+// clean makes valid UTF-8 of at most limit bytes without control characters.
+func clean(b []byte, limit int) string {
+	s := strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(string(b), "\uFFFD"))
+	if s = strings.TrimSpace(s); len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "")
+	}
+	return s
+}
+
+// list runs ls-tree and holds every entry against the limits.
+func (s *Source) list(ctx context.Context, r Request, g *generation) ([]File, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := s.command(ctx, command{args: []string{"ls-tree", "-r", "-z", "-l", "--full-tree", headRef}, env: []string{"GIT_DIR=" + g.dir}})
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("list files: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("list files: %w", err)
+	}
+	files, err := s.parse(r, bufio.NewReaderSize(out, 64<<10))
+	if err != nil {
+		cancel()
+		cmd.Wait()
+		return nil, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("list files: %w", err)
+	}
+	return files, nil
+}
+
+// parse reads "<mode> SP <type> SP <oid> SP <size, padded> TAB <path> NUL" entries.
+func (s *Source) parse(r Request, in *bufio.Reader) ([]File, error) {
+	var files []File
+	var total int64
+	for {
+		entry, err := in.ReadSlice(0)
+		if errors.Is(err, io.EOF) && len(entry) == 0 {
+			break
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return nil, tooLarge(r, "a path is too long")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list files: %w", err)
+		}
+		facts, name, ok := strings.Cut(string(entry[:len(entry)-1]), "\t")
+		f := strings.Fields(facts)
+		if !ok || len(f) != 4 {
+			return nil, errCorrupt
+		}
+		file := File{Path: name, OID: f[2]}
+		switch {
+		case f[1] == "commit":
+			file.Mode = ModeSubmodule
+		case f[1] != "blob":
+			return nil, errCorrupt
+		case f[0] == "120000":
+			file.Mode = ModeSymlink
+		case f[0] == "100755":
+			file.Mode = ModeExecutable
+		default:
+			file.Mode = ModeFile
+		}
+		if f[1] == "blob" {
+			if file.Size, err = strconv.ParseInt(f[3], 10, 64); err != nil || file.Size < 0 {
+				return nil, errCorrupt // "BAD": the cache lacks the blob
+			}
+		}
+		if !decent(name) {
+			return nil, &fault.Error{Kind: fault.Invalid, Code: "repository_refused", Message: fmt.Sprintf("Repository %s holds a path that no working tree may have", r.Repository)}
+		}
+		if total += file.Size; total > s.c.MaxSize {
+			return nil, tooLarge(r, "its files are over the limit of "+size(s.c.MaxSize))
+		}
+		if len(files) == s.c.MaxFile {
+			return nil, tooLarge(r, fmt.Sprintf("it has more than %d files", s.c.MaxFile))
+		}
+		files = append(files, file)
+	}
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return files, nil
+}
+
+// decent reports whether a path stays inside its tree and out of git's own directory.
+func decent(p string) bool {
+	if p == "" || len(p) > 4096 || path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") {
+		return false
+	}
+	for seg := range strings.SplitSeq(p, "/") {
+		if strings.EqualFold(seg, ".git") || len(seg) > 255 {
+			return false
+		}
+	}
+	return true
+}
+
+// Files lists the commit, sorted by path.
+func (t *Tree) Files(context.Context) ([]File, error) { return slices.Clone(t.files), nil }
+
+// Read streams the contents of files in their order, by one process. The reader that fn
+// gets is good until fn returns; what fn leaves unread is skipped. For a symbolic link
+// the content is its target. A submodule has none: it is passed over. An error of fn
+// ends the reading and is returned as it is.
+func (t *Tree) Read(ctx context.Context, files []File, fn func(File, io.Reader) error) error {
+	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return f.Mode == ModeSubmodule })
+	ids := make([]string, len(files))
+	for i, f := range files {
+		if len(f.OID) < 40 || strings.Trim(f.OID, "0123456789abcdef") != "" {
+			return fmt.Errorf("read %q: %q is no object id", f.Path, f.OID)
+		}
+		ids[i] = f.OID
+	}
+	i := 0
+	err := t.s.batch(ctx, t.g, ids, func(oid, kind string, size int64, content io.Reader) error {
+		f := files[i]
+		i++
+		if kind != "blob" || oid != f.OID || size != f.Size {
+			return errCorrupt
+		}
+		return fn(f, content)
+	})
+	if errors.Is(err, errCorrupt) {
+		// The next fetch starts from nothing; whoever runs this deployment tries again.
+		if berr := t.g.begin(); berr != nil {
+			err = errors.Join(err, berr)
+		}
+	}
+	return err
+}
+
+// ReadFile is the content of one file, following symbolic links inside the tree. A file
+// that isn't there is fs.ErrNotExist; one over max bytes is a fault of kind TooLarge.
+func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, error) {
+	for range 10 {
+		i, found := slices.BinarySearchFunc(t.files, name, func(f File, name string) int { return strings.Compare(f.Path, name) })
+		if !found || t.files[i].Mode == ModeSubmodule {
+			break
+		}
+		f := t.files[i]
+		if f.Size > max {
+			return nil, &fault.Error{Kind: fault.TooLarge, Code: "file_too_large", Message: fmt.Sprintf("%s is too large", strings.ToValidUTF8(f.Path, "?")), Details: "the limit is " + size(max)}
+		}
+		var b []byte
+		err := t.Read(ctx, []File{f}, func(_ File, r io.Reader) (err error) {
+			b, err = io.ReadAll(r)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if f.Mode != ModeSymlink {
+			return b, nil
+		}
+		if name = path.Join(path.Dir(name), string(b)); path.IsAbs(string(b)) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("read %q: %w", name, fs.ErrNotExist)
+}
+
+// Checkout writes the working tree into dir, which is made when absent and must be
+// empty. There is no .git in it, and links are as the commit has them.
+func (t *Tree) Checkout(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("check out: %w", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		return fmt.Errorf("check out: directory is not empty: %w", errors.Join(err, fs.ErrExist))
+	}
+	tmp, err := os.MkdirTemp(t.s.path("tmp"), "index-")
+	if err != nil {
+		return fmt.Errorf("check out: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	stderr, err := t.s.run(ctx, command{
+		args: []string{"read-tree", "--reset", "-u", t.Commit},
+		env:  []string{"GIT_DIR=" + t.g.dir, "GIT_WORK_TREE=" + dir, "GIT_INDEX_FILE=" + tmp + "/index"},
+		dir:  dir,
+	})
+	if err != nil {
+		return fmt.Errorf("check out: %w: %s", err, t.s.scrub(strings.ReplaceAll(stderr, dir, "…"), &remote{}))
+	}
+	return nil
+}
+
+// Close lets the cache go. Further calls do nothing.
+func (t *Tree) Close() error {
+	var err error
+	t.once.Do(func() { err = t.s.unpin(t.g) })
+	return err
+}
+
+// batch asks one cat-file for objects and hands them to fn one after the other.
+func (s *Source) batch(ctx context.Context, g *generation, names []string, fn func(oid, kind string, size int64, content io.Reader) error) error {
+	if len(names) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := s.command(ctx, command{
+		args:  []string{"cat-file", "--batch", "--buffer"},
+		env:   []string{"GIT_DIR=" + g.dir},
+		stdin: &lines{names: names},
+	})
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	err = objects(bufio.NewReaderSize(out, 64<<10), len(names), fn)
+	if err != nil {
+		cancel()
+		cmd.Wait()
+		if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
+			return cause
+		}
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	return nil
+}
+
+// objects reads "<oid> SP <type> SP <size> LF <content> LF" n times.
+func objects(in *bufio.Reader, n int, fn func(oid, kind string, size int64, content io.Reader) error) error {
+	for range n {
+		head, err := in.ReadSlice('\n')
+		if err != nil {
+			return fmt.Errorf("read objects: %w", errors.Join(errCorrupt, err))
+		}
+		f := strings.Fields(string(head))
+		if len(f) != 3 { // "… missing"
+			return fmt.Errorf("read objects: %w", errCorrupt)
+		}
+		size, err := strconv.ParseInt(f[2], 10, 64)
+		if err != nil || size < 0 {
+			return fmt.Errorf("read objects: %w", errCorrupt)
+		}
+		content := &io.LimitedReader{R: in, N: size}
+		if err := fn(f[0], f[1], size, content); err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.Discard, content); err != nil || content.N > 0 {
+			return fmt.Errorf("read objects: %w", errors.Join(errCorrupt, err))
+		}
+		if c, err := in.ReadByte(); err != nil || c != '\n' {
+			return fmt.Errorf("read objects: %w", errors.Join(errCorrupt, err))
+		}
+	}
+	return nil
+}
+
+// lines is names as a stream, one per line.
+type lines struct {
+	names []string
+	rest  string
+}
+
+func (l *lines) Read(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		if l.rest == "" {
+			if len(l.names) == 0 {
+				break
+			}
+			l.rest, l.names = l.names[0]+"\n", l.names[1:]
+		}
+		c := copy(p[n:], l.rest)
+		l.rest = l.rest[c:]
+		n += c
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
