@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"slipway/internal/account"
-	"slipway/internal/blob"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/release"
@@ -137,7 +136,6 @@ type Config struct {
 	Hooks    *webhook.Webhooks
 	Source   *source.Source
 	Releases *release.Releases
-	Blobs    *blob.Store
 	Log      *slog.Logger
 
 	Timeout time.Duration // of one deployment. Optional: 0 means 17 minutes.

@@ -33,6 +33,7 @@ type progress struct {
 	id      ID
 	attempt int64
 
+	writing sync.Mutex // held from a transaction's first statement until p knows of its commit
 	mu      sync.Mutex // guards what follows
 	lines   []Line     // not written yet
 	written int64      // lines that are in the database
@@ -127,49 +128,53 @@ func (p *progress) end(status string) {
 	p.dirty = true
 }
 
-// writeTx writes what is new in the caller's transaction. Its effect on p stands only
-// once that commits: call written() then.
-func (p *progress) writeTx(ctx context.Context, tx *db.Tx) (written func(), err error) {
+// commit writes what is new, and what fn adds, in one transaction. One commit goes at a
+// time: lines are numbered by what is known to be written.
+func (p *progress) commit(ctx context.Context, fn func(tx *db.Tx) error) error {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	var lines int
+	err := p.d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		if lines, err = p.writeTx(ctx, tx); err != nil || fn == nil {
+			return err
+		}
+		return fn(tx)
+	})
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = p.lines[lines:]
+	p.written += int64(lines)
+	return nil
+}
+
+// writeTx writes the new lines, the stages and the status, and says how many lines it
+// wrote. A worker whose token is no longer the deployment's gets errFenced.
+func (p *progress) writeTx(ctx context.Context, tx *db.Tx) (int, error) {
 	p.mu.Lock()
 	lines, status, from := p.lines, p.status, p.written
 	stages, err := json.Marshal(p.stages)
 	p.dirty = false
 	p.mu.Unlock()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	n, err := tx.Exec(ctx, `
 		UPDATE deployments SET status = $3, stages = $4 WHERE id = $1 AND attempt = $2 AND status IN `+open,
 		p.id, p.attempt, status, string(stages))
 	if err != nil {
-		return nil, fmt.Errorf("write progress: %w", err)
+		return 0, fmt.Errorf("write progress: %w", err)
 	}
 	if n == 0 {
-		return nil, errFenced
+		return 0, errFenced
 	}
-	if err := appendLines(ctx, tx, p.id, from, lines); err != nil {
-		return nil, err
-	}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.lines = p.lines[len(lines):]
-		p.written += int64(len(lines))
-	}, nil
+	return len(lines), appendLines(ctx, tx, p.id, from, lines)
 }
 
 // flush writes what is new now.
-func (p *progress) flush(ctx context.Context) error {
-	var written func()
-	err := p.d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		written, err = p.writeTx(ctx, tx)
-		return err
-	})
-	if err == nil {
-		written()
-	}
-	return err
-}
+func (p *progress) flush(ctx context.Context) error { return p.commit(ctx, nil) }
 
 // run flushes whenever there is something new, until ctx ends. A worker that finds
 // itself fenced calls lost.

@@ -163,11 +163,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Sealed, plan framework.Plan, p *progress) error {
 	p.end("success")
 	p.Printf("info", "Live at %s", d.siteURL(ctx, x))
-	var written func()
-	err := d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		if written, err = p.writeTx(ctx, tx); err != nil {
-			return err
-		}
+	err := p.commit(ctx, func(tx *db.Tx) error {
 		live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(rel.ID), plan.Runtime)
 		if err != nil {
 			return err
@@ -193,7 +189,6 @@ func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Se
 	if err != nil {
 		return err
 	}
-	written()
 	d.c.Log.InfoContext(ctx, "deployment live", "deployment", x.ID, "site", x.Site, "files", rel.Files, "took", x.CompletedAt.Sub(x.StartedAt))
 	return nil
 }
@@ -223,12 +218,7 @@ func (d *Deployments) fail(ctx context.Context, x Deployment, p *progress, end S
 	}
 	p.Printf(level, "%s", why)
 	p.end("failed")
-	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if _, err := p.writeTx(ctx, tx); errors.Is(err, errFenced) {
-			return nil
-		} else if err != nil {
-			return err
-		}
+	err := p.commit(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
 			UPDATE deployments SET branch = $2, commit_hash = $3, commit_message = $4, commit_author = $5, framework = $6, plan = $7 WHERE id = $1`,
 			x.ID, x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework, string(x.Plan))
@@ -237,6 +227,10 @@ func (d *Deployments) fail(ctx context.Context, x Deployment, p *progress, end S
 		}
 		return d.endTx(ctx, tx, x.ID, end, why)
 	})
+	if errors.Is(err, errFenced) {
+		return nil // whoever holds the token now writes the end
+	}
+	return err
 }
 
 // givenUp ends a deployment whose job was interrupted or failed too often.

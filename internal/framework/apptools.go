@@ -27,7 +27,7 @@ func appTools() []preset {
 				d.env("NG_CLI_ANALYTICS", "false")
 			}},
 		simple{id: "ember", name: "Ember", deps: []string{"ember-cli"}, argv: []string{"ember", "build", "--environment=production"},
-			out: func(p *project) string { return flag(p.command(), "--output-path", "-o") }, output: "dist"}.preset(),
+			out: func(p *project) string { return option(p.command(), "--output-path", "-o") }, output: "dist"}.preset(),
 		{Preset: Preset{"create-react-app", "Create React App", Static},
 			match: func(p *project) string {
 				if dep := p.pkg.dep("react-scripts", "react-app-rewired", "@craco/craco"); dep != "" {
@@ -38,7 +38,7 @@ func appTools() []preset {
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "react-scripts", "build")
-				d.output(flag(p.command(), "BUILD_PATH"), "build", "dist")
+				d.output(option(p.command(), "BUILD_PATH"), "build", "dist")
 				d.cache("node_modules/.cache")
 				oldWebpack(p, d, "react-scripts", 5)
 			}},
@@ -53,7 +53,7 @@ func appTools() []preset {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "vue-cli-service", "build")
 				src, _ := p.config("vue.config")
-				out := flag(p.command(), "--dest")
+				out := option(p.command(), "--dest")
 				if out == "" {
 					out = jsPath(src, "outputDir")
 				}
@@ -138,7 +138,7 @@ func planVite(p *project, d *draft) {
 	}
 	src, _ := p.config("vite.config")
 	root := viteRoot(p, src)
-	out := flag(p.command(), "--outDir")
+	out := option(p.command(), "--outDir")
 	if out == "" {
 		block := jsBlock(src, "build")
 		out = jsPath(block, "outDir")
@@ -224,7 +224,7 @@ func bundlers() []preset {
 					argv = append(argv, entry)
 				}
 				p.build(d, m, []string{"build"}, argv...)
-				out := flag(p.command(), "--dist-dir", "--out-dir", "-d")
+				out := option(p.command(), "--dist-dir", "--out-dir", "-d")
 				if out == "" {
 					out = text(members(members(p.pkg.raw["targets"])["default"])["distDir"])
 				}
@@ -241,7 +241,7 @@ func bundlers() []preset {
 				}
 				p.build(d, m, []string{"build", "build:prod", "prod", "production"}, argv...)
 				src, _ := p.config("webpack.config", "webpack.prod", "webpack.config.prod", "rspack.config", "config/webpack.prod", "config/webpack.config.prod")
-				out := flag(p.command(), "--output-path", "-o")
+				out := option(p.command(), "--output-path", "-o")
 				if out == "" {
 					out = jsPath(jsBlock(src, "output"), "path")
 				}
@@ -276,7 +276,7 @@ func bundlers() []preset {
 				m := p.js(d)
 				script, body := p.pkg.scriptCalling(regexp.MustCompile(`(?:storybook\s+build|build-storybook)`), "build-storybook", "storybook:build", "build:storybook")
 				p.script(d, m, script, "storybook", "build")
-				d.output(flag(body, "-o", "--output-dir"), "storybook-static")
+				d.output(option(body, "-o", "--output-dir"), "storybook-static")
 				d.cache("node_modules/.cache")
 				d.env("STORYBOOK_DISABLE_TELEMETRY", "1")
 			}},

@@ -13,7 +13,7 @@ import (
 // The bounds of what detection looks at, whatever the repository holds.
 const (
 	MaxFile     = 1 << 20  // bytes of one file
-	maxReads    = 400      // files read
+	maxReads    = 1000     // files read
 	maxBytes    = 16 << 20 // bytes read in all
 	maxPaths    = 100_000  // files listed
 	maxDepth    = 40       // folders deep

@@ -53,6 +53,14 @@ type Plan struct {
 	OutputCandidates []string  `json:"outputCandidates,omitempty"`
 	Start            *Start    `json:"start,omitempty"` // for Node and PHP
 
+	// Modules are the folders that Install fills and Inputs the files that decide with
+	// what, both relative to the repository. Where none of them changed, nor Node or
+	// the manager, Modules of an earlier build may stand in for Install. Inputs is empty
+	// where that would be wrong: nothing is pinned, or a script of the project's own
+	// runs after the installation.
+	Modules []string `json:"modules,omitempty"`
+	Inputs  []string `json:"inputs,omitempty"`
+
 	Cache    []string          `json:"cache,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`     // what the preset and the repository's files ask for; the site's own variables win
 	Sources  map[string]string `json:"sources,omitempty"` // field → who said it: "site settings", "slipway.toml", ".nvmrc", …
@@ -122,6 +130,24 @@ func Detect(files Files, o Overrides) (Plan, error) {
 	chosen, why, err := choose(p)
 	if err != nil {
 		return Plan{}, err
+	}
+	if p.root != s.root.text && p.configured() {
+		// The folder that was picked brings settings of its own.
+		o.Root = &p.root
+		if s, err = settle(t, o); err != nil {
+			return Plan{}, err
+		}
+		delete(s.sources, "root")
+		p = newProject(t, s)
+		first := why
+		if chosen, why, err = choose(p); err != nil {
+			return Plan{}, err
+		}
+		if s.framework.ok() {
+			why = first + "; " + why
+		} else {
+			why = first
+		}
 	}
 	d := &draft{Plan: Plan{
 		Framework: chosen.ID, Name: chosen.Name, Why: why, Root: p.root, Runtime: chosen.Runtime,

@@ -61,7 +61,7 @@ func generators() []preset {
 		simple{id: "gatsby", name: "Gatsby", deps: []string{"gatsby"}, argv: []string{"gatsby", "build"},
 			output: "public", cache: []string{".cache", "public"}, env: [2]string{"GATSBY_TELEMETRY_DISABLED", "1"}}.preset(),
 		simple{id: "docusaurus", name: "Docusaurus", deps: []string{"@docusaurus/core"}, argv: []string{"docusaurus", "build"},
-			out: func(p *project) string { return flag(p.command(), "--out-dir") }, output: "build",
+			out: func(p *project) string { return option(p.command(), "--out-dir") }, output: "build",
 			cache: []string{".docusaurus", "node_modules/.cache"}}.preset(),
 		simple{id: "docusaurus-1", name: "Docusaurus 1", deps: []string{"docusaurus"}, argv: []string{"docusaurus-build"},
 			out: func(p *project) string { // build/<projectName>
@@ -85,7 +85,7 @@ func generators() []preset {
 				script, body := p.pkg.scriptCalling(eleventyCall, "build")
 				out := ""
 				if script == "build" || strings.HasPrefix(script, "build") {
-					out = flag(body, "--output")
+					out = option(body, "--output")
 				}
 				if out == "" {
 					src, _ := p.config(".eleventy", "eleventy.config")
@@ -112,7 +112,7 @@ func generators() []preset {
 			}},
 		simple{id: "gridsome", name: "Gridsome", deps: []string{"gridsome"}, argv: []string{"gridsome", "build"}, output: "dist"}.preset(),
 		simple{id: "slidev", name: "Slidev", deps: []string{"@slidev/cli"}, argv: []string{"slidev", "build"},
-			out: func(p *project) string { return flag(p.command(), "--out", "-o") }, output: "dist"}.preset(),
+			out: func(p *project) string { return option(p.command(), "--out", "-o") }, output: "dist"}.preset(),
 		simple{id: "metalsmith", name: "Metalsmith", deps: []string{"metalsmith"}, argv: []string{"metalsmith"}, output: "build", others: []string{"dist", "public"}}.preset(),
 	}
 }
@@ -153,7 +153,7 @@ func press(id, name, dot string, call *regexp.Regexp, dep string) preset {
 				argv = append(argv, dir)
 			}
 			p.script(d, m, script, argv...)
-			out := flag(body, "--outDir", "-d", "--dest")
+			out := option(body, "--outDir", "-d", "--dest")
 			if out == "" {
 				src, _ := p.config(join(dir, dot+"/config"), join(dir, dot+"/config/index"))
 				// VitePress counts outDir from the pages, VuePress 1 dest from the working folder.

@@ -23,7 +23,7 @@ func OutputFor(files Files, o Overrides) (folder, why string, err error) {
 			return "", "", invalid("Output folder "+shown(s.output.text)+" is not in the repository",
 				"output must be a folder that holds files ("+s.output.source+")", s.output.text)
 		}
-		return folder, s.output.source + " names the output folder " + shown(s.output.text), nil
+		return folder, "the output folder is set in " + s.output.source, nil
 	}
 	out, ok := p.indexFolder()
 	if !ok {

@@ -36,9 +36,9 @@ func lastResorts() []preset {
 
 func customWhy(p *project) string {
 	if p.s.command.ok() {
-		return p.s.command.source + " gives the build command and no framework was recognised"
+		return "the build command is set in " + p.s.command.source + " and no framework was recognised"
 	}
-	return p.s.output.source + " names the output folder and no framework was recognised"
+	return "the output folder is set in " + p.s.output.source + " and no framework was recognised"
 }
 
 func planCustom(p *project, d *draft) {

@@ -39,7 +39,7 @@ type preset struct {
 // use for assets, other languages' generators before bundlers for the same reason,
 // what is only there to look at components after every app, and files as they are last.
 func presets() []preset {
-	return slices.Concat(metaFrameworks(), nodeFrameworks(), generators(), phpFrameworks(),
+	return slices.Concat(nxApps(), metaFrameworks(), nodeFrameworks(), generators(), phpFrameworks(),
 		otherGenerators(), appTools(), nodeServers(), bundlers(), phpPlain(), lastResorts())
 }
 
@@ -96,6 +96,13 @@ func choose(p *project) (*preset, string, error) {
 		p.t.warn(fmt.Sprintf("Framework %.60q (%s) is not one of the presets; detection decides", p.s.framework.text, p.s.framework.source))
 	}
 	by, why := p.first(plain)
+	if p.has("nx.json") && !p.has("project.json") { // the dependencies at the top belong to the apps below
+		if _, ws := p.t.workspaceAt(p.root); !ws && !p.s.command.ok() && !p.s.output.ok() {
+			if a, err := p.pick(p.nested(), "of the Nx workspace"); a != nil || err != nil {
+				return p.move(a, err)
+			}
+		}
+	}
 	if by != nil && by.tier == site {
 		return by, why, nil
 	}
@@ -111,9 +118,7 @@ func choose(p *project) (*preset, string, error) {
 			return nil, "", err
 		}
 		if a != nil && (by == nil || a.tier < by.tier || by.tier == library) {
-			*p = *a.p
-			p.s.sources["root"] = "detection"
-			return a.by, a.why, nil
+			return p.move(a, nil)
 		}
 	}
 	if by != nil {
@@ -123,6 +128,15 @@ func choose(p *project) (*preset, string, error) {
 		return find("custom"), customWhy(p), nil
 	}
 	return nil, "", p.nothing()
+}
+
+// move makes the project that was picked the one that is planned.
+func (p *project) move(a *app, err error) (*preset, string, error) {
+	if err != nil {
+		return nil, "", err
+	}
+	*p = *a.p
+	return a.by, a.why, nil
 }
 
 // forced is the preset that was asked for. A family's name leaves the variant to the
@@ -143,5 +157,5 @@ func (p *project) forced() (*preset, string) {
 		return nil, ""
 	}
 	p.s.sources["framework"] = p.s.framework.source
-	return by, fmt.Sprintf("%s says %s", p.s.framework.source, id)
+	return by, fmt.Sprintf("the framework %s is set in %s", id, p.s.framework.source)
 }

@@ -30,6 +30,9 @@ func (p *project) hasDir(name string) bool { return p.t.hasDir(join(p.root, name
 
 func (p *project) read(name string) string { return p.t.read(join(p.root, name)) }
 
+// configured reports whether the folder holds a file with settings.
+func (p *project) configured() bool { return p.any(bySlipway, byNetlify, byVercel) != "" }
+
 // any returns the first of these files that the folder holds, or "".
 func (p *project) any(names ...string) string {
 	for _, n := range names {
@@ -73,11 +76,45 @@ func (p *project) js(d *draft) manager {
 	d.Sources["manager"] = m.source
 	p.node(d)
 	d.Install = m.install()
+	d.Modules, d.Inputs = p.modules(m)
 	d.cache(m.stores()...)
 	if m.berry && !p.t.hasDir(join(dir, ".yarn/cache")) && dir == p.root {
 		d.cache(".yarn/cache")
 	}
 	return m
+}
+
+// hooks are the scripts that an installation runs for the project itself.
+var hooks = []string{"preinstall", "install", "postinstall", "prepublish", "prepare", "preprepare", "postprepare"}
+
+// modules lists what an installation fills and what decides with what.
+func (p *project) modules(m manager) (filled, inputs []string) {
+	folders := []string{m.dir}
+	if w, ok := p.t.workspaceOf(p.root); ok && w.dir == m.dir {
+		folders = append(folders, p.t.members(w)...)
+	}
+	reusable := m.lock != "" && !m.berry // berry may keep everything in one file, or in none
+	for _, dir := range folders {
+		filled = append(filled, join(dir, "node_modules"))
+		pkg := p.t.manifest(dir)
+		if name, body := pkg.script(hooks...); name != "" && !strings.Contains(body, "husky") {
+			reusable = false
+		}
+		for _, f := range []string{"package.json", m.lock, ".npmrc", "pnpm-workspace.yaml", ".pnpmfile.cjs", "bunfig.toml", ".yarnrc"} {
+			if name := join(dir, f); f != "" && p.t.has(name) {
+				inputs = append(inputs, name)
+			}
+		}
+	}
+	for _, dir := range folders { // what patch-package and pnpm patch apply
+		if p.t.hasDir(join(dir, "patches")) {
+			reusable = false
+		}
+	}
+	if !reusable {
+		inputs = nil
+	}
+	return filled, inputs
 }
 
 // installDir is where packages are installed: at the top of the workspace, unless only
@@ -158,9 +195,9 @@ func (p *project) anyIn(dir string, names ...string) string {
 // dependsOn is the sentence for a match by dependency.
 func dependsOn(name string) string { return "package.json depends on " + name }
 
-// flag returns the value of a command-line flag in a script, "" when it is absent or
+// option returns the value of a command-line flag in a script, "" when it is absent or
 // computed by the shell.
-func flag(script string, names ...string) string {
+func option(script string, names ...string) string {
 	for _, n := range names {
 		m := regexp.MustCompile(`(?:^|\s)` + regexp.QuoteMeta(n) + `(?:=|\s+)["']?([^\s"'&|;$` + "`" + `<>]+)`).FindStringSubmatch(script)
 		if m != nil && !strings.HasPrefix(m[1], "-") {

@@ -14,7 +14,7 @@ import (
 var plainNode = regexp.MustCompile(`^(?:NODE_ENV=production\s+)?node\s+((?:\./)?[\w./-]+)$`)
 
 // serverStart is a start script that runs a program of the project's own.
-var serverStart = regexp.MustCompile(`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?|pm2|pm2-runtime|forever|fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro)\s`)
+var serverStart = regexp.MustCompile(`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro)\s`)
 
 // run is a start command of ours.
 func (d *draft) run(argv ...string) {

@@ -168,7 +168,7 @@ func planHugo(p *project, d *draft) {
 	if d.Build == nil {
 		d.Build = p.ours("hugo", "--gc", "--minify")
 	}
-	out := flag(p.command(), "--destination", "-d")
+	out := option(p.command(), "--destination", "-d")
 	for _, f := range []string{"hugo.toml", "hugo.yaml", "hugo.yml", "config.toml", "config.yaml", "config/_default/hugo.toml", "config/_default/config.toml"} {
 		if out != "" || !p.has(f) {
 			continue

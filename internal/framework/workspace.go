@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	maxPatterns = 100
-	maxMembers  = 200
+	maxPatterns = 50
+	maxPattern  = 128    // bytes of one
+	maxMembers  = 200    // folders with a package.json
+	maxGlobs    = 20_000 // matches tried to find them
 )
 
 // workspace is a folder whose package.json or pnpm-workspace.yaml names the folders of
@@ -61,7 +63,7 @@ func (w workspace) holds(dir string) bool {
 	for _, p := range w.patterns {
 		p, not := strings.CutPrefix(p, "!")
 		p = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(p, "./"), "/"), "/")
-		if len(p) <= 300 && glob(strings.Split(p, "/"), strings.Split(rel, "/")) {
+		if len(p) <= maxPattern && len(rel) <= 256 && glob(strings.Split(p, "/"), strings.Split(rel, "/")) {
 			in = !not
 		}
 	}
@@ -71,9 +73,14 @@ func (w workspace) holds(dir string) bool {
 // members lists the folders of the members that have a package.json.
 func (t *tree) members(w workspace) []string {
 	var out []string
+	tries := maxGlobs
 	for _, p := range t.list {
 		if path.Base(p) != "package.json" || strings.Contains(p, "node_modules/") {
 			continue
+		}
+		if tries -= len(w.patterns); tries < 0 {
+			t.cut = true
+			break
 		}
 		if dir := parent(p); w.holds(dir) {
 			if out = append(out, dir); len(out) >= maxMembers {
@@ -231,10 +238,22 @@ func (p *project) nested() []string {
 		if n := strings.Count(rel, "/"); n < 1 || n > 3 || slices.Contains(out, dir) || len(out) >= maxMembers {
 			continue
 		}
+		if slices.ContainsFunc(strings.Split(parent(rel), "/"), aside) {
+			continue
+		}
 		switch path.Base(f) {
-		case "package.json", "composer.json", "hugo.toml", "hugo.yaml", "mkdocs.yml", "book.toml", "_config.yml":
+		case "package.json", "project.json", "composer.json", "hugo.toml", "hugo.yaml", "mkdocs.yml", "book.toml", "_config.yml":
 			out = append(out, dir)
 		}
 	}
 	return out
+}
+
+// aside reports whether a folder's name says that what it holds is not the site.
+func aside(name string) bool {
+	switch strings.ToLower(name) {
+	case "node_modules", "vendor", "test", "tests", "__tests__", "fixtures", "testdata", "e2e", "example", "examples", "templates":
+		return true
+	}
+	return strings.HasPrefix(name, ".")
 }

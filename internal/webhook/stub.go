@@ -21,3 +21,10 @@ func SiteDeleted(s Site) Event                          { return Event{} }
 func DeploymentStarted(s Site, d Deployment) Event      { return Event{} }
 func DeploymentCompleted(s Site, d Deployment) Event    { return Event{} }
 func DeploymentFailed(s Site, d Deployment) Event       { return Event{} }
+
+type Config struct {
+	DB   *db.DB
+	Seal any
+}
+
+func New(Config) *Webhooks { return &Webhooks{} }

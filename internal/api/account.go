@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+type accountBody struct {
+	ID        string     `json:"id" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Email     string     `json:"email"`
+	Admin     bool       `json:"admin" doc:"Whether this user runs the installation."`
+	CreatedAt string     `json:"createdAt" format:"date-time"`
+	Key       accountKey `json:"key" doc:"The key that asked."`
+}
+
+type accountKey struct {
+	ID        string   `json:"id"`
+	Scopes    []string `json:"scopes"`
+	ExpiresAt *string  `json:"expiresAt" format:"date-time"`
+}
+
+type keyBody struct {
+	ID           string   `json:"id" example:"key_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name         string   `json:"name"`
+	Hint         string   `json:"hint" doc:"The first characters of the secret, to tell keys apart." example:"slw_4fT0qZ"`
+	Scopes       []string `json:"scopes"`
+	Sites        []string `json:"sites" doc:"The sites it is restricted to; empty means all."`
+	Addresses    []string `json:"addresses" doc:"The address ranges it may be used from; empty means any."`
+	ExpiresAt    *string  `json:"expiresAt" format:"date-time"`
+	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
+	LastUsedFrom *string  `json:"lastUsedFrom" doc:"The address of its last use."`
+	CreatedAt    string   `json:"createdAt" format:"date-time"`
+}
+
+type newKeyBody struct {
+	keyBody
+	Key string `json:"key" doc:"The secret. It is shown this once and never again."`
+}
+
+func (a *API) accountRoutes() {
+	get(a, Route{Path: "/account", ID: "getAccount", Tag: "Account", Scope: account.AccountRead, Summary: "Show who is asking"}, a.getAccount)
+	get(a, Route{Path: "/keys", ID: "listKeys", Tag: "Keys", Scope: account.KeysWrite, Summary: "List API keys",
+		Doc: "All keys of the user, newest first. Secrets are not among them."}, a.listKeys)
+	post(a, Route{Path: "/keys", ID: "createKey", Tag: "Keys", Scope: account.KeysWrite, Status: 201, Noun: "key", Private: true, Summary: "Create an API key",
+		Doc: "The secret is in `key` of this answer and nowhere else. A key makes only keys that may do no more than itself: no further scopes, sites, addresses, and no later expiry."}, a.createKey)
+	change(a, "DELETE", Route{Path: "/keys/{id}", ID: "revokeKey", Tag: "Keys", Scope: account.KeysWrite, Summary: "Revoke an API key",
+		Doc: "It stops working with the next request. A key may revoke itself."}, a.revokeKey)
+}
+
+func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (accountBody, error) {
+	u, err := a.Accounts.User(ctx, c.User)
+	if err != nil {
+		return accountBody{}, err
+	}
+	return accountBody{string(u.ID), u.Email, u.Admin, u.CreatedAt.String(),
+		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)}}, nil
+}
+
+func (a *API) listKeys(ctx context.Context, c account.Caller, _ *struct{}) (data[keyBody], error) {
+	keys, err := a.Accounts.ListKeys(ctx, c.User)
+	return data[keyBody]{each(keys, showKey)}, err
+}
+
+type createKeyIn struct {
+	Body struct {
+		Name      string   `json:"name" doc:"1 to 100 characters."`
+		Scopes    []string `json:"scopes" doc:"What it may do; see Scopes."`
+		Sites     []string `json:"sites,omitempty" doc:"Ids of the only sites it may touch. Without it: all, also later ones."`
+		Addresses []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges it may be used from. Without it: anywhere." example:"[\"203.0.113.0/24\"]"`
+		ExpiresAt *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it stops working. Without it: never."`
+	}
+}
+
+func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn) (newKeyBody, error) {
+	scopes, err := account.ParseScopes(in.Body.Scopes)
+	if err != nil {
+		return newKeyBody{}, err
+	}
+	n := account.NewKey{Name: in.Body.Name, Scopes: scopes, Sites: in.Body.Sites}
+	for _, s := range in.Body.Addresses {
+		p, err := account.ParseNet(s)
+		if err != nil {
+			return newKeyBody{}, err
+		}
+		n.Nets = append(n.Nets, p)
+	}
+	if in.Body.ExpiresAt != nil {
+		t, err := time.Parse(time.RFC3339, *in.Body.ExpiresAt)
+		if err != nil {
+			return newKeyBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid key expiresAt",
+				Details: "expiresAt is a time such as 2027-01-31T12:00:00Z", Received: *in.Body.ExpiresAt, Code: "invalid_expires_at"}
+		}
+		n.Expires = db.At(t)
+	}
+	k, secret, err := a.Accounts.CreateKeyTx(ctx, tx, c, n)
+	return newKeyBody{showKey(k), secret}, err
+}
+
+func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *byID) (message, error) {
+	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c.User, account.KeyID(in.ID))
+}
+
+func showKey(k account.Key) keyBody {
+	b := keyBody{ID: string(k.ID), Name: k.Name, Hint: k.Hint, Scopes: names(k.Scopes), Sites: append([]string{}, k.Sites...),
+		Addresses: []string{}, ExpiresAt: when(k.Expires), LastUsedAt: when(k.UsedAt), LastUsedFrom: some(k.UsedAddr), CreatedAt: k.CreatedAt.String()}
+	for _, p := range k.Nets {
+		b.Addresses = append(b.Addresses, p.String())
+	}
+	return b
+}
+
+func names(s account.Scopes) []string {
+	return each(s, func(v account.Scope) string { return string(v) })
+}

@@ -1,0 +1,78 @@
+// Package api owns the REST face: /api/v1, deploy-hook URLs, the OpenAPI document and
+// the reference page made from it.
+//
+// A request meets, in this order: its id, the caller, the rate limit, the body's checks,
+// the route. Handlers are typed functions that call one room and return its error; one
+// place turns errors into status and body. What changes something runs in one
+// transaction, and a POST keeps its answer in it when the client sends an
+// Idempotency-Key. The package holds no rules of its own and writes no table.
+package api
+
+import (
+	"cmp"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/idem"
+	"slipway/internal/ratelimit"
+)
+
+// Config names the rooms that the interface opens to the outside.
+type Config struct {
+	DB       *db.DB
+	Accounts *account.Accounts
+	Answers  *idem.Answers
+	Limiter  *ratelimit.Limiter
+	Log      *slog.Logger
+
+	BaseURL        string         // where the interface is reached, without a trailing slash
+	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
+	RateLimit      int            // requests per minute and key. Optional: 0 means 100.
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
+	Ready          func() bool    // false while starting or draining. Optional: always.
+	Version        string         // of the program. Optional.
+}
+
+// API is the REST face.
+type API struct {
+	Config
+	mux     *http.ServeMux
+	huma    huma.API
+	ops     []Route
+	spec    []byte // openapi.json
+	docs    []byte // the reference page
+	welcome []byte // the page at /
+}
+
+// New registers every route. It starts nothing.
+func New(c Config) *API {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.RateLimit = cmp.Or(c.RateLimit, 100)
+	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
+	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, c.BaseURL), "/")
+	if c.Ready == nil {
+		c.Ready = func() bool { return true }
+	}
+	a := &API{Config: c, mux: http.NewServeMux()}
+	a.huma = newHuma(a.mux, c)
+	a.routes()
+	a.finish()
+	return a
+}
+
+// Handler serves /api/, /hooks/, /docs and the page at /.
+func (a *API) Handler() http.Handler { return http.HandlerFunc(a.serve) }
+
+// Routes returns every route of the interface, for the authorization matrix.
+func (a *API) Routes() []Route { return a.ops }
+
+// routes lists every operation of the interface.
+func (a *API) routes() {
+	a.accountRoutes()
+}

@@ -1,0 +1,311 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/idem"
+)
+
+// Route is one operation of the interface.
+type Route struct {
+	Method  string
+	Path    string // below /api/v1
+	ID      string // operationId
+	Tag     string // the noun it stands under in the reference
+	Summary string
+	Doc     string        // Markdown for the reference. Optional.
+	Scope   account.Scope // what the key needs. Empty: any key will do.
+	Status  int           // of success. Optional: 0 means 200.
+	Noun    string        // what error texts call the thing: "site" makes "Invalid site name". Optional.
+	Wide    bool          // concerns all sites: a key restricted to some may not. Optional.
+	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
+}
+
+// most is how long a handler may take.
+const most = 30 * time.Second
+
+// newHuma makes the part of huma that we use: decoding, checking and the document.
+// Errors are ours, and so are the pages.
+func newHuma(mux *http.ServeMux, c Config) huma.API {
+	cfg := huma.DefaultConfig("Slipway", c.Version)
+	cfg.CreateHooks = nil // no "$schema" in bodies
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
+	cfg.AllowAdditionalPropertiesByDefault = true // unknown fields are ignored
+	cfg.Formats = map[string]huma.Format{"application/json": {
+		Marshal: func(w io.Writer, v any) error {
+			b, err := encode(v)
+			if err == nil {
+				_, err = w.Write(b)
+			}
+			return err
+		},
+		Unmarshal: json.Unmarshal,
+	}}
+	return humago.New(mux, cfg)
+}
+
+// huma makes errors through process globals. Ours depends on the API only through the
+// context, so that several APIs in one process (tests) do not meet.
+func init() {
+	huma.NewError = func(status int, msg string, _ ...error) huma.StatusError {
+		return &problem{status: status, Message: msg}
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
+		p := &problem{status: http.StatusInternalServerError, Message: internalError, Code: "internal_error", RequestID: from(ctx.Context()).id}
+		if status >= 500 {
+			return p
+		}
+		registry, _ := ctx.Operation().Metadata["registry"].(huma.Registry)
+		f := invalid(ctx.Operation(), registry, errs)
+		if msg == "request body is required" {
+			f.Message, f.Details, f.Code = "The request body is missing", "send a JSON object", "missing_body"
+		}
+		return &problem{status: http.StatusBadRequest, Message: f.Message, Details: f.Details, Received: f.Received, Code: f.Code, RequestID: p.RequestID}
+	}
+}
+
+// encode is how every body is written.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// reply is an answer whose body is bytes already: what is kept for an Idempotency-Key is
+// what was sent.
+type reply struct {
+	Status      int
+	ContentType string `header:"Content-Type" hidden:"true"`
+	Replayed    string `header:"Idempotent-Replayed" hidden:"true"`
+	Body        []byte
+}
+
+// answered is what an operation with its own status returns instead of its body.
+type answered interface{ status() int }
+
+// get registers an operation that reads.
+func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
+	r.Method = http.MethodGet
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
+		out, err := fn(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return r.reply(out)
+	}, reflect.TypeFor[O]())
+}
+
+// post registers an operation that changes something here. fn and the keeping of its
+// answer are one transaction; fn may run again after a conflict.
+func post[I, O any](a *API, r Route, fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, error)) {
+	r.Method = http.MethodPost
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
+		k, print, err := r.once(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
+			out, err := fn(ctx, tx, c, in)
+			if err != nil {
+				return nil, err
+			}
+			return r.keep(out)
+		})
+		return unkeep(kept, replayed, err)
+	}, reflect.TypeFor[O]())
+}
+
+// ask registers a POST that goes to the network and changes nothing here.
+func ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
+	r.Method = http.MethodPost
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
+		k, print, err := r.once(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		kept, replayed, err := a.Answers.Remember(ctx, k, print, func(ctx context.Context) ([]byte, error) {
+			out, err := fn(ctx, c, in)
+			if err != nil {
+				return nil, err
+			}
+			return r.keep(out)
+		})
+		return unkeep(kept, replayed, err)
+	}, reflect.TypeFor[O]())
+}
+
+// change registers a PATCH or DELETE: one transaction, nothing is kept.
+func change[I, O any](a *API, method string, r Route, fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, error)) {
+	r.Method = method
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (out *reply, err error) {
+		err = a.DB.Write(ctx, func(tx *db.Tx) error {
+			o, err := fn(ctx, tx, c, in)
+			if err != nil {
+				return err
+			}
+			out, err = r.reply(o)
+			return err
+		})
+		return out, err
+	}, reflect.TypeFor[O]())
+}
+
+// register is the one place where a handler meets the outside: who is asking is checked
+// before, errors are turned into answers after.
+func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *I) (*reply, error), body reflect.Type) {
+	op := a.operation(&r, body)
+	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*reply, error) {
+		c := from(ctx).caller
+		ctx, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		out, err := (*reply)(nil), r.permit(c)
+		if err == nil {
+			out, err = fn(ctx, c, in)
+		}
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return out, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+// permit is nil when the caller's key is good for this route at all.
+func (r Route) permit(c account.Caller) error {
+	if r.Scope != "" {
+		if err := c.Require(r.Scope); err != nil {
+			return err
+		}
+	}
+	if r.Wide {
+		return c.RequireAllSites()
+	}
+	if c.User == "" { // only reached when a route forgot to be public
+		return &fault.Error{Kind: fault.Unauthorized, Message: "Missing API key", Code: "missing_key"}
+	}
+	return nil
+}
+
+// operation is the route as huma knows it.
+func (a *API) operation(r *Route, body reflect.Type) huma.Operation {
+	if r.Status == 0 {
+		r.Status = http.StatusOK
+	}
+	registry := a.huma.OpenAPI().Components.Schemas
+	return huma.Operation{
+		OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag},
+		Summary: r.Summary, Description: r.Doc, DefaultStatus: r.Status,
+		BodyReadTimeout: -1, MaxBodyBytes: 2 * maxBody, SkipValidateParams: true, // the body was read and checked before
+		Middlewares: huma.Middlewares{strict},
+		Metadata:    map[string]any{"noun": r.Noun, "registry": registry, "scope": string(r.Scope)},
+		Responses: map[string]*huma.Response{strconv.Itoa(r.Status): {
+			Description: http.StatusText(r.Status),
+			Content: map[string]*huma.MediaType{"application/json": {
+				Schema: registry.Schema(body, true, r.ID+"Answer"),
+			}},
+		}},
+	}
+}
+
+// strict hands huma the body that was read, as JSON whatever it was called, and refuses
+// parameters that are there but empty, which huma takes for absent ones.
+func strict(ctx huma.Context, next func(huma.Context)) {
+	hr, w := humago.Unwrap(ctx)
+	req := from(ctx.Context())
+	query := hr.URL.Query()
+	for _, p := range ctx.Operation().Parameters {
+		if p.In == "query" && query.Has(p.Name) && query.Get(p.Name) == "" {
+			writeProblem(w, problem{status: http.StatusBadRequest, Message: "Invalid " + p.Name, Details: p.Name + " is empty",
+				Received: "", Code: "invalid_" + snake(p.Name), RequestID: req.id})
+			return
+		}
+	}
+	hr.Header.Del("Content-Type")
+	hr.Body = io.NopCloser(bytes.NewReader(req.body))
+	next(ctx)
+}
+
+// reply encodes what an operation returned.
+func (r Route) reply(out any) (*reply, error) {
+	status := r.Status
+	if s, ok := out.(answered); ok {
+		status = s.status()
+	}
+	body, err := encode(out)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	return &reply{Status: status, ContentType: "application/json", Body: body}, nil
+}
+
+// once is which request this is, for those that want it to act once. A key that sees
+// only some sites, and an answer that holds a secret, are kept apart per key: a replay
+// must not show what the asking key may not see.
+func (r Route) once(ctx context.Context, c account.Caller) (idem.Key, [32]byte, error) {
+	req := from(ctx)
+	h := req.http
+	keys := h.Header["Idempotency-Key"]
+	if len(keys) == 0 {
+		return idem.Key{}, [32]byte{}, nil
+	}
+	if len(keys) > 1 || keys[0] == "" {
+		return idem.Key{}, [32]byte{}, idem.Check("")
+	}
+	k := idem.Key{Scope: string(c.User), Method: h.Method, Path: h.URL.EscapedPath(), Key: keys[0]}
+	if r.Private || len(c.Sites) > 0 {
+		k.Scope += "/" + string(c.Key)
+	}
+	query, _ := url.ParseQuery(h.URL.RawQuery) // checked before; Encode sorts
+	sum := sha256.New()
+	for _, part := range []string{k.Method, k.Path, query.Encode(), string(req.body)} {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return k, [32]byte(sum.Sum(nil)), idem.Check(keys[0])
+}
+
+// kept is an answer as it is stored.
+type kept struct {
+	Status int             `json:"status"`
+	Body   json.RawMessage `json:"body"`
+}
+
+func (r Route) keep(out any) ([]byte, error) {
+	rep, err := r.reply(out)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(kept{rep.Status, rep.Body})
+}
+
+func unkeep(b []byte, replayed bool, err error) (*reply, error) {
+	if err != nil {
+		return nil, err
+	}
+	var k kept
+	if err := json.Unmarshal(b, &k); err != nil {
+		return nil, fmt.Errorf("decode kept answer: %w", err)
+	}
+	rep := &reply{Status: k.Status, ContentType: "application/json", Body: append(k.Body, '\n')}
+	if replayed {
+		rep.Replayed = "true"
+	}
+	return rep, nil
+}

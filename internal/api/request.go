@@ -1,0 +1,275 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/ratelimit"
+)
+
+// request is what is known of a request by the time a handler runs.
+type request struct {
+	id     string
+	addr   netip.Addr // of the client; invalid when it has none
+	caller account.Caller
+	body   []byte
+	http   *http.Request
+}
+
+type requestKey struct{}
+
+// from returns the request that ctx belongs to. Every handler has one.
+func from(ctx context.Context) *request {
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r
+	}
+	return &request{}
+}
+
+// response notes whether an answer has begun: after that an error can only end it.
+type response struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *response) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// serve is the way every request goes.
+func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
+	w, begun := &response{ResponseWriter: rw}, time.Now()
+	req := &request{id: requestID(r), addr: a.client(r), http: r}
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
+	ctx := r.Context()
+	w.Header().Set("X-Request-Id", req.id)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	defer func() {
+		switch v := recover(); {
+		case v == nil:
+		case v == http.ErrAbortHandler || w.status != 0:
+			if v != http.ErrAbortHandler {
+				a.Log.ErrorContext(ctx, "handler panicked", "request", req.id, "panic", v, "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler) // the connection ends: half an answer must not look whole
+		default:
+			a.Log.ErrorContext(ctx, "handler panicked", "request", req.id, "panic", v, "stack", string(debug.Stack()))
+			writeProblem(w, problem{status: http.StatusInternalServerError, Message: internalError, Code: "internal_error", RequestID: req.id})
+		}
+		a.Log.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("request", req.id), slog.String("method", r.Method),
+			slog.String("route", r.Pattern), slog.Int("status", w.status), slog.Duration("took", time.Since(begun)), slog.String("user", string(req.caller.User)))
+	}()
+	if under(r.URL.Path, "/api") || under(r.URL.Path, "/hooks") {
+		a.serveAPI(w, r, req)
+		return
+	}
+	a.servePage(w, r)
+}
+
+// under reports whether p is dir or below it.
+func under(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// serveAPI answers in JSON, whatever happens.
+func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
+	ctx := r.Context()
+	w.Header().Set("Cache-Control", "no-store")
+	key, authErr := a.authenticate(ctx, r, req)
+	win, err := a.Limiter.Take(ctx, key, a.RateLimit)
+	setWindow(w.Header(), win)
+	switch {
+	case err != nil:
+		a.fail(w, r, err)
+	case !win.Allowed:
+		a.fail(w, r, &fault.Error{Kind: fault.Limited, Message: "Too many requests",
+			Details: "at most " + strconv.Itoa(win.Limit) + " requests a minute are answered", RetryAfter: time.Duration(win.Wait()) * time.Second})
+	case authErr != nil:
+		a.fail(w, r, authErr)
+	case !a.Ready():
+		a.fail(w, r, &fault.Error{Kind: fault.Unavailable, Message: "The service is starting or stopping", RetryAfter: 2 * time.Second})
+	default:
+		if err := a.prepare(w, r, req); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		a.dispatch(w, r)
+	}
+}
+
+// public reports whether a path may be asked for without a key.
+func public(p string) bool {
+	return p == "/api/v1/openapi.json" || !under(p, "/api/v1")
+}
+
+// authenticate finds out who is asking, and under which key the request is counted:
+// the API key, the deploy hook, else the client's address (IPv6 by /64, for one machine
+// has as many addresses as it likes in it).
+func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (key string, err error) {
+	key = "addr:" + network(req.addr)
+	if under(r.URL.Path, "/hooks") {
+		return key, nil
+	}
+	header := r.Header["Authorization"]
+	if len(header) == 0 {
+		if public(r.URL.Path) {
+			return key, nil
+		}
+		return key, &fault.Error{Kind: fault.Unauthorized, Message: "Missing API key",
+			Details: "send it as Authorization: Bearer slw_…", Code: "missing_key"}
+	}
+	scheme, secret, _ := strings.Cut(header[0], " ")
+	if len(header) > 1 || !strings.EqualFold(scheme, "bearer") {
+		return key, &fault.Error{Kind: fault.Unauthorized, Message: "Invalid Authorization header",
+			Details: "send one header: Authorization: Bearer slw_…", Code: "invalid_key"}
+	}
+	c, err := a.Accounts.Authenticate(ctx, strings.TrimSpace(secret), req.addr)
+	if err != nil {
+		return key, err
+	}
+	req.caller = c
+	return "key:" + string(c.Key), nil
+}
+
+// prepare checks what every request must keep to, and reads the body.
+func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request) (err error) {
+	if !utf8.ValidString(r.URL.Path) || strings.ContainsRune(r.URL.Path, 0) {
+		return errNoPath
+	}
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return &fault.Error{Kind: fault.Invalid, Message: "Malformed query string", Code: "malformed_query"}
+	}
+	for name, values := range q {
+		for _, v := range append(values, name) {
+			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+				return &fault.Error{Kind: fault.Invalid, Message: "Malformed query string",
+					Details: "a query is UTF-8 without NUL", Code: "malformed_query"}
+			}
+		}
+	}
+	if r.Method == http.MethodPost || r.Method == http.MethodPatch || r.Method == http.MethodPut {
+		if !under(r.URL.Path, "/hooks") { // a hook's body is whatever the caller's CI sends: never read
+			req.body, err = readBody(w, r)
+		}
+	}
+	return err
+}
+
+var errNoPath = &fault.Error{Kind: fault.NotFound, Message: "There is nothing at this path",
+	Details: "the reference is at /docs", Code: "path_not_found"}
+
+// dispatch finds the route, and answers 404, 405 and OPTIONS as JSON where there is none.
+func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
+	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect
+		a.fail(w, r, errNoPath)
+		return
+	}
+	if _, pattern := a.mux.Handler(r); pattern != "" {
+		a.mux.ServeHTTP(w, r)
+		return
+	}
+	var allow []string
+	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := *r
+		other.Method = m
+		if _, pattern := a.mux.Handler(&other); pattern != "" {
+			allow = append(allow, m)
+		}
+	}
+	if len(allow) == 0 {
+		a.fail(w, r, errNoPath)
+		return
+	}
+	allow = append(allow, http.MethodOptions)
+	w.Header().Set("Allow", strings.Join(allow, ", "))
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	writeProblem(w, problem{status: http.StatusMethodNotAllowed, Message: "This method is not allowed here",
+		Details: "allowed are " + strings.Join(allow, ", "), Code: "method_not_allowed", RequestID: from(r.Context()).id})
+}
+
+// setWindow sets both families of headers. The first is assigned, not Set, because its
+// documented spelling is not the one Go would make of it. RateLimit is
+// draft-ietf-httpapi-ratelimit-headers.
+func setWindow(h http.Header, win ratelimit.Window) {
+	h["X-RateLimit-Limit"] = []string{strconv.Itoa(win.Limit)}
+	h["X-RateLimit-Remaining"] = []string{strconv.Itoa(win.Remaining)}
+	h["X-RateLimit-Reset"] = []string{strconv.FormatInt(win.Reset(), 10)}
+	h["RateLimit-Policy"] = []string{`"default";q=` + strconv.Itoa(win.Limit) + `;w=60`}
+	h["RateLimit"] = []string{`"default";r=` + strconv.Itoa(win.Remaining) + `;t=` + strconv.FormatInt(win.Wait(), 10)}
+}
+
+var requestIDs = regexp.MustCompile(`^[\w-]{8,64}$`)
+
+// requestID takes the client's id when it is harmless in logs, else makes one.
+func requestID(r *http.Request) string {
+	if id := r.Header["X-Request-Id"]; len(id) == 1 && requestIDs.MatchString(id[0]) {
+		return id[0]
+	}
+	return db.NewID("req")
+}
+
+// client returns the address of who is asking: the connection's, or, when a trusted
+// proxy is at the other end, the last one in X-Forwarded-For that is no trusted proxy.
+func (a *API) client(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr := peer.Addr().Unmap().WithZone("")
+	trusted := func(ip netip.Addr) bool {
+		return slices.ContainsFunc(a.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
+	}
+	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for i := len(hops) - 1; i >= 0 && trusted(addr); i-- {
+		hop := strings.TrimSpace(hops[i])
+		ip, err := netip.ParseAddr(hop)
+		if err != nil {
+			if withPort, err2 := netip.ParseAddrPort(hop); err2 == nil {
+				ip, err = withPort.Addr(), nil
+			}
+		}
+		if err != nil {
+			break // what stands left of nonsense is nonsense
+		}
+		addr = ip.Unmap().WithZone("")
+	}
+	return addr
+}
+
+// network is what an address counts as.
+func network(ip netip.Addr) string {
+	if ip.Is6() {
+		p, _ := ip.Prefix(64)
+		return p.String()
+	}
+	return ip.String()
+}

@@ -1,0 +1,129 @@
+package api
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+// data is the envelope of lists without pages.
+type data[T any] struct {
+	Data []T `json:"data"`
+}
+
+// page is the envelope of lists with pages.
+type page[T any] struct {
+	Data       []T        `json:"data"`
+	Pagination pagination `json:"pagination"`
+}
+
+type pagination struct {
+	Page       int `json:"page"`
+	Limit      int `json:"limit"`
+	Total      int `json:"total" doc:"Items in all pages."`
+	TotalPages int `json:"totalPages"`
+}
+
+func paged[T any](items []T, p paging, total int) page[T] {
+	return page[T]{items, pagination{p.page, p.limit, total, (total + p.limit - 1) / p.limit}}
+}
+
+// message is the answer of what has nothing else to say.
+type message struct {
+	Message string `json:"message"`
+}
+
+// byID is the input of operations that name one thing.
+type byID struct {
+	ID string `path:"id"`
+}
+
+// pageIn is the input of lists with pages.
+type pageIn struct {
+	Page  whole `query:"page" doc:"Which page, from 1 (the default)."`
+	Limit whole `query:"limit" doc:"Items per page: 25 unless told, at most 100; more is served as 100."`
+}
+
+// whole is a whole number of at least 1 in a query. It stays text until it is read, so
+// that the error is ours.
+type whole string
+
+// Schema is how the reference shows it.
+func (whole) Schema(huma.Registry) *huma.Schema {
+	one := 1.0
+	return &huma.Schema{Type: huma.TypeInteger, Minimum: &one}
+}
+
+// parse returns the number, or def when there is none. What does not fit counts as the
+// largest that does.
+func (w whole) parse(name string, def int) (int, error) {
+	if w == "" {
+		return def, nil
+	}
+	n, err := strconv.ParseInt(string(w), 10, 32)
+	digits := strings.Trim(string(w), "0123456789") == ""
+	if err != nil && digits {
+		return math.MaxInt32, nil
+	}
+	if err != nil || n < 1 || !digits {
+		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name,
+			Details: name + " must be a whole number of at least 1", Received: string(w), Code: "invalid_" + name}
+	}
+	return int(n), nil
+}
+
+type paging struct{ page, limit int }
+
+func (in pageIn) parse() (p paging, err error) {
+	if p.page, err = in.Page.parse("page", 1); err != nil {
+		return p, err
+	}
+	p.limit, err = in.Limit.parse("limit", 25)
+	p.limit = min(p.limit, 100)
+	return p, err
+}
+
+// oneOf checks a filter's value; empty means that it was not given.
+func oneOf(name, value string, allowed ...string) error {
+	if value == "" {
+		return nil
+	}
+	for _, v := range allowed {
+		if v == value {
+			return nil
+		}
+	}
+	return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name,
+		Details: name + " must be " + either(allowed), Received: value, Code: "invalid_" + snake(name)}
+}
+
+// when shows a time, or null for none.
+func when(t db.Time) *string {
+	if t == 0 {
+		return nil
+	}
+	s := t.String()
+	return &s
+}
+
+// some shows a text, or null for an empty one.
+func some(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// each shows every item; it never returns nil, which JSON would write as null.
+func each[T, U any](in []T, show func(T) U) []U {
+	out := make([]U, 0, len(in))
+	for _, v := range in {
+		out = append(out, show(v))
+	}
+	return out
+}

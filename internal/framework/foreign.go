@@ -1,0 +1,192 @@
+package framework
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// What files written for other hosts say: netlify.toml and vercel.json.
+
+// netlifyFile is what we take from netlify.toml: [build] and, over it,
+// [context.production].
+type netlifyFile struct {
+	base, publish, command *string
+	env                    map[string]string
+}
+
+func readNetlify(t *tree, name string) netlifyFile {
+	type build struct {
+		Base        *string        `toml:"base"`
+		Publish     *string        `toml:"publish"`
+		Command     *string        `toml:"command"`
+		Environment map[string]any `toml:"environment"`
+	}
+	var f struct {
+		Build   build                     `toml:"build"`
+		Context map[string]toml.Primitive `toml:"context"`
+	}
+	out := netlifyFile{env: map[string]string{}}
+	md, err := decodeTOML(t.read(name), &f)
+	if err != nil {
+		t.warn(name + " cannot be read and is ignored: " + firstLine(err))
+		return out
+	}
+	layers := []build{f.Build}
+	if p, ok := f.Context["production"]; ok {
+		var b build
+		if md.PrimitiveDecode(p, &b) == nil {
+			layers = append(layers, b)
+		}
+	}
+	for _, b := range layers {
+		out.base = over(b.Base, out.base)
+		out.publish = over(b.Publish, out.publish)
+		out.command = over(b.Command, out.command)
+		for k, v := range b.Environment {
+			out.env[k] = fmt.Sprint(v)
+		}
+	}
+	return out
+}
+
+// over returns a, or b where a is absent or empty: to Netlify both are the same.
+func over(a, b *string) *string {
+	if a == nil || strings.TrimSpace(*a) == "" {
+		return b
+	}
+	return a
+}
+
+func (s *settings) netlify(t *tree, f netlifyFile, root string) {
+	if inner := join(root, byNetlify); root != "" && t.has(inner) {
+		f = readNetlify(t, inner)
+	} else if f.base != nil {
+		if other, _ := cleanDir(*f.base); other != root {
+			return
+		}
+	}
+	s.foreign(t, &s.command, f.command, byNetlify)
+	s.folder(t, f.publish, root, byNetlify)
+	for _, k := range sortedKeys(f.env) {
+		v := f.env[k]
+		if k == "NODE_VERSION" {
+			s.foreign(t, &s.node, &v, byNetlify)
+		} else {
+			s.variable(k, v, byNetlify)
+		}
+	}
+}
+
+// foreign is say for a file that another host reads: what we cannot use is a warning.
+func (s *settings) foreign(t *tree, f *said, v *string, source string) {
+	if err := s.say(f, v, source); err != nil {
+		t.warn(source + ": a value is too long or not text and is ignored")
+	}
+}
+
+func (s *settings) folder(t *tree, v *string, root, source string) {
+	if v == nil || s.output.ok() {
+		return
+	}
+	out, ok := cleanDir(*v)
+	if strings.HasPrefix(*v, "/") && root != "" { // from the top of the repository
+		switch rest, inside := strings.CutPrefix(out, root+"/"); {
+		case inside:
+			out = rest
+		case out == root:
+			out = ""
+		}
+	}
+	if !ok {
+		t.warn(fmt.Sprintf("%s: output folder %.100q leads out of the root directory and is ignored", source, *v))
+		return
+	}
+	s.foreign(t, &s.output, &out, source)
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+
+// reserved are variables that a repository's file cannot set: the sandbox owns them.
+var reserved = []string{"PATH", "HOME", "SHELL", "USER", "TMPDIR", "CI", "LD_PRELOAD", "LD_LIBRARY_PATH"}
+
+func (s *settings) variable(k, v, source string) {
+	upper := strings.ToUpper(k)
+	if len(s.env) >= 100 || len(v) > 32<<10 || !variableName.MatchString(k) || slices.Contains(reserved, upper) ||
+		strings.HasPrefix(upper, "SLIPWAY_") || strings.HasSuffix(upper, "_PROXY") || strings.ContainsRune(v, 0) {
+		return
+	}
+	if _, twice := s.env[k]; !twice {
+		s.env[k] = v
+		s.sources["env"] = source
+	}
+}
+
+func (s *settings) vercel(t *tree, root string) {
+	name := byVercel
+	if inner := join(root, byVercel); t.has(inner) {
+		name = inner
+	}
+	src := t.read(name)
+	if src == "" {
+		return
+	}
+	var f map[string]json.RawMessage
+	if !jsonc(src, &f) {
+		t.warn(name + " cannot be read and is ignored")
+		return
+	}
+	// null and absent are the same: let detection decide.
+	if v := text(f["framework"]); v != "" {
+		if id := fromVercel(v); id != "" {
+			s.foreign(t, &s.framework, &id, byVercel)
+		}
+	}
+	for key, field := range map[string]*said{"buildCommand": &s.command, "installCommand": &s.install} {
+		var v *string
+		if json.Unmarshal(f[key], &v) == nil && v != nil {
+			s.foreign(t, field, v, byVercel)
+		}
+	}
+	var out *string
+	if json.Unmarshal(f["outputDirectory"], &out) == nil {
+		s.folder(t, out, root, byVercel)
+	}
+	env := table(members(f["build"])["env"])
+	for _, k := range sortedKeys(env) {
+		if v := env[k]; !strings.HasPrefix(v, "@") { // "@name" was a secret of theirs
+			s.variable(k, v, byVercel)
+		}
+	}
+}
+
+// fromVercel translates the names that Vercel gives to frameworks, "" for those that
+// we leave to detection.
+func fromVercel(slug string) string {
+	switch slug {
+	case "nextjs":
+		return "next"
+	case "nuxtjs":
+		return "nuxt"
+	case "docusaurus-2":
+		return "docusaurus"
+	case "sveltekit-1":
+		return "sveltekit"
+	case "solidstart", "solidstart-1":
+		return "solid-start"
+	case "vue":
+		return "vue-cli"
+	case "ionic-angular":
+		return "angular"
+	case "ionic-react":
+		return ""
+	}
+	if known(slug) {
+		return slug
+	}
+	return ""
+}

@@ -1,0 +1,179 @@
+package framework
+
+import "strings"
+
+// How the meta frameworks of javascript.go are told apart and planned.
+
+func next(p *project) string {
+	if p.pkg.dep("next") == "" {
+		return ""
+	}
+	if _, ws := p.t.workspaceAt(p.root); ws && !p.hasDir("app") && !p.hasDir("pages") && !p.hasDir("src/app") && !p.hasDir("src/pages") {
+		return "" // the version that the members share
+	}
+	return dependsOn("next")
+}
+
+func planNext(p *project, d *draft) manager {
+	m := p.js(d)
+	p.build(d, m, []string{"build"}, "next", "build")
+	d.cache(".next/cache")
+	d.env("NEXT_TELEMETRY_DISABLED", "1")
+	return m
+}
+
+func nuxt(p *project) string {
+	if dep := p.pkg.dep("nuxt", "nuxt3", "nuxt-edge", "nuxt-nightly"); dep != "" {
+		return dependsOn(dep)
+	}
+	return ""
+}
+
+func nuxt2(p *project) bool {
+	return major(p.pkg.version("nuxt")) == 2 || p.pkg.dep("nuxt-edge") != ""
+}
+
+func nuxtStatic(p *project) string {
+	if nuxt(p) == "" {
+		return ""
+	}
+	src, file := p.config("nuxt.config")
+	build, _ := p.pkg.script("build")
+	generate, _ := p.pkg.script("generate")
+	nitro := jsString(jsBlock(src, "nitro"), "preset")
+	ssr, said := jsBool(src, "ssr")
+	switch {
+	case asksGenerate.MatchString(p.command()) || nuxtGenerate.MatchString(p.command()):
+		return "the build runs nuxt generate"
+	case build == "" && generate != "":
+		return "package.json depends on nuxt and has a generate script but no build script"
+	case nitro == "static" || strings.HasPrefix(nitro, "github"):
+		return file + " sets Nitro's preset to " + nitro
+	case jsString(src, "target") == "static":
+		return file + " sets target to static"
+	case said && !ssr:
+		return file + " turns server rendering off"
+	}
+	return ""
+}
+
+func planNuxt(p *project, d *draft) manager {
+	m := p.js(d)
+	d.cache("node_modules/.cache")
+	d.env("NUXT_TELEMETRY_DISABLED", "1")
+	return m
+}
+
+// svelteAdapter says whether this is SvelteKit, and which adapter its configuration
+// imports: static, node, auto, vercel, …
+func svelteAdapter(p *project) (kit bool, adapter string) {
+	if p.pkg.dep("@sveltejs/kit") == "" {
+		return false, ""
+	}
+	src, _ := p.config("svelte.config", "vite.config")
+	all := []string{"static", "node", "auto", "vercel", "netlify", "cloudflare"}
+	for _, a := range all {
+		if strings.Contains(src, "@sveltejs/adapter-"+a) {
+			return true, a
+		}
+	}
+	for _, a := range all {
+		if p.pkg.dep("@sveltejs/adapter-"+a) != "" {
+			return true, a
+		}
+	}
+	return true, ""
+}
+
+func planAstro(p *project, d *draft) manager {
+	m := p.js(d)
+	p.build(d, m, []string{"build"}, "astro", "build")
+	d.cache("node_modules/.astro", "node_modules/.vite")
+	d.env("ASTRO_TELEMETRY_DISABLED", "1")
+	return m
+}
+
+func router(p *project, dep string) string {
+	if p.pkg.dep(dep) == "" {
+		return ""
+	}
+	return dependsOn(dep)
+}
+
+// routerSPA looks for `ssr: false` where each of the two frameworks keeps it.
+func routerSPA(p *project, dep string) string {
+	if p.pkg.dep(dep) == "" {
+		return ""
+	}
+	for _, f := range []string{"react-router.config", "vite.config"} {
+		src, file := p.config(f)
+		if f == "vite.config" {
+			src = jsBlock(src, "(?:remix|vitePlugin|reactRouter)")
+		}
+		if ssr, said := jsBool(src, "ssr"); said && !ssr {
+			return file + " sets ssr to false"
+		}
+	}
+	return ""
+}
+
+func planRouter(p *project, d *draft, name string, spa bool) {
+	m := p.js(d)
+	argv := []string{"react-router", "build"}
+	_, vite := p.config("vite.config")
+	if name == "remix" {
+		argv = []string{"remix", "vite:build"}
+		if vite == "" {
+			argv = []string{"remix", "build"}
+		}
+	}
+	p.build(d, m, []string{"build"}, argv...)
+	d.cache("node_modules/.vite")
+	src, _ := p.config("react-router.config")
+	if name == "remix" {
+		src, _ = p.config("vite.config")
+	}
+	folder := "build"
+	if o, ok := cleanDir(jsString(src, "buildDirectory")); ok && o != "" {
+		folder = o
+	}
+	if spa {
+		d.output("", folder+"/client")
+		return
+	}
+	d.Output = folder
+	entry := folder + "/server/index.js"
+	if name == "remix" && vite == "" {
+		entry = "build/index.js"
+	}
+	p.start(d, m, []string{name + "-serve", "./" + entry})
+}
+
+// nitro is the shape of the frameworks that build a server into .output.
+func nitro(id, name, tool string, deps ...string) preset {
+	return preset{Preset: Preset{id, name, Node}, meta: true,
+		match: func(p *project) string {
+			if dep := p.pkg.dep(deps...); dep != "" {
+				return dependsOn(dep)
+			}
+			return ""
+		},
+		plan: func(p *project, d *draft) {
+			m := p.js(d)
+			p.build(d, m, []string{"build"}, tool, "build")
+			d.cache("node_modules/.vite", "node_modules/.cache")
+			src, file := p.config("app.config", "vite.config")
+			if s := jsString(src, "preset"); s == "static" {
+				d.Runtime = Static
+				d.Why += ", and " + file + " sets the preset to static"
+				d.output("", ".output/public", "dist")
+				return
+			}
+			d.Output = ".output"
+			d.run("node", ".output/server/index.mjs")
+		}}
+}
+
+func qwik(p *project) string {
+	return p.pkg.dep("@builder.io/qwik", "@qwik.dev/core")
+}

@@ -1,0 +1,64 @@
+package framework
+
+import (
+	"encoding/json"
+	"path"
+	"strings"
+)
+
+// An integrated Nx workspace keeps one package.json at its top and a project.json in
+// each app; its builds land in a folder at the top. The plan therefore works at the
+// top, whichever folder the site's root directory names.
+
+func nxApps() []preset {
+	return []preset{{Preset: Preset{"nx", "Nx", Static},
+		match: func(p *project) string {
+			top, ok := p.nxTop()
+			if !ok || p.pkg != nil && p.root != top {
+				return ""
+			}
+			f := p.nxProject()
+			if f == nil || text(f["projectType"]) == "library" ||
+				p.any("index.html", "src/index.html", "public/index.html") == "" {
+				return ""
+			}
+			return join(p.root, "project.json") + " is an application of the Nx workspace"
+		},
+		plan: func(p *project, d *draft) {
+			f, dir := p.nxProject(), p.root
+			name := text(f["name"])
+			if name == "" {
+				name = path.Base(dir)
+			}
+			top, _ := p.nxTop()
+			*p = *p.at(top)
+			d.Root = top
+			m := p.js(d)
+			d.Build = []Command{m.exec(top, "nx", "run", name+":build")}
+			rel := strings.TrimPrefix(strings.TrimPrefix(dir, top), "/")
+			build := members(members(f["targets"])["build"])
+			out := text(members(build["options"])["outputPath"])
+			out = strings.NewReplacer("{workspaceRoot}/", "", "{projectRoot}", rel, "{projectName}", name).Replace(out)
+			d.output(out, path.Join("dist", rel), path.Join("dist", rel, "browser"), join(rel, "dist"))
+			d.cache(".nx/cache")
+			d.env("NX_DAEMON", "false")
+		}}}
+}
+
+// nxTop is the nearest folder around the project that holds nx.json.
+func (p *project) nxTop() (string, bool) {
+	for _, dir := range upward(p.root) {
+		if p.t.has(join(dir, "nx.json")) {
+			return dir, p.t.manifest(dir).dep("nx") != ""
+		}
+	}
+	return "", false
+}
+
+func (p *project) nxProject() map[string]json.RawMessage {
+	var f map[string]json.RawMessage
+	if !p.has("project.json") || !jsonc(p.read("project.json"), &f) {
+		return nil
+	}
+	return f
+}

@@ -1,0 +1,249 @@
+package sandbox
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is also the shim, the attacker inside the sandbox and, once, a
+// control plane that gets killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 {
+		switch os.Args[1] {
+		case ShimName:
+			os.Exit(Shim(os.Args[2:]))
+		case "attack":
+			os.Exit(attack(os.Args[2], os.Args[3:]))
+		}
+	}
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: these tests need bubblewrap 0.8 or newer; install it with: apt-get install bubblewrap")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// attackArgv runs an attack inside.
+func attackArgv(name string, args ...string) []string {
+	return append([]string{shimInside, "attack", name}, args...)
+}
+
+func attack(name string, args []string) int {
+	self := func(name string, args ...string) *exec.Cmd {
+		c := exec.Command("/proc/self/exe", append([]string{"attack", name}, args...)...)
+		c.Stdout = os.Stdout
+		return c
+	}
+	switch name {
+	case "memory": // many at once, so that a limit per process is not enough
+		go func() {
+			for range 3 {
+				_ = self("eat").Start()
+			}
+		}()
+		fallthrough
+	case "eat":
+		var hold [][]byte
+		for {
+			b := make([]byte, 8<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			hold = append(hold, b)
+			if len(hold) > 4096 {
+				fmt.Println("took it all")
+				return 0
+			}
+		}
+	case "forks":
+		n := 0
+		for ; n < 2000; n++ {
+			if err := self("hang").Start(); err != nil {
+				fmt.Println("refused after", n, err)
+				hang()
+			}
+		}
+		fmt.Println("never refused")
+		hang()
+	case "fill": // many files, below the limit of one
+		b := make([]byte, 1<<20)
+		for i := 0; ; i++ {
+			f, err := os.Create(filepath.Join(args[0], "fill"+strconv.Itoa(i)))
+			if err != nil {
+				fmt.Println(err)
+				hang()
+			}
+			for range 4 {
+				_, _ = f.Write(b)
+			}
+			_ = f.Close()
+		}
+	case "hide": // files that no tree shows
+		b := make([]byte, 1<<20)
+		for i := 0; ; i++ {
+			f, err := os.Create(filepath.Join(args[0], "hide"))
+			if err != nil {
+				hang()
+			}
+			_ = os.Remove(f.Name())
+			for range 4 {
+				_, _ = f.Write(b)
+			}
+			defer f.Close()
+		}
+	case "dark": // in a directory closed to everybody
+		_ = os.Mkdir(Root+"/dark", 0o700)
+		f, err := os.Create(Root + "/dark/f")
+		if err != nil {
+			return 3
+		}
+		_ = os.Chmod(Root+"/dark", 0)
+		b := make([]byte, 1<<20)
+		for range 24 {
+			_, _ = f.Write(b)
+		}
+		hang()
+	case "inodes":
+		for i := 0; ; i++ {
+			if f, err := os.Create(Root + "/i" + strconv.Itoa(i)); err == nil {
+				_ = f.Close()
+			}
+		}
+	case "flood":
+		b := []byte(strings.Repeat("all work and no play\n", 1000))
+		for {
+			if _, err := os.Stdout.Write(b); err != nil {
+				return 1
+			}
+		}
+	case "daemons": // own sessions, forked twice, deaf to every signal that can be ignored
+		for range 3 {
+			c := self("daemon", args...)
+			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			if err := c.Run(); err != nil {
+				return 1
+			}
+		}
+		fmt.Println("ready")
+		if len(args) > 1 && args[1] == "leave" {
+			return 0
+		}
+		hang()
+	case "daemon":
+		c := self("deaf", args...)
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := c.Start(); err != nil {
+			return 1
+		}
+	case "deaf":
+		for s := unix.Signal(1); s < 65; s++ {
+			ignore(s)
+		}
+		hang()
+	case "hang":
+		fmt.Println("ready")
+		hang()
+	case "dial":
+		c, err := net.DialTimeout("tcp", args[0], time.Second)
+		if err != nil {
+			fmt.Println("refused:", err)
+			return 0
+		}
+		_ = c.Close()
+		fmt.Println("connected")
+	case "proxy": // what an HTTPS client does with HTTPS_PROXY
+		p, _ := strings.CutPrefix(os.Getenv("HTTPS_PROXY"), "http://")
+		c, err := net.DialTimeout("tcp", p, time.Second)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", args[0], args[0])
+		_ = c.(*net.TCPConn).CloseWrite()
+		text, _ := io.ReadAll(c)
+		fmt.Printf("%s", text)
+	case "show":
+		fmt.Println("uid", os.Getuid(), "gid", os.Getgid(), "pid", os.Getpid())
+		dir, _ := os.Getwd()
+		fmt.Println("dir", dir)
+		var l unix.Rlimit
+		_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
+		fmt.Println("nofile", l.Max)
+		_ = unix.Getrlimit(unix.RLIMIT_CORE, &l)
+		fmt.Println("core", l.Max)
+		for _, f := range []string{"/proc/1/cmdline", "/proc/1/environ"} {
+			text, _ := os.ReadFile(f)
+			fmt.Printf("%s %q\n", f, text)
+		}
+		for _, d := range []string{"/", "/run/slipway", "/proc/self/fd"} {
+			names, _ := filepath.Glob(d + "/*")
+			fmt.Println("ls", d, strings.Join(names, " "))
+		}
+		for _, kv := range os.Environ() {
+			fmt.Println("env", kv)
+		}
+	case "write":
+		if err := os.WriteFile(args[0], []byte("made inside"), 0o644); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	case "exit":
+		n, _ := strconv.Atoi(args[0])
+		fmt.Fprintln(os.Stderr, "going")
+		return n
+	case "abort":
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	case "spin":
+		for range 2 {
+			go func() {
+				for {
+				}
+			}()
+		}
+		hang()
+	case "serve": // a control plane with one run in it
+		return serve(args[0], args[1], args[2])
+	}
+	return 0
+}
+
+func hang() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+func ignore(s unix.Signal) { signalIgnore(s) }
+
+// lines calls f for each whole line written to it.
+type lines struct {
+	w    *io.PipeWriter
+	done chan struct{}
+}
+
+func newLines(f func(string)) *lines {
+	r, w := io.Pipe()
+	l := &lines{w, make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		for s := bufio.NewScanner(r); s.Scan(); {
+			f(s.Text())
+		}
+		_, _ = io.Copy(io.Discard, r)
+	}()
+	return l
+}
+
+func (l *lines) Write(p []byte) (int, error) { return l.w.Write(p) }

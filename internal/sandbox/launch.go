@@ -1,0 +1,226 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Everything is started from one thread that never ends, for two reasons.
+//
+// bwrap's --die-with-parent, like every parent-death signal, follows the thread that
+// forked: started from a goroutine whose thread ends, a sandbox would be killed at once.
+//
+// And that thread has a mount namespace of its own when we are root. bwrap resolves the
+// paths that it binds as the site's uid, which may not pass our private directories
+// (nor do we want to open them). So the thread first binds each of them below a tmpfs
+// on stagePoint, which only it and its children see: bwrap reads from there, no parent
+// of ours is opened to anybody, and what was checked is what is bound.
+
+// stagePoint is covered in the private namespace only. /sys exists everywhere, and
+// neither bwrap nor a sandbox has any use for it.
+const stagePoint = "/sys"
+
+type thread struct {
+	work  chan func()
+	stage error // why staging is not to be had; nil when it is
+}
+
+// launcher returns the thread, begun at the first use.
+var launcher = sync.OnceValue(newThread)
+
+func newThread() *thread {
+	t := &thread{work: make(chan func())}
+	ready := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // never unlocked: this thread must outlive every sandbox
+		t.stage = ownMounts()
+		close(ready)
+		for f := range t.work {
+			f()
+		}
+	}()
+	<-ready
+	return t
+}
+
+func ownMounts() error {
+	if unix.Geteuid() != 0 {
+		return errors.New("not root")
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace: %w", err)
+	}
+	// Slave, not private: a disk that the operator mounts or unmounts later must do so here too.
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("separate the mount namespace: %w", err)
+	}
+	if err := unix.Mount("tmpfs", stagePoint, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711,size=1m"); err != nil {
+		return fmt.Errorf("mount the stage: %w", err)
+	}
+	return nil
+}
+
+func (t *thread) do(f func()) {
+	done := make(chan struct{})
+	t.work <- func() { defer close(done); f() }
+	<-done
+}
+
+// launch is a process about to be started.
+type launch struct {
+	id    string
+	cmd   *exec.Cmd
+	binds []staged
+	child []*os.File // ends that the child inherits as fd 3, 4, …
+}
+
+type staged struct{ source, at string }
+
+// show makes the host path source visible to bwrap and returns where. Real staging
+// happens in start, on the launcher's thread.
+func (l *launch) show(source string) string {
+	if unix.Geteuid() != 0 {
+		return source
+	}
+	at := filepath.Join(stagePoint, l.id, strconv.Itoa(len(l.binds)))
+	l.binds = append(l.binds, staged{source, at})
+	return at
+}
+
+// inherit hands f to the child and returns its number there.
+func (l *launch) inherit(f *os.File) int {
+	l.child = append(l.child, f)
+	return 2 + len(l.child)
+}
+
+// start stages and starts inside g, which may be nil; our copies of the child's ends
+// are closed whatever happens. That the child is in all of g is not promised.
+func (l *launch) start(g *group) (err error) {
+	defer func() {
+		for _, f := range l.child {
+			_ = f.Close()
+		}
+	}()
+	l.cmd.ExtraFiles = l.child
+	v := &visit{unified: -1}
+	if g != nil {
+		v = g.enter()
+	}
+	defer v.close()
+	t := launcher()
+	t.do(func() {
+		if len(l.binds) > 0 {
+			if err = t.stage; err == nil {
+				err = l.mount()
+			}
+			if err != nil {
+				return
+			}
+		}
+		v.begin()
+		err = l.fork(v)
+		if e := v.end(); e != nil {
+			// No kernel does this: the thread's own cgroup has the rest of us in it.
+			panic(fmt.Sprintf("sandbox: the launcher cannot leave a cgroup: %v", e))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", filepath.Base(l.cmd.Path), err)
+	}
+	return nil
+}
+
+// fork starts the child, born in the version 2 leaf where clone3 is to be had.
+func (l *launch) fork(v *visit) error {
+	if v.unified >= 0 {
+		into, attr := *l.cmd, *l.cmd.SysProcAttr
+		attr.UseCgroupFD, attr.CgroupFD = true, v.unified
+		into.SysProcAttr = &attr
+		if err := into.Start(); err == nil {
+			*l.cmd = into
+			return nil
+		}
+	}
+	return l.cmd.Start()
+}
+
+func (l *launch) mount() error {
+	if err := os.Mkdir(filepath.Join(stagePoint, l.id), 0o711); err != nil {
+		return fmt.Errorf("stage: %w", err)
+	}
+	for _, b := range l.binds {
+		if err := mountOne(b); err != nil {
+			return fmt.Errorf("stage %s: %w", b.source, err)
+		}
+	}
+	return nil
+}
+
+func mountOne(b staged) error {
+	// check resolved the links; one that appears after that is an attack.
+	fd, err := unix.Openat2(unix.AT_FDCWD, b.source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		err = os.Mkdir(b.at, 0o711)
+	} else {
+		err = os.WriteFile(b.at, nil, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Mount("/proc/self/fd/"+strconv.Itoa(fd), b.at, "", unix.MS_BIND, "")
+}
+
+// unstage takes the binds away again; children that are dead need them no more.
+func (l *launch) unstage() {
+	if len(l.binds) == 0 {
+		return
+	}
+	t := launcher()
+	t.do(func() {
+		if t.stage != nil {
+			return
+		}
+		for _, b := range l.binds {
+			_ = unix.Unmount(b.at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+			_ = os.Remove(b.at) // empty: the bind is gone, or never was
+		}
+		_ = os.Remove(filepath.Join(stagePoint, l.id))
+	})
+}
+
+// memfile returns an anonymous file holding p, read from its start.
+func memfile(name string, p []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make memory file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.Write(p); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("write memory file: %w", err)
+	}
+	if _, err := f.Seek(0, 0); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("rewind memory file: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,133 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// markVar is the variable by which processes of a plain run are found again.
+const markVar = "SLIPWAY_SANDBOX"
+
+// Plain is the Runner without walls, for tests and --insecure-builds. A command sees
+// the whole host with the rights of its uid (ours, when we are not root) and its
+// network. It still has the limits of its cgroup, the watch over disk, time and
+// output, and its processes are killed at the end; where there is no cgroup, one that
+// hides its environment may survive.
+type Plain struct {
+	Config
+	engine
+}
+
+// NewPlain prepares a plain runner. Config.Bwrap is not used.
+func NewPlain(c Config) (*Plain, error) {
+	if c.Self == "" {
+		// Through the link, the site's uid need not be able to walk to our binary.
+		c.Self = "/proc/self/exe"
+	}
+	e, err := newEngine(&c)
+	if err != nil {
+		return nil, err
+	}
+	return &Plain{c, e}, nil
+}
+
+// Run runs c on the host, with /sys hidden when we are root. Paths below Root in Dir, and in values of Env that begin
+// with it, mean the same place in Work, under whatever name it has there. Binds are not shown anywhere, and Network
+// is not used.
+func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
+	if ctx.Err() != nil {
+		return Result{Killed: reason(ctx)}, nil
+	}
+	if err := c.check(); err != nil {
+		return Result{}, err
+	}
+	if unix.Geteuid() == 0 && c.UID <= 0 {
+		return Result{}, errors.New("run plain: refused to run as root: the command has no uid")
+	}
+	if err := home(c); err != nil {
+		return Result{}, err
+	}
+	r, err := p.begin(c)
+	if err != nil {
+		return Result{}, fmt.Errorf("run plain: %w", err)
+	}
+	defer r.close()
+	gate, specFD, err := r.pipe(true)
+	if err != nil {
+		return Result{}, err
+	}
+	r.gate = gate
+	status, statusFD, err := r.pipe(false)
+	if err != nil {
+		return Result{}, err
+	}
+	defer status.Close()
+
+	mark := p.name + "/" + r.id
+	s := r.spec(false)
+	// The stage again, so that the site's uid needs no way through our directories.
+	work := c.Work
+	if unix.Geteuid() == 0 && launcher().stage == nil {
+		work = r.launch.show(c.Work)
+	}
+	s.Dir = outside(s.Dir, work)
+	for i, kv := range s.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		s.Env[i] = name + "=" + outside(value, work)
+	}
+	s.Env = append(s.Env, markVar+"="+mark)
+	if r.text, err = json.Marshal(s); err != nil {
+		return Result{}, fmt.Errorf("run plain: %w", err)
+	}
+	r.launch.cmd = &exec.Cmd{Path: p.Self, Env: []string{markVar + "=" + mark}, Dir: "/", SysProcAttr: drop(c),
+		Args: []string{filepath.Base(p.Self), ShimName, p.name, strconv.Itoa(specFD), strconv.Itoa(statusFD)}}
+	r.sweep = func(deadline time.Time) error { return sweep(markVar+"="+mark, false, deadline) }
+	return r.finish(ctx, status)
+}
+
+// outside maps a path inside to the host.
+func outside(p, work string) string {
+	if within(p, Root) {
+		return work + strings.TrimPrefix(p, Root)
+	}
+	return p
+}
+
+// sweep kills all processes whose environment holds the variable mark, or (prefix)
+// one that begins with it, until a look finds none.
+func sweep(mark string, prefix bool, deadline time.Time) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		found := 0
+		for pid := range processes() {
+			env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+			if err != nil || pid == os.Getpid() {
+				continue
+			}
+			if slices.ContainsFunc(bytes.Split(env, []byte{0}), func(kv []byte) bool {
+				return string(kv) == mark || prefix && bytes.HasPrefix(kv, []byte(mark))
+			}) {
+				found++
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		if found == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("kill plain run: %d processes are still there", found)
+		}
+		time.Sleep(pause)
+	}
+}

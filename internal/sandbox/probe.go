@@ -1,0 +1,154 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Check is one ability of the host.
+type Check struct {
+	Name     string
+	OK       bool
+	Required bool   // without it builds are refused
+	Detail   string // one sentence: what is there, or what is missing and what to do
+}
+
+// Report is what Probe found.
+type Report []Check
+
+// Ready reports whether everything required is there.
+func (r Report) Ready() bool {
+	for _, c := range r {
+		if c.Required && !c.OK {
+			return false
+		}
+	}
+	return true
+}
+
+var version = regexp.MustCompile(`\b(\d+)\.(\d+)`)
+
+// Probe looks at what this host lets a sandbox do, ends with a canary that tries the
+// forbidden actions as uid (see Canary), and says each in a sentence. It is for the
+// start of the service and for "slipway doctor", and takes well under a second.
+func Probe(ctx context.Context, c Config, uid int) Report {
+	var r Report
+	add := func(name string, required, ok bool, yes, no string) {
+		if !ok {
+			yes = no
+		}
+		r = append(r, Check{name, ok, required, yes})
+	}
+	b, err := New(c)
+	if err != nil {
+		add("sandbox", true, false, "", "The sandbox cannot be prepared: "+err.Error()+".")
+		return r
+	}
+	found, detail := bwrapVersion(ctx, b)
+	add("bubblewrap", true, found, detail, detail)
+
+	root := unix.Geteuid() == 0
+	add("identity", false, root, "We are root, so every site's builds run under a uid of their own.",
+		"We are not root, so all builds run under our own uid; namespaces are all that separates them.")
+	// Not required: sysctls have exceptions by program, and the canary is the judge.
+	add("user namespaces", false, userNamespaces(), "Unprivileged user namespaces are allowed.",
+		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0 where these exist.")
+	add("seccomp", true, auditArch != 0, "A seccomp filter for this processor architecture is built in.", "There is no seccomp filter for this processor architecture.")
+	if root {
+		err := launcher().stage
+		add("mount namespace", true, err == nil, "Private directories can be shown to a build without being opened.", fmt.Sprintf("We may not make a mount namespace (%v): give the service CAP_SYS_ADMIN.", err))
+	}
+	r = append(r, b.probeCgroup()...)
+	abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	add("landlock", false, e == 0, fmt.Sprintf("Landlock is there, ABI %d; it is not needed.", abi), "Landlock is not there; it is not needed.")
+	r = append(r, Check{"disk limit", true, false, "Disk use is watched ten times a second and a build over its limit is killed; no quota is needed."})
+
+	switch attempts, err := b.Canary(ctx, uid); {
+	case err != nil:
+		add("canary", true, false, "", "A trial sandbox did not run: "+err.Error()+".")
+	default:
+		var open []string
+		for _, a := range attempts {
+			if !a.Refused {
+				open = append(open, a.Action)
+			}
+		}
+		add("canary", true, len(open) == 0, fmt.Sprintf("A trial sandbox tried %d forbidden actions and was refused each.", len(attempts)),
+			"A trial sandbox could: "+strings.Join(open, "; ")+".")
+	}
+	return r
+}
+
+func bwrapVersion(ctx context.Context, b *Bubblewrap) (bool, string) {
+	p, err := b.bwrap()
+	if err != nil {
+		return false, "bubblewrap is not installed: apt-get install bubblewrap, or the like."
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, p, "--version").Output()
+	m := version.FindSubmatch(out)
+	if err != nil || m == nil {
+		return false, fmt.Sprintf("%s does not tell its version.", p)
+	}
+	major, _ := strconv.Atoi(string(m[1]))
+	minor, _ := strconv.Atoi(string(m[2]))
+	if major == 0 && minor < 8 {
+		return false, fmt.Sprintf("%s is version %s, which cannot forbid nested user namespaces: 0.8 or newer is needed.", p, m[0])
+	}
+	return true, fmt.Sprintf("%s is version %s.", p, m[0])
+}
+
+func userNamespaces() bool {
+	if _, err := os.Stat("/proc/self/ns/user"); err != nil {
+		return false
+	}
+	for file, off := range map[string]string{"/proc/sys/user/max_user_namespaces": "0",
+		"/proc/sys/kernel/unprivileged_userns_clone": "0", "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"} {
+		if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == off {
+			return false
+		}
+	}
+	return true
+}
+
+// probeCgroup makes a group the way a run would and looks at what came of it.
+func (b *Bubblewrap) probeCgroup() Report {
+	version := func(dir string, g *group) string {
+		if dir == g.unified {
+			return "2"
+		}
+		return "1"
+	}
+	g, err := newGroup(b.hs, b.parent, "probe-"+newID(), Defaults)
+	if err != nil {
+		detail := "No cgroup can be made here, so memory and processes are limited per process and by watching, and cpu not at all: start as root, or delegate a cgroup (systemd Delegate=yes with DelegateSubgroup=)."
+		if !errors.Is(err, errNoCgroup) {
+			detail = "Making a cgroup fails: " + err.Error() + "."
+		}
+		return Report{{"cgroup", false, false, detail}}
+	}
+	defer g.remove(time.Second)
+	r := Report{{"cgroup", true, false, fmt.Sprintf("Cgroups can be made at %s.", b.parent)}}
+	for _, c := range []struct{ name, dir, otherwise string }{
+		{"memory", g.memory, "memory is limited by watching"},
+		{"pids", g.pids, "processes are limited by RLIMIT_NPROC"},
+		{"cpu", g.cpu, "cpu is not limited"},
+	} {
+		if c.dir != "" {
+			r = append(r, Check{"cgroup " + c.name, true, false, fmt.Sprintf("The %s controller works (version %s).", c.name, version(c.dir, g))})
+		} else {
+			r = append(r, Check{"cgroup " + c.name, false, false, fmt.Sprintf("The %s controller is not to be had, so %s.", c.name, c.otherwise)})
+		}
+	}
+	return r
+}

@@ -1,0 +1,132 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// The filter is a deny list: Flatpak's, for its reasons (flatpak-run.c), with bpf,
+// userfaultfd, io_uring and the rest of the new mount API added. With
+// --disable-userns and no capability it is the second wall for most of these, and
+// the only one for the kernel's attack surface.
+
+// Results of a filter, seccomp(2).
+const (
+	retKill  = 0x80000000 // the process
+	retErrno = 0x00050000
+	retAllow = 0x7fff0000
+)
+
+// Offsets in struct seccomp_data. Both our architectures are little endian, so the
+// low word of argument n is at offArg + 8n.
+const (
+	offNr   = 0
+	offArch = 4
+	offArg  = 16
+)
+
+// refused answer EPERM.
+var refused = []uint32{
+	unix.SYS_SYSLOG, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
+	unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY, // keys are not namespaced
+	unix.SYS_MOVE_PAGES, unix.SYS_MBIND, unix.SYS_MIGRATE_PAGES, unix.SYS_SET_MEMPOLICY,
+	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+	unix.SYS_PERF_EVENT_OPEN, unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_MEMFD_SECRET,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_FANOTIFY_INIT,
+	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME,
+}
+
+// unknown answer ENOSYS, so that libraries fall back to what can be inspected:
+// clone3 hides its flags behind a pointer (CVE-2021-41133).
+var unknown = []uint32{
+	unix.SYS_CLONE3, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG,
+	unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+}
+
+const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// families of sockets that a build may make.
+var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}
+
+// filter returns the program as struct sock_filter records, ready for bwrap --seccomp.
+func filter() ([]byte, error) {
+	if auditArch == 0 {
+		return nil, errors.New("no seccomp filter is written for this processor architecture")
+	}
+	errno := func(e unix.Errno) bpf.Instruction { return bpf.RetConstant{Val: retErrno | uint32(e)} }
+	load := func(off uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: off, Size: 4} }
+	equal := func(v uint32, yes, no uint8) bpf.Instruction {
+		return bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: yes, SkipFalse: no}
+	}
+	p := []bpf.Instruction{
+		load(offArch), // a 32-bit call would have other numbers
+		equal(auditArch, 1, 0),
+		bpf.RetConstant{Val: retKill},
+		load(offNr),
+	}
+	if x32 { // the x32 ABI shares the arch value and sets bit 30
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpLessThan, Val: 0x40000000, SkipTrue: 1}, bpf.RetConstant{Val: retKill})
+	}
+	for _, n := range append(append([]uint32(nil), refused...), refusedHere...) {
+		p = append(p, equal(n, 0, 1), errno(unix.EPERM))
+	}
+	for _, n := range unknown {
+		p = append(p, equal(n, 0, 1), errno(unix.ENOSYS))
+	}
+	// clone with any new namespace.
+	p = append(p, equal(unix.SYS_CLONE, 0, 4),
+		load(offArg),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipTrue: 0, SkipFalse: 1},
+		errno(unix.EPERM),
+		bpf.RetConstant{Val: retAllow})
+	// ioctl TIOCSTI and TIOCLINUX type into the terminal (CVE-2017-5226). The kernel
+	// looks at 32 bits of the request, and so do we (CVE-2019-10063).
+	p = append(p, equal(unix.SYS_IOCTL, 0, 5),
+		load(offArg+8),
+		equal(unix.TIOCSTI, 1, 0),
+		equal(unix.TIOCLINUX, 0, 1),
+		errno(unix.EPERM),
+		bpf.RetConstant{Val: retAllow})
+	// socket and socketpair: only families that a build needs; of netlink only route,
+	// which getifaddrs uses.
+	for _, call := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+		body := []bpf.Instruction{load(offArg)}
+		for i, f := range families {
+			// over the other families, netlink's three and the refusal, to "allow"
+			body = append(body, equal(f, uint8(len(families)-1-i)+4, 0))
+		}
+		body = append(body,
+			equal(unix.AF_NETLINK, 0, 2),
+			load(offArg+16),
+			equal(unix.NETLINK_ROUTE, 1, 0),
+			errno(unix.EAFNOSUPPORT),
+			bpf.RetConstant{Val: retAllow})
+		p = append(p, equal(call, 0, uint8(len(body))))
+		p = append(p, body...)
+	}
+	p = append(p, bpf.RetConstant{Val: retAllow})
+
+	raw, err := bpf.Assemble(p)
+	if err != nil {
+		return nil, fmt.Errorf("assemble seccomp filter: %w", err)
+	}
+	var b bytes.Buffer
+	for _, r := range raw {
+		_ = binary.Write(&b, binary.LittleEndian, struct {
+			Op     uint16
+			Jt, Jf uint8
+			K      uint32
+		}{r.Op, r.Jt, r.Jf, r.K})
+	}
+	return b.Bytes(), nil
+}

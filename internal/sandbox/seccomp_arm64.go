@@ -1,0 +1,9 @@
+package sandbox
+
+const (
+	auditArch = 0xc00000b7 // AUDIT_ARCH_AARCH64
+	x32       = false
+)
+
+// refusedHere are the calls that only this architecture has.
+var refusedHere []uint32

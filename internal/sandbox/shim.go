@@ -1,0 +1,198 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ShimName is the hidden first argument under which our own binary is re-executed
+// around the command; cmd/slipway calls Shim with what follows it.
+const ShimName = "sandbox-shim"
+
+const (
+	proxyAddress = "127.0.0.1:3128"
+	proxyInside  = "/run/slipway/proxy.sock"
+	shimInside   = "/run/slipway/shim"
+	proxyConns   = 256 // at once; more wait to be accepted
+)
+
+// spec is what the shim is told through a file descriptor.
+type spec struct {
+	Argv    []string
+	Env     []string
+	Dir     string
+	Proxy   string // unix socket inside; "" for none
+	Rlimits []rlimit
+}
+
+type rlimit struct {
+	Resource int
+	Max      uint64
+}
+
+// Shim is the last step before an untrusted command and runs inside the sandbox:
+// Shim([marker, spec fd, status fd]) reads the spec, sets the resource limits, offers
+// the proxy on 127.0.0.1:3128 and becomes the command. Without a proxy it is replaced
+// by the command; with one it stays as its parent and returns its exit code. It also
+// holds the canary. The return value is the exit code for the process.
+func Shim(args []string) int {
+	if len(args) == 2 && args[0] == canaryArg {
+		return canaryMain(args[1], os.Stdout)
+	}
+	if len(args) == 1 && args[0] == "hold" { // the canary's bait: lives until its input ends
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
+	}
+	if len(args) != 3 {
+		fmt.Fprintln(os.Stderr, "slipway: the sandbox shim is not for hands")
+		return 125
+	}
+	in, err1 := strconv.Atoi(args[1])
+	st, err2 := strconv.Atoi(args[2])
+	if err1 != nil || err2 != nil || in < 3 || st < 3 {
+		return 125
+	}
+	unix.CloseOnExec(in)
+	unix.CloseOnExec(st)
+	status := os.NewFile(uintptr(st), "status")
+	code, err := shim(os.NewFile(uintptr(in), "spec"), status)
+	if err != nil {
+		fmt.Fprintf(status, "%v", err)
+		return 125
+	}
+	return code
+}
+
+// started is the first byte on the status pipe once the command is about to run.
+const started = '+'
+
+func shim(in, status *os.File) (int, error) {
+	var s spec
+	err := json.NewDecoder(in).Decode(&s)
+	_ = in.Close()
+	if err != nil {
+		return 0, fmt.Errorf("read spec: %w", err)
+	}
+	if s.Proxy != "" {
+		l, err := net.Listen("tcp4", proxyAddress)
+		if err != nil {
+			return 0, fmt.Errorf("offer proxy: %w", err)
+		}
+		go bridge(l, s.Proxy)
+	}
+	for _, r := range s.Rlimits {
+		if err := restrict(r); err != nil {
+			return 0, fmt.Errorf("set resource limit %d: %w", r.Resource, err)
+		}
+	}
+	if _, err := status.Write([]byte{started}); err != nil {
+		return 0, err
+	}
+	// From here on a failure is the command's, told the way a shell would.
+	if err := os.Chdir(s.Dir); err != nil {
+		why := err
+		if e := new(fs.PathError); errors.As(err, &e) {
+			why = e.Err
+		}
+		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Dir, why)
+		return 127, nil
+	}
+	program, err := lookPath(s.Argv[0], s.Env)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: command not found\n", s.Argv[0])
+		return 127, nil
+	}
+	if s.Proxy == "" {
+		err := syscall.Exec(program, s.Argv, s.Env)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
+		return 126, nil
+	}
+	_ = status.Close()
+	cmd := &exec.Cmd{Path: program, Args: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	err = cmd.Run()
+	if cmd.ProcessState == nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
+		return 126, nil
+	}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal()), nil
+	}
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// restrict sets the soft and the hard limit, never above the hard one we have:
+// raising needs a capability that nobody here holds.
+func restrict(r rlimit) error {
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(r.Resource, &now); err != nil {
+		return err
+	}
+	m := min(r.Max, now.Max)
+	// syscall's own Setrlimit, because it tells the Go runtime not to restore NOFILE at exec.
+	return syscall.Setrlimit(r.Resource, &syscall.Rlimit{Cur: m, Max: m})
+}
+
+// lookPath finds a program in the PATH of env, not in that of this process.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for i := len(env) - 1; i >= 0; i-- {
+		list, ok := strings.CutPrefix(env[i], "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(list) {
+			p := filepath.Join(dir, name)
+			if st, err := os.Stat(p); filepath.IsAbs(p) && err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+				return p, nil
+			}
+		}
+		break
+	}
+	return "", errors.New("not found")
+}
+
+// bridge carries TCP connections of the sandbox's own loopback to the proxy's unix
+// socket. It holds no right that the command does not have itself.
+func bridge(l net.Listener, socket string) {
+	slots := make(chan struct{}, proxyConns)
+	for {
+		slots <- struct{}{}
+		c, err := l.Accept()
+		if err != nil {
+			<-slots
+			continue
+		}
+		go func() {
+			defer func() { <-slots }()
+			defer c.Close()
+			u, err := net.Dial("unix", socket)
+			if err != nil {
+				return
+			}
+			defer u.Close()
+			done := make(chan struct{})
+			go func() {
+				_, _ = io.Copy(u, c)
+				_ = u.(*net.UnixConn).CloseWrite()
+				close(done)
+			}()
+			_, _ = io.Copy(c, u)
+			_ = c.(*net.TCPConn).CloseWrite()
+			<-done
+		}()
+	}
+}

@@ -1,0 +1,170 @@
+package sandbox
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watch looks at what the kernel does not limit for us: always the disk, and memory
+// where there is no cgroup for it.
+//
+// Why the disk is watched and not fenced: quotas by project or by loop device need a
+// file system prepared for them and rights that a plain user lacks, and the tree is
+// already there when the command starts. RLIMIT_FSIZE stops a single file at once; a
+// look at the free space every tick makes the watcher count as soon as something
+// grows fast, so the overshoot is what a disk takes in about a tenth of a second.
+type watch struct {
+	r    *run
+	done chan struct{}
+	wg   sync.WaitGroup
+
+	mu    sync.Mutex // guards usage
+	usage Usage
+}
+
+const (
+	tick    = 100 * time.Millisecond
+	rest    = 50        // a count takes at most 1/rest of the time, unless space vanishes
+	reserve = 256 << 20 // bytes that builds leave free for the service itself
+)
+
+func newWatch(r *run) *watch { return &watch{r: r, done: make(chan struct{})} }
+
+func (w *watch) start() {
+	w.wg.Go(w.disk)
+	if w.r.group != nil && w.r.group.memory != "" {
+		w.wg.Go(w.oom)
+	} else {
+		w.wg.Go(w.tree)
+	}
+}
+
+// stop ends the looking and returns what was seen.
+func (w *watch) stop() Usage {
+	close(w.done)
+	w.wg.Wait()
+	return w.usage
+}
+
+// every calls f each tick until it returns false or the run ends.
+func (w *watch) every(f func() bool) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for f() {
+		select {
+		case <-w.done:
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// oom ends the whole command once the kernel killed a part of it: what goes on without
+// that part would end in a riddle.
+func (w *watch) oom() {
+	w.every(func() bool {
+		if w.r.group.oom() > 0 {
+			w.r.report(OutOfMemory)
+			return false
+		}
+		return true
+	})
+}
+
+// tree adds up the memory of all processes of the run. Pages shared by a fork count
+// for each, so the sum errs on the side of the host.
+func (w *watch) tree() {
+	w.every(func() bool {
+		var mem int64
+		var cpu time.Duration
+		all := processes()
+		for _, pid := range w.r.procs() {
+			mem += resident(pid)
+			cpu += all[pid].cpu
+		}
+		w.mu.Lock()
+		w.usage.MaxMemory, w.usage.CPU = max(w.usage.MaxMemory, mem), max(w.usage.CPU, cpu)
+		w.mu.Unlock()
+		if mem > w.r.c.Limits.Memory {
+			w.r.report(OutOfMemory)
+			return false
+		}
+		return true
+	})
+}
+
+// resident is the memory of a process that is not backed by files, in bytes.
+func resident(pid int) (sum int64) {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		k, v, _ := strings.Cut(s.Text(), ":")
+		if k == "RssAnon" || k == "RssShmem" {
+			kb, _ := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
+			sum += kb << 10
+		}
+	}
+	return sum
+}
+
+func (w *watch) disk() {
+	l := w.r.c.Limits
+	places := []string{w.r.c.Work}
+	for _, b := range w.r.c.Binds {
+		if b.Write {
+			places = append(places, b.Source)
+		}
+	}
+	base := make([]tally, len(places)) // what binds held before; Work counts in full
+	for i := 1; i < len(places); i++ {
+		base[i] = count(places[i], tally{1 << 62, 1 << 62}, w.done)
+	}
+	var last time.Time
+	var took time.Duration
+	low := free(w.r.c.Work)
+	w.every(func() bool {
+		now := free(w.r.c.Work)
+		vanished := low-now > max(l.Disk/16, 16<<20)
+		if !vanished && time.Since(last) < max(time.Second, rest*took) {
+			return true
+		}
+		begin := time.Now()
+		low = now
+		var sum tally
+		for i, p := range places {
+			t := count(p, tally{l.Disk + base[i].bytes, l.Files + base[i].files}, w.done)
+			sum.bytes += max(0, t.bytes-base[i].bytes)
+			sum.files += max(0, t.files-base[i].files)
+		}
+		if vanished || now < reserve {
+			sum.bytes += unlinked(w.r.procs(), w.r.c.Work)
+		}
+		last, took = time.Now(), time.Since(begin)
+		w.mu.Lock()
+		w.usage.Disk = sum.bytes
+		w.mu.Unlock()
+		if sum.bytes > l.Disk || sum.files > l.Files || now < reserve && sum.bytes > reserve/4 {
+			w.r.report(DiskFull)
+			return false
+		}
+		return true
+	})
+}
+
+// free is the space on dir's file system, in bytes.
+func free(dir string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return 1 << 62
+	}
+	return int64(st.Bavail) * st.Bsize
+}
