@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"slipway/internal/app"
+	"slipway/internal/sandbox"
 )
 
 // version is set by the build.
@@ -30,6 +31,9 @@ type commands struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.ShimName {
+		os.Exit(sandbox.Shim(os.Args[2:])) // we are inside a sandbox, as its first process
+	}
 	os.Exit(run(os.Args[1:]))
 }
 
@@ -41,7 +45,7 @@ func run(args []string) int {
 		kong.DefaultEnvars("SLIPWAY"),
 		kong.Configuration(tomlFile),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.UsageOnMissing(),
+		
 	)
 	if err != nil {
 		return complain(err)

@@ -100,7 +100,7 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 	return newKeyBody{showKey(k), secret}, err
 }
 
-func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *byID) (message, error) {
+func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, error) {
 	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c.User, account.KeyID(in.ID))
 }
 

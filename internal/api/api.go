@@ -19,17 +19,25 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
 	"slipway/internal/idem"
 	"slipway/internal/ratelimit"
+	"slipway/internal/site"
+	"slipway/internal/webhook"
 )
 
 // Config names the rooms that the interface opens to the outside.
 type Config struct {
-	DB       *db.DB
-	Accounts *account.Accounts
-	Answers  *idem.Answers
-	Limiter  *ratelimit.Limiter
-	Log      *slog.Logger
+	DB          *db.DB
+	Accounts    *account.Accounts
+	Sites       *site.Sites
+	Deployments *deploy.Deployments
+	Domains     *domain.Domains
+	Webhooks    *webhook.Webhooks
+	Answers     *idem.Answers
+	Limiter     *ratelimit.Limiter
+	Log         *slog.Logger
 
 	BaseURL        string         // where the interface is reached, without a trailing slash
 	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
@@ -45,6 +53,7 @@ type API struct {
 	mux     *http.ServeMux
 	huma    huma.API
 	ops     []Route
+	streams streams
 	spec    []byte // openapi.json
 	docs    []byte // the reference page
 	welcome []byte // the page at /
@@ -74,5 +83,11 @@ func (a *API) Routes() []Route { return a.ops }
 
 // routes lists every operation of the interface.
 func (a *API) routes() {
+	a.siteRoutes()
+	a.deploymentRoutes()
+	a.domainRoutes()
+	a.envRoutes()
+	a.hookRoutes()
+	a.backupRoutes()
 	a.accountRoutes()
 }

@@ -169,17 +169,20 @@ func invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 	if d == nil {
 		return f
 	}
-	where, field, _ := strings.Cut(d.Location, ".")
+	where, field := d.Location, ""
+	if i := strings.IndexAny(where, ".["); i >= 0 {
+		where, field = where[:i], strings.TrimPrefix(where[i:], ".")
+	}
 	if m := missing.FindStringSubmatch(d.Message); m != nil && where == "body" {
 		name := strings.Trim(field+"."+m[1], ".")
-		f.Message, f.Details, f.Code = "Missing "+spoken(op, name), name+" is required", "missing_"+snake(name)
+		f.Message, f.Details, f.Code = "Missing "+spoken(op, name), name+" is required", "missing_"+snake(spoken(op, name))
 		return f
 	}
 	if field == "" {
 		f.Message, f.Details, f.Code = "The request body is not what is expected here", sentence("it", d.Message), "invalid_body"
 		return f
 	}
-	f.Message, f.Details, f.Code = "Invalid "+spoken(op, field), sentence(field, d.Message), "invalid_"+snake(field)
+	f.Message, f.Details, f.Code = "Invalid "+spoken(op, field), sentence(field, d.Message), "invalid_"+snake(spoken(op, field))
 	if allowed := enum(op, registry, field); where == "body" && allowed != "" {
 		f.Details = field + " must be " + allowed
 	}
@@ -191,7 +194,7 @@ func invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 
 // spoken names a field as a person would: the type of a site is its "site type".
 func spoken(op *huma.Operation, field string) string {
-	if noun, _ := op.Metadata["noun"].(string); noun != "" && !strings.Contains(field, ".") && field != noun {
+	if noun, _ := op.Metadata["noun"].(string); noun != "" && !strings.ContainsAny(field, ".[") && field != noun {
 		return noun + " " + field
 	}
 	return field
@@ -259,7 +262,7 @@ func snake(s string) string {
 		case unicode.IsUpper(r):
 			b.WriteByte('_')
 			b.WriteRune(unicode.ToLower(r))
-		case r == '.' || r == '-' || r == '[':
+		case r == '.' || r == '-' || r == '[' || r == ' ':
 			b.WriteByte('_')
 		case r == ']':
 		default:

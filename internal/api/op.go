@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -35,6 +37,8 @@ type Route struct {
 	Noun    string        // what error texts call the thing: "site" makes "Invalid site name". Optional.
 	Wide    bool          // concerns all sites: a key restricted to some may not. Optional.
 	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
+	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
+	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 
 // most is how long a handler may take.
@@ -46,6 +50,7 @@ func newHuma(mux *http.ServeMux, c Config) huma.API {
 	cfg := huma.DefaultConfig("Slipway", c.Version)
 	cfg.CreateHooks = nil // no "$schema" in bodies
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
+	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	cfg.AllowAdditionalPropertiesByDefault = true // unknown fields are ignored
 	cfg.Formats = map[string]huma.Format{"application/json": {
 		Marshal: func(w io.Writer, v any) error {
@@ -80,6 +85,21 @@ func init() {
 	}
 }
 
+// schemaName names shapes as readers of the document would.
+func schemaName(t reflect.Type, hint string) string {
+	if t == typeOf[problem]() {
+		return "Error"
+	}
+	name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "Body", "")
+	if rest, ok := strings.CutPrefix(name, "Data"); ok && rest != "" {
+		return rest + "List"
+	}
+	if rest, ok := strings.CutPrefix(name, "Page"); ok && rest != "" {
+		return rest + "Page"
+	}
+	return name
+}
+
 // encode is how every body is written.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
@@ -103,20 +123,20 @@ type answered interface{ status() int }
 
 // get registers an operation that reads.
 func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
-	r.Method = http.MethodGet
+	r.Method, r.Status = http.MethodGet, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
 		out, err := fn(ctx, c, in)
 		if err != nil {
 			return nil, err
 		}
 		return r.reply(out)
-	}, reflect.TypeFor[O]())
+	}, typeOf[O]())
 }
 
 // post registers an operation that changes something here. fn and the keeping of its
 // answer are one transaction; fn may run again after a conflict.
 func post[I, O any](a *API, r Route, fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, error)) {
-	r.Method = http.MethodPost
+	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
 		k, print, err := r.once(ctx, c)
 		if err != nil {
@@ -130,12 +150,12 @@ func post[I, O any](a *API, r Route, fn func(ctx context.Context, tx *db.Tx, c a
 			return r.keep(out)
 		})
 		return unkeep(kept, replayed, err)
-	}, reflect.TypeFor[O]())
+	}, typeOf[O]())
 }
 
 // ask registers a POST that goes to the network and changes nothing here.
 func ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
-	r.Method = http.MethodPost
+	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
 		k, print, err := r.once(ctx, c)
 		if err != nil {
@@ -149,12 +169,12 @@ func ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 			return r.keep(out)
 		})
 		return unkeep(kept, replayed, err)
-	}, reflect.TypeFor[O]())
+	}, typeOf[O]())
 }
 
 // change registers a PATCH or DELETE: one transaction, nothing is kept.
 func change[I, O any](a *API, method string, r Route, fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, error)) {
-	r.Method = method
+	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (out *reply, err error) {
 		err = a.DB.Write(ctx, func(tx *db.Tx) error {
 			o, err := fn(ctx, tx, c, in)
@@ -165,13 +185,13 @@ func change[I, O any](a *API, method string, r Route, fn func(ctx context.Contex
 			return err
 		})
 		return out, err
-	}, reflect.TypeFor[O]())
+	}, typeOf[O]())
 }
 
 // register is the one place where a handler meets the outside: who is asking is checked
 // before, errors are turned into answers after.
 func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *I) (*reply, error), body reflect.Type) {
-	op := a.operation(&r, body)
+	op := a.operation(r, body)
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*reply, error) {
 		c := from(ctx).caller
 		ctx, cancel := context.WithTimeout(ctx, most)
@@ -187,6 +207,38 @@ func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *
 	})
 	a.ops = append(a.ops, r)
 }
+
+// postHook registers the call of a deploy hook: like post, but whoever knows the path may.
+func (a *API) postHook(r Route) {
+	r.Method, r.Status = http.MethodPost, http.StatusOK
+	op := a.operation(r, typeOf[calledHook]())
+	op.Path = r.Path
+	huma.Register(a.huma, op, func(ctx context.Context, in *callHookIn) (*reply, error) {
+		ctx, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		k, print, err := r.once(ctx, account.Caller{})
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		// The path holds a secret: its digest stands for it in what is stored.
+		k.Scope, k.Path = "hook/"+hookDigest(in.Hook), "/hooks/deploy"
+		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
+			out, err := a.callHook(ctx, tx, in)
+			if err != nil {
+				return nil, err
+			}
+			return r.keep(out)
+		})
+		out, err := unkeep(kept, replayed, err)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return out, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // permit is nil when the caller's key is good for this route at all.
 func (r Route) permit(c account.Caller) error {
@@ -205,15 +257,12 @@ func (r Route) permit(c account.Caller) error {
 }
 
 // operation is the route as huma knows it.
-func (a *API) operation(r *Route, body reflect.Type) huma.Operation {
-	if r.Status == 0 {
-		r.Status = http.StatusOK
-	}
+func (a *API) operation(r Route, body reflect.Type) huma.Operation {
 	registry := a.huma.OpenAPI().Components.Schemas
 	return huma.Operation{
 		OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag},
 		Summary: r.Summary, Description: r.Doc, DefaultStatus: r.Status,
-		BodyReadTimeout: -1, MaxBodyBytes: 2 * maxBody, SkipValidateParams: true, // the body was read and checked before
+		BodyReadTimeout: -1, MaxBodyBytes: 2 * maxBody, SkipValidateParams: true, SkipValidateBody: r.Loose, // the body was read and checked before
 		Middlewares: huma.Middlewares{strict},
 		Metadata:    map[string]any{"noun": r.Noun, "registry": registry, "scope": string(r.Scope)},
 		Responses: map[string]*huma.Response{strconv.Itoa(r.Status): {

@@ -133,6 +133,9 @@ func public(p string) bool {
 func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (key string, err error) {
 	key = "addr:" + network(req.addr)
 	if under(r.URL.Path, "/hooks") {
+		if hook, ok := a.hookKey(ctx, r); ok {
+			return hook, nil
+		}
 		return key, nil
 	}
 	header := r.Header["Authorization"]

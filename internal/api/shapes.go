@@ -38,13 +38,14 @@ type message struct {
 	Message string `json:"message"`
 }
 
-// byID is the input of operations that name one thing.
-type byID struct {
+// ByID is the input of operations that name one thing. It is exported because huma sees
+// no fields of embedded types that are not.
+type ByID struct {
 	ID string `path:"id"`
 }
 
-// pageIn is the input of lists with pages.
-type pageIn struct {
+// PageIn is the input of lists with pages.
+type PageIn struct {
 	Page  whole `query:"page" doc:"Which page, from 1 (the default)."`
 	Limit whole `query:"limit" doc:"Items per page: 25 unless told, at most 100; more is served as 100."`
 }
@@ -79,7 +80,7 @@ func (w whole) parse(name string, def int) (int, error) {
 
 type paging struct{ page, limit int }
 
-func (in pageIn) parse() (p paging, err error) {
+func (in PageIn) parse() (p paging, err error) {
 	if p.page, err = in.Page.parse("page", 1); err != nil {
 		return p, err
 	}

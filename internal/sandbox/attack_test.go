@@ -32,7 +32,33 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "FAIL: these tests need bubblewrap 0.8 or newer; install it with: apt-get install bubblewrap")
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(runTests(m))
+}
+
+// helper is what is re-executed inside; "" is the test binary itself. The race
+// detector wants more memory than an attacker is given, so a raced test binary
+// attacks with one that is not.
+var helper string
+
+const helperVar = "SANDBOX_TEST_HELPER"
+
+func runTests(m *testing.M) int {
+	if helper = os.Getenv(helperVar); raced && helper == "" {
+		dir, err := os.MkdirTemp("", "sandbox-helper-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		helper = filepath.Join(dir, "helper")
+		build := exec.Command("go", "test", "-c", "-o", helper, ".")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil || os.Chmod(dir, 0o755) != nil {
+			fmt.Fprintf(os.Stderr, "build helper: %v\n%s", err, out)
+			return 1
+		}
+	}
+	return m.Run()
 }
 
 // attackArgv runs an attack inside.

@@ -72,19 +72,15 @@ type group struct {
 	cpu     string
 	acct    string
 	freezer string
-	doors   []door // of version 1
+	doors   map[string]string // version 1 controller → tasks file of the leaf
 }
-
-// door leads a single thread of ours into a leaf and back to where it was.
-type door struct{ in, out string }
 
 var errNoCgroup = errors.New("no cgroup hierarchy is writable")
 
 // newGroup makes the leaf parent/id in every hierarchy that has something for us and
 // lets us in, and sets the limits. It returns errNoCgroup when there is none.
 func newGroup(hs []hierarchy, parent, id string, l Limits) (*group, error) {
-	g := &group{}
-	homes := membership("self")
+	g := &group{doors: map[string]string{}}
 	for _, h := range hs {
 		c := h.controllers
 		if !h.v2 && !c["memory"] && !c["pids"] && !c["cpu"] && !c["cpuacct"] && !c["freezer"] {
@@ -120,11 +116,8 @@ func newGroup(hs []hierarchy, parent, id string, l Limits) (*group, error) {
 			pick(&g.cpu, "cpu", "cpu.max")
 			pick(&g.acct, "cpu", "cpu.stat")
 		} else {
-			for c := range c {
-				if home, ok := homes[c]; ok {
-					g.doors = append(g.doors, door{filepath.Join(dir, "tasks"), filepath.Join(h.point, home, "tasks")})
-					break
-				}
+			for name := range c { // options of the mount are among them; they have no home
+				g.doors[name] = filepath.Join(dir, "tasks")
 			}
 			pick(&g.memory, "memory", "memory.limit_in_bytes")
 			pick(&g.cpu, "cpu", "cpu.cfs_quota_us")
@@ -236,19 +229,14 @@ func (g *group) holds(pid int) bool {
 //
 // A door that does not open is left out (in a container, our own cgroup may be beyond
 // what is mounted); attach makes up for it.
+//
+// A door that does not open is left out; attach makes up for it.
 func (g *group) enter() *visit {
-	v := &visit{unified: -1}
-	for _, d := range g.doors {
-		out, err := os.OpenFile(d.out, os.O_WRONLY, 0)
-		if err != nil {
-			continue
+	v := &visit{in: map[string]*os.File{}, unified: -1}
+	for controller, tasks := range g.doors {
+		if f, err := os.OpenFile(tasks, os.O_WRONLY, 0); err == nil {
+			v.in[controller] = f
 		}
-		in, err := os.OpenFile(d.in, os.O_WRONLY, 0)
-		if err != nil {
-			_ = out.Close()
-			continue
-		}
-		v.in, v.out = append(v.in, in), append(v.out, out)
 	}
 	if g.unified != "" {
 		if fd, err := unix.Open(g.unified, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
@@ -260,29 +248,33 @@ func (g *group) enter() *visit {
 
 // visit is a thread's short stay in a group.
 type visit struct {
-	in, out []*os.File
-	unified int // directory for clone3; -1 for none
+	in      map[string]*os.File // tasks file of the leaf by controller
+	unified int                 // directory for clone3; -1 for none
 }
 
-// begin moves the calling thread into the leaves of version 1, as far as it may.
-func (v *visit) begin() {
-	for _, f := range v.in {
-		_, _ = f.WriteString("0")
-	}
-}
-
-// end moves it back out of all of them.
-func (v *visit) end() (err error) {
-	for _, f := range v.out {
-		if _, e := f.WriteString("0"); e != nil {
-			err = errors.Join(err, e)
+// around calls f while the calling thread is in the leaves of version 1, as far as it
+// may be and has a home to return to. It returns an error if it could not return.
+func (v *visit) around(homes map[string]*os.File, f func()) (err error) {
+	for controller, in := range v.in {
+		home := homes[controller]
+		if home == nil {
+			continue
 		}
+		if _, err := in.WriteString("0"); err != nil { // 0 is the thread that writes
+			continue
+		}
+		defer func() {
+			if _, e := home.WriteString("0"); e != nil {
+				err = errors.Join(err, e)
+			}
+		}()
 	}
+	f()
 	return err
 }
 
 func (v *visit) close() {
-	for _, f := range append(v.in, v.out...) {
+	for _, f := range v.in {
 		_ = f.Close()
 	}
 	if v.unified >= 0 {

@@ -30,25 +30,78 @@ const stagePoint = "/sys"
 
 type thread struct {
 	work  chan func()
-	stage error // why staging is not to be had; nil when it is
+	id    int
+	stage error               // why staging is not to be had; nil when it is
+	homes map[string]*os.File // version 1 controller → tasks file of our own cgroup; used on the thread only
 }
 
 // launcher returns the thread, begun at the first use.
-var launcher = sync.OnceValue(newThread)
-
-func newThread() *thread {
+var launcher = sync.OnceValue(func() *thread {
 	t := &thread{work: make(chan func())}
 	ready := make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // never unlocked: this thread must outlive every sandbox
-		t.stage = ownMounts()
-		close(ready)
-		for f := range t.work {
-			f()
-		}
-	}()
+	go t.run(ready)
 	<-ready
 	return t
+})
+
+func (t *thread) run(ready chan struct{}) {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		// The main thread is what /proc/self shows of us: its mounts and its cgroups
+		// must stay what they are. While we hold it, another goroutine gets another.
+		defer runtime.UnlockOSThread()
+		go t.run(ready)
+		<-ready
+		return
+	}
+	t.id = unix.Gettid() // never unlocked: this thread must outlive every sandbox
+	t.homes = homes()
+	t.stage = ownMounts()
+	close(ready)
+	for f := range t.work {
+		f()
+	}
+}
+
+// homes opens the way back into our own version 1 cgroups. What does not open (in a
+// container, our cgroup may be beyond what is mounted) is left out.
+func homes() map[string]*os.File {
+	m := map[string]*os.File{}
+	hs, _ := hierarchies()
+	mine := membership("self")
+	for _, h := range hs {
+		for c := range h.controllers {
+			home, ok := mine[c]
+			if !ok || h.v2 {
+				continue
+			}
+			if f, err := os.OpenFile(filepath.Join(h.point, home, "tasks"), os.O_WRONLY, 0); err == nil {
+				m[c] = f
+			}
+		}
+	}
+	return m
+}
+
+// rescue moves the thread out of a cgroup that it could not leave by itself, which
+// happens when somebody moved the whole service since it began.
+func (t *thread) rescue() error {
+	t.do(func() { t.homes = nil }) // from now on processes are moved by number
+	hs, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	mine := membership("self")
+	for _, h := range hs {
+		for c := range h.controllers {
+			if home, ok := mine[c]; ok && !h.v2 {
+				if err := os.WriteFile(filepath.Join(h.point, home, "tasks"), []byte(strconv.Itoa(t.id)), 0); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func ownMounts() error {
@@ -116,6 +169,7 @@ func (l *launch) start(g *group) (err error) {
 	}
 	defer v.close()
 	t := launcher()
+	var stuck error
 	t.do(func() {
 		if len(l.binds) > 0 {
 			if err = t.stage; err == nil {
@@ -125,13 +179,14 @@ func (l *launch) start(g *group) (err error) {
 				return
 			}
 		}
-		v.begin()
-		err = l.fork(v)
-		if e := v.end(); e != nil {
-			// No kernel does this: the thread's own cgroup has the rest of us in it.
-			panic(fmt.Sprintf("sandbox: the launcher cannot leave a cgroup: %v", e))
-		}
+		stuck = v.around(t.homes, func() { err = l.fork(v) })
 	})
+	if stuck != nil {
+		if e := t.rescue(); e != nil {
+			// To go on would mean to kill ourselves with the build.
+			panic(fmt.Sprintf("sandbox: the launcher cannot leave a cgroup: %v", errors.Join(stuck, e)))
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("start %s: %w", filepath.Base(l.cmd.Path), err)
 	}

@@ -264,6 +264,14 @@ func (r *run) kill() error {
 		// Death of a namespace's pid 1 is reported after the death of all in it
 		// (pid_namespaces(7)), so one signal kills and one poll proves.
 		_ = unix.PidfdSendSignal(r.init, unix.SIGKILL, nil, 0)
+		if gone(r.init, time.Now().Add(time.Second)) == nil {
+			// Left alone, bwrap now reaps it and ends; killed, it would leave a zombie to
+			// the host's init.
+			select {
+			case <-r.exited:
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
 	}
 	if r.group != nil {
 		if err := r.group.kill(deadline); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // serve is a control plane in a process of its own: it runs one sandbox until killed.
 func serve(dir, work, token string) int {
-	b, err := New(Config{Dir: dir})
+	b, err := New(Config{Dir: dir, Self: os.Getenv(helperVar)})
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -30,6 +30,7 @@ func TestKilledControlPlaneLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir, work, token := filepath.Join(t.TempDir(), "state"), newWork(t), "token-"+newID()
 	c := exec.Command("/proc/self/exe", "attack", "serve", dir, work, token)
+	c.Env = append(os.Environ(), helperVar+"="+helper)
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func siteUID() int { return testUID }
 
 func newSandbox(t testing.TB) *Bubblewrap {
 	t.Helper()
-	b, err := New(Config{Dir: filepath.Join(t.TempDir(), "state")})
+	b, err := New(Config{Dir: filepath.Join(t.TempDir(), "state"), Self: helper})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAsPlainUser(t *testing.T) {
 	}
 	c := exec.Command(bin, "-test.run=^Test", "-test.skip=^TestNoShell$", "-test.timeout=120s") // that one reads the sources, which are not there
 	c.Dir = dir
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir, helperVar + "=" + helper}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: plainUID, Gid: plainUID, Groups: []uint32{}}}
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("as a plain user: %v\n%s", err, out)
@@ -321,12 +321,12 @@ func TestCancelEndsEverything(t *testing.T) {
 	}
 	none := newSandbox(t) // the pid namespace alone
 	none.hs = nil
-	plain, err := NewPlain(Config{Dir: t.TempDir()})
+	plain, err := NewPlain(Config{Dir: t.TempDir(), Self: helper})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeParents(plain.engine) })
-	bare, err := NewPlain(Config{Dir: t.TempDir()})
+	bare, err := NewPlain(Config{Dir: t.TempDir(), Self: helper})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -676,7 +676,7 @@ func TestBrokenSandboxIsAnError(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	t.Parallel()
-	c := Config{Dir: t.TempDir()}
+	c := Config{Dir: t.TempDir(), Self: helper}
 	r := Probe(t.Context(), c, siteUID())
 	if !r.Ready() {
 		t.Error("not ready")

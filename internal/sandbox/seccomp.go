@@ -63,6 +63,22 @@ func filter() ([]byte, error) {
 	if auditArch == 0 {
 		return nil, errors.New("no seccomp filter is written for this processor architecture")
 	}
+	raw, err := bpf.Assemble(program())
+	if err != nil {
+		return nil, fmt.Errorf("assemble seccomp filter: %w", err)
+	}
+	var b bytes.Buffer
+	for _, r := range raw {
+		_ = binary.Write(&b, binary.LittleEndian, struct {
+			Op     uint16
+			Jt, Jf uint8
+			K      uint32
+		}{r.Op, r.Jt, r.Jf, r.K})
+	}
+	return b.Bytes(), nil
+}
+
+func program() []bpf.Instruction {
 	errno := func(e unix.Errno) bpf.Instruction { return bpf.RetConstant{Val: retErrno | uint32(e)} }
 	load := func(off uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: off, Size: 4} }
 	equal := func(v uint32, yes, no uint8) bpf.Instruction {
@@ -114,19 +130,5 @@ func filter() ([]byte, error) {
 		p = append(p, equal(call, 0, uint8(len(body))))
 		p = append(p, body...)
 	}
-	p = append(p, bpf.RetConstant{Val: retAllow})
-
-	raw, err := bpf.Assemble(p)
-	if err != nil {
-		return nil, fmt.Errorf("assemble seccomp filter: %w", err)
-	}
-	var b bytes.Buffer
-	for _, r := range raw {
-		_ = binary.Write(&b, binary.LittleEndian, struct {
-			Op     uint16
-			Jt, Jf uint8
-			K      uint32
-		}{r.Op, r.Jt, r.Jf, r.K})
-	}
-	return b.Bytes(), nil
+	return append(p, bpf.RetConstant{Val: retAllow})
 }

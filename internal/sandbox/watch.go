@@ -133,7 +133,7 @@ func (w *watch) disk() {
 	low := free(w.r.c.Work)
 	w.every(func() bool {
 		now := free(w.r.c.Work)
-		vanished := low-now > max(l.Disk/16, 16<<20)
+		vanished := low.bytes-now.bytes > max(l.Disk/16, 16<<20) || low.files-now.files > max(l.Files/16, 1000)
 		if !vanished && time.Since(last) < max(time.Second, rest*took) {
 			return true
 		}
@@ -145,14 +145,14 @@ func (w *watch) disk() {
 			sum.bytes += max(0, t.bytes-base[i].bytes)
 			sum.files += max(0, t.files-base[i].files)
 		}
-		if vanished || now < reserve {
+		if vanished || now.bytes < reserve {
 			sum.bytes += unlinked(w.r.procs(), w.r.c.Work)
 		}
 		last, took = time.Now(), time.Since(begin)
 		w.mu.Lock()
 		w.usage.Disk = sum.bytes
 		w.mu.Unlock()
-		if sum.bytes > l.Disk || sum.files > l.Files || now < reserve && sum.bytes > reserve/4 {
+		if sum.bytes > l.Disk || sum.files > l.Files || now.bytes < reserve && sum.bytes > reserve/4 {
 			w.r.report(DiskFull)
 			return false
 		}
@@ -160,11 +160,12 @@ func (w *watch) disk() {
 	})
 }
 
-// free is the space on dir's file system, in bytes.
-func free(dir string) int64 {
+// free is what dir's file system has left for everybody. Some count no files; they
+// answer 0 always.
+func free(dir string) tally {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
-		return 1 << 62
+		return tally{1 << 62, 1 << 62}
 	}
-	return int64(st.Bavail) * st.Bsize
+	return tally{int64(st.Bavail) * st.Bsize, int64(st.Ffree)}
 }

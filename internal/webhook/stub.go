@@ -14,17 +14,22 @@ type Deployment struct {
 }
 type Webhooks struct{}
 
-func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.ID, e Event) error { return nil }
-func SiteCreated(s Site) Event                          { return Event{} }
-func SiteUpdated(s Site) Event                          { return Event{} }
-func SiteDeleted(s Site) Event                          { return Event{} }
-func DeploymentStarted(s Site, d Deployment) Event      { return Event{} }
-func DeploymentCompleted(s Site, d Deployment) Event    { return Event{} }
-func DeploymentFailed(s Site, d Deployment) Event       { return Event{} }
+func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.ID, e Event) error {
+	return nil
+}
+func SiteCreated(s Site) Event                       { return Event{} }
+func SiteUpdated(s Site) Event                       { return Event{} }
+func SiteDeleted(s Site) Event                       { return Event{} }
+func DeploymentStarted(s Site, d Deployment) Event   { return Event{} }
+func DeploymentCompleted(s Site, d Deployment) Event { return Event{} }
+func DeploymentFailed(s Site, d Deployment) Event    { return Event{} }
 
 type Config struct {
-	DB   *db.DB
-	Seal any
+	DB                *db.DB
+	Seal              any
+	Out, Log, Metrics any
 }
+
+func (w *Webhooks) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
 func New(Config) *Webhooks { return &Webhooks{} }

@@ -1,0 +1,128 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/site"
+)
+
+type deploymentBody struct {
+	ID            string          `json:"id" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID        string          `json:"siteId"`
+	Status        string          `json:"status" enum:"pending,building,deploying,success,failed,canceled"`
+	Trigger       string          `json:"trigger" enum:"provision,api,hook,dashboard,push,rollback"`
+	Title         *string         `json:"title"`
+	Branch        *string         `json:"branch" doc:"Null until the repository's default branch is known."`
+	CommitHash    *string         `json:"commitHash"`
+	CommitMessage *string         `json:"commitMessage"`
+	CommitAuthor  *string         `json:"commitAuthor"`
+	Framework     *string         `json:"framework" doc:"What the repository turned out to be."`
+	Runtime       *string         `json:"runtime"`
+	Plan          json.RawMessage `json:"plan" doc:"What was done to build it, and why."`
+	URL           string          `json:"url" doc:"The immutable address of this very deployment."`
+	IsCurrent     bool            `json:"isCurrent" doc:"Whether it is what the site serves."`
+	Queue         *queueBody      `json:"queue" doc:"What a pending one waits for."`
+	Stages        []stageBody     `json:"stages"`
+	Error         *string         `json:"error" doc:"Why it failed or was canceled."`
+	RollbackOf    *string         `json:"rollbackOf" doc:"The deployment whose release it made live again."`
+	CreatedAt     string          `json:"createdAt" format:"date-time"`
+	StartedAt     *string         `json:"startedAt" format:"date-time"`
+	CompletedAt   *string         `json:"completedAt" format:"date-time"`
+	Duration      *int64          `json:"duration" doc:"Whole seconds from startedAt to completedAt."`
+}
+
+type queueBody struct {
+	Position int    `json:"position" doc:"1 is next."`
+	Reason   string `json:"reason" enum:"site_busy,workers_busy"`
+}
+
+type stageBody struct {
+	Name        string  `json:"name"`
+	Status      string  `json:"status" enum:"pending,running,success,failed,skipped"`
+	StartedAt   *string `json:"startedAt" format:"date-time"`
+	CompletedAt *string `json:"completedAt" format:"date-time"`
+}
+
+func (a *API) deploymentRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Deployments", Summary: summary, Doc: doc, Scope: s, Noun: "deployment"}
+	}
+	get(a, r("/sites/{id}/deployments", "listDeployments", "List a site's deployments", "Newest first.", account.DeploymentsRead), a.listDeployments)
+	get(a, r("/deployments/{id}", "getDeployment", "Read a deployment", "The id may be spelled `dep_…` or `dpl_…`.", account.DeploymentsRead), a.getDeployment)
+	a.logRoute(r("/deployments/{id}/logs", "getDeploymentLogs", "Read a deployment's log", "Up to 10,000 lines; `next` says where to go on with `after`. "+
+		"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes. "+
+		"Values of secret variables never appear.", account.DeploymentsRead))
+	cancel := r("/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment", "A waiting one ends at once, a running one as soon as its processes are gone.", account.DeploymentsWrite)
+	post(a, cancel, a.cancelDeployment)
+	post(a, r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Asks for the same once more.", account.DeploymentsWrite), a.retryDeployment)
+}
+
+// deployment returns a deployment that the caller may touch, by either spelling of its id.
+func (a *API) deployment(ctx context.Context, c account.Caller, id string) (deploy.Deployment, error) {
+	d, err := a.Deployments.Get(ctx, c.User, deploy.ParseID(id))
+	if err != nil {
+		return d, err
+	}
+	return d, c.RequireSite(string(d.Site))
+}
+
+type listDeploymentsIn struct {
+	ByID
+	PageIn
+}
+
+func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDeploymentsIn) (page[deploymentBody], error) {
+	p, err := in.parse()
+	if err != nil {
+		return page[deploymentBody]{}, err
+	}
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return page[deploymentBody]{}, err
+	}
+	list, total, err := a.Deployments.List(ctx, c.User, site.ID(in.ID), p.page, p.limit)
+	return paged(each(list, showDeployment), p, total), err
+}
+
+func (a *API) getDeployment(ctx context.Context, c account.Caller, in *ByID) (deploymentBody, error) {
+	d, err := a.deployment(ctx, c, in.ID)
+	return showDeployment(d), err
+}
+
+func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (deploymentBody, error) {
+	if _, err := a.deployment(ctx, c, in.ID); err != nil {
+		return deploymentBody{}, err
+	}
+	d, err := a.Deployments.CancelTx(ctx, tx, c.User, deploy.ParseID(in.ID))
+	return showDeployment(d), err
+}
+
+func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (triggered, error) {
+	if _, err := a.deployment(ctx, c, in.ID); err != nil {
+		return triggered{}, err
+	}
+	d, err := a.Deployments.RetryTx(ctx, tx, c.User, deploy.ParseID(in.ID), deploy.ByAPI)
+	return triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
+}
+
+func showDeployment(d deploy.Deployment) deploymentBody {
+	b := deploymentBody{ID: string(d.ID), SiteID: string(d.Site), Status: string(d.Status), Trigger: string(d.Cause), Title: some(d.Title),
+		Branch: some(d.Branch), CommitHash: some(d.CommitHash), CommitMessage: some(d.CommitMessage), CommitAuthor: some(d.CommitAuthor),
+		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: d.Plan, URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
+		RollbackOf: some(string(d.RollbackOf)), CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
+	if d.Queue != nil {
+		b.Queue = &queueBody{d.Queue.Position, d.Queue.Reason}
+	}
+	b.Stages = each(d.Stages, func(s deploy.Stage) stageBody {
+		return stageBody{s.Name, s.Status, when(s.StartedAt), when(s.CompletedAt)}
+	})
+	if d.StartedAt != 0 && d.CompletedAt != 0 {
+		// From the times as they are shown, whole seconds.
+		secs := int64(d.CompletedAt.Sub(d.StartedAt).Seconds())
+		b.Duration = &secs
+	}
+	return b
+}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+type varBody struct {
+	ID        string   `json:"id" example:"env_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Key       string   `json:"key" example:"API_TOKEN"`
+	Value     *string  `json:"value" doc:"Null where secret."`
+	Secret    bool     `json:"secret"`
+	Target    []string `json:"target" doc:"Who sees it: build, runtime or both."`
+	CreatedAt string   `json:"createdAt" format:"date-time"`
+	UpdatedAt string   `json:"updatedAt" format:"date-time"`
+}
+
+// newVar is a variable as it is sent.
+type newVar struct {
+	Key    string   `json:"key" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" doc:"Letters, digits and underscores, not beginning with a digit."`
+	Value  string   `json:"value" doc:"At most 32 KiB."`
+	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and kept out of logs."`
+	Target []string `json:"target,omitempty" enum:"build,runtime" doc:"Without it: both."`
+}
+
+// newVars is one variable or an array of them, as they were sent.
+type newVars struct{ raw json.RawMessage }
+
+// Schema is how the reference shows it.
+func (newVars) Schema(r huma.Registry) *huma.Schema {
+	one := r.Schema(typeOf[newVar](), true, "")
+	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one}}}
+}
+
+// UnmarshalJSON keeps the text: the handler reads it, to say which variable is wrong.
+func (n *newVars) UnmarshalJSON(b []byte) error {
+	n.raw = bytes.Clone(b)
+	return nil
+}
+
+// read checks and decodes them, and says whether they came as an array.
+func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
+	var v any
+	if err := json.Unmarshal(n.raw, &v); err != nil {
+		return nil, false, err
+	}
+	schema := r.Schema(typeOf[newVar](), true, "")
+	if _, many = v.([]any); many {
+		schema = &huma.Schema{Type: huma.TypeArray, Items: schema}
+	}
+	path, result := huma.NewPathBuffer([]byte("body"), 4), &huma.ValidateResult{}
+	huma.Validate(r, schema, path, huma.ModeWriteToServer, v, result)
+	if len(result.Errors) > 0 {
+		return nil, many, invalid(&huma.Operation{Metadata: map[string]any{"noun": "variable"}}, r, result.Errors)
+	}
+	if many {
+		return list, many, json.Unmarshal(n.raw, &list)
+	}
+	list = make([]newVar, 1)
+	return list, many, json.Unmarshal(n.raw, &list[0])
+}
+
+// setVars is the answer: the object, or {"data": […]} for an array.
+type setVars struct {
+	list []varBody
+	many bool
+}
+
+// Schema is how the reference shows it.
+func (setVars) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{r.Schema(typeOf[varBody](), true, ""), r.Schema(typeOf[data[varBody]](), true, "")}}
+}
+
+// MarshalJSON writes either.
+func (s setVars) MarshalJSON() ([]byte, error) {
+	if s.many {
+		return json.Marshal(data[varBody]{s.list})
+	}
+	return json.Marshal(s.list[0])
+}
+
+func (a *API) envRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Environment variables", Summary: summary, Doc: doc, Scope: s, Noun: "variable"}
+	}
+	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
+	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
+	set.Status, set.Loose = 201, true
+	post(a, set, a.setEnv)
+	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
+	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "", account.EnvWrite), a.deleteEnv)
+}
+
+func (a *API) listEnv(ctx context.Context, c account.Caller, in *ByID) (data[varBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[varBody]{}, err
+	}
+	vars, err := a.Sites.Env(ctx, c.User, site.ID(in.ID))
+	return data[varBody]{each(vars, showVar)}, err
+}
+
+type setEnvIn struct {
+	ByID
+	Body newVars
+}
+
+func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn) (setVars, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return setVars{}, err
+	}
+	list, many, err := in.Body.read(a.huma.OpenAPI().Components.Schemas)
+	if err != nil {
+		return setVars{}, err
+	}
+	if len(list) == 0 {
+		return setVars{}, &fault.Error{Kind: fault.Invalid, Message: "No variables were sent", Details: "send one variable or an array of at least one", Code: "variables_required"}
+	}
+	vars, err := a.Sites.SetEnvTx(ctx, tx, c.User, site.ID(in.ID), each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
+	return setVars{each(vars, showVar), many}, err
+}
+
+type EnvIn struct {
+	ByID
+	Key string `path:"key"`
+}
+
+type updateEnvIn struct {
+	EnvIn
+	Body struct {
+		Value  *string  `json:"value,omitempty"`
+		Secret *bool    `json:"secret,omitempty"`
+		Target []string `json:"target,omitempty" enum:"build,runtime"`
+	}
+}
+
+func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn) (varBody, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return varBody{}, err
+	}
+	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.User, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
+	return showVar(v), err
+}
+
+func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn) (message, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return message{}, err
+	}
+	return message{"Variable deleted"}, a.Sites.DeleteEnvTx(ctx, tx, c.User, site.ID(in.ID), in.Key)
+}
+
+func showVar(v site.Var) varBody {
+	b := varBody{v.ID, v.Key, &v.Value, v.Secret, v.Target, v.CreatedAt.String(), v.UpdatedAt.String()}
+	if v.Secret {
+		b.Value = nil
+	}
+	return b
+}

@@ -1,0 +1,228 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"slipway/internal/account"
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+)
+
+// The most lines in one answer, streams one user may hold open, and streams in all.
+const (
+	maxLines       = 10_000
+	maxUserStreams = 20
+	maxStreams     = 1000
+)
+
+// How a stream is kept alive: a poll that finds what a lost wake-up missed, a comment so
+// that proxies do not hang up, and how long one event may take to be sent.
+const (
+	streamPoll = 2 * time.Second
+	heartbeat  = 15 * time.Second
+	sendTime   = 15 * time.Second
+)
+
+type logBody struct {
+	Logs []lineBody `json:"logs"`
+	Next *int64     `json:"next" doc:"Where there is more: the value for after."`
+}
+
+type lineBody struct {
+	N         int64   `json:"n" doc:"From 1, without gaps."`
+	Timestamp string  `json:"timestamp" format:"date-time"`
+	Level     string  `json:"level" enum:"debug,info,warn,error"`
+	Stage     *string `json:"stage"`
+	Message   string  `json:"message"`
+}
+
+type logsIn struct {
+	ByID
+	After count  `query:"after" doc:"Only lines after the one with this number."`
+	Last  string `header:"Last-Event-ID" doc:"The same, as browsers send it when they resume a stream."`
+}
+
+// count is a whole number of at least 0 in a query.
+type count string
+
+// Schema is how the reference shows it.
+func (count) Schema(huma.Registry) *huma.Schema {
+	zero := 0.0
+	return &huma.Schema{Type: huma.TypeInteger, Minimum: &zero}
+}
+
+func (n count) parse(name string) (int64, error) {
+	if n == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseInt(string(n), 10, 64)
+	if err != nil || v < 0 || strings.Trim(string(n), "0123456789") != "" {
+		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name,
+			Details: name + " must be a whole number of at least 0", Received: string(n), Code: "invalid_" + snake(name)}
+	}
+	return v, nil
+}
+
+// logOut writes its own answer: JSON or a stream.
+type logOut struct{ Body func(huma.Context) }
+
+func (a *API) logRoute(r Route) {
+	r.Method, r.Status = http.MethodGet, http.StatusOK
+	op := a.operation(r, typeOf[logBody]())
+	op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString,
+		Description: "Server-sent events whose data are log entries as JSON."}}
+	huma.Register(a.huma, op, func(ctx context.Context, in *logsIn) (*logOut, error) {
+		out, err := a.logs(ctx, r, in)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return &logOut{out}, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context), error) {
+	c, req := from(ctx).caller, from(ctx).http
+	if err := r.permit(c); err != nil {
+		return nil, err
+	}
+	d, err := a.deployment(ctx, c, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	after, err := in.After.parse("after")
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") && req.Method == http.MethodGet {
+		if in.Last != "" {
+			if after, err = count(in.Last).parse("Last-Event-ID"); err != nil {
+				return nil, err
+			}
+		}
+		done, err := a.streams.begin(c.User)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx huma.Context) {
+			defer done()
+			_, w := humago.Unwrap(ctx)
+			a.follow(ctx.Context(), w, c.User, d.ID, after)
+		}, nil
+	}
+	lines, _, err := a.Deployments.Logs(ctx, c.User, d.ID, after, maxLines+1)
+	if err != nil {
+		return nil, err
+	}
+	var next *int64
+	if len(lines) > maxLines {
+		lines = lines[:maxLines]
+		next = &lines[maxLines-1].N
+	}
+	body, err := encode(logBody{each(lines, showLine), next})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx huma.Context) {
+		ctx.SetHeader("Content-Type", "application/json")
+		ctx.SetStatus(http.StatusOK)
+		ctx.BodyWriter().Write(body)
+	}, nil
+}
+
+// follow sends what a deployment says until it has ended, the client is gone or the
+// service stops; then the client comes back with Last-Event-ID.
+func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.ID, id deploy.ID, after int64) {
+	conn := http.NewResponseController(w)
+	send := func(format string, args ...any) bool {
+		conn.SetWriteDeadline(time.Now().Add(sendTime))
+		_, err := fmt.Fprintf(w, format, args...)
+		return err == nil && conn.Flush() == nil
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.WriteHeader(http.StatusOK)
+	wake, stop := a.Deployments.Listen(id) // before the first look: nothing falls between
+	defer stop()
+	poll := time.NewTicker(streamPoll)
+	defer poll.Stop()
+	last := time.Now()
+	if !send("retry: 2000\n\n") {
+		return
+	}
+	for a.Ready() {
+		lines, status, err := a.Deployments.Logs(ctx, owner, id, after, 500)
+		if err != nil {
+			return // the site is gone, or the database: coming back finds out which
+		}
+		for _, l := range lines {
+			event, err := json.Marshal(showLine(l))
+			if err != nil || !send("id: %d\ndata: %s\n\n", l.N, event) {
+				return
+			}
+			after, last = l.N, time.Now()
+		}
+		if len(lines) == 500 {
+			continue // there is more
+		}
+		if status.Ended() {
+			send("event: end\ndata: {\"status\":%q}\n\n", status)
+			return
+		}
+		if time.Since(last) > heartbeat {
+			if !send(": still here\n\n") {
+				return
+			}
+			last = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-poll.C:
+		}
+	}
+}
+
+func showLine(l deploy.Line) lineBody {
+	return lineBody{l.N, l.At.String(), l.Level, some(l.Stage), l.Message}
+}
+
+// streams bounds what is held open.
+type streams struct {
+	mu   sync.Mutex // guards all below
+	all  int
+	user map[account.ID]int
+}
+
+func (s *streams) begin(u account.ID) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxStreams || s.user[u] >= maxUserStreams {
+		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
+			Details: fmt.Sprintf("a user follows at most %d logs at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
+	}
+	if s.user == nil {
+		s.user = map[account.ID]int{}
+	}
+	s.all++
+	s.user[u]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.user[u]--; s.user[u] == 0 {
+			delete(s.user, u)
+		}
+	}, nil
+}

@@ -1,0 +1,314 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+// newSiteBody is a site just made: it has no domains and no updatedAt yet.
+type newSiteBody struct {
+	ID            string      `json:"id" example:"site_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name          string      `json:"name"`
+	Slug          string      `json:"slug" doc:"URL-safe form of the name, unique in the installation."`
+	Type          string      `json:"type" enum:"static,wordpress" doc:"Where the content comes from: a Git repository, or a WordPress installation."`
+	Runtime       string      `json:"runtime" doc:"How it is served: static, node, php or wordpress. A static site's is found out by its first deployment."`
+	Status        string      `json:"status" enum:"pending,provisioning,active,error,stopped"`
+	StatusReason  *string     `json:"statusReason" doc:"Why it is in this status, where there is something to say."`
+	URL           string      `json:"url" example:"https://my-site.example.com"`
+	Subdomain     string      `json:"subdomain"`
+	Repository    *repository `json:"repository"`
+	Framework     *string     `json:"framework" doc:"The preset that was asked for."`
+	Build         site.Build  `json:"build" doc:"The owner's own build settings; those that are absent are detected."`
+	NeedsRedeploy bool        `json:"needsRedeploy" doc:"Settings or variables changed since the last deployment."`
+	Deployment    *string     `json:"deploymentId" doc:"The deployment that is live."`
+	CreatedAt     string      `json:"createdAt" format:"date-time"`
+}
+
+type siteBody struct {
+	newSiteBody
+	Domains   []domainSummary `json:"domains"`
+	UpdatedAt string          `json:"updatedAt" format:"date-time"`
+}
+
+type repository struct {
+	URL    string  `json:"url" example:"github.com/acme/site"`
+	Branch *string `json:"branch" doc:"Null until the repository's default branch is known."`
+}
+
+type domainSummary struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Status string `json:"status" enum:"pending,active,failed"`
+}
+
+type createdSite struct {
+	Data    newSiteBody `json:"data"`
+	Message string      `json:"message"`
+}
+
+// triggered is what every way of asking for a deployment answers.
+type triggered struct {
+	Message      string `json:"message"`
+	DeploymentID string `json:"deploymentId" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Status       string `json:"status" example:"pending"`
+}
+
+func (a *API) siteRoutes() {
+	r := func(path, id, summary string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Sites", Summary: summary, Scope: s, Noun: "site"}
+	}
+	list := r("/sites", "listSites", "List sites", account.SitesRead)
+	list.Doc = "The user's sites, newest first. A key that is restricted to some sites sees those."
+	get(a, list, a.listSites)
+
+	create := r("/sites", "createSite", "Create a site", account.SitesWrite)
+	create.Status, create.Wide = 201, true
+	create.Doc = "The answer comes at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
+		"`type` says where the content comes from. Node.js and PHP projects are `static` in this sense: what their repository turns out to be decides how they are served."
+	post(a, create, a.createSite)
+
+	get(a, r("/sites/{id}", "getSite", "Read a site", account.SitesRead), a.getSite)
+
+	update := r("/sites/{id}", "updateSite", "Change a site", account.SitesWrite)
+	update.Doc = "Changes what is sent and leaves the rest. The address stays the same when the name changes. What concerns builds takes effect with the next deployment."
+	change(a, "PATCH", update, a.updateSite)
+
+	remove := r("/sites/{id}", "deleteSite", "Delete a site", account.SitesWrite)
+	remove.Doc = "Permanently deletes the site and all that belongs to it. When the answer comes, the site is gone from the interface and no longer served; files, databases, certificates, variables, backups and logs are removed right after."
+	change(a, "DELETE", remove, a.deleteSite)
+
+	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.DeploymentsWrite)
+	trigger.Doc = "Needs no body. Deployments of one site run one at a time, in the order they were asked for; none that the interface asked for is dropped. A site in status `error` may be deployed again."
+	post(a, trigger, a.deploySite)
+
+	stop := r("/sites/{id}/stop", "stopSite", "Stop a site", account.SitesWrite)
+	stop.Doc = "Takes an active site off the air. Its releases stay."
+	post(a, stop, a.stopSite)
+	post(a, r("/sites/{id}/start", "startSite", "Start a stopped site", account.SitesWrite), a.startSite)
+
+	rollback := r("/sites/{id}/rollback", "rollbackSite", "Roll a site back", account.DeploymentsWrite)
+	rollback.Doc = "Makes an earlier deployment live again, at once and without building. Without a `deploymentId` it is the one that was live before the present one."
+	post(a, rollback, a.rollbackSite)
+}
+
+// site returns a site that the caller may touch.
+func (a *API) site(ctx context.Context, c account.Caller, id string) (site.Site, error) {
+	s, err := a.Sites.Get(ctx, c.User, site.ID(id))
+	if err != nil {
+		return s, err
+	}
+	return s, c.RequireSite(id)
+}
+
+// allowed checks that the site exists and the caller may touch it, in a transaction.
+func (a *API) allowed(ctx context.Context, tx *db.Tx, c account.Caller, id string) error {
+	if len(c.Sites) == 0 {
+		return nil // the room finds out whose it is
+	}
+	if _, err := a.Sites.GetTx(ctx, tx, c.User, site.ID(id)); err != nil {
+		return err
+	}
+	return c.RequireSite(id)
+}
+
+type listSitesIn struct {
+	PageIn
+	Type   string `query:"type" enum:"static,wordpress" doc:"Only sites of this type."`
+	Status string `query:"status" enum:"active,pending,provisioning,error,stopped" doc:"Only sites in this status."`
+}
+
+func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) (page[siteBody], error) {
+	p, err := in.parse()
+	if err == nil {
+		err = oneOf("type", in.Type, string(site.Static), string(site.WordPress))
+	}
+	if err == nil {
+		err = oneOf("status", in.Status, each(site.Statuses, func(s site.Status) string { return string(s) })...)
+	}
+	if err != nil {
+		return page[siteBody]{}, err
+	}
+	f := site.Filter{Type: site.Type(in.Type), Status: site.Status(in.Status), Page: p.page, Limit: p.limit}
+	list, total, err := a.Sites.List(ctx, c.User, f)
+	if len(c.Sites) > 0 {
+		list, total, err = a.fewSites(ctx, c, f)
+	}
+	if err != nil {
+		return page[siteBody]{}, err
+	}
+	bodies, err := a.showSites(ctx, a.DB, list)
+	return paged(bodies, p, total), err
+}
+
+// fewSites is the list for a key that may see only some sites: at most a hundred.
+func (a *API) fewSites(ctx context.Context, c account.Caller, f site.Filter) (list []site.Site, total int, err error) {
+	for _, id := range c.Sites {
+		s, err := a.Sites.Get(ctx, c.User, site.ID(id))
+		if fault.Is(err, fault.NotFound) {
+			continue // deleted since the key was made
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if (f.Type == "" || f.Type == s.Type) && (f.Status == "" || f.Status == s.Status) {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b site.Site) int { return cmp.Compare(b.ID, a.ID) })
+	from := min((f.Page-1)*f.Limit, len(list))
+	return list[from:min(from+f.Limit, len(list))], len(list), nil
+}
+
+type createSiteIn struct {
+	Body struct {
+		Name       string     `json:"name" doc:"Display name, 1 to 100 characters."`
+		Type       string     `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
+		Repository string     `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
+		Branch     string     `json:"branch,omitempty" doc:"Without it: the repository's default branch."`
+		Framework  string     `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Without it: detected. An unknown one is ignored with a warning in the log."`
+		Build      site.Build `json:"build,omitempty" doc:"Own build settings."`
+	}
+}
+
+func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn) (createdSite, error) {
+	b := in.Body
+	s, err := a.Sites.CreateTx(ctx, tx, c.User, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
+		Branch: b.Branch, Framework: b.Framework, Build: b.Build})
+	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, err
+}
+
+func (a *API) getSite(ctx context.Context, c account.Caller, in *ByID) (siteBody, error) {
+	s, err := a.site(ctx, c, in.ID)
+	if err != nil {
+		return siteBody{}, err
+	}
+	return a.showSite(ctx, a.DB, s)
+}
+
+type updateSiteIn struct {
+	ByID
+	Body struct {
+		Name       *string     `json:"name,omitempty"`
+		Repository *string     `json:"repository,omitempty"`
+		Branch     *string     `json:"branch,omitempty" doc:"An empty one means the repository's default."`
+		Framework  *string     `json:"framework,omitempty"`
+		Build      *site.Build `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
+	}
+}
+
+func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn) (siteBody, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return siteBody{}, err
+	}
+	b := in.Body
+	s, err := a.Sites.UpdateTx(ctx, tx, c.User, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build})
+	if err != nil {
+		return siteBody{}, err
+	}
+	return a.showSite(ctx, tx, s)
+}
+
+func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return message{}, err
+	}
+	return message{"Site deleted"}, a.Sites.DeleteTx(ctx, tx, c.User, site.ID(in.ID))
+}
+
+type deploySiteIn struct {
+	ByID
+	Body *struct {
+		Branch     string `json:"branch,omitempty" doc:"Without it: the site's."`
+		ClearCache bool   `json:"clearCache,omitempty" doc:"Build as if for the first time."`
+		Title      string `json:"title,omitempty" doc:"Shown beside the deployment, at most 200 characters."`
+	}
+}
+
+func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn) (triggered, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return triggered{}, err
+	}
+	t := deploy.Trigger{Cause: deploy.ByAPI}
+	if b := in.Body; b != nil {
+		t.Branch, t.ClearCache, t.Title = b.Branch, b.ClearCache, b.Title
+	}
+	d, err := a.Deployments.TriggerTx(ctx, tx, c.User, site.ID(in.ID), t)
+	return triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
+}
+
+func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (siteBody, error) {
+	return a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
+}
+
+func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (siteBody, error) {
+	return a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
+}
+
+func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID,
+	do func(context.Context, *db.Tx, account.ID, site.ID) (site.Site, error)) (siteBody, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return siteBody{}, err
+	}
+	s, err := do(ctx, tx, c.User, site.ID(in.ID))
+	if err != nil {
+		return siteBody{}, err
+	}
+	return a.showSite(ctx, tx, s)
+}
+
+type rollbackSiteIn struct {
+	ByID
+	Body *struct {
+		DeploymentID string `json:"deploymentId,omitempty" doc:"The deployment to return to."`
+	}
+}
+
+func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn) (triggered, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return triggered{}, err
+	}
+	var to deploy.ID
+	if in.Body != nil && in.Body.DeploymentID != "" {
+		to = deploy.ParseID(in.Body.DeploymentID)
+	}
+	d, err := a.Deployments.RollbackTx(ctx, tx, c.User, site.ID(in.ID), to)
+	return triggered{"Site rolled back", string(d.ID), string(d.Status)}, err
+}
+
+func (a *API) showNewSite(s site.Site) newSiteBody {
+	b := newSiteBody{ID: string(s.ID), Name: s.Name, Slug: s.Slug, Type: string(s.Type), Runtime: s.Runtime, Status: string(s.Status),
+		StatusReason: some(s.StatusReason), URL: a.Sites.URL(s.Slug), Subdomain: s.Slug, Framework: some(s.Framework), Build: s.Build,
+		NeedsRedeploy: s.NeedsRedeploy, Deployment: some(s.LiveDeployment), CreatedAt: s.CreatedAt.String()}
+	if s.Repository != "" {
+		b.Repository = &repository{s.Repository, some(s.Branch)}
+	}
+	return b
+}
+
+func (a *API) showSite(ctx context.Context, r db.Reader, s site.Site) (siteBody, error) {
+	all, err := a.showSites(ctx, r, []site.Site{s})
+	if err != nil {
+		return siteBody{}, err
+	}
+	return all[0], nil
+}
+
+func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]siteBody, error) {
+	domains, err := a.Domains.Summaries(ctx, r, each(list, func(s site.Site) string { return string(s.ID) }))
+	if err != nil {
+		return nil, err
+	}
+	return each(list, func(s site.Site) siteBody {
+		return siteBody{a.showNewSite(s), each(domains[string(s.ID)], func(d domain.Summary) domainSummary {
+			return domainSummary{string(d.ID), d.Name, string(d.Status)}
+		}), s.UpdatedAt.String()}
+	}), nil
+}

@@ -1,0 +1,200 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/api"
+	"slipway/internal/db"
+	"slipway/internal/dbtest"
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
+	"slipway/internal/idem"
+	"slipway/internal/ratelimit"
+	"slipway/internal/seal"
+	"slipway/internal/site"
+	"slipway/internal/webhook"
+)
+
+// world is the interface over real rooms on a database of its own. No worker runs: what
+// jobs would do stays to be done.
+type world struct {
+	t    *testing.T
+	db   *db.DB
+	c    api.Config
+	srv  *httptest.Server
+	logs *lockedBuffer
+}
+
+type lockedBuffer struct {
+	ch  chan struct{}
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.ch <- struct{}{}
+	defer func() { <-b.ch }()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.ch <- struct{}{}
+	defer func() { <-b.ch }()
+	return b.buf.String()
+}
+
+func newWorld(t *testing.T, with ...func(*api.Config)) *world {
+	t.Helper()
+	d := dbtest.New(t)
+	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := &lockedBuffer{ch: make(chan struct{}, 1)}
+	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	hooks := newWebhooks(d, s)
+	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Log: log, Domain: "sites.test"})
+	c := api.Config{
+		DB: d, Log: log,
+		Accounts:    account.New(account.Config{DB: d, Log: log}),
+		Sites:       sites,
+		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
+		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
+			SiteOf: func(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+				s, err := sites.Get(ctx, owner, site.ID(id))
+				return s.Slug, err
+			}}),
+		Webhooks:  hooks,
+		Answers:   idem.New(idem.Config{DB: d, Seal: s, Log: log}),
+		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
+		BaseURL:   "http://slipway.test",
+		RateLimit: 100_000,
+	}
+	for _, f := range with {
+		f(&c)
+	}
+	w := &world{t: t, db: d, c: c, logs: logs}
+	w.srv = httptest.NewServer(api.New(c).Handler())
+	t.Cleanup(w.srv.Close)
+	return w
+}
+
+func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks { return &webhook.Webhooks{} }
+
+// user makes a user and a key of all scopes, or of those named.
+func (w *world) user(email string, scopes ...account.Scope) (account.ID, string) {
+	w.t.Helper()
+	u, err := w.c.Accounts.CreateUser(w.t.Context(), email, "", false)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return u.ID, w.key(u.ID, account.NewKey{Scopes: scopes})
+}
+
+func (w *world) key(u account.ID, n account.NewKey) string {
+	w.t.Helper()
+	if len(n.Scopes) == 0 {
+		n.Scopes = account.Scopes{account.All}
+	}
+	n.Name = "test"
+	_, secret, err := w.c.Accounts.CreateKey(w.t.Context(), u, n)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return secret
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) json(t *testing.T) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("%d %q: %v", a.status, a.body, err)
+	}
+	return v
+}
+
+func (a answer) String() string { return fmt.Sprintf("%d %.300s", a.status, a.body) }
+
+// send makes a request. body may be nil, a string (as it is) or a value (as JSON);
+// headers are "Name: value".
+func (w *world) send(method, path, key string, body any, headers ...string) answer {
+	w.t.Helper()
+	var r io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		r = strings.NewReader(b)
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		r = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.srv.URL+path, r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if r != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+		if value == "" {
+			req.Header.Del(name)
+		}
+	}
+	client := http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+func (w *world) api(method, path, key string, body any, headers ...string) answer {
+	w.t.Helper()
+	return w.send(method, "/api/v1"+path, key, body, headers...)
+}
+
+// must is api with the status that is expected.
+func (w *world) must(status int, method, path, key string, body any, headers ...string) map[string]any {
+	w.t.Helper()
+	a := w.api(method, path, key, body, headers...)
+	if a.status != status {
+		w.t.Fatalf("%s %s: %s, want %d", method, path, a, status)
+	}
+	return a.json(w.t)
+}
+
+func (w *world) site(key, name string) string {
+	w.t.Helper()
+	a := w.must(201, "POST", "/sites", key, map[string]any{"name": name, "type": "static", "repository": "git.test/acme/site", "branch": "main"})
+	return a["data"].(map[string]any)["id"].(string)
+}

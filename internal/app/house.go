@@ -1,0 +1,201 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"slipway/internal/account"
+	"slipway/internal/api"
+	"slipway/internal/blob"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
+	"slipway/internal/edge"
+	"slipway/internal/egress"
+	"slipway/internal/idem"
+	"slipway/internal/job"
+	"slipway/internal/ratelimit"
+	"slipway/internal/release"
+	"slipway/internal/seal"
+	"slipway/internal/site"
+	"slipway/internal/source"
+	"slipway/internal/webhook"
+)
+
+// house is every room of one process, built and wired.
+type house struct {
+	s       settings
+	db      *db.DB
+	seal    *seal.Sealer
+	metrics *prometheus.Registry
+
+	accounts    *account.Accounts
+	webhooks    *webhook.Webhooks
+	sites       *site.Sites
+	deployments *deploy.Deployments
+	domains     *domain.Domains
+	answers     *idem.Answers
+	limiter     *ratelimit.Limiter
+	jobs        *job.Jobs
+	api         *api.API   // nil without the role
+	edge        *edge.Edge // nil without the role
+
+	serving  atomic.Bool   // between the opening of the doors and the first sign of the end
+	draining chan struct{} // closed when the end begins
+}
+
+// build makes every room from the settings. It opens the database and starts nothing.
+func build(ctx context.Context, s settings) (_ *house, err error) {
+	h := &house{s: s, metrics: prometheus.NewRegistry(), draining: make(chan struct{})}
+	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if h.db, h.seal, err = s.open(ctx, s.Log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			h.db.Close()
+		}
+	}()
+	out, err := egress.New(egress.Config{Allow: s.allow, OwnPorts: []uint16{443}, CAFile: s.OutboundCAFile, Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
+	store, err := blob.OpenDir(s.path("blobs"))
+	if err != nil {
+		return nil, err
+	}
+	releases := release.New(release.Config{Blobs: store, Log: s.Log})
+	src, err := source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
+	h.accounts = account.New(account.Config{DB: h.db, Log: s.Log})
+	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
+	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Log: s.Log, Domain: s.SiteDomain, Port: s.sitePort})
+	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: src, Releases: releases, Log: s.Log})
+	h.domains = domain.New(h.domainConfig(out))
+	h.answers = idem.New(idem.Config{DB: h.db, Seal: h.seal, Log: s.Log})
+	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
+	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
+		Queues: map[string]int{"default": 4, deploy.QueueName: max(4, 2*runtime.NumCPU())}})
+	h.sites.Work(h.jobs)
+	h.deployments.Work(h.jobs)
+	if s.role("api") {
+		h.api = api.New(api.Config{DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
+			Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
+	}
+	if s.role("edge") {
+		h.edge = edge.New(edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.public(), ControlHosts: s.controlHosts, Log: s.Log, Metrics: h.metrics})
+	}
+	h.observe()
+	return h, nil
+}
+
+func (h *house) domainConfig(out *egress.Egress) domain.Config {
+	return domain.Config{
+		DB: h.db, Out: out.Client(3 * time.Second), SiteDomain: h.s.SiteDomain, Registry: h.s.Registry, Reserved: h.s.controlHosts,
+		Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
+		Allowed: func(a netip.Addr) bool {
+			for _, p := range h.s.allow {
+				if p.Contains(a.Unmap()) {
+					return true
+				}
+			}
+			return egress.Public(a)
+		},
+	}
+}
+
+// prepare does what must be done once before serving.
+func (h *house) prepare(ctx context.Context) error {
+	if err := h.deployments.Schedule(ctx); err != nil {
+		return err
+	}
+	if h.edge == nil {
+		return nil
+	}
+	// The root of the local authority lies in the data directory too, for whoever wants
+	// to trust it.
+	root, err := h.edge.RootPEM(ctx)
+	if err != nil {
+		return err
+	}
+	return writeIfChanged(h.s.path("root.pem"), root)
+}
+
+func writeIfChanged(path string, text []byte) error {
+	if have, err := os.ReadFile(path); err == nil && string(have) == string(text) {
+		return nil
+	} else if err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	if err := os.WriteFile(path, text, fs.FileMode(0o644)); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// room is something that runs until its context ends.
+type room struct {
+	name string
+	run  func(context.Context) error
+}
+
+// rooms run on every node for as long as it serves.
+func (h *house) rooms() []room {
+	list := []room{
+		{"database", h.db.Run},
+		{"accounts", h.accounts.Run},
+		{"answers", h.answers.Run},
+		{"rate limit", h.limiter.Run},
+	}
+	if h.edge != nil {
+		list = append(list, room{"edge", h.edge.Run})
+	}
+	return list
+}
+
+// workers run on nodes with that role.
+func (h *house) workers() []room {
+	return []room{
+		{"jobs", h.jobs.Run},
+		{"webhooks", h.webhooks.Run},
+	}
+}
+
+func (h *house) metricsHandler() http.Handler {
+	return promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{})
+}
+
+// observe adds the figures that are read from the database when they are asked for.
+func (h *house) observe() {
+	gauge := func(name, help, query string) {
+		h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			var n float64
+			if err := h.db.QueryRow(ctx, query).Scan(&n); err != nil {
+				return -1
+			}
+			return n
+		}))
+	}
+	gauge("slipway_sites", "Sites that exist.", `SELECT COALESCE(SUM(n), 0) FROM site_counts`)
+	gauge("slipway_deployments_pending", "Deployments that wait.", `SELECT count(*) FROM deployments WHERE status = 'pending'`)
+	gauge("slipway_deployments_running", "Deployments that run.", `SELECT count(*) FROM deployments WHERE status IN ('building', 'deploying')`)
+	gauge("slipway_jobs_dead", "Jobs that were given up.", `SELECT count(*) FROM jobs WHERE state = 'dead'`)
+}

@@ -1,0 +1,160 @@
+package edge
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"sync"
+	"time"
+
+	"slipway/internal/db"
+)
+
+// authority is the installation's own certificate authority, for sites that have no
+// public certificate. Its key is in the database, sealed, so that all nodes share it.
+type authority struct {
+	mu   sync.Mutex // guards root; held while it is read
+	root *root
+}
+
+type root struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+	pem  []byte
+}
+
+const (
+	rootYears = 10
+	purpose   = "authority/local"
+)
+
+// RootPEM returns the certificate of the local authority, to be trusted by whoever
+// visits. It makes the authority when there is none.
+func (e *Edge) RootPEM(ctx context.Context) ([]byte, error) {
+	r, err := e.authority.get(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return r.pem, nil
+}
+
+func (a *authority) get(ctx context.Context, e *Edge) (*root, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.root != nil {
+		return a.root, nil
+	}
+	r, err := e.openAuthority(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open local authority: %w", err)
+	}
+	a.root = r
+	return r, nil
+}
+
+// openAuthority reads the authority, or makes it. Of two nodes that make one at the same
+// time the first to insert wins, and both read the winner's.
+func (e *Edge) openAuthority(ctx context.Context) (*root, error) {
+	var have int
+	if err := e.DB.QueryRow(ctx, `SELECT COUNT(*) FROM authority WHERE id = 'local'`).Scan(&have); err != nil {
+		return nil, err
+	}
+	if have == 0 {
+		certificate, key, err := newRoot(time.Now())
+		if err != nil {
+			return nil, err
+		}
+		sealed := e.Seal.Seal(key, purpose)
+		err = e.DB.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `
+				INSERT INTO authority (id, certificate, private_key, created_at)
+				VALUES ('local', $1, $2, $3) ON CONFLICT (id) DO NOTHING`, string(certificate), sealed, db.Now())
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var certificate, sealed string
+	if err := e.DB.QueryRow(ctx, `
+		SELECT certificate, private_key FROM authority
+		WHERE id = 'local'`).Scan(&certificate, &sealed); err != nil {
+		return nil, err
+	}
+	key, err := e.Seal.Open(sealed, purpose)
+	if err != nil {
+		return nil, err
+	}
+	return parseRoot([]byte(certificate), key)
+}
+
+func parseRoot(certificate, key []byte) (*root, error) {
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		return nil, errors.New("its certificate is not PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("its key cannot sign")
+	}
+	return &root{cert: cert, key: signer, pem: certificate}, nil
+}
+
+// newRoot makes a self-signed ECDSA P-256 certificate (RFC 5280) that signs leaves and
+// no further authorities.
+func newRoot(now time.Time) (certificate, key []byte, err error) {
+	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if key, err = x509.MarshalPKCS8PrivateKey(priv); err != nil {
+		return nil, nil, err
+	}
+	public, err := x509.MarshalPKIXPublicKey(&priv.PublicKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	sum := sha256.Sum256(public)
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		// Names differ between installations: browsers confuse authorities of one name.
+		Subject:               pkix.Name{Organization: []string{"Slipway"}, CommonName: "Slipway Local Authority " + hex.EncodeToString(sum[:4])},
+		NotBefore:             now.Add(-time.Hour),
+		NotAfter:              now.AddDate(rootYears, 0, 0),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &priv.PublicKey, priv)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, nil
+}
+
+// serial returns 127 random bits (RFC 5280, section 4.1.2.2 allows 20 bytes).
+func serial() *big.Int {
+	b := make([]byte, 16)
+	rand.Read(b)
+	b[0] &= 0x7f
+	return new(big.Int).SetBytes(b)
+}

@@ -1,0 +1,197 @@
+// Package edge owns what visitors of sites see: TLS, which host is which site, and the
+// bytes, headers and errors of an answer.
+//
+// Run keeps a table of hosts in memory, fed by the view live: a site's row is one
+// pointer, and a request takes it once, so an answer belongs to one release whole and a
+// switch is one store. Releases are immutable, so what is cached is never stale: trees
+// and small files are kept in memory up to a number of bytes, keyed by digest, and
+// nothing else is ever cached. Certificates come from Config.Certificate if it has one,
+// else from a local authority whose key is sealed in the database; a name that is not
+// ours ends in a TLS alert.
+//
+// The edge reads the views live and previews and knows no room. It never serves the
+// control plane's bytes on a site's host or a site's bytes on the control plane's, and
+// it never redirects to a host that the request did not name.
+package edge
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"slipway/internal/blob"
+	"slipway/internal/db"
+	"slipway/internal/release"
+	"slipway/internal/seal"
+)
+
+// Config is what an Edge is made of.
+type Config struct {
+	DB         *db.DB
+	Seal       *seal.Sealer
+	Releases   *release.Releases
+	Blobs      *blob.Store
+	SiteDomain string // sites live at <label>.<SiteDomain>
+
+	HTTPSPort    int          // of addresses we redirect to. Optional: 0 means 443.
+	Control      http.Handler // the control plane. Optional.
+	ControlHosts []string     // hosts, without port, that get it. Optional.
+	Log          *slog.Logger // Optional.
+	Metrics      prometheus.Registerer
+
+	// Certificate is asked first, for example ACME's. Optional; nil, nil passes the name
+	// on to the local authority.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
+	AssetBytes int64 // memory for files. Optional: 0 means 128 MiB.
+}
+
+// Edge serves sites. It is safe for concurrent use.
+type Edge struct {
+	Config
+	control   map[string]bool
+	port      string // ":8443", or "" for 443
+	table     table
+	previews  previews
+	trees     *cache[release.ID, *release.Tree]
+	assets    *cache[assetKey, *asset]
+	authority authority
+	leaves    *cache[string, *leaf]
+	metrics   metrics
+	loaded    atomic.Bool
+}
+
+// New returns an Edge that knows no host yet: Run tells it.
+func New(c Config) *Edge {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.SiteDomain = strings.ToLower(strings.Trim(c.SiteDomain, "."))
+	e := &Edge{Config: c, control: map[string]bool{}}
+	for _, h := range c.ControlHosts {
+		e.control[strings.ToLower(h)] = true
+	}
+	if c.HTTPSPort != 0 && c.HTTPSPort != 443 {
+		e.port = fmt.Sprintf(":%d", c.HTTPSPort)
+	}
+	e.metrics = newMetrics(c.Metrics)
+	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
+	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
+	e.leaves = newCache[string, *leaf](maxLeaves)
+	e.table.hosts = map[string]*site{}
+	e.table.labels = map[string]string{}
+	e.previews.init()
+	return e
+}
+
+// Run prepares the local authority and keeps the table of hosts like the view live until
+// ctx ends: at once when the database tells of a change, within half a second when
+// nobody told. While the database is away the hosts known so far are served. An
+// authority that cannot be opened is an error, because no new visitor could be served.
+func (e *Edge) Run(ctx context.Context) error {
+	if err := e.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	var g errgroup.Group
+	g.Go(func() error { return e.follow(ctx) })
+	return g.Wait()
+}
+
+// prepare opens the authority, with patience for a database that is not there yet.
+func (e *Edge) prepare(ctx context.Context) error {
+	for {
+		_, err := e.authority.get(ctx, e)
+		if err == nil || errors.Is(err, seal.ErrOpen) || ctx.Err() != nil {
+			return err
+		}
+		e.Log.ErrorContext(ctx, "local authority not ready", "err", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Ready reports whether the table of hosts has been read once. Before that every host is
+// answered with 503.
+func (e *Edge) Ready() bool { return e.loaded.Load() }
+
+// Server returns a server for one of the Edge's handlers with limits for strangers: 10 s
+// for the header, 32 KiB of it, 2 minutes of idleness, 128 streams per HTTP/2
+// connection. Answers of sites have their own deadline, by length; the control plane sets
+// its own. The caller gives it a listener, and TLSConfig for HTTPS.
+func (e *Edge) Server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 128},
+		TLSConfig:         e.TLSConfig(),
+		// Strangers' broken handshakes are nobody's business but a debugger's.
+		ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// HTTPS returns the handler for TLS listeners: sites, and the control plane on its hosts.
+func (e *Edge) HTTPS() http.Handler { return http.HandlerFunc(e.serve) }
+
+// HTTP returns the handler for plain listeners: it redirects known hosts to HTTPS.
+func (e *Edge) HTTP() http.Handler { return http.HandlerFunc(e.redirect) }
+
+// flights runs one load per key at a time, whoever asks; a waiter's context ends only
+// its waiting.
+type flights[K comparable, V any] struct {
+	mu    sync.Mutex // guards under
+	under map[K]*flight[V]
+}
+
+type flight[V any] struct {
+	done chan struct{}
+	v    V
+	err  error
+}
+
+func (f *flights[K, V]) do(ctx context.Context, key K, load func(context.Context) (V, error)) (V, error) {
+	f.mu.Lock()
+	if f.under == nil {
+		f.under = map[K]*flight[V]{}
+	}
+	c, ok := f.under[key]
+	if !ok {
+		c = &flight[V]{done: make(chan struct{})}
+		f.under[key] = c
+		go func() {
+			// Whoever asked first may leave; the others still wait for it.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+			defer cancel()
+			c.v, c.err = load(ctx)
+			f.mu.Lock()
+			delete(f.under, key)
+			f.mu.Unlock()
+			close(c.done)
+		}()
+	}
+	f.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.v, c.err
+	case <-ctx.Done():
+		var none V
+		return none, ctx.Err()
+	}
+}

@@ -1,0 +1,175 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"slipway/internal/blob"
+	"slipway/internal/release"
+)
+
+// Header values are shared by all answers: nobody writes to them.
+var (
+	nosniff    = []string{"nosniff"}
+	noindex    = []string{"noindex"}
+	revalidate = []string{"public, max-age=0, must-revalidate"}
+	forever    = []string{"public, max-age=31536000, immutable"}
+	varyBy     = []string{"Accept-Encoding"}
+	acceptsRng = []string{"bytes"}
+	encodings  = map[string][]string{"br": {"br"}, "gzip": {"gzip"}}
+)
+
+// assetKey is everything an answer's bytes and headers depend on, so that no header of a
+// request can put one visitor's answer before another.
+type assetKey struct {
+	digest   blob.Digest
+	kind     string // media type
+	encoding string
+}
+
+// asset is a file in memory, with its header values made once.
+type asset struct {
+	body   []byte
+	length []string
+	kind   []string
+}
+
+// largest is the longest file that is kept in memory; longer ones are read from disk.
+const largest = 2 << 20
+
+// file answers with a file of a release. An error before anything was written leaves
+// the answer to the caller.
+func (e *Edge) file(w *recorder, r *http.Request, f release.File, status int) error {
+	encoding, content := "", f.Body
+	// A range is a range of the file, not of what a compressor made of it.
+	if _, ranged := r.Header["Range"]; !ranged {
+		encoding, content = choose(f, r.Header["Accept-Encoding"])
+	}
+	h := w.Header()
+	if f.Brotli.Size > 0 || f.Gzip.Size > 0 {
+		h["Vary"] = varyBy
+	}
+	h["Cache-Control"] = revalidate
+	if status == http.StatusOK {
+		if fingerprinted(f.Path, f.Type) {
+			h["Cache-Control"] = forever
+		}
+		tag := etag(content.Digest, encoding, f.Body.Digest)
+		h["Etag"] = []string{tag}
+		switch conditional(r.Header, tag, f) {
+		case http.StatusNotModified:
+			w.WriteHeader(http.StatusNotModified)
+			return nil
+		case http.StatusPreconditionFailed:
+			delete(h, "Cache-Control")
+			delete(h, "Etag")
+			fail(w, r, http.StatusPreconditionFailed)
+			return nil
+		}
+	}
+	err := e.content(w, r, f, content, encoding, status)
+	if err != nil && w.status == 0 && encoding != "" && r.Context().Err() == nil {
+		// A damaged variant is no reason to fail: the file itself may be whole.
+		e.Log.ErrorContext(r.Context(), "compressed variant not readable", "path", f.Path, "encoding", encoding, "err", err)
+		if status == http.StatusOK {
+			h["Etag"] = []string{etag(f.Body.Digest, "", f.Body.Digest)}
+		}
+		err = e.content(w, r, f, f.Body, "", status)
+	}
+	return err
+}
+
+// content writes one representation of a file.
+func (e *Edge) content(w *recorder, r *http.Request, f release.File, c release.Content, encoding string, status int) error {
+	h := w.Header()
+	ranged := status == http.StatusOK && len(r.Header["Range"]) > 0
+	if c.Size > largest {
+		return e.stream(w, r, f, c, encoding, status, ranged)
+	}
+	a, err := e.asset(r.Context(), assetKey{c.Digest, f.Type, encoding}, c.Size)
+	if err != nil {
+		return err
+	}
+	h["Content-Type"] = a.kind
+	if encoding != "" {
+		h["Content-Encoding"] = encodings[encoding]
+	} else if status == http.StatusOK {
+		h["Accept-Ranges"] = acceptsRng
+	}
+	if ranged {
+		serveRange(w, r, bytes.NewReader(a.body))
+		return nil
+	}
+	h["Content-Length"] = a.length
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		w.Write(a.body) // an error is the visitor's leaving
+	}
+	return nil
+}
+
+// asset returns a small file from memory, or reads, verifies and keeps it.
+func (e *Edge) asset(ctx context.Context, key assetKey, size int64) (*asset, error) {
+	a, hit, err := e.assets.fetch(ctx, key, func(ctx context.Context) (*asset, int64, error) {
+		b, err := e.Blobs.ReadAll(ctx, key.digest, largest)
+		if err != nil {
+			return nil, 0, err
+		}
+		if int64(len(b)) != size {
+			return nil, 0, fmt.Errorf("read %s: %w", key.digest, blob.ErrCorrupt)
+		}
+		return &asset{body: b, length: []string{strconv.Itoa(len(b))}, kind: []string{key.kind}}, size + 512, nil
+	})
+	e.metrics.cache("asset", hit)
+	return a, err
+}
+
+// stream answers with a file too long for memory.
+func (e *Edge) stream(w *recorder, r *http.Request, f release.File, c release.Content, encoding string, status int, ranged bool) error {
+	b, size, err := e.Blobs.Open(r.Context(), c.Digest)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if size != c.Size {
+		return fmt.Errorf("open %s: %w", c.Digest, blob.ErrCorrupt)
+	}
+	h := w.Header()
+	h["Content-Type"] = []string{f.Type}
+	if encoding != "" {
+		h["Content-Encoding"] = encodings[encoding]
+	} else if status == http.StatusOK {
+		h["Accept-Ranges"] = acceptsRng
+	}
+	deadline(w, size)
+	if ranged {
+		serveRange(w, r, b)
+		return nil
+	}
+	h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	// The last bytes do not come when the file turns out to be damaged.
+	if _, err := io.CopyN(struct{ io.Writer }{w}, b, size); errors.Is(err, blob.ErrCorrupt) {
+		return err
+	}
+	return nil
+}
+
+// serveRange leaves ranges and If-Range to net/http; the other conditions have been
+// looked at, and would be judged by the file's own tag alone.
+func serveRange(w http.ResponseWriter, r *http.Request, b io.ReadSeeker) {
+	plain := r.Clone(r.Context())
+	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
+		plain.Header.Del(name)
+	}
+	http.ServeContent(w, plain, "", time.Time{}, b)
+}

@@ -1,0 +1,88 @@
+package edge
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"strconv"
+)
+
+// notice is a page of ours, for a visitor who knows nothing of sites and deployments.
+type notice struct {
+	status int
+	title  string
+	text   string
+	retry  int // seconds, 0 for none
+	html   []byte
+}
+
+var (
+	pageUnknown = &notice{status: 404, title: "There is no site here",
+		text: "Nothing is published at this address. Check it for typing mistakes, or ask whoever gave it to you."}
+	pageMissing = &notice{status: 404, title: "Page not found",
+		text: "This site has no page at this address."}
+	pageStopped = &notice{status: 503, title: "This site is switched off",
+		text: "Its owner has paused it. It can come back at any time."}
+	pageEmpty = &notice{status: 503, title: "This site is on its way", retry: 5,
+		text: "It is being prepared and nothing has been published yet. Try again in a moment."}
+	pageError = &notice{status: 503, title: "This site isn't available yet", retry: 60,
+		text: "Nothing has been published here so far. Its owner can find out why."}
+	pageStarting = &notice{status: 503, title: "One moment, please", retry: 1,
+		text: "This server has just started. Try again in a few seconds."}
+	pageBusy = &notice{status: 503, title: "One moment, please", retry: 5,
+		text: "This address can't be looked up right now. Try again in a few seconds."}
+	pageBroken = &notice{status: 500, title: "This page can't be shown right now",
+		text: "Something went wrong on our side and has been noted. Try again later."}
+)
+
+var notices = template.Must(template.New("").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{.Title}}</title>
+<style>html{color-scheme:light dark;font:17px/1.5 system-ui,sans-serif}body{margin:18vh auto;max-width:32rem;padding:0 1.5rem}h1{font-size:1.5rem;line-height:1.2}p{opacity:.8}</style>
+</head><body><h1>{{.Title}}</h1><p>{{.Text}}</p></body></html>
+`))
+
+// The pages are made once, at start: nothing of a request is in them.
+func init() {
+	for _, n := range []*notice{pageUnknown, pageMissing, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageBroken} {
+		var b bytes.Buffer
+		if err := notices.Execute(&b, struct{ Title, Text string }{n.title, n.text}); err != nil {
+			panic(err)
+		}
+		n.html = b.Bytes()
+	}
+}
+
+// page answers with a page of ours.
+func page(w http.ResponseWriter, r *http.Request, n *notice) {
+	h := w.Header()
+	for _, name := range []string{"Etag", "Content-Encoding", "Accept-Ranges", "Vary"} {
+		h.Del(name)
+	}
+	if n.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(n.retry))
+	}
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	h.Set("X-Robots-Tag", "noindex")
+	short(w, r, n.status, "text/html; charset=utf-8", n.html)
+}
+
+// fail answers what only programs see.
+func fail(w http.ResponseWriter, r *http.Request, status int) {
+	if status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", "GET, HEAD")
+	}
+	short(w, r, status, "text/plain; charset=utf-8", []byte(http.StatusText(status)+"\n"))
+}
+
+func short(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte) {
+	h := w.Header()
+	h["X-Content-Type-Options"] = nosniff
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		w.Write(body) // an error is the visitor's leaving
+	}
+}

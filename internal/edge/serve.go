@@ -1,0 +1,213 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"slipway/internal/release"
+)
+
+// serve answers a request that came over TLS: one host, one target, one release.
+func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
+	host, status := e.host(r)
+	if status == 0 && e.control[host] && e.Control != nil {
+		// An answer of ours on this connection may have left its deadline.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		e.Control.ServeHTTP(w, r)
+		return
+	}
+	rec := &recorder{ResponseWriter: w}
+	defer func() { e.metrics.answered(rec.status, rec.bytes) }()
+	deadline(rec, 0)
+	if status != 0 {
+		fail(rec, r, status)
+		return
+	}
+	t, err := e.find(r.Context(), host)
+	switch {
+	case err != nil:
+		if r.Context().Err() == nil && !errors.Is(err, errCrowded) {
+			e.Log.ErrorContext(r.Context(), "host not found out", "host", host, "err", err)
+		}
+		page(rec, r, pageBusy)
+	case t == nil && !e.Ready():
+		page(rec, r, pageStarting)
+	case t == nil:
+		page(rec, r, pageUnknown)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		fail(rec, r, http.StatusMethodNotAllowed)
+	case t.state == stateStopped:
+		page(rec, r, pageStopped)
+	case t.state == stateError:
+		page(rec, r, pageError)
+	case t.state != stateLive || t.release == "":
+		page(rec, r, pageEmpty)
+	default:
+		e.answer(rec, r, t)
+	}
+}
+
+// host returns the host of a request, or the status with which it is refused: 400 for a
+// request target that is not a path (RFC 9112, section 3.2.2 is for proxies, which we
+// are not), 421 for a host that is not the one the TLS connection was made for.
+func (e *Edge) host(r *http.Request) (host string, status int) {
+	if r.URL.Host != "" || r.URL.Scheme != "" || r.URL.Opaque != "" || !strings.HasPrefix(r.URL.Path, "/") {
+		if r.Method == http.MethodOptions && r.URL.Path == "*" {
+			return "", http.StatusMethodNotAllowed
+		}
+		return "", http.StatusBadRequest
+	}
+	host = hostname(r.Host)
+	if host == "" {
+		return "", http.StatusBadRequest
+	}
+	if r.TLS != nil {
+		sni := strings.ToLower(strings.TrimSuffix(r.TLS.ServerName, "."))
+		if sni != host && !(sni == "" && net.ParseIP(host) != nil) {
+			return "", http.StatusMisdirectedRequest
+		}
+	}
+	return host, 0
+}
+
+// hostname takes the port and the last dot off a Host header.
+func hostname(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// find returns what a host answers with: a site, the immutable address of a deployment,
+// or nil.
+func (e *Edge) find(ctx context.Context, host string) (*target, error) {
+	label, ok := e.label(host)
+	if !ok {
+		return nil, nil
+	}
+	if t := e.table.find(label); t != nil {
+		return t, nil
+	}
+	return e.preview(ctx, label)
+}
+
+// answer serves a path of a release.
+func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
+	tree, err := e.tree(r.Context(), t.release)
+	if err != nil {
+		e.broken(w, r, t, err)
+		return
+	}
+	h := w.Header()
+	if t.immutable {
+		h["X-Robots-Tag"] = noindex
+	}
+	h["X-Content-Type-Options"] = nosniff
+	a := tree.Resolve(r.URL.EscapedPath())
+	switch a.Kind {
+	case release.Found:
+		err = e.file(w, r, a.File, http.StatusOK)
+	case release.Missing:
+		err = e.file(w, r, a.File, http.StatusNotFound)
+	case release.Redirect:
+		to := a.Location
+		if r.URL.RawQuery != "" {
+			to += "?" + r.URL.RawQuery
+		}
+		h["Cache-Control"] = revalidate
+		redirect(w, r, to)
+	default:
+		page(w, r, pageMissing)
+	}
+	if err != nil {
+		e.broken(w, r, t, err)
+	}
+}
+
+// broken reports what should not happen: a release that is live and cannot be read.
+func (e *Edge) broken(w *recorder, r *http.Request, t *target, err error) {
+	if r.Context().Err() != nil {
+		return // nobody is waiting
+	}
+	e.Log.ErrorContext(r.Context(), "release not readable", "site", t.site, "release", t.release, "path", r.URL.Path, "err", err)
+	if w.status != 0 {
+		panic(http.ErrAbortHandler) // the visitor must notice that this is not all
+	}
+	page(w, r, pageBroken)
+}
+
+// redirect is http.Redirect without its rewriting of what is already safe.
+func redirect(w http.ResponseWriter, r *http.Request, to string) {
+	w.Header()["Location"] = []string{to}
+	w.Header()["Content-Length"] = []string{"0"}
+	w.WriteHeader(http.StatusPermanentRedirect)
+}
+
+// redirect answers a request that came without TLS.
+func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
+	rec := &recorder{ResponseWriter: w}
+	defer func() { e.metrics.answered(rec.status, rec.bytes) }()
+	deadline(rec, 0)
+	host, status := e.host(r)
+	if status != 0 {
+		fail(rec, r, status)
+		return
+	}
+	if !e.control[host] {
+		t, err := e.find(r.Context(), host)
+		switch {
+		case err != nil:
+			page(rec, r, pageBusy)
+			return
+		case t == nil && !e.Ready():
+			page(rec, r, pageStarting)
+			return
+		case t == nil:
+			page(rec, r, pageUnknown)
+			return
+		}
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	redirect(rec, r, "https://"+host+e.port+r.URL.RequestURI())
+}
+
+// deadline gives an answer of size bytes a minute, and more at 16 KiB/s, so that a
+// visitor who reads nothing holds nothing for long. It stands until the connection's
+// next answer sets its own.
+func deadline(w http.ResponseWriter, size int64) {
+	// Not every writer has deadlines (tests); those of servers do.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute + time.Duration(size>>14)*time.Second))
+}
+
+// recorder remembers what an answer was, for the metrics.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(b)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

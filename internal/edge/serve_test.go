@@ -1,0 +1,492 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"slipway/internal/release"
+)
+
+var script = strings.Repeat("console.log('hello');\n", 200)
+
+func site1(t *testing.T) (*world, release.ID) {
+	w := start(t)
+	id := w.publish(map[string]string{
+		"index.html":                "<h1>home</h1>",
+		"about.html":                "<h1>about</h1>",
+		"docs/index.html":           "<h1>docs</h1>",
+		"docs/404.html":             "<h1>no such page in docs</h1>",
+		"app.js":                    script,
+		"assets/index-BxYz12ab.js":  script + "1",
+		"assets/main.abcdef12.css":  strings.Repeat("a{}\n", 300),
+		"photo.jpg":                 strings.Repeat("jpeg", 100),
+		"big.bin":                   strings.Repeat("0123456789", largest/10+1000),
+		".well-known/security.txt":  "Contact: x",
+		"a file ü.txt":              "odd name",
+		"assets/page.abcdef12.html": "never for ever",
+	})
+	w.live("s1", "blog", stateLive, id)
+	return w, id
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	w, _ := site1(t)
+	const host = "https://blog.sites.test"
+	w.get(host+"/").want(t, 200, "<h1>home</h1>").
+		head(t, "Content-Type", "text/html; charset=utf-8").head(t, "X-Content-Type-Options", "nosniff").
+		head(t, "Cache-Control", "public, max-age=0, must-revalidate").head(t, "Content-Length", "13").head(t, "Accept-Ranges", "bytes")
+	w.get(host+"/about").want(t, 200, "<h1>about</h1>")
+	w.get(host+"/about.html?x=1&y=%2F").want(t, 308, "").head(t, "Location", "/about?x=1&y=%2F")
+	w.get(host+"/docs?q").want(t, 308, "").head(t, "Location", "/docs/?q").head(t, "Content-Length", "0")
+	w.get(host+"/docs/x/y").want(t, 404, "no such page in docs").head(t, "Etag", "").head(t, "Cache-Control", "public, max-age=0, must-revalidate")
+	w.get(host+"/nothing").want(t, 404, "This site has no page at this address").head(t, "Cache-Control", "no-store")
+	w.get(host+"/a%20file%20%C3%BC.txt").want(t, 200, "odd name").head(t, "Content-Type", "text/plain; charset=utf-8")
+	w.get(host+"/.well-known/security.txt").want(t, 200, "Contact")
+	w.get(host+"//evil.test/..").want(t, 404, "")
+	w.get(host+"/photo.jpg").want(t, 200, "jpeg").head(t, "Vary", "").head(t, "Content-Type", "image/jpeg")
+	for path, want := range map[string]string{
+		"/assets/index-BxYz12ab.js": "public, max-age=31536000, immutable",
+		"/assets/main.abcdef12.css": "public, max-age=31536000, immutable",
+		"/app.js":                   "public, max-age=0, must-revalidate",
+		"/assets/page.abcdef12":     "public, max-age=0, must-revalidate",
+	} {
+		w.get(host+path).want(t, 200, "").head(t, "Cache-Control", want)
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"} {
+		w.do(method, host+"/").want(t, 405, "").head(t, "Allow", "GET, HEAD")
+	}
+	for _, path := range []string{"/", "/app.js", "/big.bin", "/nothing", "/docs/zzz"} {
+		get, head := w.get(host+path), w.do("HEAD", host+path)
+		if head.status != get.status || head.body != "" {
+			t.Errorf("HEAD %s: status %d with %d bytes, GET has %d", path, head.status, len(head.body), get.status)
+		}
+		for _, name := range []string{"Content-Length", "Content-Type", "Etag", "Cache-Control", "Vary"} {
+			head.head(t, name, get.header.Get(name))
+		}
+		if get.header.Get("Content-Length") != fmt.Sprint(len(get.body)) {
+			t.Errorf("%s: Content-Length %s, %d bytes", path, get.header.Get("Content-Length"), len(get.body))
+		}
+	}
+}
+
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	w, _ := site1(t)
+	tags := map[string]string{}
+	for accept, want := range map[string]string{
+		"":                               "",
+		"gzip, deflate, br, zstd":        "br",
+		"gzip":                           "gzip",
+		"x-gzip":                         "gzip",
+		"GZIP":                           "gzip",
+		"br;q=0, gzip":                   "gzip",
+		"br;q=0.5, gzip;q=0.9":           "gzip",
+		"br;q=0.5, gzip;q=0.5":           "br",
+		"*":                              "br",
+		"*;q=0":                          "",
+		"gzip;q=0, *":                    "br",
+		"identity":                       "",
+		"identity, br;q=0.5":             "",
+		"identity;q=0, br;q=0.001":       "br",
+		"br;q=1.5, gzip;q=x":             "",
+		"br;q=NaN":                       "",
+		"deflate":                        "",
+		",,;,br ; q=1,":                  "br",
+		strings.Repeat("x,", 100) + "br": "", // nobody needs so many
+	} {
+		a := w.get("https://blog.sites.test/app.js", "Accept-Encoding: "+accept)
+		a.want(t, 200, "").head(t, "Content-Encoding", want).head(t, "Vary", "Accept-Encoding").head(t, "Content-Type", "text/javascript; charset=utf-8")
+		var r io.Reader = strings.NewReader(a.body)
+		switch want {
+		case "br":
+			r = brotli.NewReader(r)
+		case "gzip":
+			var err error
+			if r, err = gzip.NewReader(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if b, err := io.ReadAll(r); err != nil || string(b) != script {
+			t.Errorf("Accept-Encoding %q: unpacks to %d bytes, %v", accept, len(b), err)
+		}
+		tag := a.header.Get("Etag")
+		if !strings.HasPrefix(tag, `"`) || tags[want] != "" && tags[want] != tag {
+			t.Errorf("Accept-Encoding %q: ETag %s, before %s", accept, tag, tags[want])
+		}
+		tags[want] = tag
+	}
+	if tags[""] == tags["br"] || tags["br"] == tags["gzip"] || tags["gzip"] == tags[""] {
+		t.Errorf("two representations have one tag: %v", tags)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	w, _ := site1(t)
+	const url = "https://blog.sites.test/app.js"
+	tag := w.get(url).header.Get("Etag")
+	packed := w.get(url, "Accept-Encoding: br").header.Get("Etag")
+	for _, tt := range []struct {
+		headers []string
+		status  int
+	}{
+		{[]string{"If-None-Match: " + tag}, 304},
+		{[]string{"If-None-Match: W/" + tag}, 304},
+		{[]string{"If-None-Match: *"}, 304},
+		{[]string{`If-None-Match: "a", W/"b" ,` + tag}, 304},
+		{[]string{`If-None-Match: "a"`, "If-None-Match: " + tag}, 304},
+		{[]string{`If-None-Match: "other"`}, 200},
+		{[]string{"If-None-Match: " + strings.Trim(tag, `"`)}, 200},
+		{[]string{`If-None-Match: "unfinished`}, 200},
+		{[]string{"If-None-Match: " + packed}, 200},
+		{[]string{"If-None-Match: " + packed, "Accept-Encoding: br"}, 304},
+		{[]string{"If-Match: " + tag}, 200},
+		{[]string{"If-Match: " + packed}, 200},
+		{[]string{"If-Match: *"}, 200},
+		{[]string{"If-Match: W/" + tag}, 412},
+		{[]string{`If-Match: "other"`}, 412},
+		{[]string{`If-Match: "other"`, "If-None-Match: " + tag}, 412},
+		{[]string{"If-Modified-Since: " + time.Now().UTC().Format(http.TimeFormat)}, 200},
+		{[]string{"If-None-Match: " + tag, "Range: bytes=0-1"}, 304},
+	} {
+		a := w.get(url, tt.headers...)
+		if a.status != tt.status {
+			t.Errorf("%q: status %d, want %d", tt.headers, a.status, tt.status)
+		}
+		if a.status == 304 {
+			a.head(t, "Cache-Control", "public, max-age=0, must-revalidate").head(t, "Vary", "Accept-Encoding").head(t, "Content-Type", "")
+			if a.header.Get("Etag") == "" || a.body != "" {
+				t.Errorf("%q: a 304 without a tag, or with %d bytes", tt.headers, len(a.body))
+			}
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	w, _ := site1(t)
+	big := strings.Repeat("0123456789", largest/10+1000)
+	for path, text := range map[string]string{"/app.js": script, "/big.bin": big} {
+		url := "https://blog.sites.test" + path
+		tag := w.get(url).header.Get("Etag")
+		n := len(text)
+		for header, want := range map[string]string{
+			"bytes=0-9":                      text[:10],
+			fmt.Sprintf("bytes=%d-", n-5):    text[n-5:],
+			"bytes=-7":                       text[n-7:],
+			fmt.Sprintf("bytes=7-%d", n+100): text[7:],
+		} {
+			// Compression is set aside: a range is of the file itself.
+			a := w.get(url, "Range: "+header, "Accept-Encoding: br").head(t, "Content-Encoding", "").head(t, "Etag", tag)
+			if a.status != 206 || a.body != want {
+				t.Errorf("%s %s: status %d, %d bytes, want %d", path, header, a.status, len(a.body), len(want))
+			}
+		}
+		w.get(url, "Range: bytes=99999999-").want(t, 416, "").head(t, "Content-Range", fmt.Sprintf("bytes */%d", n))
+		w.get(url, "Range: bytes=0-3", "If-Range: "+tag).want(t, 206, text[:4])
+		if a := w.get(url, "Range: bytes=0-3", `If-Range: "other"`); a.status != 200 || a.body != text {
+			t.Errorf("%s: If-Range of another version: status %d, %d bytes", path, a.status, len(a.body))
+		}
+		if a := w.get(url, "Range: lines=1-2"); a.status != 416 && a.status != 200 {
+			t.Errorf("%s: unknown unit: status %d", path, a.status)
+		}
+		a := w.get(url, "Range: bytes=0-1,5-6").want(t, 206, "")
+		_, params, err := mime.ParseMediaType(a.header.Get("Content-Type"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := multipart.NewReader(strings.NewReader(a.body), params["boundary"])
+		for _, want := range []string{text[0:2], text[5:7]} {
+			p, err := parts.NextPart()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, _ := io.ReadAll(p); string(b) != want {
+				t.Errorf("%s: part %q, want %q", path, b, want)
+			}
+		}
+	}
+}
+
+// What the disk damaged is an error or an interrupted answer, never a whole one; when
+// only a compressed variant is damaged the file itself is served.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	w, id := site1(t)
+	tree, err := w.Releases.Load(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage := func(c release.Content, how func(path string) error) {
+		t.Helper()
+		name := c.Digest.String()
+		if err := how(filepath.Join(w.dir, "blobs", name[:2], name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flip := func(path string) error {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		b[len(b)/2] ^= 1
+		return os.WriteFile(path, b, 0o600)
+	}
+	file := func(path string) release.File {
+		f, ok := tree.Lookup(path)
+		if !ok {
+			t.Fatal(path, fs.ErrNotExist)
+		}
+		return f
+	}
+	damage(file("app.js").Brotli, flip)
+	a := w.get("https://blog.sites.test/app.js", "Accept-Encoding: br").head(t, "Content-Encoding", "")
+	if a.status != 200 || a.body != script {
+		t.Errorf("a damaged variant: status %d, %d bytes", a.status, len(a.body))
+	}
+	damage(file("photo.jpg").Body, func(p string) error { return os.Truncate(p, 100) })
+	w.get("https://blog.sites.test/photo.jpg").want(t, 500, "been noted").head(t, "Cache-Control", "no-store").head(t, "Etag", "")
+	damage(file("about.html").Body, os.Remove)
+	w.get("https://blog.sites.test/about").want(t, 500, "been noted")
+
+	damage(file("big.bin").Body, flip)
+	for range 2 {
+		resp, err := w.client().Get("https://blog.sites.test/big.bin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(resp.Body); err == nil {
+			t.Errorf("a damaged file was served as if whole: %d bytes", len(b))
+		}
+		resp.Body.Close()
+	}
+	damage(file("big.bin").Body, func(p string) error { return os.Truncate(p, 1000) })
+	w.get("https://blog.sites.test/big.bin").want(t, 500, "been noted")
+	w.get("https://blog.sites.test/").want(t, 200, "home")
+}
+
+// A hundred switches under load: every request succeeds, every answer is of one release
+// whole, and no visitor sees an older release after a newer one.
+func TestFlips(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	const flips = 100
+	page := func(n int) map[string]string {
+		files := map[string]string{}
+		for _, name := range []string{"index.html", "a.js", "b.css", "c.png"} {
+			files[name] = strings.Repeat(fmt.Sprintf("build %03d\n", n), 50+n%7)
+		}
+		return files
+	}
+	releases := make([]release.ID, flips+1)
+	for i := range releases {
+		releases[i] = w.publish(page(i))
+	}
+	w.live("s1", "blog", stateLive, releases[0])
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var requests atomic.Int64
+	for v := range 6 {
+		wg.Go(func() {
+			client, last := w.client(), 0
+			for i := v; ctx.Err() == nil; i++ {
+				url := "https://blog.sites.test/" + []string{"", "a.js", "b.css", "c.png"}[i%4]
+				resp, err := client.Get(url)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil || resp.StatusCode != 200 {
+					t.Errorf("%s: status %d, %v", url, resp.StatusCode, err)
+					return
+				}
+				n := 0
+				fmt.Sscanf(string(b), "build %d", &n)
+				if want := strings.Repeat(fmt.Sprintf("build %03d\n", n), 50+n%7); string(b) != want {
+					t.Errorf("%s: not of one release: %.60q", url, b)
+				}
+				if n < last {
+					t.Errorf("%s: build %d after build %d", url, n, last)
+				}
+				last = n
+				requests.Add(1)
+			}
+		})
+	}
+	for i := 1; i <= flips; i++ {
+		before := requests.Load()
+		w.live("s1", "blog", stateLive, releases[i])
+		w.until("somebody has visited", func() bool { return requests.Load() > before || t.Failed() })
+	}
+	w.get("https://blog.sites.test/").want(t, 200, "build 100")
+	stop()
+	wg.Wait()
+	t.Logf("%d requests during %d switches", requests.Load(), flips)
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	w := start(t, func(c *Config) { c.Metrics = reg })
+	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "12345"}))
+	w.get("https://blog.sites.test/")
+	w.get("https://blog.sites.test/")
+	w.get("https://blog.sites.test/nothing")
+	w.do("POST", "https://blog.sites.test/")
+	w.get("https://unknown.sites.test/")
+	got := func() map[string]float64 {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := map[string]float64{}
+		for _, f := range families {
+			for _, v := range f.Metric {
+				name := f.GetName()
+				for _, l := range v.Label {
+					name += " " + l.GetValue()
+				}
+				m[name] = v.GetCounter().GetValue() + v.GetGauge().GetValue()
+			}
+		}
+		return m
+	}
+	// The handler counts after the visitor has the answer.
+	w.until("all is counted", func() bool {
+		m := got()
+		return m["slipway_edge_requests_total 2xx"]+m["slipway_edge_requests_total 4xx"] == 5
+	})
+	m := got()
+	for name, want := range map[string]float64{
+		"slipway_edge_requests_total 2xx": 2, "slipway_edge_requests_total 4xx": 3, "slipway_edge_requests_total 5xx": 0,
+		"slipway_edge_cache_total asset hit": 1, "slipway_edge_cache_total asset miss": 1, "slipway_edge_cache_total tree miss": 1,
+		"slipway_edge_certificates_minted_total": 2, "slipway_edge_hosts": 1,
+	} {
+		if m[name] != want {
+			t.Errorf("%s is %v, want %v", name, m[name], want)
+		}
+	}
+	if m["slipway_edge_response_bytes_total"] < 10 {
+		t.Errorf("bytes: %v", m["slipway_edge_response_bytes_total"])
+	}
+}
+
+func TestFingerprinted(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		"app.abcdef12.js": true, "assets/index-BxYz12ab.js": true, "assets/index-D_8u-x1A.js": true, "main.3f8a9c21.chunk.css": true,
+		"img/logo.0a1b2c3d4e5f.png": true, "chunk-ABCD23EF.js": true, "app.abcdef12.js.map": true, "static/media/x.ab12cd34ef56.woff2": true,
+		"_next/static/chunks/main.js": true, "_app/immutable/entry/start.js": true, "a/_next/static/x.css": true,
+		"index.html": false, "app.js": false, "photo-20240131.jpg": false, "iphone15pro.jpg": false, "MyPhoto2024.jpg": false, "report-MyPhoto2024.js": false,
+		"jquery-3.7.1.min.js": false, "facade.js": false, "deadbeef.js": false, "bootstrap.bundle.js": false, "IMG_20240131_101112.jpg": false,
+		"BxYz12ab": false, "assets/index-BxYz12ab.jpg": false, "holiday-Summer2024a.jpg": false, "site.webmanifest": false, "sw.js": false,
+		"lib-Chapter12.js": false, "12345678.js": false,
+	} {
+		if got := fingerprinted(path, "x"); got != want {
+			t.Errorf("fingerprinted(%q) = %v", path, got)
+		}
+	}
+	if fingerprinted("page.abcdef12.html", "text/html; charset=utf-8") {
+		t.Error("a page is kept for ever")
+	}
+}
+
+func TestCache(t *testing.T) {
+	t.Parallel()
+	c := newCache[int, string](100)
+	for i := range 20 {
+		c.put(i, fmt.Sprint(i), 10)
+		if v, ok := c.get(0); !ok || v != "0" {
+			t.Fatalf("the one used last is gone after %d", i)
+		}
+	}
+	if c.cost > 100 || len(c.at) != 10 || c.order.Len() != 10 {
+		t.Errorf("cost %d in %d entries", c.cost, len(c.at))
+	}
+	if c.put(99, "huge", 26); len(c.at) != 10 {
+		t.Error("one entry may push out everything")
+	}
+	c.put(0, "again", 20)
+	if v, _ := c.get(0); v != "again" || c.cost > 100 {
+		t.Errorf("put again: %q, cost %d", v, c.cost)
+	}
+	// Many ask, one loads; a failure is not kept.
+	var loads atomic.Int64
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			_, _, err := c.fetch(t.Context(), 1000, func(context.Context) (string, int64, error) {
+				loads.Add(1)
+				<-gate
+				return "", 0, fs.ErrNotExist
+			})
+			if err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for loads.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, _, err := c.fetch(ctx, 1000, nil); err == nil {
+		t.Error("a visitor who left waits on")
+	}
+	close(gate)
+	wg.Wait()
+	if v, hit, err := c.fetch(t.Context(), 1000, func(context.Context) (string, int64, error) { return "there", 1, nil }); v != "there" || hit || err != nil {
+		t.Errorf("after a failure: %q, %v, %v", v, hit, err)
+	}
+	c.clear()
+	if len(c.at) != 0 || c.cost != 0 {
+		t.Error("not empty")
+	}
+}
+
+// discard is a ResponseWriter that costs as little as can be.
+type discard struct{ h http.Header }
+
+func (d *discard) Header() http.Header         { return d.h }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+
+func BenchmarkSmallAsset(b *testing.B) {
+	w := start(b)
+	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": strings.Repeat("x", 4096), "app.js": script}))
+	for name, accept := range map[string]string{"brotli": "gzip, deflate, br", "identity": "identity"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			r := httptest.NewRequest("GET", "/app.js", nil)
+			r.Host = "blog.sites.test"
+			r.Header.Set("Accept-Encoding", accept)
+			h := w.HTTPS()
+			out := &discard{h: http.Header{}}
+			for b.Loop() {
+				clear(out.h)
+				h.ServeHTTP(out, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/release"
+)
+
+// The states of the view live.
+const (
+	stateLive    = "live"
+	stateStopped = "stopped"
+	stateEmpty   = "empty"
+	stateError   = "error"
+	stateDeleted = "deleted"
+)
+
+// target is what a host answers with. It is immutable; a switch replaces it.
+type target struct {
+	site      string
+	label     string
+	release   release.ID
+	state     string
+	version   int64
+	immutable bool // the address of one deployment, not of the site
+}
+
+// site is a host's place in the table: requests load the pointer once, Run stores it.
+type site struct{ target atomic.Pointer[target] }
+
+type table struct {
+	mu     sync.RWMutex // guards hosts, labels; not what a site points to
+	hosts  map[string]*site
+	labels map[string]string // site id → the label it has in hosts
+}
+
+// find returns what the label answers with, or nil.
+func (t *table) find(label string) *target {
+	t.mu.RLock()
+	s := t.hosts[label]
+	t.mu.RUnlock()
+	if s == nil {
+		return nil
+	}
+	return s.target.Load()
+}
+
+// set takes a row over and returns what stood there before, or nil. A site that changed
+// its label leaves the old one; a row older than what is known changes nothing.
+func (t *table) set(n *target) (before *target) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old, ok := t.labels[n.site]; ok && old != n.label {
+		if s := t.hosts[old]; s != nil && s.target.Load().site == n.site {
+			delete(t.hosts, old)
+		}
+		delete(t.labels, n.site)
+	}
+	s := t.hosts[n.label]
+	if s != nil {
+		before = s.target.Load()
+	}
+	if before != nil && before.version > n.version {
+		return before // another site has taken the label since
+	}
+	if n.state == stateDeleted {
+		if before != nil && before.site == n.site {
+			delete(t.hosts, n.label)
+		}
+		delete(t.labels, n.site)
+		return before
+	}
+	if s == nil {
+		s = &site{}
+		t.hosts[n.label] = s
+	}
+	s.target.Store(n)
+	t.labels[n.site] = n.label
+	return before
+}
+
+// keep drops every site that is not in the set.
+func (t *table) keep(sites map[string]bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, label := range t.labels {
+		if !sites[id] {
+			if s := t.hosts[label]; s != nil && s.target.Load().site == id {
+				delete(t.hosts, label)
+			}
+			delete(t.labels, id)
+		}
+	}
+}
+
+func (t *table) len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.hosts)
+}
+
+const (
+	pollEvery = 500 * time.Millisecond
+	// All rows are read again now and then: a row that vanished from the view says
+	// nothing, and on PostgreSQL a lower version may become visible after a higher one.
+	allEvery = 5 * time.Minute
+)
+
+// follow keeps the table like the view live.
+func (e *Edge) follow(ctx context.Context) error {
+	wake, stop := e.DB.Listen("live")
+	defer stop()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	var version int64
+	var all time.Time // when all rows were read last
+	down := false
+	for {
+		var err error
+		if time.Since(all) > allEvery {
+			start := time.Now()
+			if version, err = e.read(ctx, 0); err == nil {
+				all = start
+				e.loaded.Store(true)
+			}
+		} else {
+			version, err = e.read(ctx, version)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if (err != nil) != down { // once when it goes, once when it is back
+			if down = err != nil; down {
+				e.Log.ErrorContext(ctx, "hosts not read; serving those known so far", "err", err)
+			} else {
+				e.Log.InfoContext(ctx, "hosts read again")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// read takes over the rows above a version and returns the highest seen; above 0 those
+// are changes, at 0 they are everything there is.
+func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	floor := above
+	if above == 0 {
+		floor = -1
+	}
+	rows, err := e.DB.Query(ctx, `
+		SELECT site_id, host_label, COALESCE(release, ''), state, version FROM live
+		WHERE version > $1 ORDER BY version`, floor)
+	changes, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
+		var t target
+		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.version)
+		return &t, err
+	})
+	if err != nil {
+		return above, fmt.Errorf("read live: %w", err)
+	}
+	seen := map[string]bool{}
+	highest := above
+	for _, t := range changes {
+		e.change(ctx, t)
+		seen[t.site] = true
+		highest = max(highest, t.version)
+	}
+	if above == 0 {
+		e.table.keep(seen)
+	}
+	e.metrics.hosts.Set(float64(e.table.len()))
+	return highest, nil
+}
+
+// change puts a row into force. A site that is being visited gets its new tree loaded
+// first, so that the switch costs no visitor a wait.
+func (e *Edge) change(ctx context.Context, n *target) {
+	before := e.table.find(n.label)
+	if before != nil && *before == *n {
+		return
+	}
+	if before != nil && before.state == stateLive && n.state == stateLive && n.release != before.release {
+		if _, ok := e.trees.get(before.release); ok {
+			if _, err := e.tree(ctx, n.release); err != nil {
+				e.Log.ErrorContext(ctx, "release not readable", "site", n.site, "release", n.release, "err", err)
+			}
+		}
+	}
+	e.table.set(n)
+	if n.state == stateDeleted {
+		e.previews.forget()
+	}
+}
+
+// tree returns a release's tree from memory or from its manifest.
+func (e *Edge) tree(ctx context.Context, id release.ID) (*release.Tree, error) {
+	t, hit, err := e.trees.fetch(ctx, id, func(ctx context.Context) (*release.Tree, int64, error) {
+		t, err := e.Releases.Load(ctx, id)
+		if err != nil {
+			return nil, 0, err
+		}
+		return t, t.Memory(), nil
+	})
+	e.metrics.cache("tree", hit)
+	return t, err
+}

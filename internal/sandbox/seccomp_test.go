@@ -1,0 +1,73 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// The canary proves the filter in the kernel; this proves its corners in a machine of
+// our own, on whatever architecture the tests run.
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	vm, err := bpf.NewVM(program())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		allow = retAllow
+		eperm = retErrno | int(unix.EPERM)
+		nosys = retErrno | int(unix.ENOSYS)
+		noaf  = retErrno | int(unix.EAFNOSUPPORT)
+	)
+	for name, tt := range map[string]struct {
+		arch uint32
+		nr   uint32
+		args [3]uint64
+		want int
+	}{
+		"read":                         {nr: unix.SYS_READ, want: allow},
+		"execve":                       {nr: unix.SYS_EXECVE, want: allow},
+		"mount":                        {nr: unix.SYS_MOUNT, want: eperm},
+		"keyctl":                       {nr: unix.SYS_KEYCTL, want: eperm},
+		"ptrace":                       {nr: unix.SYS_PTRACE, want: eperm},
+		"io_uring":                     {nr: unix.SYS_IO_URING_SETUP, want: eperm},
+		"clone3":                       {nr: unix.SYS_CLONE3, want: nosys},
+		"fsopen":                       {nr: unix.SYS_FSOPEN, want: nosys},
+		"clone of a thread":            {nr: unix.SYS_CLONE, args: [3]uint64{unix.CLONE_VM | unix.CLONE_THREAD}, want: allow},
+		"clone with a user namespace":  {nr: unix.SYS_CLONE, args: [3]uint64{unix.CLONE_NEWUSER | 17}, want: eperm},
+		"clone with a net namespace":   {nr: unix.SYS_CLONE, args: [3]uint64{unix.CLONE_NEWNET | 17}, want: eperm},
+		"ioctl TCGETS":                 {nr: unix.SYS_IOCTL, args: [3]uint64{0, 0x5401}, want: allow},
+		"ioctl TIOCSTI":                {nr: unix.SYS_IOCTL, args: [3]uint64{0, unix.TIOCSTI}, want: eperm},
+		"ioctl TIOCSTI with high bits": {nr: unix.SYS_IOCTL, args: [3]uint64{0, 1<<32 | unix.TIOCSTI}, want: eperm},
+		"ioctl TIOCLINUX":              {nr: unix.SYS_IOCTL, args: [3]uint64{0, unix.TIOCLINUX}, want: eperm},
+		"socket unix":                  {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_UNIX}, want: allow},
+		"socket inet":                  {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_INET}, want: allow},
+		"socket inet6":                 {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_INET6}, want: allow},
+		"socket netlink route":         {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_NETLINK, 3, unix.NETLINK_ROUTE}, want: allow},
+		"socket netlink audit":         {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_NETLINK, 3, unix.NETLINK_AUDIT}, want: noaf},
+		"socket packet":                {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_PACKET}, want: noaf},
+		"socket vsock":                 {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_VSOCK}, want: noaf},
+		"socketpair unix":              {nr: unix.SYS_SOCKETPAIR, args: [3]uint64{unix.AF_UNIX}, want: allow},
+		"socketpair tipc":              {nr: unix.SYS_SOCKETPAIR, args: [3]uint64{unix.AF_TIPC}, want: noaf},
+		"32-bit":                       {arch: 0x40000003, nr: unix.SYS_READ, want: retKill},
+	} {
+		// The machine loads big endian words, the kernel native ones.
+		packet := make([]byte, offArg+6*8)
+		arch := tt.arch
+		if arch == 0 {
+			arch = auditArch
+		}
+		binary.BigEndian.PutUint32(packet[offNr:], tt.nr)
+		binary.BigEndian.PutUint32(packet[offArch:], arch)
+		for i, a := range tt.args {
+			binary.BigEndian.PutUint32(packet[offArg+8*i:], uint32(a))
+			binary.BigEndian.PutUint32(packet[offArg+8*i+4:], uint32(a>>32))
+		}
+		if got, err := vm.Run(packet); err != nil || uint32(got) != uint32(tt.want) {
+			t.Errorf("%s: %#x, %v, want %#x", name, got, err, tt.want)
+		}
+	}
+}
