@@ -64,9 +64,7 @@ func run(binary, example string) error {
 	if err != nil {
 		return server.explain(err)
 	}
-	if err := t.screen(site); err != nil {
-		return server.explain(err)
-	}
+	t.screen(site)
 	server.log.show(os.Stderr)
 	return server.wait()
 }

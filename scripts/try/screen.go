@@ -2,19 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"path/filepath"
 )
 
 // screen says where everything is, each line good to be copied.
-func (t *try) screen(s site) error {
-	root := t.path("root.pem")
-	pem, err := t.slipway("", "ca", "export")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(root, []byte(pem+"\n"), 0o644); err != nil {
-		return err
-	}
+func (t *try) screen(s site) {
+	root := filepath.Join(t.data, "root.pem")
 	base := "http://" + t.listen
 	line := func(name, value, remark string) {
 		fmt.Printf("  %-12s %s  %s\n", name, t.paint("36", value), t.paint("2", remark))
@@ -39,5 +32,4 @@ func (t *try) screen(s site) error {
 		command("Change "+t.path("you/hello")+", commit, and send it out", "curl -X POST "+authorized+" "+base+"/api/v1/sites/"+s.ID+"/deploy")
 	}
 	fmt.Printf("\n  Ctrl-C ends it; %s starts it again with everything there.\n\n", t.paint("1", "make run"))
-	return nil
 }
