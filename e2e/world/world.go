@@ -121,6 +121,14 @@ func (w *World) Args(more ...string) []string {
 // Start starts the program and returns when it is ready, or with its own last words when
 // it ended instead.
 func (w *World) Start(ctx context.Context) error {
+	if err := w.Launch(); err != nil {
+		return err
+	}
+	return w.Ready(ctx)
+}
+
+// Launch starts the program and returns at once.
+func (w *World) Launch() error {
 	log, err := os.OpenFile(filepath.Join(w.Dir, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -138,11 +146,14 @@ func (w *World) Start(ctx context.Context) error {
 	w.mu.Lock()
 	w.proc = p
 	w.mu.Unlock()
-	return w.ready(ctx, p)
+	return nil
 }
 
-// ready asks until the program says that it is ready.
-func (w *World) ready(ctx context.Context, p *process) error {
+// Ready asks until the program says that it is ready.
+func (w *World) Ready(ctx context.Context) error {
+	w.mu.Lock()
+	p := w.proc
+	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	for {
