@@ -25,7 +25,7 @@ type varBody struct {
 
 // newVar is a variable as it is sent.
 type newVar struct {
-	Key    string   `json:"key" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" doc:"Letters, digits and underscores, not beginning with a digit."`
+	Key    string   `json:"key" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" patternDescription:"letters, digits and underscores, not beginning with a digit" doc:"Letters, digits and underscores, not beginning with a digit."`
 	Value  string   `json:"value" doc:"At most 32 KiB."`
 	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and kept out of logs."`
 	Target []string `json:"target,omitempty" enum:"build,runtime" doc:"Without it: both."`

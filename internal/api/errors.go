@@ -151,7 +151,7 @@ func scalar(v any) any {
 }
 
 // secretive matches the names of fields whose values are never echoed.
-var secretive = regexp.MustCompile(`(?i)secret|password|token|value|key|credential|authorization`)
+var secretive = regexp.MustCompile(`(?i)secret|password|token|value|credential|authorization`)
 
 var missing = regexp.MustCompile(`^expected required property (.+) to be present$`)
 
@@ -224,7 +224,7 @@ func sentence(field, message string) string {
 			return fmt.Sprintf(words, field, n)
 		}
 	}
-	return field + " must be " + strings.TrimPrefix(rest, "value to be ")
+	return field + " must be " + strings.TrimPrefix(strings.TrimPrefix(rest, "value to be "), "string to be ")
 }
 
 // enum says what a field of the body may be, "a, b or c", when its schema lists it.

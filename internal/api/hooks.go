@@ -124,7 +124,7 @@ type callHookIn struct {
 }
 
 type calledHook struct {
-	triggered
+	Triggered
 	Deduplicated bool `json:"deduplicated,omitempty" doc:"True when an earlier call's deployment, still waiting, will do."`
 }
 
@@ -144,11 +144,11 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 		return calledHook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid clear_cache", Details: "clear_cache must be true or false", Received: in.ClearCache, Code: "invalid_clear_cache"}
 	}
 	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, site.HookID(in.Hook), call)
-	text := "Deployment triggered"
+	text := "Deployment Triggered"
 	if folded {
 		text = "A deployment is already waiting"
 	}
-	return calledHook{triggered{text, string(d.ID), string(d.Status)}, folded}, err
+	return calledHook{Triggered{text, string(d.ID), string(d.Status)}, folded}, err
 }
 
 var hookForm = regexp.MustCompile(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)

@@ -38,6 +38,7 @@ type Route struct {
 	Wide    bool          // concerns all sites: a key restricted to some may not. Optional.
 	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
 	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
+	Open    bool          // needs no key. Optional.
 	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 
@@ -68,6 +69,7 @@ func newHuma(mux *http.ServeMux, c Config) huma.API {
 // huma makes errors through process globals. Ours depends on the API only through the
 // context, so that several APIs in one process (tests) do not meet.
 func init() {
+	huma.DefaultArrayNullable = false // our lists are never null
 	huma.NewError = func(status int, msg string, _ ...error) huma.StatusError {
 		return &problem{status: status, Message: msg}
 	}

@@ -13,8 +13,8 @@ import (
 	"slipway/internal/site"
 )
 
-// newSiteBody is a site just made: it has no domains and no updatedAt yet.
-type newSiteBody struct {
+// NewSiteBody is a site just made: it has no domains and no updatedAt yet.
+type NewSiteBody struct {
 	ID            string      `json:"id" example:"site_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name          string      `json:"name"`
 	Slug          string      `json:"slug" doc:"URL-safe form of the name, unique in the installation."`
@@ -33,7 +33,7 @@ type newSiteBody struct {
 }
 
 type siteBody struct {
-	newSiteBody
+	NewSiteBody
 	Domains   []domainSummary `json:"domains"`
 	UpdatedAt string          `json:"updatedAt" format:"date-time"`
 }
@@ -50,12 +50,12 @@ type domainSummary struct {
 }
 
 type createdSite struct {
-	Data    newSiteBody `json:"data"`
+	Data    NewSiteBody `json:"data"`
 	Message string      `json:"message"`
 }
 
-// triggered is what every way of asking for a deployment answers.
-type triggered struct {
+// Triggered is what every way of asking for a deployment answers.
+type Triggered struct {
 	Message      string `json:"message"`
 	DeploymentID string `json:"deploymentId" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Status       string `json:"status" example:"pending"`
@@ -232,16 +232,16 @@ type deploySiteIn struct {
 	}
 }
 
-func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn) (triggered, error) {
+func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn) (Triggered, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return triggered{}, err
+		return Triggered{}, err
 	}
 	t := deploy.Trigger{Cause: deploy.ByAPI}
 	if b := in.Body; b != nil {
 		t.Branch, t.ClearCache, t.Title = b.Branch, b.ClearCache, b.Title
 	}
 	d, err := a.Deployments.TriggerTx(ctx, tx, c.User, site.ID(in.ID), t)
-	return triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
+	return Triggered{"Deployment Triggered", string(d.ID), string(d.Status)}, err
 }
 
 func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (siteBody, error) {
@@ -271,20 +271,20 @@ type rollbackSiteIn struct {
 	}
 }
 
-func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn) (triggered, error) {
+func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn) (Triggered, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return triggered{}, err
+		return Triggered{}, err
 	}
 	var to deploy.ID
 	if in.Body != nil && in.Body.DeploymentID != "" {
 		to = deploy.ParseID(in.Body.DeploymentID)
 	}
 	d, err := a.Deployments.RollbackTx(ctx, tx, c.User, site.ID(in.ID), to)
-	return triggered{"Site rolled back", string(d.ID), string(d.Status)}, err
+	return Triggered{"Site rolled back", string(d.ID), string(d.Status)}, err
 }
 
-func (a *API) showNewSite(s site.Site) newSiteBody {
-	b := newSiteBody{ID: string(s.ID), Name: s.Name, Slug: s.Slug, Type: string(s.Type), Runtime: s.Runtime, Status: string(s.Status),
+func (a *API) showNewSite(s site.Site) NewSiteBody {
+	b := NewSiteBody{ID: string(s.ID), Name: s.Name, Slug: s.Slug, Type: string(s.Type), Runtime: s.Runtime, Status: string(s.Status),
 		StatusReason: some(s.StatusReason), URL: a.Sites.URL(s.Slug), Subdomain: s.Slug, Framework: some(s.Framework), Build: s.Build,
 		NeedsRedeploy: s.NeedsRedeploy, Deployment: some(s.LiveDeployment), CreatedAt: s.CreatedAt.String()}
 	if s.Repository != "" {

@@ -24,6 +24,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/egress"
 )
 
 // ID names a domain: "dom_" and 26 characters.
@@ -123,6 +124,13 @@ type Summary struct {
 	Status Status
 }
 
+// The events of Config.Emit.
+const (
+	Added    = "domain.added"    // the claim was made
+	Verified = "domain.verified" // the proof was seen
+	GaveUp   = "domain.failed"   // checks gave up, or somebody else proved the name
+)
+
 // Config is what Domains needs.
 type Config struct {
 	DB  *db.DB
@@ -144,8 +152,8 @@ type Config struct {
 	BootstrapURL string   // IANA's list of RDAP servers. Optional.
 	Resolver     Resolver // Optional: nil means the system's resolvers.
 
-	// Allowed refuses name servers that must not be asked, such as those at private
-	// addresses. Optional: nil means that only public unicast addresses are asked.
+	// Allowed says which name servers of strangers' zones may be asked. Optional: nil
+	// means egress.Public, those at public addresses.
 	Allowed func(netip.Addr) bool
 	NSPort  uint16       // where the zones' name servers listen. Optional: 0 means 53.
 	Log     *slog.Logger // Optional.
@@ -158,7 +166,8 @@ type Domains struct {
 	rdap   *registries
 	known  answers
 	flight singleflight.Group
-	asking chan struct{} // holds one for each check that asks outside
+	asking chan struct{} // holds one for each availability check that asks outside
+	looks  chan struct{} // holds one for each look at a domain's DNS
 
 	budget, hedge time.Duration
 }
@@ -169,11 +178,14 @@ func New(c Config) *Domains {
 	c.Registry = cmp.Or(c.Registry, "auto")
 	c.BootstrapURL = cmp.Or(c.BootstrapURL, "https://data.iana.org/rdap/dns.json")
 	c.NSPort = cmp.Or(c.NSPort, 53)
+	if c.Allowed == nil {
+		c.Allowed = egress.Public
+	}
 	if c.Resolver == nil {
 		c.Resolver = &DNS{}
 	}
 	return &Domains{c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
-		asking: make(chan struct{}, 32), budget: checkBudget, hedge: checkHedge}
+		asking: make(chan struct{}, 32), looks: make(chan struct{}, 16), budget: checkBudget, hedge: checkHedge}
 }
 
 const columns = `id, owner_id, site_id, name, status, reason, is_primary, redirect_to, proof, proven_at,
@@ -199,6 +211,9 @@ func scan(row db.Scanner) (Domain, error) {
 	var f findings
 	if err := json.Unmarshal([]byte(seen), &f); err != nil {
 		return Domain{}, fmt.Errorf("read findings of %s: %w", d.ID, err)
+	}
+	if d.SSL == SSLActive && d.Certificate.ExpiresAt != 0 && d.Certificate.ExpiresAt <= db.Now() {
+		d.SSL = SSLExpired
 	}
 	d.Verification, d.DNS, d.Problems = f.Verification, f.DNS, f.Problems
 	return d, nil

@@ -109,6 +109,9 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:300], "") + "…"
 }
 
+// labelsMax bounds the labels of a claimed name: checks ask about each of its parents.
+const labelsMax = 16
+
 // claimable returns name as a site may claim it: any name that somebody could hold, or
 // "*." and such a name. An error is a sentence.
 func claimable(received string) (string, error) {
@@ -123,8 +126,10 @@ func claimable(received string) (string, error) {
 		return "", fmt.Errorf("%s has no dot: it can't be anybody's", name)
 	case known && name == suffix || name == public:
 		return "", fmt.Errorf("%s is a public suffix: names belong to somebody below it", name)
-	case specialUse[suffix]:
-		return "", fmt.Errorf(".%s names never reach the Internet", suffix)
+	case specialUse[name[strings.LastIndexByte(name, '.')+1:]]:
+		return "", fmt.Errorf("%s is a name that never leads here", name)
+	case strings.Count(name, ".") >= labelsMax:
+		return "", fmt.Errorf("the name has more than %d labels", labelsMax)
 	case wild && len(name) > 251:
 		return "", errors.New("the name is too long")
 	}

@@ -129,6 +129,18 @@ func (z *zone) fail(name string, rcode int) {
 	z.rcode[name] = rcode
 }
 
+func (z *zone) hush(name string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.silent[name] = true
+}
+
+func (z *zone) authority(yes bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.auth = yes
+}
+
 func (z *zone) heal(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -184,7 +196,7 @@ func newWorld(t testing.TB, change func(*Config), registry http.HandlerFunc) *wo
 	}
 	w.rdapd = httptest.NewTLSServer(registry)
 	t.Cleanup(w.rdapd.Close)
-	c := Config{DB: w.db, Out: w.rdapd.Client(), SiteDomain: "sites.test", Resolver: &DNS{Server: w.zone.addr, Timeout: 300 * time.Millisecond}}
+	c := Config{DB: w.db, Out: w.rdapd.Client(), SiteDomain: "sites.test", Resolver: &DNS{Server: w.zone.addr, Timeout: 20 * time.Second}}
 	c.Addrs = []netip.Addr{netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")}
 	c.Allowed = func(netip.Addr) bool { return true }
 	c.NSPort = netip.MustParseAddrPort(w.zone.addr).Port()
@@ -208,16 +220,14 @@ func newWorld(t testing.TB, change func(*Config), registry http.HandlerFunc) *wo
 	}
 	w.Domains = New(c)
 	w.rdap.shipped = bases{"com": {w.rdapd.URL + "/com/"}}
-	w.budget, w.hedge = time.Second, 100*time.Millisecond
-	// The table that package site writes; until its migration is here the test makes it.
-	ctx := context.Background()
-	if err := w.db.Admin(ctx, "CREATE TABLE IF NOT EXISTS live_version (id BIGINT PRIMARY KEY, n BIGINT NOT NULL)"); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.db.Admin(ctx, "INSERT INTO live_version (id, n) VALUES (1, 0) ON CONFLICT (id) DO NOTHING"); err != nil {
-		t.Fatal(err)
-	}
+	w.budget, w.hedge = time.Minute, time.Minute // nothing waits unless a test wants it to
 	return w
+}
+
+// hurry makes waiting short, for tests in which somebody keeps silent.
+func (w *world) hurry() {
+	w.budget, w.hedge = time.Second, 50*time.Millisecond
+	w.c.Resolver = &DNS{Server: w.zone.addr, Timeout: 200 * time.Millisecond}
 }
 
 // insert puts a row where the tests of lists and checks need one.

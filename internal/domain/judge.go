@@ -1,0 +1,278 @@
+package domain
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// claim is what a sight is judged against.
+type claim struct {
+	name   string
+	token  string // of the account
+	target string // the site's own host name
+	below  string // the domain that all sites live under
+	cas    []string
+	rival  string // why a CNAME proves nothing here, in words; empty where it does
+	proven bool   // the name is held already: the proof need not be seen again
+}
+
+// judgement is what follows from a sight.
+type judgement struct {
+	findings
+	proof   string // txt or cname; empty: none was seen
+	points  bool   // visitors of the name arrive here, as far as can be told
+	unknown bool   // nobody answered about the addresses: points means nothing
+	reason  string // why it can't be active, in words
+}
+
+// judge is pure: the same sight gives the same judgement.
+func judge(c claim, s sight) judgement {
+	var j judgement
+	j.verification(c, s)
+	j.pointing(c, s)
+	j.certification(c, s)
+	if j.proof == "" && !c.proven {
+		j.reason = "Waiting for proof: " + lower(j.Verification[0].Reason)
+	}
+	return j
+}
+
+// verification fills in how the name is proven.
+func (j *judgement) verification(c claim, s sight) {
+	txt := Record{Type: "TXT", Name: proofName(c.name), Required: c.token, Current: clips(s.tokens), Status: RecordPending}
+	switch {
+	case slices.Contains(s.tokens, c.token):
+		txt.Status, j.proof = RecordValid, "txt"
+	case s.tokenErr != nil:
+		txt.Reason = "The name servers of " + txt.Name + " do not answer"
+	case len(s.tokens) > 0:
+		txt.Status = RecordInvalid
+		txt.Reason = fmt.Sprintf("The TXT record %s does not hold this account's value %s", txt.Name, c.token)
+	default:
+		txt.Reason = fmt.Sprintf("Add a TXT record %s with the value %s", txt.Name, c.token)
+	}
+	if txt.Status != RecordValid && c.rival != "" {
+		txt.Reason += ". " + c.rival
+	}
+	j.Verification = []Record{txt}
+	for _, t := range s.tokens {
+		if t != c.token && strings.HasPrefix(t, tokenPrefix) && txt.Status == RecordValid {
+			j.problem("foreign_token", fmt.Sprintf("%s also holds the value of another account: remove it unless that account shall have the name too", txt.Name))
+			break
+		}
+	}
+	if c.rival != "" || strings.HasPrefix(c.name, "*.") {
+		return
+	}
+	alias := Record{Type: "CNAME", Name: c.name, Required: c.target, Status: RecordPending}
+	if s.cname != "" {
+		alias.Current = []string{clip(s.cname)}
+	}
+	switch {
+	case s.cname == c.target:
+		alias.Status = RecordValid
+		if j.proof == "" {
+			j.proof = "cname"
+		}
+	case s.addrErr != nil:
+		alias.Reason = "The name servers of " + c.name + " do not answer"
+	case s.cname != "":
+		alias.Status = RecordInvalid
+		alias.Reason = fmt.Sprintf("%s is an alias of %s", c.name, clip(s.cname))
+	default:
+		alias.Reason = fmt.Sprintf("Or make %s a CNAME of %s", c.name, c.target)
+	}
+	// A name that is registered itself can't have a CNAME beside its SOA (RFC 1034 §3.6.2).
+	if j.proof == "cname" {
+		j.Verification[0].Reason = "Not needed while the CNAME proves the name"
+	}
+	if c.name != zoneOf(c.name) || s.cname != "" {
+		j.Verification = append(j.Verification, alias)
+	}
+}
+
+// pointing fills in where the name leads and where it should.
+func (j *judgement) pointing(c claim, s sight) {
+	alias := Record{Type: "CNAME", Name: c.name, Required: c.target, Status: RecordPending}
+	if s.cname != "" {
+		alias.Current = []string{clip(s.cname)}
+	}
+	apex := c.name == zoneOf(c.name)
+	if s.addrErr != nil {
+		j.unknown = true
+		alias.Reason = "The name servers of " + c.name + " do not answer"
+		j.problem("no_answer", alias.Reason)
+		j.reason = alias.Reason
+		j.DNS = []Record{alias}
+		if apex {
+			j.DNS = addressRecords(c, s, alias.Reason)
+		}
+		return
+	}
+	for _, host := range s.chain {
+		if host == c.target || strings.HasSuffix(host, "."+c.below) {
+			alias.Status, j.points = RecordValid, true
+			j.DNS = []Record{alias}
+			return
+		}
+	}
+	var foreign []netip.Addr
+	ours := 0
+	for _, a := range s.addrs {
+		if slices.Contains(s.ours, a) {
+			ours++
+		} else {
+			foreign = append(foreign, a)
+		}
+	}
+	network := ""
+	for _, host := range s.chain {
+		network = cmp.Or(network, cdnOfName(host))
+	}
+	covered := 0
+	for _, a := range foreign {
+		if n := cdnOf(a); n != "" {
+			network = cmp.Or(network, n)
+			covered++
+		}
+	}
+	switch {
+	case len(s.addrs) == 0 && s.cname != "":
+		alias.Status = RecordInvalid
+		alias.Reason = fmt.Sprintf("%s is an alias of %s, which leads nowhere", c.name, clip(s.cname))
+		j.problem("wrong_target", alias.Reason)
+	case len(s.addrs) == 0:
+		alias.Reason = fmt.Sprintf("%s has no address yet: make it a CNAME of %s", c.name, c.target)
+		if apex {
+			alias.Reason = fmt.Sprintf("%s has no address yet", c.name)
+		}
+	case len(foreign) == 0:
+		alias.Status, j.points = RecordValid, true
+	case network != "" && (covered == len(foreign) || cdnOfAny(s.chain)):
+		// What stands behind can't be seen from here; who owns the name was proven by other means.
+		alias.Status, j.points = RecordValid, true
+		alias.Reason = fmt.Sprintf("%s is served through %s: set %s as the origin there", c.name, network, c.target)
+		j.problem("cdn", alias.Reason+". Certificates and addresses of visitors depend on its settings")
+	case ours > 0 && !slices.ContainsFunc(foreign, netip.Addr.Is4):
+		alias.Status = RecordInvalid
+		alias.Reason = fmt.Sprintf("IPv4 leads here, but the AAAA record leads to %s: visitors with IPv6 and certificate authorities go there", join(foreign))
+		j.problem("ipv6_mismatch", alias.Reason)
+	case ours > 0:
+		alias.Status = RecordInvalid
+		alias.Reason = fmt.Sprintf("%s leads here, but also to %s: remove what is not this service", c.name, join(foreign))
+		j.problem("mixed_addresses", alias.Reason)
+	default:
+		alias.Status = RecordInvalid
+		alias.Reason = fmt.Sprintf("%s leads to %s, which is not this service", c.name, join(foreign))
+		j.problem("wrong_target", alias.Reason)
+	}
+	j.reason = alias.Reason
+	if j.points {
+		j.reason = ""
+	}
+	// Addresses are shown where an alias is impossible or addresses were chosen.
+	if apex || len(s.addrs) > 0 && s.cname == "" {
+		j.DNS = addressRecords(c, s, alias.Reason)
+		return
+	}
+	j.DNS = []Record{alias}
+}
+
+// addressRecords compares the addresses of each family with ours.
+func addressRecords(c claim, s sight, reason string) []Record {
+	var out []Record
+	for _, family := range []struct {
+		kind string
+		is   func(netip.Addr) bool
+	}{{"A", netip.Addr.Is4}, {"AAAA", netip.Addr.Is6}} {
+		var have, want []string
+		wrong, cdn := false, true
+		for _, a := range s.addrs {
+			if family.is(a) {
+				have = append(have, a.String())
+				wrong = wrong || !slices.Contains(s.ours, a)
+				cdn = cdn && cdnOf(a) != ""
+			}
+		}
+		for _, a := range s.ours {
+			if family.is(a) {
+				want = append(want, a.String())
+			}
+		}
+		if len(have) == 0 && len(want) == 0 || family.kind == "AAAA" && len(have) == 0 {
+			continue // an AAAA record is welcome, not required
+		}
+		r := Record{Type: family.kind, Name: c.name, Required: strings.Join(want[:min(len(want), 4)], ", "), Current: clips(have), Status: RecordPending}
+		switch {
+		case len(have) == 0:
+			r.Reason = cmp.Or(reason, "There is no such record yet")
+		case !wrong:
+			r.Status = RecordValid
+		case cdn:
+			r.Status, r.Reason = RecordValid, reason
+		case len(want) == 0:
+			r.Status, r.Reason = RecordInvalid, "Remove this record: the service has no address of this kind"
+		default:
+			r.Status, r.Reason = RecordInvalid, reason
+		}
+		out = append(out, r)
+	}
+	if len(out) == 0 {
+		out = []Record{{Type: "A", Name: c.name, Required: "the address of " + c.target, Status: RecordPending, Reason: reason}}
+	}
+	return out
+}
+
+// certification says what will keep a certificate away although all else is well.
+func (j *judgement) certification(c claim, s sight) {
+	switch {
+	case len(c.cas) == 0:
+	case s.caaErr != nil:
+		j.problem("caa", "The name servers do not answer about CAA records: certificate authorities will refuse")
+	case s.caaName != "" && !slices.ContainsFunc(s.caa, func(ca string) bool { return slices.Contains(c.cas, ca) }):
+		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s",
+			s.caaName, cmp.Or(strings.Join(clips(without(s.caa, "")), ", "), "nobody"), c.cas[0]))
+	}
+}
+
+func (j *judgement) problem(code, message string) {
+	j.Problems = append(j.Problems, Problem{code, message})
+}
+
+func cdnOfAny(chain []string) bool {
+	return slices.ContainsFunc(chain, func(h string) bool { return cdnOfName(h) != "" })
+}
+
+func without(list []string, s string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(x string) bool { return x == s })
+}
+
+func join(addrs []netip.Addr) string {
+	var out []string
+	for _, a := range addrs[:min(len(addrs), 4)] {
+		out = append(out, a.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// clips shortens values of strangers to what a row may keep: 8 of 255 bytes.
+func clips(list []string) []string {
+	out := []string{}
+	for _, s := range list[:min(len(list), 8)] {
+		if len(s) > 255 {
+			s = strings.ToValidUTF8(s[:252], "") + "…"
+		}
+		out = append(out, strings.ToValidUTF8(s, "\uFFFD"))
+	}
+	return out
+}
+
+func lower(s string) string {
+	if s == "" || s[0] < 'A' || s[0] > 'Z' {
+		return s
+	}
+	return string(s[0]-'A'+'a') + s[1:]
+}
