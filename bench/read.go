@@ -9,7 +9,7 @@ import (
 	"slipway/e2e/world"
 )
 
-const readers = 8
+const readers = 4 // twice the cores of a small machine, which they share with the program
 
 // read measures reading while the database holds many sites of one user.
 func (b *bench) read(w *world.World) error {
