@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/webhook"
 )
 
 var (
@@ -35,6 +37,7 @@ type reference struct {
 	Groups          []group
 	Scopes          [][2]string
 	Failures        []failure
+	Events          []webhook.Entry
 }
 
 type group struct {
@@ -65,7 +68,7 @@ type failure struct {
 
 // render makes the reference page and the page at /, once: they hold nothing of a user.
 func (a *API) render(doc *huma.OpenAPI) (docs, home []byte) {
-	ref := reference{CSS: template.CSS(docsCSS), BaseURL: a.BaseURL, APIURL: a.APIURL, Limit: a.RateLimit, Scopes: scopes()}
+	ref := reference{CSS: template.CSS(docsCSS), BaseURL: a.BaseURL, APIURL: a.APIURL, Limit: a.RateLimit, Scopes: scopes(), Events: webhook.Catalogue()}
 	for _, t := range doc.Tags {
 		g := group{ID: anchor(t.Name), Name: t.Name, Text: t.Description}
 		for _, r := range a.ops {

@@ -38,6 +38,12 @@ var matrix = map[string]row{
 	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel},
 	"listDomains":       {path: "/domains", status: 200, own: true},
 	"checkDomain":       {path: "/domains/check", body: m{"domain": "example-name-4711.com"}, status: 200, own: true},
+	"listSiteDomains":   {path: "/sites/{site}/domains", status: 200},
+	"createDomain":      {path: "/sites/{site}/domains", body: m{"name": "new.example-4711.com"}, status: 201},
+	"getDomain":         {path: "/domains/{domain}", status: 200},
+	"updateDomain":      {path: "/domains/{domain}", body: m{"redirectTo": "www.example-4711.com"}, status: 200},
+	"deleteDomain":      {path: "/domains/{domain}", status: 200},
+	"verifyDomain":      {path: "/domains/{domain}/verify", status: 200},
 	"listEnv":           {path: "/sites/{site}/env", status: 200},
 	"setEnv":            {path: "/sites/{site}/env", body: m{"key": "B", "value": "b"}, status: 201},
 	"updateEnv":         {path: "/sites/{site}/env/A", body: m{"value": "b"}, status: 200},
@@ -47,6 +53,14 @@ var matrix = map[string]row{
 	"updateHook":        {path: "/hooks/{hook}", body: m{"active": false}, status: 200},
 	"deleteHook":        {path: "/hooks/{hook}", status: 200},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
+	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
+	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true},
+	"listEvents":        {path: "/webhooks/events", status: 200, own: true},
+	"getWebhook":        {path: "/webhooks/{webhook}", status: 200},
+	"updateWebhook":     {path: "/webhooks/{webhook}", body: m{"active": false}, status: 200},
+	"deleteWebhook":     {path: "/webhooks/{webhook}", status: 200},
+	"pingWebhook":       {path: "/webhooks/{webhook}/ping", status: 200},
+	"listDeliveries":    {path: "/webhooks/{webhook}/deliveries", status: 200},
 	"listKeys":          {path: "/keys", status: 200, own: true},
 	"createKey":         {path: "/keys", body: m{"name": "new", "scopes": []string{"keys:write"}}, status: 201, own: true},
 	"revokeKey":         {path: "/keys/{key}", status: 200},
@@ -79,7 +93,8 @@ func (w *world) belongings(u account.ID, key string) things {
 	x["hook"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/hooks", key, m{"name": "ci"}), "id")
 	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"sites:read"}}), "id")
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
-	more(w, key, x)
+	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
+	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
 	return x
 }
 
@@ -216,6 +231,3 @@ func TestAuthorizationMatrix(t *testing.T) {
 		}
 	}
 }
-
-// more adds what later rooms bring.
-func more(w *world, key string, x things) {}

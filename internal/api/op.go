@@ -138,14 +138,29 @@ func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 // post registers an operation that changes something here. fn and the keeping of its
 // answer are one transaction; fn may run again after a conflict.
 func post[I, O any](a *API, r Route, fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, error)) {
+	postPrepared(a, r, nil, func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, _ struct{}) (O, error) {
+		return fn(ctx, tx, c, in)
+	})
+}
+
+// postPrepared is post with a step before the transaction, for what may ask the network
+// but changes nothing.
+func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error),
+	fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, p P) (O, error)) {
 	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
 		k, print, err := r.once(ctx, c)
 		if err != nil {
 			return nil, err
 		}
+		var p P
+		if prepare != nil {
+			if p, err = prepare(ctx, c, in); err != nil {
+				return nil, err
+			}
+		}
 		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
-			out, err := fn(ctx, tx, c, in)
+			out, err := fn(ctx, tx, c, in, p)
 			if err != nil {
 				return nil, err
 			}
@@ -187,6 +202,18 @@ func change[I, O any](a *API, method string, r Route, fn func(ctx context.Contex
 			return err
 		})
 		return out, err
+	}, typeOf[O]())
+}
+
+// alone registers a PATCH or DELETE whose room opens the transaction itself.
+func alone[I, O any](a *API, method string, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
+	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
+		out, err := fn(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return r.reply(out)
 	}, typeOf[O]())
 }
 

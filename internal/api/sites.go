@@ -241,7 +241,7 @@ func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *d
 		t.Branch, t.ClearCache, t.Title = b.Branch, b.ClearCache, b.Title
 	}
 	d, err := a.Deployments.TriggerTx(ctx, tx, c.User, site.ID(in.ID), t)
-	return Triggered{"Deployment Triggered", string(d.ID), string(d.Status)}, err
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
 }
 
 func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (siteBody, error) {

@@ -143,7 +143,6 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	h.serving.Store(false)
 	bound, done := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer done()
-	close(h.draining)
 	var shut sync.WaitGroup
 	for _, srv := range []*http.Server{servers.control, servers.http, servers.https} {
 		if srv != nil {
@@ -179,10 +178,6 @@ func (h *house) servers() servers {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(h.s.Log.Handler(), slog.LevelDebug),
 	}}
-	// Streams (logs as they are written) end with the drain, not with a write timeout.
-	base, stop := context.WithCancel(context.Background())
-	out.control.BaseContext = func(net.Listener) context.Context { return base }
-	out.control.RegisterOnShutdown(stop)
 	if h.edge != nil {
 		out.http = h.edge.Server(h.edge.HTTP())
 		out.https = h.edge.Server(h.edge.HTTPS())
@@ -240,4 +235,3 @@ func plain(w http.ResponseWriter, status int, text string) {
 
 // ready reports whether the interface may answer.
 func (h *house) ready() bool { return h.serving.Load() }
-

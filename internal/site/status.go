@@ -135,6 +135,15 @@ func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment, re
 	return true, s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(site.ref()))
 }
 
+// DefaultBranchTx notes which branch the repository's default turned out to be, for a
+// site that named none. It stays that one when the repository's default changes.
+func (s *Sites) DefaultBranchTx(ctx context.Context, tx *db.Tx, id ID, branch string) error {
+	if _, err := tx.Exec(ctx, `UPDATE sites SET branch = $2 WHERE id = $1 AND branch = ''`, id, branch); err != nil {
+		return fmt.Errorf("note default branch: %w", err)
+	}
+	return nil
+}
+
 // StopTx takes an active site off the air; its releases stay.
 func (s *Sites) StopTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
 	return s.ownerMoves(ctx, tx, owner, id, Stopped, "Stopped by its owner")
