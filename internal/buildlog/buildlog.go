@@ -107,7 +107,7 @@ func (l *Log) end() {
 
 // emit passes one line on, unless there were too many. l.mu is held.
 func (l *Log) emit(now time.Time, line Line) {
-	l.recent.add(line.Message)
+	l.recent.add(line.Message, line.Level == "error")
 	if now.Sub(l.second) >= time.Second {
 		l.tellDropped()
 		l.second, l.spoken = now, 0

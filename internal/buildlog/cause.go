@@ -46,7 +46,7 @@ func (l *Log) Cause(f Failure) string {
 func killed(f Failure) string {
 	switch {
 	case f.OOM || f.Killed == "out of memory":
-		return "Out of memory" + limit(bytes(f.MemoryLimit)) + "; make the build need less, for example with fewer workers, or raise the limit"
+		return "Out of memory" + limit(size(f.MemoryLimit)) + "; make the build need less, for example with fewer workers, or raise the limit"
 	case f.Killed == "timeout":
 		s := "The " + stage(f) + " took too long and was ended"
 		if f.TimeLimit > 0 {
@@ -54,7 +54,7 @@ func killed(f Failure) string {
 		}
 		return s + "; a command that waits for input or watches files never ends by itself"
 	case strings.HasPrefix(f.Killed, "disk"):
-		return "Disk full" + limit(bytes(f.DiskLimit)) + "; look for large dependencies, caches or generated files"
+		return "Disk full" + limit(size(f.DiskLimit)) + "; look for large dependencies, caches or generated files"
 	case f.Killed == "log flood":
 		return "The " + stage(f) + " was ended because it printed far more than the log limit; look for a loop that prints"
 	case f.Killed == "canceled":
@@ -95,7 +95,7 @@ func (l *Log) unknown(f Failure) string {
 	case 127:
 		return "The " + stage(f) + " command was not found: add the tool that it needs to the project's dependencies"
 	case 137:
-		return "A process of the " + stage(f) + " was killed, most likely for lack of memory" + limit(bytes(f.MemoryLimit))
+		return "A process of the " + stage(f) + " was killed, most likely for lack of memory" + limit(size(f.MemoryLimit))
 	case 139:
 		return "A process of the " + stage(f) + " crashed (segmentation fault)"
 	}
@@ -116,8 +116,8 @@ func stage(f Failure) string {
 	return f.Stage
 }
 
-// bytes writes a size the way limits are spoken of; "" for 0.
-func bytes(n int64) string {
+// size writes a size the way limits are spoken of; "" for 0.
+func size(n int64) string {
 	for _, u := range []struct {
 		n    int64
 		name string
@@ -139,7 +139,7 @@ func expandManager(s string, f Failure) string {
 		m = "npm"
 	}
 	memory := "below the build's memory limit"
-	if b := bytes(f.MemoryLimit); b != "" {
+	if b := size(f.MemoryLimit); b != "" {
 		memory += " of " + b
 	}
 	return strings.NewReplacer("{manager}", m, "{memory}", memory).Replace(s)

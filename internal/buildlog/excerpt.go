@@ -2,6 +2,7 @@ package buildlog
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -35,7 +36,7 @@ var noise = regexp.MustCompile(`^\s*(npm (error|ERR!)( (code (ELIFECYCLE|1)|errn
 // stacky is a line that goes on an error: a frame, a code frame, or an indented remark.
 var stacky = regexp.MustCompile(`^(\s+\S|at |> +\d+ \||\d+ \||\./\S|file:|[\w@./\\-]+[:(]\d+[:,]\d+|.*\berror\b.*:)`)
 
-func (m *memory) add(s string) {
+func (m *memory) add(s string, failing bool) {
 	if len(s) > clipLine {
 		n := clipLine
 		for !utf8.RuneStart(s[n]) {
@@ -49,17 +50,16 @@ func (m *memory) add(s string) {
 		m.tail[m.next] = s
 		m.next = (m.next + 1) % tailLines
 	}
-	m.note(s)
+	m.note(s, failing)
 }
 
 // note adds a line to the block it belongs to, if any.
-func (m *memory) note(s string) {
+func (m *memory) note(s string, failing bool) {
 	last := len(m.blocks) - 1
 	running := last >= 0 && m.quiet < blockGap
-	n := level(s) == "error"
-	trailer := n && noise.MatchString(s)
-	// A real error does not continue the summary of another, nor the other way round.
-	if n && (!running || trailer != m.blocks[last].noise) {
+	trailer := failing && noise.MatchString(s)
+	// A real error does not go on a summary.
+	if failing && (!running || m.blocks[last].noise && !trailer) {
 		if len(m.blocks) == blocksKept {
 			m.blocks = append(m.blocks[:1], m.blocks[2:]...)
 		}
@@ -70,7 +70,7 @@ func (m *memory) note(s string) {
 	if !running {
 		return
 	}
-	if m.quiet++; n || stacky.MatchString(s) {
+	if m.quiet++; failing || stacky.MatchString(s) {
 		m.quiet = 0
 	}
 	if len(m.blocks[last].lines) < blockLines {
@@ -95,8 +95,8 @@ func (l *Log) Excerpt(max int) []string {
 	}
 	for i := len(l.recent.blocks) - 1; i >= 0; i-- {
 		if b := l.recent.blocks[i]; !b.noise {
-			lines := trim(b.lines)
-			return append([]string(nil), lines[:min(len(lines), max)]...)
+			lines := trim(slices.DeleteFunc(slices.Clone(b.lines), noise.MatchString))
+			return lines[:min(len(lines), max)]
 		}
 	}
 	lines := l.recent.last(tailLines)

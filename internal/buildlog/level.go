@@ -11,33 +11,60 @@ var levels = []struct {
 	{"error", []string{
 		"npm err!", "npm error", "err_pnpm_", "elifecycle", "error ", "error:", "[error]", "error\t", "error[",
 		"fatal:", "fatal error", "panic:", "uncaught ", "unhandled", "traceback (most recent call last)",
-		"failed to compile", "build failed", "module not found:", "x build failed", "✗ build failed", "type error:",
+		"failed to compile", "build failed", "module not found:", "x build failed", "type error:",
 		"syntax error", "internal error", "exception:", "failed:", "configuration error", "usage error:",
 	}},
 	{"warn", []string{
-		"npm warn", "warn ", "warn:", "[warn]", "warning ", "warning:", "[warning]", "warn\t", "(!)", "(node:", "⚠", "▲", "deprecated",
+		"npm warn", "warn ", "warn:", "[warn]", "warning ", "warning:", "[warning]", "warn\t", "(!)", "(node:", "deprecated",
 	}},
 	{"debug", []string{
 		"npm verb", "npm sill", "npm http", "npm timing", "debug ", "debug:", "[debug]", "verbose ", "trace:",
 	}},
 }
 
-// level classifies a line by how it begins, symbols aside.
-func level(message string) string {
-	const longest = 64 // bytes looked at: beginnings are short
-	s := strings.ToLower(message[:min(len(message), longest)])
-	s = strings.TrimLeft(s, " \t>│┃|✖✘×⨯❌➤·:-")
-	if s == "" {
-		return "info"
-	}
+type beginning struct{ prefix, level string }
+
+// beginnings holds levels by first byte: most lines are compared with nothing.
+var beginnings = func() (t [256][]beginning) {
 	for _, l := range levels {
 		for _, p := range l.prefixes {
-			if strings.HasPrefix(s, p) {
-				return l.level
-			}
+			t[p[0]] = append(t[p[0]], beginning{p, l.level})
 		}
 	}
-	if s == "error" || exception(message) || strings.Contains(message, ": error TS") {
+	return t
+}()
+
+// level classifies a line by how it begins, symbols aside.
+func level(message string) string {
+	s := message[:min(len(message), 120)]
+	for i, r := range s {
+		switch {
+		case r == '⚠', r == '▲':
+			return "warn"
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '[', r == '(':
+			return levelOf(s[i:])
+		}
+	}
+	return "info"
+}
+
+func levelOf(s string) string {
+	var low [64]byte
+	n := copy(low[:], s)
+	for i, b := range low[:n] {
+		if b >= 'A' && b <= 'Z' {
+			low[i] = b + 'a' - 'A'
+		}
+	}
+	for _, b := range beginnings[low[0]] {
+		if n >= len(b.prefix) && string(low[:len(b.prefix)]) == b.prefix {
+			return b.level
+		}
+	}
+	switch {
+	case string(low[:n]) == "error", exception(s), strings.Contains(s, ": error TS"), strings.Contains(s, " - error TS"):
+		return "error"
+	case (strings.HasPrefix(s, "sh: ") || strings.HasPrefix(s, "bash: ")) && (strings.HasSuffix(s, "not found") || strings.HasSuffix(s, "Permission denied")):
 		return "error"
 	}
 	return "info"
@@ -46,9 +73,8 @@ func level(message string) string {
 // exception reports whether a line is an exception's first: a class name that ends in
 // Error or Exception, then a colon or a code in brackets.
 func exception(s string) bool {
-	s = strings.TrimPrefix(strings.TrimLeft(s, " "), "Uncaught ")
 	n := 0
-	for n < len(s) && n < 80 && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' && s[n] <= '9' || s[n] == '_' || s[n] == '.') {
+	for n < len(s) && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' && s[n] <= '9' || s[n] == '_' || s[n] == '.') {
 		n++
 	}
 	if !strings.HasSuffix(s[:n], "Error") && !strings.HasSuffix(s[:n], "Exception") {

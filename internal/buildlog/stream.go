@@ -22,6 +22,7 @@ type stream struct {
 	marks   []mark // colours in line
 	markLen int    // bytes of their sequences
 	cr      bool   // the cursor is back at the start: text that comes replaces the line
+	early   int    // marks that were there before cr: the later ones belong to what comes
 	limit   int    // length of line at which it is to be cut
 
 	state   int32 // of the automaton, after scanned
@@ -149,12 +150,16 @@ func (s *stream) colour(sgr string) {
 	}
 }
 
-func (s *stream) carriage() { s.cr = true }
+func (s *stream) carriage() {
+	if !s.cr {
+		s.cr, s.early = true, len(s.marks)
+	}
+}
 
 func (s *stream) erase() {
 	if s.cr {
 		s.rewrite()
-		s.cr = true
+		s.cr = true // early stays 0: the colours kept are those of what comes
 	}
 }
 
@@ -168,6 +173,11 @@ func (s *stream) backspace() {
 // rewrite makes room for the line's next state, after passing on the last one when none
 // was for a while.
 func (s *stream) rewrite() {
+	var kept []mark
+	if s.early < len(s.marks) {
+		kept = append(kept, s.marks[s.early:]...)
+		s.marks = s.marks[:s.early]
+	}
 	switch {
 	case s.progress.IsZero():
 		s.progress = s.now
@@ -177,6 +187,9 @@ func (s *stream) rewrite() {
 		s.emit(len(s.line))
 	}
 	s.clear()
+	for _, m := range kept {
+		s.colour(m.sgr)
+	}
 	s.state = 0
 	s.rewritten = true
 }
@@ -184,7 +197,7 @@ func (s *stream) rewrite() {
 // clear forgets the line.
 func (s *stream) clear() {
 	s.line, s.marks, s.markLen, s.spans = s.line[:0], s.marks[:0], 0, s.spans[:0]
-	s.scanned, s.cr, s.limit = 0, false, s.log.c.MaxLine
+	s.scanned, s.cr, s.early, s.limit = 0, false, 0, s.log.c.MaxLine
 	if cap(s.line) > 4*s.log.c.MaxLine {
 		s.line = nil
 	}
