@@ -137,10 +137,13 @@ func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) 
 		return page[siteBody]{}, err
 	}
 	f := site.Filter{Type: site.Type(in.Type), Status: site.Status(in.Status), Page: p.page, Limit: p.limit}
-	list, total, err := a.Sites.List(ctx, c.User, f)
+	find := a.Sites.List
 	if len(c.Sites) > 0 {
-		list, total, err = a.fewSites(ctx, c, f)
+		find = func(ctx context.Context, _ account.ID, f site.Filter) ([]site.Site, int, error) {
+			return a.fewSites(ctx, c, f)
+		}
 	}
+	list, total, err := find(ctx, c.User, f)
 	if err != nil {
 		return page[siteBody]{}, err
 	}
