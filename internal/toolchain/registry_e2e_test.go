@@ -17,7 +17,7 @@ import (
 func TestRealRegistry(t *testing.T) {
 	how := os.Getenv("SLIPWAY_TEST_NPM")
 	if how == "" {
-		return // not asked for: the fake registry serves the other tests
+		t.Skip("set SLIPWAY_TEST_NPM to fetch from the real registry; the other tests bring their own")
 	}
 	var allow []netip.Prefix
 	if how != "1" {
@@ -63,9 +63,6 @@ func TestRealRegistry(t *testing.T) {
 			t.Errorf("%+v: it says %s, want %s", w, got, tools.Manager)
 		}
 		run(t, tc, tools, "npx", "--version")
-		if w.Manager == "pnpm" {
-			run(t, tc, tools, "pnpx", "--version")
-		}
 		if w.Manager == "bun" {
 			run(t, tc, tools, "bunx", "--version")
 		}

@@ -507,24 +507,27 @@ func TestHostilePackages(t *testing.T) {
 		entry{name: "package/bin/node", text: says("v90.0.3")})
 	r.put("pnpm", "9.0.0", map[string]any{"bin": map[string]string{"pnpm": "../../../../../../bin/sh"}})
 	tc := plainToolchain(t, newDir(t), r)
-	for w, good := range map[Want]bool{{Node: "90.0.0"}: false, {Node: "90.0.1"}: false, {Node: "90.0.2"}: true, {Node: "90.0.3"}: true,
-		{Manager: "pnpm", ManagerVersion: "9.0.0"}: false} {
-		t.Run(w.Node+w.ManagerVersion, func(t *testing.T) {
-			tools, err := tc.Ready(t.Context(), w, nil)
-			if good {
-				// npm itself leaves out what is dangerous; what remains is a tool.
-				if err != nil {
-					t.Fatal(err)
+	t.Run("each", func(t *testing.T) {
+		for w, good := range map[Want]bool{{Node: "90.0.0"}: false, {Node: "90.0.1"}: false, {Node: "90.0.2"}: true, {Node: "90.0.3"}: true,
+			{Manager: "pnpm", ManagerVersion: "9.0.0"}: false} {
+			t.Run(w.Node+w.ManagerVersion, func(t *testing.T) {
+				t.Parallel()
+				tools, err := tc.Ready(t.Context(), w, nil)
+				if good {
+					// npm itself leaves out what is dangerous; what remains is a tool.
+					if err != nil {
+						t.Fatal(err)
+					}
+					tools.Release()
+				} else if err == nil {
+					t.Errorf("Ready(%+v) took it", w)
 				}
-				tools.Release()
-			} else if err == nil {
-				t.Errorf("Ready(%+v) took it", w)
-			}
-			if _, err := os.Lstat(mark); err == nil {
-				t.Errorf("%+v made a file outside", w)
-			}
-		})
-	}
+				if _, err := os.Lstat(mark); err == nil {
+					t.Errorf("%+v made a file outside", w)
+				}
+			})
+		}
+	})
 	list, _ := os.ReadDir(filepath.Join(tc.c.Dir, "kept"))
 	if len(list) != 2 {
 		t.Errorf("kept: %v, want the two good ones", list)
