@@ -29,7 +29,7 @@ type check struct {
 // an error when something required is.
 func Doctor(ctx context.Context, s Store, out io.Writer) error {
 	checks := []check{dataDir(s), database(ctx, s), git(ctx), loopback()}
-	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, sandboxProbeUID) {
+	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
 		// Without a sandbox sites that need no build still work.
 		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
 	}
@@ -57,10 +57,6 @@ func Doctor(ctx context.Context, s Store, out io.Writer) error {
 	}
 	return nil
 }
-
-// sandboxProbeUID is the uid under which the trial sandbox runs: the first of those that
-// sites get.
-const sandboxProbeUID = 200000
 
 func scratch(s Store) string {
 	dir, err := filepath.Abs(s.path("sandbox"))

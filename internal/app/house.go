@@ -83,10 +83,16 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	if err != nil {
 		return nil, err
 	}
+	builds := deploy.Builds{Why: "this node does no work of that kind"}
+	if s.role("worker") {
+		if builds, err = s.builds(ctx, out); err != nil {
+			return nil, err
+		}
+	}
 	h.accounts = account.New(account.Config{DB: h.db, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Log: s.Log, Domain: s.SiteDomain, Port: s.sitePort})
-	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: src, Releases: releases, Log: s.Log,
+	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: src, Releases: releases, Builds: builds, Log: s.Log,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains}})
 	h.domains = domain.New(h.domainConfig(out))
 	h.answers = idem.New(idem.Config{DB: h.db, Seal: h.seal, Log: s.Log})

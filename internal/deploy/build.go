@@ -85,7 +85,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	if err != nil {
 		return rel, err
 	}
-	network, closeNetwork, err := d.way(ctx, b.dir)
+	network, closeNetwork, err := d.c.Builds.Way(ctx, b.dir)
 	if err != nil {
 		return rel, err
 	}
@@ -111,6 +111,7 @@ func (b *build) prepare(ctx context.Context, tree *source.Tree) (cleanup func() 
 	b.work = filepath.Join(b.dir, "work")
 	b.repo = filepath.Join(b.work, "repo")
 	cleanup = func() error {
+		b.tools.Release()
 		if b.log != nil {
 			b.log.Close()
 		}
@@ -232,14 +233,15 @@ func (b *build) limits() sandbox.Limits {
 	return l
 }
 
-// way opens the build's only way out: our proxy on a socket of its own.
-func (d *Deployments) way(ctx context.Context, dir string) (sandbox.Network, func(), error) {
+// Way opens the only way out of one sandbox: our proxy, on a socket in dir, which is
+// ours and closed to others.
+func (c Builds) Way(ctx context.Context, dir string) (sandbox.Network, func(), error) {
 	name := filepath.Join(dir, "egress.sock")
 	l, err := net.Listen("unix", name)
 	if err != nil {
 		return sandbox.Network{}, nil, fmt.Errorf("open the build's way out: %w", err)
 	}
-	if err := os.Chmod(name, 0o666); err != nil { // its directory is closed to others
+	if err := os.Chmod(name, 0o666); err != nil {
 		l.Close()
 		return sandbox.Network{}, nil, fmt.Errorf("open the build's way out: %w", err)
 	}
@@ -247,7 +249,7 @@ func (d *Deployments) way(ctx context.Context, dir string) (sandbox.Network, fun
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		d.c.Builds.Egress.Proxy(egress.ProxyConfig{Quota: maxTransfer, Log: d.c.Log}).Serve(ctx, l)
+		c.Egress.Proxy(egress.ProxyConfig{Quota: maxTransfer}).Serve(ctx, l)
 	}()
 	return sandbox.Network{Proxy: name}, func() { cancel(); <-served }, nil
 }

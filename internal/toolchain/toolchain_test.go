@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -198,7 +199,7 @@ func plainToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID}
+	c := Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t)}
 	if r != nil {
 		c.Registry = r.URL + "/"
 	}
@@ -208,6 +209,9 @@ func plainToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	}
 	return tc
 }
+
+// testLog shows the operator's log of a test that fails.
+func testLog(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
 // walledToolchain is as in life: bubblewrap, and our proxy as the only way out.
 func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
@@ -221,7 +225,7 @@ func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 		t.Fatal(err)
 	}
 	proxy := out.Proxy(egress.ProxyConfig{Direct: map[string]string{"registry.test:80": r.Listener.Addr().String(), "registry.test": r.Listener.Addr().String()}})
-	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Registry: "http://registry.test/", Network: door(t, dir, proxy)})
+	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), Registry: "http://registry.test/", Network: door(t, dir, proxy)})
 	if err != nil {
 		t.Fatal(err)
 	}
