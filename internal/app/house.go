@@ -21,6 +21,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/blob"
+	"slipway/internal/dashboard"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -52,11 +53,16 @@ type house struct {
 	answers     *idem.Answers
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
-	api         *api.API   // nil without the role
-	edge        *edge.Edge // nil without the role
+	api         *api.API             // nil without the role
+	pages       *dashboard.Dashboard // nil without the role
+	edge        *edge.Edge           // nil without the role
 
 	serving atomic.Bool // between the opening of the doors and the first sign of the end
 }
+
+// workers is how many jobs of each queue run at once in one process. Builds have a
+// tighter limit of their own; the rest of a deployment is mostly waiting.
+var workers = map[string]int{"default": 4, deploy.QueueName: max(16, 4*runtime.NumCPU())}
 
 // build makes every room from the settings. It opens the database and starts nothing.
 func build(ctx context.Context, s settings) (_ *house, err error) {
@@ -98,13 +104,16 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	h.answers = idem.New(idem.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
-		Queues: map[string]int{"default": 4, deploy.QueueName: max(4, 2*runtime.NumCPU())}})
+		Queues: workers})
 	h.sites.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	if s.role("api") {
 		h.api = api.New(api.Config{DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
 			Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
+	}
+	if s.role("api") {
+		h.pages = dashboard.New(h.dashboardConfig())
 	}
 	if s.role("edge") {
 		h.edge = edge.New(edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
@@ -170,6 +179,9 @@ func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, eve
 // prepare does what must be done once before serving.
 func (h *house) prepare(ctx context.Context) error {
 	if err := h.deployments.Schedule(ctx); err != nil {
+		return err
+	}
+	if err := h.invite(ctx); err != nil {
 		return err
 	}
 	if h.edge == nil {

@@ -117,7 +117,7 @@ type HookCall struct {
 // has fetched nothing yet, so it will deploy what the caller means. One that differs
 // takes the place of those that wait for the same branch, which end as canceled.
 func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.HookID, call HookCall) (x Deployment, folded bool, err error) {
-	hook, err := d.c.Sites.HookTx(ctx, tx, id)
+	hook, err := d.c.Sites.Hook(ctx, tx, id)
 	if err != nil {
 		return Deployment{}, false, err
 	}
