@@ -49,21 +49,27 @@ func (e *Edge) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 			name = a.IP.String()
 		}
 	}
-	if !e.ours(name) {
+	if name = e.ours(name); name == "" {
 		return nil, nil
 	}
 	return e.leaf(hello.Context(), name)
 }
 
-// ours reports whether a name may have a certificate: the control plane's hosts, and
-// whatever is one label below the site domain, known or not: those that are not get a
-// page that says so.
-func (e *Edge) ours(name string) bool {
-	if e.control[name] {
-		return true
+// ours returns the name that a certificate for a host is made out to, or nothing for a
+// host that may have none. The control plane's hosts may, and whatever is one label
+// below the site domain, known or not: those that are not get a page that says so. A
+// custom host may have the one of its claim, so that a wildcard needs one only.
+func (e *Edge) ours(host string) string {
+	if e.control[host] {
+		return host
 	}
-	_, ok := e.label(name)
-	return ok
+	if _, ok := e.label(host); ok {
+		return host
+	}
+	if c := e.claims.find(host); c != nil {
+		return c.host
+	}
+	return ""
 }
 
 // label returns the one label of a name below the site domain.
