@@ -52,7 +52,8 @@ type Config struct {
 	Metrics      prometheus.Registerer
 
 	// Certificate is asked first, for example ACME's. Optional; nil, nil passes the name
-	// on to the local authority.
+	// on to the local authority, which then stands in for the control plane and for sites
+	// that exist alone.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 	// OnCertificate hears of every custom host that the local authority made a certificate
