@@ -137,7 +137,9 @@ func (w *World) Launch() error {
 	cmd := exec.Command(w.Binary, w.Args()...)
 	cmd.Dir, cmd.Env = w.Dir, append(os.Environ(), w.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A test that panics must not leave it running. (The signal comes with the end of the
+	// thread that forked; Go ends none but those that a goroutine locked.)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
