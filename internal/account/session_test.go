@@ -252,9 +252,9 @@ func TestAudit(t *testing.T) {
 	for want, f := range map[string]account.AuditFilter{
 		"second_factor.disabled key.created site.created": {User: ada.ID},
 		"second_factor.disabled keyboard.typed":           {User: eve.ID},
-		"key.created":            {Action: "key"},
-		"keyboard.typed":         {Action: "keyboard.typed"},
-		"second_factor.disabled": {Limit: 1},
+		"key.created":                                     {Action: "key"},
+		"keyboard.typed":                                  {Action: "keyboard.typed"},
+		"second_factor.disabled":                          {Limit: 1},
 	} {
 		if got := look(f); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)

@@ -23,7 +23,7 @@ type accountKey struct {
 	ExpiresAt *string  `json:"expiresAt" format:"date-time"`
 }
 
-type keyBody struct {
+type KeyBody struct {
 	ID           string   `json:"id" example:"key_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name         string   `json:"name"`
 	Hint         string   `json:"hint" doc:"The first characters of the secret, to tell keys apart." example:"slw_4fT0qZ"`
@@ -37,8 +37,8 @@ type keyBody struct {
 }
 
 type newKeyBody struct {
-	keyBody
-	Key string `json:"key" doc:"The secret. It is shown this once and never again."`
+	KeyBody
+	Key string `json:"key" doc:"The secret. It is shown this once and never again." example:"slw_4fT0qZ…"`
 }
 
 func (a *API) accountRoutes() {
@@ -60,9 +60,9 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)}}, nil
 }
 
-func (a *API) listKeys(ctx context.Context, c account.Caller, _ *struct{}) (data[keyBody], error) {
+func (a *API) listKeys(ctx context.Context, c account.Caller, _ *struct{}) (data[KeyBody], error) {
 	keys, err := a.Accounts.ListKeys(ctx, c.User)
-	return data[keyBody]{each(keys, showKey)}, err
+	return data[KeyBody]{each(keys, showKey)}, err
 }
 
 type createKeyIn struct {
@@ -104,8 +104,8 @@ func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *By
 	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c.User, account.KeyID(in.ID))
 }
 
-func showKey(k account.Key) keyBody {
-	b := keyBody{ID: string(k.ID), Name: k.Name, Hint: k.Hint, Scopes: names(k.Scopes), Sites: append([]string{}, k.Sites...),
+func showKey(k account.Key) KeyBody {
+	b := KeyBody{ID: string(k.ID), Name: k.Name, Hint: k.Hint, Scopes: names(k.Scopes), Sites: append([]string{}, k.Sites...),
 		Addresses: []string{}, ExpiresAt: when(k.Expires), LastUsedAt: when(k.UsedAt), LastUsedFrom: some(k.UsedAddr), CreatedAt: k.CreatedAt.String()}
 	for _, p := range k.Nets {
 		b.Addresses = append(b.Addresses, p.String())

@@ -56,7 +56,7 @@ type API struct {
 	streams streams
 	spec    []byte // openapi.json
 	docs    []byte // the reference page
-	welcome []byte // the page at /
+	home    []byte // the page at /
 }
 
 // New registers every route. It starts nothing.
@@ -88,6 +88,7 @@ func (a *API) routes() {
 	a.domainRoutes()
 	a.envRoutes()
 	a.hookRoutes()
+	a.webhookRoutes()
 	a.backupRoutes()
 	a.accountRoutes()
 }

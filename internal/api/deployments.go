@@ -100,12 +100,12 @@ func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller,
 	return showDeployment(d), err
 }
 
-func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (triggered, error) {
+func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (Triggered, error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
-		return triggered{}, err
+		return Triggered{}, err
 	}
 	d, err := a.Deployments.RetryTx(ctx, tx, c.User, deploy.ParseID(in.ID), deploy.ByAPI)
-	return triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
 }
 
 func showDeployment(d deploy.Deployment) deploymentBody {

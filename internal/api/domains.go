@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slipway/internal/account"
+	"slipway/internal/db"
 	"slipway/internal/domain"
 )
 
@@ -56,10 +57,100 @@ type availability struct {
 }
 
 func (a *API) domainRoutes() {
-	get(a, Route{Path: "/domains", ID: "listDomains", Tag: "Domains", Scope: account.DomainsRead, Summary: "List domains",
-		Doc: "All domains of the user's sites, by name."}, a.listDomains)
-	ask(a, Route{Path: "/domains/check", ID: "checkDomain", Tag: "Domains", Scope: account.DomainsRead, Summary: "Check a domain's availability",
-		Doc: "Whether it can be registered or transferred, and for how much. Answers within a few seconds whatever the registry does."}, a.checkDomain)
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Domains", Summary: summary, Doc: doc, Scope: s, Noun: "domain"}
+	}
+	get(a, r("/domains", "listDomains", "List domains", "All domains of the user's sites, by name.", account.DomainsRead), a.listDomains)
+	check := r("/domains/check", "checkDomain", "Check a domain's availability",
+		"Whether it can be registered or transferred, and for how much. Answers within a few seconds whatever the registry does.", account.DomainsRead)
+	check.Noun = ""
+	ask(a, check, a.checkDomain)
+	get(a, r("/sites/{id}/domains", "listSiteDomains", "List a site's domains", "By name.", account.DomainsRead), a.listSiteDomains)
+	create := r("/sites/{id}/domains", "createDomain", "Add a domain to a site",
+		"Nothing is routed and no certificate asked for before ownership is proven: by one of the records in `verification`. `dns` says where the name must point. Checks run by themselves, and at once with `verify`.", account.DomainsWrite)
+	create.Status = 201
+	postPrepared(a, create, a.prepareDomain, a.createDomain)
+	get(a, r("/domains/{id}", "getDomain", "Read a domain", "", account.DomainsRead), a.getDomain)
+	change(a, "PATCH", r("/domains/{id}", "updateDomain", "Change a domain", "", account.DomainsWrite), a.updateDomain)
+	change(a, "DELETE", r("/domains/{id}", "deleteDomain", "Remove a domain",
+		"Its route ends with the answer. A name that was proven stays out of others' reach for 30 days unless they bring the TXT proof.", account.DomainsWrite), a.deleteDomain)
+	ask(a, r("/domains/{id}/verify", "verifyDomain", "Check a domain now", "Looks at the DNS and answers with what it found, in at most about 10 seconds. One that had failed is pending again.", account.DomainsWrite), a.verifyDomain)
+}
+
+// domain returns a domain that the caller may touch.
+func (a *API) domain(ctx context.Context, r db.Reader, c account.Caller, id string) (domain.Domain, error) {
+	d, err := a.Domains.Get(ctx, r, c.User, domain.ID(id))
+	if err != nil {
+		return d, err
+	}
+	return d, c.RequireSite(d.SiteID)
+}
+
+func (a *API) listSiteDomains(ctx context.Context, c account.Caller, in *ByID) (data[domainBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[domainBody]{}, err
+	}
+	list, err := a.Domains.ForSite(ctx, c.User, in.ID)
+	return data[domainBody]{each(list, showDomain)}, err
+}
+
+type createDomainIn struct {
+	ByID
+	Body struct {
+		Name       string `json:"name" doc:"A host name, or a wildcard such as *.example.com." example:"shop.example.com"`
+		RedirectTo string `json:"redirectTo,omitempty" doc:"A host that visitors are sent to instead of the site."`
+		Primary    bool   `json:"primary,omitempty" doc:"The name by which the site is called. The first that can be is."`
+	}
+}
+
+func (a *API) prepareDomain(ctx context.Context, c account.Caller, in *createDomainIn) (domain.NewDomain, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return domain.NewDomain{}, err
+	}
+	b := in.Body
+	return a.Domains.Prepare(ctx, c.User, domain.NewDomain{Name: b.Name, RedirectTo: b.RedirectTo, Primary: b.Primary})
+}
+
+func (a *API) createDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *createDomainIn, n domain.NewDomain) (domainBody, error) {
+	d, err := a.Domains.CreateTx(ctx, tx, c.User, in.ID, n)
+	return showDomain(d), err
+}
+
+func (a *API) getDomain(ctx context.Context, c account.Caller, in *ByID) (domainBody, error) {
+	d, err := a.domain(ctx, a.DB, c, in.ID)
+	return showDomain(d), err
+}
+
+type updateDomainIn struct {
+	ByID
+	Body struct {
+		RedirectTo *string `json:"redirectTo,omitempty" doc:"An empty one serves the site itself."`
+		Primary    *bool   `json:"primary,omitempty"`
+	}
+}
+
+func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn) (domainBody, error) {
+	if _, err := a.domain(ctx, tx, c, in.ID); err != nil {
+		return domainBody{}, err
+	}
+	d, err := a.Domains.UpdateTx(ctx, tx, c.User, domain.ID(in.ID), domain.Update(in.Body))
+	return showDomain(d), err
+}
+
+func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, error) {
+	if _, err := a.domain(ctx, tx, c, in.ID); err != nil {
+		return message{}, err
+	}
+	_, err := a.Domains.DeleteTx(ctx, tx, c.User, domain.ID(in.ID))
+	return message{"Domain removed"}, err
+}
+
+func (a *API) verifyDomain(ctx context.Context, c account.Caller, in *ByID) (domainBody, error) {
+	if _, err := a.domain(ctx, a.DB, c, in.ID); err != nil {
+		return domainBody{}, err
+	}
+	d, err := a.Domains.Verify(ctx, c.User, domain.ID(in.ID))
+	return showDomain(d), err
 }
 
 func (a *API) listDomains(ctx context.Context, c account.Caller, _ *struct{}) (data[domainBody], error) {

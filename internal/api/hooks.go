@@ -124,7 +124,7 @@ type callHookIn struct {
 }
 
 type calledHook struct {
-	triggered
+	Triggered
 	Deduplicated bool `json:"deduplicated,omitempty" doc:"True when an earlier call's deployment, still waiting, will do."`
 }
 
@@ -148,7 +148,7 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	if folded {
 		text = "A deployment is already waiting"
 	}
-	return calledHook{triggered{text, string(d.ID), string(d.Status)}, folded}, err
+	return calledHook{Triggered{text, string(d.ID), string(d.Status)}, folded}, err
 }
 
 var hookForm = regexp.MustCompile(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)
@@ -161,10 +161,7 @@ func (a *API) hookKey(ctx context.Context, r *http.Request) (string, bool) {
 	if m == nil {
 		return "", false
 	}
-	err := a.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := a.Sites.HookTx(ctx, tx, site.HookID(m[1]))
-		return err
-	})
+	_, err := a.Sites.Hook(ctx, a.DB, site.HookID(m[1]))
 	if err != nil && !fault.Is(err, fault.Gone) {
 		return "", false
 	}

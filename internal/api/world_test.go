@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
 
 	"slipway/internal/account"
 	"slipway/internal/api"
@@ -70,7 +73,7 @@ func newWorld(t *testing.T, with ...func(*api.Config)) *world {
 		Accounts:    account.New(account.Config{DB: d, Log: log}),
 		Sites:       sites,
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
-		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
+		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{},
 			SiteOf: func(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
@@ -90,7 +93,17 @@ func newWorld(t *testing.T, with ...func(*api.Config)) *world {
 	return w
 }
 
-func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks { return &webhook.Webhooks{} }
+// noDNS is a world in which nobody has any records.
+type noDNS struct{}
+
+func (noDNS) Ask(_ context.Context, _ netip.AddrPort, name string, qtype uint16) (*dns.Msg, error) {
+	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
+	return new(dns.Msg).SetRcode(q, dns.RcodeNameError), nil
+}
+
+func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks {
+	return webhook.New(webhook.Config{DB: d, Seal: s})
+}
 
 // user makes a user and a key of all scopes, or of those named.
 func (w *world) user(email string, scopes ...account.Scope) (account.ID, string) {
@@ -198,3 +211,6 @@ func (w *world) site(key, name string) string {
 	a := w.must(201, "POST", "/sites", key, map[string]any{"name": name, "type": "static", "repository": "git.test/acme/site", "branch": "main"})
 	return a["data"].(map[string]any)["id"].(string)
 }
+
+// routesOf lists the routes of a world's interface.
+func routesOf(w *world) []api.Route { return api.New(w.c).Routes() }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/publicsuffix"
 )
@@ -43,6 +44,11 @@ type Config struct {
 	RateLimit      int
 	Registry       string
 	TrustedProxies []string
+
+	Builds         int           // at once; 0: half the processors
+	BuildMemory    int           // MiB per build
+	BuildTime      time.Duration // per stage
+	InsecureBuilds bool          // without a sandbox
 }
 
 // settings is Config once it is known to make sense.
@@ -133,6 +139,14 @@ func (c Config) check() (settings, error) {
 		if _, port, err := net.SplitHostPort(c.DNSResolver); err != nil || !isPort(port) {
 			return s, fmt.Errorf("--dns-resolver: %q is not HOST:PORT", c.DNSResolver)
 		}
+	}
+	switch {
+	case c.Builds < 0 || c.Builds > 1000:
+		return s, fmt.Errorf("--builds: %d is not a number from 0 to 1000", c.Builds)
+	case c.BuildMemory < 128:
+		return s, fmt.Errorf("--build-memory: %d MiB is too little for any build; at least 128", c.BuildMemory)
+	case c.BuildTime < time.Second:
+		return s, fmt.Errorf("--build-time: %s is too short for any build", c.BuildTime)
 	}
 	for _, r := range c.Roles {
 		if !slices.Contains([]string{"api", "worker", "edge"}, r) {

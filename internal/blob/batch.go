@@ -10,19 +10,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// workers is how many blobs a Batch writes at once.
-//
-// Measured on ext4 (data=ordered, virtio disk, 2 cores; 4 KiB files, fsync each, rename
-// into 256 directories, fsync of each directory touched), milliseconds:
-//
-//	             one by one   4     16    64    128   syncfs
-//	100 files        50      28     21    25     26     28
-//	10,000 files              –   3361  4008      –   2102
-//
-// Concurrent fsyncs share journal commits; past 16 nothing is gained. The directories at
-// the end cost about 4 of the 21 ms; starting writeback early (sync_file_range) made it
-// slower. syncfs wins only for thousands of files on a quiet disk: it also waits for
-// what every running build has written, which has no bound, so fsync it is.
+// workers is how many blobs a Batch writes at once: see journal.go for the figures.
 const workers = 16
 
 // held is how many bytes a Batch may keep in memory while they wait to be written.
@@ -36,6 +24,7 @@ type Batch struct {
 	stop  context.CancelCauseFunc
 	put   func(context.Context, string, io.Reader, int64) error
 	flush func() error
+	drop  func()
 	slots chan struct{}
 	bytes *semaphore.Weighted
 	wg    sync.WaitGroup
@@ -47,13 +36,13 @@ type Batch struct {
 // Batch begins a batch, which ends with Flush, or with ctx.
 func (s *Store) Batch(ctx context.Context) *Batch {
 	b := &Batch{
-		store: s, put: s.backend.Put, flush: func() error { return nil },
+		store: s, put: s.backend.Put, flush: func() error { return nil }, drop: func() {},
 		slots: make(chan struct{}, workers), bytes: semaphore.NewWeighted(held), seen: map[Digest]bool{},
 	}
 	b.ctx, b.stop = context.WithCancelCause(ctx)
 	if d, ok := s.backend.(*dir); ok {
 		later := d.begin()
-		b.put, b.flush = later.put, later.flush
+		b.put, b.flush, b.drop = later.put, later.flush, later.drop
 	}
 	return b
 }
@@ -113,10 +102,10 @@ func (b *Batch) queue(p *piece) error {
 func (b *Batch) Flush() error {
 	b.wg.Wait()
 	err := b.cause(nil)
-	if err == nil {
-		if err = b.flush(); err != nil {
-			err = fmt.Errorf("flush blobs: %w", err)
-		}
+	if err != nil {
+		b.drop()
+	} else if err = b.flush(); err != nil {
+		err = fmt.Errorf("flush blobs: %w", err)
 	}
 	b.stop(context.Canceled)
 	return err

@@ -95,6 +95,15 @@ func New(c Config) *Store {
 	return &Store{backend: c.Backend, scratch: c.Scratch, busy: map[Digest]int{}}
 }
 
+// Close ends work in the background, which the next start then does. It is not needed
+// for anything to be durable. Nothing may be put afterwards.
+func (s *Store) Close() {
+	if d, ok := s.backend.(*dir); ok {
+		d.close.Do(func() { close(d.closed) })
+		d.settling.Wait()
+	}
+}
+
 // inMemory is how long a reader's bytes may be before they are spooled to a file.
 const inMemory = 1 << 20
 

@@ -344,7 +344,7 @@ func TestParseDigest(t *testing.T) {
 }
 
 func BenchmarkBatch(b *testing.B) {
-	for _, n := range []int{100, 1000} {
+	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s, _ := open(b)
 			buf := make([]byte, 4096)

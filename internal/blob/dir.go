@@ -14,14 +14,19 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // dir is the Backend on a directory: ab/abcdef… for the blobs, tmp/ for what is being
 // written. A blob appears by rename, whole and already on disk, so a crash leaves at
-// worst a file in tmp/.
-type dir struct{ root *os.Root }
+// worst a file in tmp/. Batches of small blobs have journals in log/: see journal.go.
+type dir struct {
+	root        *os.Root
+	settleAfter time.Duration
+	settling    sync.WaitGroup // journals that are to be settled
+	settler     sync.Mutex     // held by the one that is at it
+	closed      chan struct{}
+	close       sync.Once
+}
 
 const tmp = "tmp"
 
@@ -44,8 +49,8 @@ func Dir(path string) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dir{root}
-	names := []string{tmp}
+	d := &dir{root: root, settleAfter: settleAfter, closed: make(chan struct{})}
+	names := []string{tmp, logDir}
 	for i := range 256 {
 		names = append(names, fmt.Sprintf("%02x", i))
 	}
@@ -67,14 +72,14 @@ func Dir(path string) (Backend, error) {
 		}
 	}
 	d.clean()
-	return d, nil
+	return d, d.replay(context.Background())
 }
 
-// clean removes what a crash left in tmp/. An hour spares another process's writes.
+// clean removes what a crash left in tmp/. A day spares another process's writes.
 func (d *dir) clean() {
 	for _, e := range d.read(tmp) {
 		info, err := e.Info()
-		if err == nil && time.Since(info.ModTime()) > time.Hour {
+		if err == nil && time.Since(info.ModTime()) > 24*time.Hour {
 			d.root.Remove(filepath.Join(tmp, e.Name()))
 		}
 	}
@@ -89,19 +94,19 @@ func (d *dir) read(name string) []fs.DirEntry {
 }
 
 func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) error {
-	if err := d.put(ctx, name, r, size); err != nil {
+	if err := d.put(ctx, name, r, size, true); err != nil {
 		return err
 	}
 	return d.syncDir(name[:2])
 }
 
-// put does all but the directory's fsync.
-func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) error {
+// put does all but the directory's fsync, and the file's only where sync says so.
+func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64, sync bool) error {
 	path, err := place(name)
 	if err != nil {
 		return err
 	}
-	if rs, ok := r.(io.ReadSeeker); ok && d.refresh(path, rs, size) {
+	if rs, ok := r.(io.ReadSeeker); ok && d.refresh(path, rs, size, sync) {
 		return ctx.Err()
 	}
 	temp := filepath.Join(tmp, rand.Text())
@@ -113,7 +118,7 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) err
 	if err == nil && n != size {
 		err = fmt.Errorf("%d bytes came, %d were announced: %w", n, size, io.ErrUnexpectedEOF)
 	}
-	if err == nil {
+	if err == nil && sync {
 		err = f.Sync()
 	}
 	err = cmp.Or(err, f.Close())
@@ -127,10 +132,10 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) err
 }
 
 // refresh makes a blob that is there already young, and reports whether it is there,
-// with the very bytes of r: one that the disk damaged is written again. It may have
-// been renamed by a Put that has yet to fsync the directory, so the caller does that
-// all the same.
-func (d *dir) refresh(path string, r io.ReadSeeker, size int64) bool {
+// with the very bytes of r: one that the disk damaged is written again. It may be there
+// only in memory, put by somebody who has yet to fsync it, so it is fsynced all the same
+// where sync says so, and its directory by the caller.
+func (d *dir) refresh(path string, r io.ReadSeeker, size int64, sync bool) bool {
 	info, err := d.root.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
 		return false
@@ -142,6 +147,9 @@ func (d *dir) refresh(path string, r io.ReadSeeker, size int64) bool {
 	defer f.Close()
 	same := equal(f, r)
 	if _, err := r.Seek(0, io.SeekStart); err != nil || !same {
+		return false
+	}
+	if sync && f.Sync() != nil {
 		return false
 	}
 	now := time.Now()
@@ -265,32 +273,4 @@ func syncPath(path string) error {
 		return err
 	}
 	return cmp.Or(f.Sync(), f.Close())
-}
-
-// deferred is puts into a dir whose directories are fsynced together by flush.
-type deferred struct {
-	dir     *dir
-	mu      sync.Mutex // guards touched
-	touched map[string]bool
-}
-
-func (d *dir) begin() *deferred { return &deferred{dir: d, touched: map[string]bool{}} }
-
-func (b *deferred) put(ctx context.Context, name string, r io.Reader, size int64) error {
-	if err := b.dir.put(ctx, name, r, size); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	b.touched[name[:2]] = true
-	b.mu.Unlock()
-	return nil
-}
-
-func (b *deferred) flush() error {
-	var g errgroup.Group
-	g.SetLimit(workers)
-	for name := range b.touched {
-		g.Go(func() error { return b.dir.syncDir(name) })
-	}
-	return g.Wait()
 }

@@ -23,7 +23,7 @@ import (
 
 // tab is one tab of a real Chromium (Debian's package, or SLIPWAY_CHROMIUM).
 type tab struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 	url string
 }

@@ -54,14 +54,6 @@ func (c *cache[K, V]) put(key K, v V, cost int64) {
 	}
 }
 
-func (c *cache[K, V]) remove(key K) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if el, ok := c.at[key]; ok {
-		c.drop(el)
-	}
-}
-
 func (c *cache[K, V]) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,0 +1,175 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/webhook"
+)
+
+var (
+	//go:embed docs.html
+	docsHTML string
+	//go:embed home.html
+	homeHTML string
+	//go:embed docs.css
+	docsCSS string
+)
+
+// reference is what docs.html shows.
+type reference struct {
+	CSS             template.CSS
+	BaseURL, APIURL string
+	Limit           int
+	Groups          []group
+	Scopes          [][2]string
+	Failures        []failure
+	Events          []webhook.Entry
+}
+
+type group struct {
+	ID, Name, Text string
+	Ops            []operation
+}
+
+type operation struct {
+	ID, Method, Path, Summary, Scope string
+	Doc                              template.HTML
+	Params, Body, Answer             []field
+	Status                           int
+	Curl, Example                    string
+	Errors                           []int
+}
+
+type field struct {
+	Name, Type, In string
+	Required       bool
+	Doc            template.HTML
+	Depth          int
+}
+
+type failure struct {
+	Status int
+	When   template.HTML
+}
+
+// render makes the reference page and the page at /, once: they hold nothing of a user.
+func (a *API) render(doc *huma.OpenAPI) (docs, home []byte) {
+	ref := reference{CSS: template.CSS(docsCSS), BaseURL: a.BaseURL, APIURL: a.APIURL, Limit: a.RateLimit, Scopes: scopes(), Events: webhook.Catalogue()}
+	for _, t := range doc.Tags {
+		g := group{ID: anchor(t.Name), Name: t.Name, Text: t.Description}
+		for _, r := range a.ops {
+			if r.Tag == t.Name {
+				g.Ops = append(g.Ops, a.describe(doc, r))
+			}
+		}
+		ref.Groups = append(ref.Groups, g)
+	}
+	for status, f := range failures {
+		ref.Failures = append(ref.Failures, failure{status, inline(f.when)})
+	}
+	slices.SortFunc(ref.Failures, func(a, b failure) int { return a.Status - b.Status })
+	page := func(name, text string) []byte {
+		var b bytes.Buffer
+		if err := template.Must(template.New(name).Parse(text)).Execute(&b, ref); err != nil {
+			panic(err) // our own template over our own values: every test would end here
+		}
+		return b.Bytes()
+	}
+	return page("docs", docsHTML), page("home", homeHTML)
+}
+
+// servePage answers everything outside of /api and /hooks.
+func (a *API) servePage(w http.ResponseWriter, r *http.Request) {
+	body := map[string][]byte{"/": a.home, "/docs": a.docs}[r.URL.Path]
+	sum := sha256.Sum256([]byte(docsCSS))
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	switch {
+	case body == nil:
+		http.NotFound(w, r)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
+	default:
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+		w.Write(body)
+	}
+}
+
+// describe turns a route and what the document says of it into what the page shows.
+func (a *API) describe(doc *huma.OpenAPI, r Route) operation {
+	op, registry := operationOf(doc, r), doc.Components.Schemas
+	o := operation{ID: r.ID, Method: r.Method, Path: op.Path, Summary: r.Summary, Scope: string(r.Scope), Doc: inline(r.Doc), Status: r.Status}
+	var query []string
+	for _, p := range op.Parameters {
+		if p.Ref != "" || p.In == "path" {
+			continue
+		}
+		o.Params = append(o.Params, field{Name: p.Name, In: p.In, Type: kind(registry, p.Schema), Required: p.Required, Doc: inline(p.Description)})
+		if p.In == "query" && len(query) < 2 {
+			query = append(query, p.Name+"="+fmt.Sprint(sample(registry, p.Schema, p.Name, 0)))
+		}
+	}
+	base := a.BaseURL
+	if r.Hook {
+		base, query = a.APIURL, nil
+	}
+	curl := "curl"
+	if r.Method != http.MethodGet {
+		curl += " -X " + r.Method
+	}
+	url := base + placeholders.ReplaceAllStringFunc(op.Path, func(s string) string { return "$" + strings.ToUpper(s[1:len(s)-1]) })
+	if len(query) > 0 {
+		url += "?" + strings.Join(query, "&")
+	}
+	curl += ` "` + url + `"`
+	if !r.Hook && !r.Open {
+		curl += " \\\n  -H \"Authorization: Bearer $SLIPWAY_KEY\""
+	}
+	if op.RequestBody != nil {
+		s := op.RequestBody.Content["application/json"].Schema
+		o.Body = fields(registry, s, 0)
+		text, _ := json.MarshalIndent(sample(registry, s, "", 0), "  ", "  ")
+		curl += " \\\n  -H \"Content-Type: application/json\" \\\n  -d '" + string(text) + "'"
+	}
+	o.Curl = curl
+	if answer := op.Responses[strconv.Itoa(r.Status)]; answer != nil && !r.Open {
+		s := answer.Content["application/json"].Schema
+		o.Answer = fields(registry, s, 0)
+		text, _ := json.MarshalIndent(sample(registry, s, "", 0), "", "  ")
+		o.Example = string(text)
+	}
+	for code := range op.Responses {
+		if n, err := strconv.Atoi(code); err == nil && n >= 400 {
+			o.Errors = append(o.Errors, n)
+		}
+	}
+	slices.Sort(o.Errors)
+	return o
+}
+
+var placeholders = regexp.MustCompile(`\{[a-zA-Z]+\}`)
+
+var code = regexp.MustCompile("`([^`]+)`")
+
+// inline escapes text and shows `code` as code.
+func inline(s string) template.HTML {
+	return template.HTML(code.ReplaceAllString(template.HTMLEscapeString(s), "<code>$1</code>"))
+}
+
+func anchor(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "-") }

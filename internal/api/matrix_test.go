@@ -1,0 +1,233 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/account"
+	"slipway/internal/api"
+)
+
+// things is what a user has, by the placeholder that names it in a path.
+type things map[string]string
+
+// row says how to make a route succeed.
+type row struct {
+	path   string // with placeholders of things
+	body   any
+	status int  // for the owner
+	own    bool // concerns only who asks: a stranger succeeds too, on things of their own
+	prep   func(w *world, key string, x things)
+}
+
+// matrix has a row for every route; a route without one fails the test.
+var matrix = map[string]row{
+	"listSites":         {path: "/sites", status: 200, own: true},
+	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true},
+	"getSite":           {path: "/sites/{site}", status: 200},
+	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200},
+	"deleteSite":        {path: "/sites/{site}", status: 200},
+	"deploySite":        {path: "/sites/{site}/deploy", status: 200},
+	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate},
+	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop},
+	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},
+	"listDeployments":   {path: "/sites/{site}/deployments", status: 200},
+	"getDeployment":     {path: "/deployments/{deployment}", status: 200},
+	"getDeploymentLogs": {path: "/deployments/{deployment}/logs", status: 200},
+	"cancelDeployment":  {path: "/deployments/{deployment}/cancel", status: 200},
+	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel},
+	"listDomains":       {path: "/domains", status: 200, own: true},
+	"checkDomain":       {path: "/domains/check", body: m{"domain": "example-name-4711.com"}, status: 200, own: true},
+	"listSiteDomains":   {path: "/sites/{site}/domains", status: 200},
+	"createDomain":      {path: "/sites/{site}/domains", body: m{"name": "new.example-4711.com"}, status: 201},
+	"getDomain":         {path: "/domains/{domain}", status: 200},
+	"updateDomain":      {path: "/domains/{domain}", body: m{"redirectTo": "www.example-4711.com"}, status: 200},
+	"deleteDomain":      {path: "/domains/{domain}", status: 200},
+	"verifyDomain":      {path: "/domains/{domain}/verify", status: 200},
+	"listEnv":           {path: "/sites/{site}/env", status: 200},
+	"setEnv":            {path: "/sites/{site}/env", body: m{"key": "B", "value": "b"}, status: 201},
+	"updateEnv":         {path: "/sites/{site}/env/A", body: m{"value": "b"}, status: 200},
+	"deleteEnv":         {path: "/sites/{site}/env/A", status: 200},
+	"listHooks":         {path: "/sites/{site}/hooks", status: 200},
+	"createHook":        {path: "/sites/{site}/hooks", body: m{"name": "ci"}, status: 201},
+	"updateHook":        {path: "/hooks/{hook}", body: m{"active": false}, status: 200},
+	"deleteHook":        {path: "/hooks/{hook}", status: 200},
+	"listBackups":       {path: "/sites/{site}/backups", status: 200},
+	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
+	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true},
+	"listEvents":        {path: "/webhooks/events", status: 200, own: true},
+	"getWebhook":        {path: "/webhooks/{webhook}", status: 200},
+	"updateWebhook":     {path: "/webhooks/{webhook}", body: m{"active": false}, status: 200},
+	"deleteWebhook":     {path: "/webhooks/{webhook}", status: 200},
+	"pingWebhook":       {path: "/webhooks/{webhook}/ping", status: 200},
+	"listDeliveries":    {path: "/webhooks/{webhook}/deliveries", status: 200},
+	"listKeys":          {path: "/keys", status: 200, own: true},
+	"createKey":         {path: "/keys", body: m{"name": "new", "scopes": []string{"keys:write"}}, status: 201, own: true},
+	"revokeKey":         {path: "/keys/{key}", status: 200},
+	"getAccount":        {path: "/account", status: 200, own: true},
+}
+
+type m = map[string]any
+
+func activate(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func stop(w *world, key string, x things) {
+	activate(w, key, x)
+	w.must(200, "POST", "/sites/"+x["site"]+"/stop", key, nil)
+}
+
+func cancel(w *world, key string, x things) {
+	w.must(200, "POST", "/deployments/"+x["deployment"]+"/cancel", key, nil)
+}
+
+// belongings gives a user one of everything.
+func (w *world) belongings(u account.ID, key string) things {
+	w.t.Helper()
+	x := things{"site": w.site(key, "site of "+string(u))}
+	text := func(v m, name string) string { return v[name].(string) }
+	x["deployment"] = text(w.must(200, "POST", "/sites/"+x["site"]+"/deploy", key, nil), "deploymentId")
+	x["hook"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/hooks", key, m{"name": "ci"}), "id")
+	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"sites:read"}}), "id")
+	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
+	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
+	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
+	return x
+}
+
+func (x things) fill(s string) string {
+	for name, v := range x {
+		s = strings.ReplaceAll(s, "{"+name+"}", v)
+	}
+	return s
+}
+
+func TestAuthorizationMatrix(t *testing.T) {
+	t.Parallel()
+	reads := account.Scopes{}
+	for _, s := range account.AllScopes {
+		if strings.HasSuffix(string(s), ":read") {
+			reads = append(reads, s)
+		}
+	}
+	for _, r := range api.New(newWorld(t).c).Routes() {
+		if r.Open || r.Hook {
+			continue
+		}
+		row, ok := matrix[r.ID]
+		if !ok {
+			t.Errorf("%s %s (%s) has no row in the matrix", r.Method, r.Path, r.ID)
+			continue
+		}
+		t.Run(r.ID, func(t *testing.T) {
+			t.Parallel()
+			if r.Scope == "" {
+				t.Fatal("a route without a scope")
+			}
+			w := newWorld(t)
+			u, key := w.user("a@example.test")
+			x := w.belongings(u, key)
+			if row.prep != nil {
+				row.prep(w, key, x)
+			}
+			other, otherKey := w.user("b@example.test")
+			theirs := w.belongings(other, otherKey)
+			others := account.Scopes{}
+			for _, s := range account.AllScopes {
+				if s != account.All && !(account.Scopes{s}).Include(r.Scope) {
+					others = append(others, s)
+				}
+			}
+			ask := func(key string) answer {
+				var body any = row.body
+				if b, ok := body.(m); ok {
+					filled := m{}
+					for k, v := range b {
+						if s, ok := v.(string); ok {
+							v = x.fill(s)
+						}
+						filled[k] = v
+					}
+					body = filled
+				}
+				a := w.api(r.Method, x.fill(row.path), key, body)
+				common(t, r.ID, a)
+				return a
+			}
+			check := func(who, key string, want int) {
+				t.Helper()
+				a := ask(key)
+				if a.status != want {
+					t.Errorf("%s: %s, want %d", who, a, want)
+				}
+				if want >= 400 {
+					for name, v := range x { // nothing of the owner leaks
+						if strings.Contains(a.body, v) {
+							t.Errorf("%s: the refusal holds the %s: %s", who, name, a.body)
+						}
+					}
+				}
+				if want == 403 && len(r.Scope) > 0 && strings.Contains(who, "scope") && !strings.Contains(a.body, string(r.Scope)) {
+					t.Errorf("%s: %s does not name the scope %s", who, a, r.Scope)
+				}
+			}
+			secret := func(n account.NewKey) string { return w.key(u, n) }
+			check("nobody", "", 401)
+			revoked := secret(account.NewKey{})
+			keys, err := w.c.Accounts.ListKeys(t.Context(), u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.c.Accounts.RevokeKey(t.Context(), u, keys[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			check("a revoked key", revoked, 401)
+			check("a key without the scope", secret(account.NewKey{Scopes: others}), 403)
+			if !reads.Include(r.Scope) {
+				check("a key whose scope is to read", secret(account.NewKey{Scopes: reads}), 403)
+			}
+			if !row.own {
+				check("another user", otherKey, 404)
+				check("another user without the scope", w.key(other, account.NewKey{Scopes: others}), 403)
+			}
+			if strings.Contains(row.path, "{site}") || strings.Contains(row.path, "{deployment}") || strings.Contains(row.path, "{hook}") || strings.Contains(row.path, "{domain}") {
+				spare := w.site(key, "spare")
+				check("a key for another site", secret(account.NewKey{Sites: []string{spare}}), 403)
+				check("another user's key for another site", w.key(other, account.NewKey{Sites: []string{theirs["site"]}}), 404)
+			}
+			if r.Wide {
+				check("a key for some sites", secret(account.NewKey{Sites: []string{x["site"]}}), 403)
+			}
+			if row.own {
+				check("another user", otherKey, row.status)
+				if a := ask(otherKey); strings.Contains(a.body, x["site"]) || strings.Contains(a.body, x["key"]) {
+					t.Errorf("another user sees things of the owner: %s", a)
+				}
+			}
+			n := account.NewKey{Scopes: account.Scopes{r.Scope}}
+			if !r.Wide {
+				n.Sites = []string{x["site"]}
+			}
+			if r.ID == "createKey" {
+				n.Sites = nil
+			}
+			if !strings.Contains(row.path, "{") || strings.Contains(row.path, "{site}") || strings.Contains(row.path, "{deployment}") || strings.Contains(row.path, "{hook}") || strings.Contains(row.path, "{domain}") {
+				check("the owner, with just the scope and for just the site", secret(n), row.status)
+			} else {
+				check("the owner, with just the scope", secret(account.NewKey{Scopes: account.Scopes{r.Scope}}), row.status)
+			}
+		})
+	}
+	routes := map[string]bool{}
+	for _, r := range api.New(newWorld(t).c).Routes() {
+		routes[r.ID] = true
+	}
+	for id := range matrix {
+		if !routes[id] {
+			t.Errorf("the matrix has a row for %s, which is no route", id)
+		}
+	}
+}

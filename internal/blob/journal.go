@@ -1,0 +1,258 @@
+package blob
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A batch of small blobs is made durable by one file instead of by hundreds. Measured on
+// ext4 (data=ordered, virtio disk, 2 cores shared with builds; 4 KiB blobs), milliseconds
+// for writing all and making them durable:
+//
+//	                                             100    10,000
+//	fsync of each, one after the other            50
+//	fsync of each, 16 at once                 21–110 2750–5980
+//	fsync of each, 64 at once                 24–155      4008
+//	syncfs                                    23–120      2102
+//	a journal, one fsync of it (this)         19–100 1160–1720
+//
+// Of those 19, fsync is 4; the rest, and what varies, is making files while others do.
+// Concurrent fsyncs share commits of the file system's journal, and past 16 nothing is
+// gained; starting writeback early (sync_file_range) made it slower. syncfs also waits
+// for what every running build has written, which has no bound.
+//
+// So small blobs are written in place without fsync, and their bytes once more into a
+// journal: flush fsyncs that, moves it to log/ and fsyncs log/; from then on the batch is
+// durable, because OpenDir puts back what a power failure took. When the kernel has had
+// the time to write the blobs back by itself they are fsynced, which by then costs next
+// to nothing and gets into nobody's way, and the journal is removed.
+const (
+	logDir       = "log"
+	journalBlob  = 64 << 10  // longer ones are fsynced themselves
+	journalLimit = 256 << 20 // bytes of a journal; what comes after is fsynced itself
+
+	// Linux writes back what has been dirty for 30 s, and looks every 5 s.
+	settleAfter = 40 * time.Second
+)
+
+// deferred is a batch on a dir. put may be called concurrently; then flush or drop once.
+type deferred struct {
+	dir *dir
+
+	mu      sync.Mutex      // guards the rest
+	touched map[string]bool // directories of blobs that were fsynced themselves
+	name    string          // of the journal, in tmp/ and later in log/
+	file    *os.File
+	out     *bufio.Writer
+	bytes   int64
+	listed  []string // blobs in the journal
+	err     error    // of writing the journal
+}
+
+func (d *dir) begin() *deferred { return &deferred{dir: d, touched: map[string]bool{}} }
+
+func (b *deferred) put(ctx context.Context, name string, r io.Reader, size int64) error {
+	if size <= journalBlob {
+		body := make([]byte, size)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return err
+		}
+		// Whether or not the blob is there already: it may be there only in memory.
+		noted, err := b.note(name, body)
+		if err != nil {
+			return err
+		}
+		r = bytes.NewReader(body)
+		if noted {
+			return b.dir.put(ctx, name, r, size, false)
+		}
+	}
+	return b.direct(ctx, name, r, size)
+}
+
+// direct puts a blob without the journal's help.
+func (b *deferred) direct(ctx context.Context, name string, r io.Reader, size int64) error {
+	if err := b.dir.put(ctx, name, r, size, true); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.touched[name[:2]] = true
+	b.mu.Unlock()
+	return nil
+}
+
+// entry reads the next of a journal's entries that is whole.
+func entry(r io.Reader) (Digest, []byte, error) {
+	var head [36]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return Digest{}, nil, err
+	}
+	name, size := Digest(head[:32]), binary.BigEndian.Uint32(head[32:])
+	if size > journalBlob {
+		return Digest{}, nil, ErrCorrupt
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return Digest{}, nil, err
+	}
+	if Sum(body) != name {
+		return Digest{}, nil, ErrCorrupt
+	}
+	return name, body, nil
+}
+
+// note appends a blob to the journal and reports whether there was room. An entry is
+// the digest, the length as 4 bytes, and the bytes.
+func (b *deferred) note(name string, body []byte) (bool, error) {
+	d, err := ParseDigest(name)
+	if err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes > journalLimit || b.err != nil {
+		return false, b.err
+	}
+	if b.file == nil {
+		b.name = rand.Text()
+		if b.file, b.err = b.dir.root.OpenFile(filepath.Join(tmp, b.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); b.err != nil {
+			return false, b.err
+		}
+		b.out = bufio.NewWriterSize(b.file, 256<<10)
+	}
+	b.out.Write(binary.BigEndian.AppendUint32(d[:], uint32(len(body))))
+	_, b.err = b.out.Write(body)
+	b.bytes += int64(len(body))
+	b.listed = append(b.listed, name)
+	return b.err == nil, b.err
+}
+
+func (b *deferred) flush() error {
+	var g errgroup.Group
+	g.SetLimit(workers)
+	for name := range b.touched {
+		g.Go(func() error { return b.dir.syncDir(name) })
+	}
+	g.Go(b.commit)
+	return g.Wait()
+}
+
+func (b *deferred) commit() error {
+	if b.file == nil {
+		return b.err
+	}
+	from, to := filepath.Join(tmp, b.name), filepath.Join(logDir, b.name)
+	err := cmp.Or(b.err, b.out.Flush())
+	if err == nil {
+		err = b.file.Sync()
+	}
+	err = cmp.Or(err, b.file.Close())
+	if err == nil {
+		err = b.dir.root.Rename(from, to)
+	}
+	if err != nil {
+		b.dir.root.Remove(from)
+		return err
+	}
+	if err := b.dir.syncDir(logDir); err != nil {
+		return err
+	}
+	b.dir.settling.Go(func() {
+		select {
+		case <-b.dir.closed:
+		case <-time.After(b.dir.settleAfter):
+			b.dir.settle(to, b.listed)
+		}
+	})
+	return nil
+}
+
+// drop forgets a batch that failed.
+func (b *deferred) drop() {
+	if b.file != nil {
+		b.file.Close()
+		b.dir.root.Remove(filepath.Join(tmp, b.name))
+	}
+}
+
+// settle fsyncs the blobs of a journal and removes it. It is in no hurry, and after an
+// error it leaves the journal to the next start. A blob that is gone was swept.
+func (d *dir) settle(journal string, names []string) {
+	d.settler.Lock()
+	defer d.settler.Unlock()
+	dirs := map[string]bool{}
+	for _, name := range names {
+		f, err := d.root.Open(filepath.Join(name[:2], name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil || cmp.Or(f.Sync(), f.Close()) != nil {
+			return
+		}
+		dirs[name[:2]] = true
+	}
+	for name := range dirs {
+		if d.syncDir(name) != nil {
+			return
+		}
+	}
+	d.root.Remove(journal)
+}
+
+// replay puts back what journals hold and the disk lost. Doing it twice, or while the
+// process that wrote a journal settles it, changes nothing.
+func (d *dir) replay(ctx context.Context) error {
+	journals, err := fs.ReadDir(d.root.FS(), logDir)
+	if err != nil {
+		return err
+	}
+	for _, j := range journals {
+		path := filepath.Join(logDir, j.Name())
+		if err := d.replayOne(ctx, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("replay %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func (d *dir) replayOne(ctx context.Context, path string) error {
+	f, err := d.root.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 256<<10)
+	b := d.begin()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers)
+	for {
+		name, body, err := entry(r)
+		if err != nil {
+			// Its end; or damage to what was fsynced once, and then the blobs that have not
+			// been put back say so themselves when they are read.
+			break
+		}
+		g.Go(func() error { return b.direct(ctx, name.String(), bytes.NewReader(body), int64(len(body))) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := b.flush(); err != nil {
+		return err
+	}
+	return d.root.Remove(path)
+}
