@@ -146,9 +146,11 @@ func TestRandomNames(t *testing.T) {
 // control plane's name is there before anybody asks.
 func TestOnDemand(t *testing.T) {
 	t.Parallel()
-	w := start(t, func(c *Config) { c.Hosts = []string{"Panel.customer.test", "127.0.0.1", "localhost"} })
+	w := start(t, func(_ *world, c *Config) { c.Hosts = []string{"Panel.customer.test", "127.0.0.1", "localhost"} })
 	w.zone.set(t, "panel.customer.test", "A 127.0.0.1")
-	w.until("the control plane has one", func() bool { return w.row("panel.customer.test").state == Active || w.row("panel.customer.test").failures > 0 })
+	w.until("the control plane has one", func() bool {
+		return w.row("panel.customer.test").state == Active || w.row("panel.customer.test").failures > 0
+	})
 	w.exec("UPDATE certificates SET next_at = 1 WHERE state <> 'active'") // the record came too late
 	w.served("panel.customer.test")
 	w.site("blog")
@@ -192,7 +194,7 @@ func TestWarmWithoutDatabase(t *testing.T) {
 // Only our own orders' questions are answered, and only by those who may ask.
 func TestForeignChallenges(t *testing.T) {
 	t.Parallel()
-	w := start(t, func(c *Config) { c.TLSALPN01 = false })
+	w := start(t, func(_ *world, c *Config) { c.TLSALPN01 = false })
 	w.site("blog")
 	w.add("www.customer.test", "blog")
 	w.add("other.customer.test", "blog")
@@ -256,9 +258,9 @@ func TestForeignChallenges(t *testing.T) {
 // places no orders itself.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
-	front := start(t, func(c *Config) { c.Workers = -1 })
+	front := start(t, func(_ *world, c *Config) { c.Workers = -1 })
 	front.single = false
-	back := startNode(t, front, func(c *Config) { c.CAs = []string{front.pebble.dir()}; c.Out = front.pebble.Client() })
+	back := startNode(t, front, func(_ *world, c *Config) { c.CAs = []string{front.pebble.dir()}; c.Out = front.pebble.Client() })
 	back.single = false
 	front.site("blog")
 	ctx, cancel := context.WithCancel(t.Context())

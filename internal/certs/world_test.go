@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -198,12 +200,14 @@ type world struct {
 
 	mu      sync.Mutex // guards reports
 	reports []Report
+
+	further func() *pebble // another authority that comes to this node
 }
 
-func start(t testing.TB, change ...func(*Config)) *world { return startNode(t, nil, change...) }
+func start(t testing.TB, change ...func(*world, *Config)) *world { return startNode(t, nil, change...) }
 
 // startNode starts an installation, or a further node of one.
-func startNode(t testing.TB, of *world, change ...func(*Config)) *world {
+func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world {
 	t.Helper()
 	w := &world{t: t}
 	var key *seal.Sealer
@@ -223,7 +227,8 @@ func startNode(t testing.TB, of *world, change ...func(*Config)) *world {
 	}
 	w.https, w.http = secure.Addr().String(), plain.Addr().String()
 	port := func(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
-	w.pebble = newPebble(t, port(plain), port(secure), w.zone.addr)
+	w.further = func() *pebble { return newPebble(t, port(plain), port(secure), w.zone.addr) }
+	w.pebble = w.further()
 	if of != nil {
 		w.pebble.Close()
 		w.pebble = of.pebble
@@ -251,7 +256,7 @@ func startNode(t testing.TB, of *world, change ...func(*Config)) *world {
 		return err
 	}
 	for _, f := range change {
-		f(&c)
+		f(w, &c)
 	}
 	if w.Certs, err = New(c); err != nil {
 		t.Fatal(err)
@@ -304,7 +309,11 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 
 func (w *world) exec(q string, args ...any) {
 	w.t.Helper()
-	w.write(func(tx *db.Tx) error { tx.Notify(topic); _, err := tx.Exec(context.Background(), q, args...); return err })
+	w.write(func(tx *db.Tx) error {
+		tx.Notify(topic)
+		_, err := tx.Exec(context.Background(), q, args...)
+		return err
+	})
 }
 
 // site makes a site that is there but empty; its label is its id.
@@ -362,7 +371,7 @@ func (w *world) get(id domain.ID) domain.Domain {
 func (w *world) row(host string) row {
 	w.t.Helper()
 	r, err := scan(w.db.QueryRow(context.Background(), "SELECT "+columns+" FROM certificates WHERE host = $1", host))
-	if err != nil {
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		w.t.Fatal(err)
 	}
 	return r
@@ -419,4 +428,3 @@ func equal[T comparable](t testing.TB, what string, got, want []T) {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
-
