@@ -258,10 +258,12 @@ func TestForeignChallenges(t *testing.T) {
 // places no orders itself.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
-	front := start(t, func(_ *world, c *Config) { c.Workers = -1 })
-	front.single = false
-	back := startNode(t, front, func(_ *world, c *Config) { c.CAs = []string{front.pebble.dir()}; c.Out = front.pebble.Client() })
-	back.single = false
+	front := start(t, func(w *world, c *Config) { c.Workers = -1; w.nodes = true })
+	startNode(t, front, func(w *world, c *Config) {
+		w.nodes = true
+		c.CAs = []string{front.pebble.dir()}
+		c.Out = front.pebble.Client()
+	})
 	front.site("blog")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -190,9 +190,8 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%d days: warned %d, want %d; %q", tt.days, r.warned, tt.warned, r.err)
 		}
 	}
-	if n := len(w.events(name)); n != 7 || w.events(name)[1] != Failure || w.events(name)[6] != Nothing {
-		t.Errorf("events %v", w.events(name))
-	}
+	w.until("all is reported", func() bool { return len(w.events(name)) == 7 })
+	equal(t, "events", w.events(name), []Event{Issued, Failure, Nothing, Nothing, Nothing, Nothing, Nothing})
 }
 
 func TestBackOff(t *testing.T) {

@@ -165,10 +165,23 @@ func newPebble(t testing.TB, httpPort, tlsPort int, resolver string) *pebble {
 		if r.URL.Path == "/order-plz" {
 			p.orders.Add(1)
 		}
-		h.ServeHTTP(w, r)
+		h.ServeHTTP(&hasty{w}, r)
 	}))
 	t.Cleanup(p.Close)
 	return p
+}
+
+// hasty takes the answers' wish to be asked again after a second away.
+type hasty struct{ http.ResponseWriter }
+
+func (h *hasty) WriteHeader(status int) {
+	h.Header().Del("Retry-After")
+	h.ResponseWriter.WriteHeader(status)
+}
+
+func (h *hasty) Write(b []byte) (int, error) {
+	h.Header().Del("Retry-After")
+	return h.ResponseWriter.Write(b)
 }
 
 // refuse makes the authority answer new orders with a problem.
@@ -202,6 +215,7 @@ type world struct {
 	reports []Report
 
 	further func() *pebble // another authority that comes to this node
+	nodes   bool           // there are others
 }
 
 func start(t testing.TB, change ...func(*world, *Config)) *world { return startNode(t, nil, change...) }
@@ -261,6 +275,7 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 	if w.Certs, err = New(c); err != nil {
 		t.Fatal(err)
 	}
+	w.single = w.single && !w.nodes
 	w.edge = edge.New(edge.Config{DB: w.db, Seal: key, SiteDomain: "sites.test", HTTPSPort: port(secure), ControlHosts: c.Hosts,
 		Control:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "control plane") }),
 		Certificate: w.Certificate, Challenge: w.Challenge})
