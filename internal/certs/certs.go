@@ -108,6 +108,7 @@ type Certs struct {
 	held       *held
 	challenges challenges
 	metrics    metrics
+	single     bool          // no other node needs to hear of anything
 	slots      chan struct{} // bounds the queries that strangers can cause at once
 }
 
@@ -122,7 +123,7 @@ func New(c Config) (*Certs, error) {
 	if len(c.CAs) == 0 {
 		return nil, errors.New("no ACME directory is named")
 	}
-	s := &Certs{c: c, storage: NewStorage(c.DB, c.Seal), held: newHeld(), slots: make(chan struct{}, 8), metrics: newMetrics(c.Metrics)}
+	s := &Certs{c: c, single: c.DB.Single(), storage: NewStorage(c.DB, c.Seal), held: newHeld(), slots: make(chan struct{}, 8), metrics: newMetrics(c.Metrics)}
 	for i, address := range c.CAs {
 		u, err := url.Parse(address)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -166,7 +167,7 @@ func (s *Certs) magic() (m *certmagic.Config, stop func()) {
 // begin frees what a process that is no more held, and asks for the control plane's names.
 func (s *Certs) begin(ctx context.Context) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if s.c.DB.Single() {
+		if s.single {
 			_, err1 := tx.Exec(ctx, "UPDATE certificates SET lease_until = 0 WHERE lease_until <> 0")
 			_, err2 := tx.Exec(ctx, "DELETE FROM acme_locks")
 			_, err3 := tx.Exec(ctx, "DELETE FROM acme_challenges")

@@ -41,7 +41,7 @@ func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(),
 			return nil, fmt.Errorf("present challenge: %w", err)
 		}
 	}
-	if !s.c.DB.Single() {
+	if !s.single {
 		err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `
 				INSERT INTO acme_challenges (token, host, kind, answer, until) VALUES ($1, $2, $3, $4, $5)
@@ -74,7 +74,7 @@ func (s *Certs) withdraw(ctx context.Context, c acme.Challenge, proof *tls.Certi
 		delete(own.byHost, c.Identifier.Value)
 	}
 	own.mu.Unlock()
-	if s.c.DB.Single() {
+	if s.single {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -137,7 +137,7 @@ func (s *Certs) proof(ctx context.Context, host string) (*tls.Certificate, error
 // elsewhere returns the answer to a challenge of another node, or nothing. A few of these
 // questions are looked up at a time, so that strangers who make them up harm themselves.
 func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) string {
-	if s.c.DB.Single() {
+	if s.single {
 		return ""
 	}
 	if !s.slot(ctx) {

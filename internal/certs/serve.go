@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -205,10 +206,19 @@ func (s *Certs) load(ctx context.Context, name string) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open certificate of %s: %w", name, err)
 	}
-	cert.Leaf = nil // handshakes don't need it, and it is most of the memory
-	e := &entry{cert: cert, version: r.version}
+	e := &entry{cert: lean(cert), version: r.version}
 	s.held.put(name, e)
 	return e, nil
+}
+
+// lean returns what a handshake needs: the bytes and the key. What was parsed is most of
+// the memory that a certificate takes.
+func lean(c *tls.Certificate) *tls.Certificate {
+	l := &tls.Certificate{PrivateKey: c.PrivateKey}
+	for _, der := range c.Certificate {
+		l.Certificate = append(l.Certificate, bytes.Clone(der)) // not a part of a longer text
+	}
+	return l
 }
 
 // open reads a certificate and its key from the storage.
