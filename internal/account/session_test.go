@@ -87,13 +87,17 @@ func TestSession(t *testing.T) {
 			t.Errorf("token %q opens a session", bad)
 		}
 	}
-	for name, q := range map[string]string{
-		"too old":    `UPDATE sessions SET expires_at = $1 WHERE id = $2`,
-		"not used":   `UPDATE sessions SET seen_at = $1 - 1209600000 WHERE id = $2`,
-		"taken away": `DELETE FROM sessions WHERE $1 > 0 AND id = $2`,
+	for name, end := range map[string]func(id account.SessionID){
+		"too old": func(id account.SessionID) {
+			write(t, d, `UPDATE sessions SET expires_at = $1 WHERE id = $2`, db.Now(), id)
+		},
+		"not used": func(id account.SessionID) {
+			write(t, d, `UPDATE sessions SET seen_at = $1 WHERE id = $2`, db.Now().Add(-account.Idle), id)
+		},
+		"gone": func(id account.SessionID) { write(t, d, `DELETE FROM sessions WHERE id = $1`, id) },
 	} {
 		s, token := signIn(t, a, "ada@example.test")
-		write(t, d, q, db.Now(), string(s.ID))
+		end(s.ID)
 		if alive(t, a, token) {
 			t.Errorf("a session that is %s still opens", name)
 		}
