@@ -45,7 +45,6 @@ func run(args []string) int {
 		kong.DefaultEnvars("SLIPWAY"),
 		kong.Configuration(tomlFile),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		
 	)
 	if err != nil {
 		return complain(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
 	"slipway/internal/app"
 )
@@ -27,20 +28,25 @@ type serveCommand struct {
 	APIURL       string   `name:"api-url" help:"Address that deploy hooks show; --base-url when absent." placeholder:"URL"`
 	SiteDomain   string   `help:"Sites live at <subdomain>.<site-domain>." default:"localhost" placeholder:"DOMAIN"`
 	SharedDomain bool     `help:"Allow sites and control plane to share a registrable domain."`
-	ACMECA       string   `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it." placeholder:"URL"`
+	ACMECA       []string `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it. Repeatable: a further one is asked when the first can't help." placeholder:"URL"`
 	ACMEEmail    string   `name:"acme-email" help:"Contact for the ACME directory." placeholder:"EMAIL"`
 	Blobs        string   `help:"Where files are kept; files in the data directory when absent." placeholder:"URL"`
 	Roles        []string `help:"What this process does: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string `help:"HOST=ADDRESS: where the repositories of a host are fetched from, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." sep:"none" placeholder:"HOST=ADDRESS"`
 
-	OutboundAllow  []string `help:"CIDR that webhooks and fetches may reach although it is private. Repeatable." placeholder:"CIDR"`
-	OutboundCAFile string   `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches." type:"path" placeholder:"FILE"`
-	DNSResolver    string   `name:"dns-resolver" help:"host:port for domain verification; the system's when absent." placeholder:"HOST:PORT"`
-	RateLimit      int      `help:"Requests per minute and key." default:"100"`
-	Registry       string   `help:"Who is asked for domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
-	TrustedProxy   []string `help:"CIDR of proxies whose X-Forwarded-For is believed. Repeatable." placeholder:"CIDR"`
-	LogFormat      string   `help:"Log lines as text or json." default:"text" enum:"text,json"`
-	LogLevel       string   `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
+	OutboundAllow  []string      `help:"CIDR that webhooks and fetches may reach although it is private. Repeatable." placeholder:"CIDR"`
+	OutboundCAFile string        `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches." type:"path" placeholder:"FILE"`
+	DNSResolver    string        `name:"dns-resolver" help:"host:port for domain verification; the system's when absent." placeholder:"HOST:PORT"`
+	RateLimit      int           `help:"Requests per minute and key." default:"100"`
+	Registry       string        `help:"Who is asked for domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
+	TrustedProxy   []string      `help:"CIDR of proxies whose X-Forwarded-For is believed. Repeatable." placeholder:"CIDR"`
+	Builds         int           `help:"Builds that run at once; half the processors when 0." default:"0"`
+	BuildMemory    int           `help:"MiB of memory that one build may use." default:"2048"`
+	BuildTime      time.Duration `help:"How long one stage of a build may take." default:"15m"`
+	InsecureBuilds bool          `help:"Run builds without a sandbox, as the user that runs slipway. Only where every user is trusted."`
+
+	LogFormat string `help:"Log lines as text or json." default:"text" enum:"text,json"`
+	LogLevel  string `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
 }
 
 // Run serves until a signal.
@@ -58,6 +64,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, Blobs: s.Blobs, Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
+		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds,
 	})
 }
 

@@ -88,6 +88,7 @@ func (a *API) routes() {
 	a.domainRoutes()
 	a.envRoutes()
 	a.hookRoutes()
+	a.webhookRoutes()
 	a.backupRoutes()
 	a.accountRoutes()
 }

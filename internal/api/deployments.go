@@ -105,7 +105,7 @@ func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, 
 		return Triggered{}, err
 	}
 	d, err := a.Deployments.RetryTx(ctx, tx, c.User, deploy.ParseID(in.ID), deploy.ByAPI)
-	return Triggered{"Deployment Triggered", string(d.ID), string(d.Status)}, err
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
 }
 
 func showDeployment(d deploy.Deployment) deploymentBody {

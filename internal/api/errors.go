@@ -84,7 +84,7 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 			return &problem{status: 500, Message: internalError, Code: "internal_error", RequestID: id}
 		}
 		p := &problem{status: s.status, Message: f.Message, Details: f.Details, Received: scalar(f.Received),
-			Code: cmp.Or(f.Code, s.code), RequestID: id, retryAfter: f.RetryAfter}
+			Code: snake(cmp.Or(f.Code, s.code)), RequestID: id, retryAfter: f.RetryAfter}
 		if s.status == 429 || s.status == 503 {
 			p.retryAfter = max(p.retryAfter, time.Second)
 		}
@@ -111,7 +111,8 @@ func unreachable(err error) bool {
 		s := state.SQLState()
 		return s == "57P01" || s == "57P02" || s == "57P03" || s == "53300" || strings.HasPrefix(s, "08")
 	}
-	return errors.Is(err, driver.ErrBadConn) || errors.As(err, &op)
+	// The last is what database/sql says after Close; it has no name there.
+	return errors.Is(err, driver.ErrBadConn) || errors.As(err, &op) || strings.Contains(err.Error(), "sql: database is closed")
 }
 
 // fail answers with an error outside of any operation.
@@ -151,7 +152,7 @@ func scalar(v any) any {
 }
 
 // secretive matches the names of fields whose values are never echoed.
-var secretive = regexp.MustCompile(`(?i)secret|password|token|value|credential|authorization`)
+var secretive = regexp.MustCompile(`(?i)secret|deployKey|password|token|value|credential|authorization`)
 
 var missing = regexp.MustCompile(`^expected required property (.+) to be present$`)
 
@@ -175,14 +176,14 @@ func invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 	}
 	if m := missing.FindStringSubmatch(d.Message); m != nil && where == "body" {
 		name := strings.Trim(field+"."+m[1], ".")
-		f.Message, f.Details, f.Code = "Missing "+spoken(op, name), name+" is required", "missing_"+snake(spoken(op, name))
+		f.Message, f.Details, f.Code = "Missing "+spoken(op, name), name+" is required", "missing_"+snake(item.ReplaceAllString(name, ""))
 		return f
 	}
 	if field == "" {
 		f.Message, f.Details, f.Code = "The request body is not what is expected here", sentence("it", d.Message), "invalid_body"
 		return f
 	}
-	f.Message, f.Details, f.Code = "Invalid "+spoken(op, field), sentence(field, d.Message), "invalid_"+snake(spoken(op, field))
+	f.Message, f.Details, f.Code = "Invalid "+spoken(op, field), sentence(field, d.Message), "invalid_"+snake(item.ReplaceAllString(field, ""))
 	if allowed := enum(op, registry, field); where == "body" && allowed != "" {
 		f.Details = field + " must be " + allowed
 	}
@@ -194,11 +195,15 @@ func invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 
 // spoken names a field as a person would: the type of a site is its "site type".
 func spoken(op *huma.Operation, field string) string {
+	field = item.ReplaceAllString(field, "")
 	if noun, _ := op.Metadata["noun"].(string); noun != "" && !strings.ContainsAny(field, ".[") && field != noun {
 		return noun + " " + field
 	}
 	return field
 }
+
+// item is the place of an item in an array that is the whole body.
+var item = regexp.MustCompile(`^\[\d+\]\.?`)
 
 // sentence rewords huma's "expected …".
 func sentence(field, message string) string {
@@ -207,6 +212,8 @@ func sentence(field, message string) string {
 		return field + ": " + message
 	}
 	switch rest {
+	case "string to be RFC 3339 date-time":
+		return field + " must be a time such as 2027-01-31T12:00:00Z"
 	case "string", "boolean", "number":
 		return field + " must be a " + rest
 	case "integer", "array", "object":

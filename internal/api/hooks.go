@@ -144,7 +144,7 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 		return calledHook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid clear_cache", Details: "clear_cache must be true or false", Received: in.ClearCache, Code: "invalid_clear_cache"}
 	}
 	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, site.HookID(in.Hook), call)
-	text := "Deployment Triggered"
+	text := "Deployment triggered"
 	if folded {
 		text = "A deployment is already waiting"
 	}
@@ -161,10 +161,7 @@ func (a *API) hookKey(ctx context.Context, r *http.Request) (string, bool) {
 	if m == nil {
 		return "", false
 	}
-	err := a.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := a.Sites.HookTx(ctx, tx, site.HookID(m[1]))
-		return err
-	})
+	_, err := a.Sites.Hook(ctx, a.DB, site.HookID(m[1]))
 	if err != nil && !fault.Is(err, fault.Gone) {
 		return "", false
 	}

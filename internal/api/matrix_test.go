@@ -53,6 +53,14 @@ var matrix = map[string]row{
 	"updateHook":        {path: "/hooks/{hook}", body: m{"active": false}, status: 200},
 	"deleteHook":        {path: "/hooks/{hook}", status: 200},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
+	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
+	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true},
+	"listEvents":        {path: "/webhooks/events", status: 200, own: true},
+	"getWebhook":        {path: "/webhooks/{webhook}", status: 200},
+	"updateWebhook":     {path: "/webhooks/{webhook}", body: m{"active": false}, status: 200},
+	"deleteWebhook":     {path: "/webhooks/{webhook}", status: 200},
+	"pingWebhook":       {path: "/webhooks/{webhook}/ping", status: 200},
+	"listDeliveries":    {path: "/webhooks/{webhook}/deliveries", status: 200},
 	"listKeys":          {path: "/keys", status: 200, own: true},
 	"createKey":         {path: "/keys", body: m{"name": "new", "scopes": []string{"keys:write"}}, status: 201, own: true},
 	"revokeKey":         {path: "/keys/{key}", status: 200},
@@ -86,7 +94,7 @@ func (w *world) belongings(u account.ID, key string) things {
 	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"sites:read"}}), "id")
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
-	more(w, key, x)
+	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
 	return x
 }
 
@@ -223,6 +231,3 @@ func TestAuthorizationMatrix(t *testing.T) {
 		}
 	}
 }
-
-// more adds what later rooms bring.
-func more(w *world, key string, x things) {}

@@ -101,7 +101,9 @@ func (noDNS) Ask(_ context.Context, _ netip.AddrPort, name string, qtype uint16)
 	return new(dns.Msg).SetRcode(q, dns.RcodeNameError), nil
 }
 
-func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks { return &webhook.Webhooks{} }
+func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks {
+	return webhook.New(webhook.Config{DB: d, Seal: s})
+}
 
 // user makes a user and a key of all scopes, or of those named.
 func (w *world) user(email string, scopes ...account.Scope) (account.ID, string) {
@@ -209,3 +211,6 @@ func (w *world) site(key, name string) string {
 	a := w.must(201, "POST", "/sites", key, map[string]any{"name": name, "type": "static", "repository": "git.test/acme/site", "branch": "main"})
 	return a["data"].(map[string]any)["id"].(string)
 }
+
+// routesOf lists the routes of a world's interface.
+func routesOf(w *world) []api.Route { return api.New(w.c).Routes() }

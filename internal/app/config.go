@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/publicsuffix"
 )
@@ -31,7 +33,7 @@ type Config struct {
 	APIURL       string // empty: BaseURL
 	SiteDomain   string
 	SharedDomain bool
-	ACMECA       string
+	ACMECA       []string // ACME directories, the preferred one first
 	ACMEEmail    string
 	Blobs        string
 	Roles        []string
@@ -43,6 +45,11 @@ type Config struct {
 	RateLimit      int
 	Registry       string
 	TrustedProxies []string
+
+	Builds         int           // at once; 0: half the processors
+	BuildMemory    int           // MiB per build
+	BuildTime      time.Duration // per stage
+	InsecureBuilds bool          // without a sandbox
 }
 
 // settings is Config once it is known to make sense.
@@ -134,6 +141,14 @@ func (c Config) check() (settings, error) {
 			return s, fmt.Errorf("--dns-resolver: %q is not HOST:PORT", c.DNSResolver)
 		}
 	}
+	switch {
+	case c.Builds < 0 || c.Builds > 1000:
+		return s, fmt.Errorf("--builds: %d is not a number from 0 to 1000", c.Builds)
+	case c.BuildMemory < 128:
+		return s, fmt.Errorf("--build-memory: %d MiB is too little for any build; at least 128", c.BuildMemory)
+	case c.BuildTime < time.Second:
+		return s, fmt.Errorf("--build-time: %s is too short for any build", c.BuildTime)
+	}
 	for _, r := range c.Roles {
 		if !slices.Contains([]string{"api", "worker", "edge"}, r) {
 			return s, fmt.Errorf("--roles: %q is none of api, worker, edge", r)
@@ -148,8 +163,20 @@ func (c Config) check() (settings, error) {
 	if c.Blobs != "" {
 		return s, errors.New("--blobs: this version keeps files in the data directory only")
 	}
-	if c.ACMECA != "" || c.ACMEEmail != "" {
-		return s, errors.New("--acme-ca: this version uses its local certificate authority only")
+	for _, ca := range c.ACMECA {
+		if u, err := url.Parse(ca); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return s, fmt.Errorf("--acme-ca: %q is not an https address of an ACME directory", ca)
+		}
+	}
+	switch {
+	case len(c.ACMECA) > 0 && c.EdgeHTTPS == "":
+		return s, errors.New("--acme-ca: certificates are of no use while --edge-https is off")
+	case len(c.ACMECA) == 0 && c.ACMEEmail != "":
+		return s, errors.New("--acme-email says nothing without --acme-ca")
+	case c.ACMEEmail != "":
+		if a, err := mail.ParseAddress(c.ACMEEmail); err != nil || a.Address != c.ACMEEmail {
+			return s, fmt.Errorf("--acme-email: %q is not an e-mail address", c.ACMEEmail)
+		}
 	}
 	return s, nil
 }

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -19,11 +21,14 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/blob"
+	"slipway/internal/certs"
+	"slipway/internal/dashboard"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/edge"
 	"slipway/internal/egress"
+	"slipway/internal/fault"
 	"slipway/internal/idem"
 	"slipway/internal/job"
 	"slipway/internal/ratelimit"
@@ -49,16 +54,21 @@ type house struct {
 	answers     *idem.Answers
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
-	api         *api.API   // nil without the role
-	edge        *edge.Edge // nil without the role
+	api         *api.API             // nil without the role
+	pages       *dashboard.Dashboard // nil without the role
+	edge        *edge.Edge           // nil without the role
+	certs       *certs.Certs         // nil without an ACME authority
 
-	serving  atomic.Bool   // between the opening of the doors and the first sign of the end
-	draining chan struct{} // closed when the end begins
+	serving atomic.Bool // between the opening of the doors and the first sign of the end
 }
+
+// workers is how many jobs of each queue run at once in one process. Builds have a
+// tighter limit of their own; the rest of a deployment is mostly waiting.
+var workers = map[string]int{"default": 4, deploy.QueueName: max(16, 4*runtime.NumCPU())}
 
 // build makes every room from the settings. It opens the database and starts nothing.
 func build(ctx context.Context, s settings) (_ *house, err error) {
-	h := &house{s: s, metrics: prometheus.NewRegistry(), draining: make(chan struct{})}
+	h := &house{s: s, metrics: prometheus.NewRegistry()}
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if h.db, h.seal, err = s.open(ctx, s.Log); err != nil {
 		return nil, err
@@ -81,15 +91,22 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	if err != nil {
 		return nil, err
 	}
+	builds := deploy.Builds{Why: "this node does no work of that kind"}
+	if s.role("worker") {
+		if builds, err = s.builds(ctx, out); err != nil {
+			return nil, err
+		}
+	}
 	h.accounts = account.New(account.Config{DB: h.db, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Log: s.Log, Domain: s.SiteDomain, Port: s.sitePort})
-	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: src, Releases: releases, Log: s.Log})
+	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: src, Releases: releases, Builds: builds, Log: s.Log,
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains}})
 	h.domains = domain.New(h.domainConfig(out))
 	h.answers = idem.New(idem.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
-		Queues: map[string]int{"default": 4, deploy.QueueName: max(4, 2*runtime.NumCPU())}})
+		Queues: workers})
 	h.sites.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	if s.role("api") {
@@ -97,9 +114,19 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 			Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
 	}
+	if s.role("api") {
+		h.pages = dashboard.New(h.dashboardConfig())
+	}
+	if h.certs, err = h.certificates(out); err != nil {
+		return nil, err
+	}
 	if s.role("edge") {
-		h.edge = edge.New(edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.public(), ControlHosts: s.controlHosts, Log: s.Log, Metrics: h.metrics})
+		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, Log: s.Log, Metrics: h.metrics}
+		if h.certs != nil {
+			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
+		}
+		h.edge = edge.New(c)
 	}
 	h.observe()
 	return h, nil
@@ -107,7 +134,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 
 func (h *house) domainConfig(out *egress.Egress) domain.Config {
 	return domain.Config{
-		DB: h.db, Out: out.Client(3 * time.Second), SiteDomain: h.s.SiteDomain, Registry: h.s.Registry, Reserved: h.s.controlHosts,
+		DB: h.db, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, SiteDomain: h.s.SiteDomain, Registry: h.s.Registry, Reserved: h.s.controlHosts,
 		Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
 		Allowed: func(a netip.Addr) bool {
 			for _, p := range h.s.allow {
@@ -120,9 +147,50 @@ func (h *house) domainConfig(out *egress.Egress) domain.Config {
 	}
 }
 
+// siteOf tells the domain room whose a site is: it knows no sites.
+func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+	var subdomain string
+	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.Missing("site")
+	}
+	return subdomain, err
+}
+
+// forgetDomains releases the domains of a deleted site.
+func (h *house) forgetDomains(ctx context.Context, id site.ID) error {
+	return h.db.Write(ctx, func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) })
+}
+
+// emitDomain tells webhooks what happens to a domain.
+func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, event string, d domain.Domain) error {
+	var name string
+	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // its site is gone, and site.deleted has said so
+	}
+	if err != nil {
+		return fmt.Errorf("name site of %s: %w", d.ID, err)
+	}
+	of := webhook.Site{ID: d.SiteID, Name: name}
+	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), CreatedAt: d.CreatedAt}
+	switch event {
+	case domain.Added:
+		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainAdded(of, what))
+	case domain.Verified:
+		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainVerified(of, what))
+	case domain.GaveUp:
+		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainFailed(of, what))
+	}
+	return fmt.Errorf("emit %s: no such event", event)
+}
+
 // prepare does what must be done once before serving.
 func (h *house) prepare(ctx context.Context) error {
 	if err := h.deployments.Schedule(ctx); err != nil {
+		return err
+	}
+	if err := h.invite(ctx); err != nil {
 		return err
 	}
 	if h.edge == nil {
@@ -166,6 +234,9 @@ func (h *house) rooms() []room {
 	if h.edge != nil {
 		list = append(list, room{"edge", h.edge.Run})
 	}
+	if h.certs != nil {
+		list = append(list, room{"certificates", h.certs.Run})
+	}
 	return list
 }
 
@@ -174,6 +245,7 @@ func (h *house) workers() []room {
 	return []room{
 		{"jobs", h.jobs.Run},
 		{"webhooks", h.webhooks.Run},
+		{"domains", h.domains.Run},
 	}
 }
 

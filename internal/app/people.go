@@ -99,7 +99,6 @@ func ExportCA(ctx context.Context, s Store, out io.Writer) error {
 // quiet is the log of commands: what they have to say stands in their answer.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-
 func scopes(list []string) account.Scopes {
 	var out account.Scopes
 	for _, s := range list {

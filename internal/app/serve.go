@@ -143,7 +143,6 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	h.serving.Store(false)
 	bound, done := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer done()
-	close(h.draining)
 	var shut sync.WaitGroup
 	for _, srv := range []*http.Server{servers.control, servers.http, servers.https} {
 		if srv != nil {
@@ -179,10 +178,6 @@ func (h *house) servers() servers {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(h.s.Log.Handler(), slog.LevelDebug),
 	}}
-	// Streams (logs as they are written) end with the drain, not with a write timeout.
-	base, stop := context.WithCancel(context.Background())
-	out.control.BaseContext = func(net.Listener) context.Context { return base }
-	out.control.RegisterOnShutdown(stop)
 	if h.edge != nil {
 		out.http = h.edge.Server(h.edge.HTTP())
 		out.https = h.edge.Server(h.edge.HTTPS())
@@ -200,17 +195,6 @@ func (h *house) control() http.Handler {
 	mux.Handle("GET /metrics", h.metricsHandler())
 	mux.Handle("/", h.public())
 	return mux
-}
-
-// public is the part of the control plane that is meant for users, and that the edge
-// serves too where --base-url is https.
-func (h *house) public() http.Handler {
-	if h.api == nil {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			plain(w, http.StatusNotFound, "This node does not serve the interface.")
-		})
-	}
-	return h.api.Handler()
 }
 
 func (h *house) readyz(w http.ResponseWriter, r *http.Request) {
@@ -240,4 +224,3 @@ func plain(w http.ResponseWriter, status int, text string) {
 
 // ready reports whether the interface may answer.
 func (h *house) ready() bool { return h.serving.Load() }
-

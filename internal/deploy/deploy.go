@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -136,9 +137,10 @@ type Config struct {
 	Hooks    *webhook.Webhooks
 	Source   *source.Source
 	Releases *release.Releases
+	Builds   Builds
 	Log      *slog.Logger
 
-	Timeout time.Duration // of one deployment. Optional: 0 means 17 minutes.
+	Timeout time.Duration // of one deployment. Optional: 0 means 40 minutes: what a build may take, and what is around it.
 	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
 	History int           // deployments of a site that are remembered. Optional: 0 means 500.
 	Grace   time.Duration // how long unreferenced bytes stay. Optional: 0 means 2 hours, which is longer than any deployment.
@@ -148,15 +150,19 @@ type Config struct {
 }
 
 // Deployments is the room.
-type Deployments struct{ c Config }
+type Deployments struct {
+	c     Config
+	turns *turns // of builds
+}
 
 // New returns the room. It starts nothing: Work registers its jobs.
 func New(c Config) *Deployments {
-	c.Timeout = cmp.Or(c.Timeout, 17*time.Minute)
+	c.Timeout = cmp.Or(c.Timeout, 40*time.Minute)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
-	return &Deployments{c}
+	c.Builds.AtOnce = cmp.Or(c.Builds.AtOnce, max(1, runtime.NumCPU()/2))
+	return &Deployments{c, newTurns(c.Builds.AtOnce)}
 }
 
 const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.branch, d.title, d.clear_cache, d.commit_hash, d.commit_message, d.commit_author,

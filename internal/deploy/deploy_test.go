@@ -229,6 +229,9 @@ func TestNewSiteGoesLive(t *testing.T) {
 			t.Errorf("stage %+v", st)
 		}
 	}
+	if s.Branch != "main" {
+		t.Errorf("the site's branch is %q, want the default that was found", s.Branch)
+	}
 	if got, want := w.files(x.Release), []string{".well-known/security.txt", "about.html", "good", "index.html"}; !slices.Equal(got, want) {
 		t.Errorf("published %v, want %v", got, want)
 	}

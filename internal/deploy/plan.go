@@ -1,12 +1,10 @@
 package deploy
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
 
 	"slipway/internal/fault"
 	"slipway/internal/framework"
@@ -68,13 +66,9 @@ func (c commit) ReadFile(name string, max int64) ([]byte, error) {
 }
 
 // release makes a release of what the plan says, building first where it says so.
-func (d *Deployments) release(ctx context.Context, s site.Site, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
+func (d *Deployments) release(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
 	if len(plan.Install)+len(plan.Build) > 0 {
-		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This %s project needs a build", plan.Name),
-			Details: "this version of the service publishes repositories that hold their pages ready-made"}
+		return d.built(ctx, s, x, tree, plan, p)
 	}
 	return d.publishCommit(ctx, s, tree, path.Join(plan.Root, plan.Output), p)
 }
-
-var _ = cmp.Or[string]
-var _ = slices.Contains[[]string]

@@ -112,6 +112,7 @@ func (d *Deployments) run(ctx context.Context, x Deployment, p *progress) error 
 	}
 
 	p.enter("fetch", Building)
+	byDefault := x.Branch == ""
 	tree, err := d.fetch(ctx, s, &x, p)
 	if err != nil {
 		return err
@@ -122,13 +123,13 @@ func (d *Deployments) run(ctx context.Context, x Deployment, p *progress) error 
 	if err != nil {
 		return err
 	}
-	rel, err := d.release(ctx, s, tree, plan, p)
+	rel, err := d.release(ctx, s, &x, tree, plan, p)
 	if err != nil {
 		return err
 	}
 
 	p.enter("activate", Deploying)
-	return d.activate(ctx, x, rel, plan, p)
+	return d.activate(ctx, x, rel, plan, byDefault, p)
 }
 
 // noWordPress is what stands in for the room that is not built yet.
@@ -160,7 +161,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 }
 
 // activate makes the release live and says so, in one transaction.
-func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Sealed, plan framework.Plan, p *progress) error {
+func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Sealed, plan framework.Plan, byDefault bool, p *progress) error {
 	p.end("success")
 	p.Printf("info", "Live at %s", d.siteURL(ctx, x))
 	err := p.commit(ctx, func(tx *db.Tx) error {
@@ -170,6 +171,11 @@ func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Se
 		}
 		if !live {
 			return errOvertaken
+		}
+		if byDefault {
+			if err := d.c.Sites.DefaultBranchTx(ctx, tx, x.Site, x.Branch); err != nil {
+				return err
+			}
 		}
 		x.Status, x.Release, x.CompletedAt = Success, rel.ID, db.Now()
 		n, err := tx.Exec(ctx, `

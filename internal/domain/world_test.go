@@ -35,15 +35,8 @@ type zone struct {
 func newZone(t testing.TB) *zone {
 	t.Helper()
 	z := &zone{records: map[string][]dns.RR{}, rcode: map[string]int{}, silent: map[string]bool{}, asked: map[string]int{}}
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pc, l := bothPorts(t)
 	z.addr = pc.LocalAddr().String()
-	l, err := net.Listen("tcp", z.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, s := range []*dns.Server{{PacketConn: pc, Handler: z}, {Listener: l, Handler: z}} {
 		ready := make(chan struct{})
 		s.NotifyStartedFunc = func() { close(ready) }
@@ -248,4 +241,22 @@ func (w *world) insert(owner account.ID, site, name string, s Status) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// bothPorts opens one port for UDP and TCP; a port that is free for one may be taken for
+// the other.
+func bothPorts(t testing.TB) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 50 {
+		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err := net.Listen("tcp", pc.LocalAddr().String()); err == nil {
+			return pc, l
+		}
+		pc.Close()
+	}
+	t.Fatal("no port is free for both UDP and TCP")
+	return nil, nil
 }

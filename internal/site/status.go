@@ -67,6 +67,12 @@ func (s *Sites) lock(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
 	return got, missing(err)
 }
 
+// LockTx is GetTx for a caller whose writes depend on what it read: until the
+// transaction ends nobody changes or deletes the site.
+func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
+	return s.lockOwned(ctx, tx, owner, id)
+}
+
 func (s *Sites) lockOwned(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
 	got, err := s.lock(ctx, tx, id)
 	if err == nil && got.Owner != owner {
@@ -133,6 +139,15 @@ func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment, re
 		return true, nil
 	}
 	return true, s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(site.ref()))
+}
+
+// DefaultBranchTx notes which branch the repository's default turned out to be, for a
+// site that named none. It stays that one when the repository's default changes.
+func (s *Sites) DefaultBranchTx(ctx context.Context, tx *db.Tx, id ID, branch string) error {
+	if _, err := tx.Exec(ctx, `UPDATE sites SET branch = $2 WHERE id = $1 AND branch = ''`, id, branch); err != nil {
+		return fmt.Errorf("note default branch: %w", err)
+	}
+	return nil
 }
 
 // StopTx takes an active site off the air; its releases stay.

@@ -214,6 +214,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	c.b.over = c.b.over || over
 	c.b.mu.Unlock()
 	if over {
+		c.b.client.Close() // or the far side would wait for us to read on
 		return 0, egress.ErrQuota
 	}
 	return c.Writer.Write(p)

@@ -48,3 +48,10 @@ CREATE VIEW previews AS
   SELECT d.label AS label, s.slug AS host_label, d.release AS release
   FROM deployments d JOIN sites s ON s.id = d.site_id
   WHERE d.release <> '' AND s.deleted_at = 0 AND s.status <> 'stopped';
+
+-- Written by package deploy: under which uid of this host a site's builds run.
+CREATE TABLE build_uids (
+  uid         BIGINT PRIMARY KEY,
+  site_id     TEXT NOT NULL UNIQUE,
+  released_at BIGINT NOT NULL     -- 0: in use
+);

@@ -1,0 +1,32 @@
+# Slipway. `make` alone lists what there is. Every target shows the commands it runs.
+
+export CGO_ENABLED = 0
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: help run test bench build need bin/slipway bin/try clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: need bin/slipway bin/try ## start Slipway with a first site, until Ctrl-C
+	@exec bin/try
+
+test: ## everything that must be green
+	go run ./scripts/check
+
+bench: bin/slipway ## the benchmarks; DOC=1 also writes docs/benchmarks.md
+	go run ./bench $(if $(DOC),-write docs/benchmarks.md) $(ARGS)
+
+build: bin/slipway ## bin/slipway
+
+need:
+	@go run ./scripts/need bubblewrap git
+
+bin/slipway:
+	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/slipway ./cmd/slipway
+
+bin/try:
+	@go build -o bin/try ./scripts/try
+
+clean: ## remove bin (never slipway-data)
+	rm -rf bin

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// deploy measures a site of a hundred files, as a new site and with all of them changed.
+func (b *bench) deploy(w *world.World) error {
+	browser, err := w.Browser()
+	if err != nil {
+		return err
+	}
+	var first, again, clone []time.Duration
+	for n := range b.rounds {
+		name := fmt.Sprintf("bench/hundred%d", n)
+		if err := b.commit(w, name, 100, "first"); err != nil {
+			return err
+		}
+		took, err := b.cloneAndCopy(w, name)
+		if err != nil {
+			return err
+		}
+		clone = append(clone, took)
+		var created struct{ Data struct{ ID, URL string } }
+		start := time.Now()
+		err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": fmt.Sprintf("hundred %d", n), "type": "static", "repository": "git.test/" + name, "branch": "main"}, &created)
+		if err != nil {
+			return err
+		}
+		if err := b.shows(w, browser, created.Data.URL, "first"); err != nil {
+			return err
+		}
+		first = append(first, time.Since(start))
+		if err := b.commit(w, name, 100, "second"); err != nil {
+			return err
+		}
+		took, err = b.redeployOnce(w, browser, created.Data.ID, created.Data.URL, "second")
+		if err != nil {
+			return err
+		}
+		again = append(again, took)
+	}
+	const yardstick = "clone + fsynced copy"
+	b.timing("deploy, new site of 100 files", median(first), median(clone), yardstick, "≤ 2×, < 300 ms")
+	b.timing("deploy, 100 files all changed", median(again), median(clone), yardstick, "≤ 2×, < 300 ms")
+	return nil
+}
+
+// redeploy measures a large site of which one file changed.
+func (b *bench) redeploy(w *world.World) error {
+	browser, err := w.Browser()
+	if err != nil {
+		return err
+	}
+	const name = "bench/large"
+	if err := b.commit(w, name, b.files, "first"); err != nil {
+		return err
+	}
+	clone, err := b.cloneAndCopy(w, name)
+	if err != nil {
+		return err
+	}
+	var created struct{ Data struct{ ID, URL string } }
+	start := time.Now()
+	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": "large", "type": "static", "repository": "git.test/" + name, "branch": "main"}, &created)
+	if err != nil {
+		return err
+	}
+	if err := b.shows(w, browser, created.Data.URL, "first"); err != nil {
+		return err
+	}
+	firstTook := time.Since(start)
+	var one []time.Duration
+	for n := range 7 {
+		marker := fmt.Sprintf("round %d", n)
+		if err := os.WriteFile(filepath.Join(b.content(name), "index.html"), []byte(marker), 0o600); err != nil {
+			return err
+		}
+		if _, err := w.Git.Commit(name, "main", b.content(name), marker); err != nil {
+			return err
+		}
+		took, err := b.redeployOnce(w, browser, created.Data.ID, created.Data.URL, marker)
+		if err != nil {
+			return err
+		}
+		one = append(one, took)
+	}
+	const yardstick = "clone + fsynced copy"
+	b.timing(fmt.Sprintf("deploy, new site of %d files", b.files), firstTook, clone, yardstick, "")
+	b.timing(fmt.Sprintf("deploy, 1 of %d files changed", b.files), median(one), clone, yardstick, "")
+	return nil
+}
+
+func (b *bench) redeployOnce(w *world.World, browser *http.Client, id, url, marker string) (time.Duration, error) {
+	start := time.Now()
+	if err := w.Call(b.ctx, b.key, "POST", "/sites/"+id+"/deploy", nil, nil); err != nil {
+		return 0, err
+	}
+	err := b.shows(w, browser, url, marker)
+	return time.Since(start), err
+}
+
+// shows returns when a site's page holds the marker.
+func (b *bench) shows(w *world.World, browser *http.Client, url, marker string) error {
+	return world.Until(b.ctx, time.Millisecond, func() (bool, error) {
+		a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: url + "/"})
+		return err == nil && strings.Contains(string(a.Body), marker), err
+	})
+}
+
+func (b *bench) content(name string) string { return filepath.Join(b.dir, "content", name) }
+
+// commit fills a repository with n files of about 4 KB that nobody has seen before; the
+// start page holds the marker.
+func (b *bench) commit(w *world.World, name string, n int, marker string) error {
+	files := map[string]string{"index.html": marker}
+	for i := 1; i < n; i++ {
+		var text strings.Builder
+		for text.Len() < 4000 {
+			fmt.Fprintf(&text, "<p>%x is not %x</p>\n", rand.Uint64(), rand.Uint64())
+		}
+		files[fmt.Sprintf("part%d/page%d.html", i%50, i)] = text.String()
+	}
+	if err := os.RemoveAll(b.content(name)); err != nil {
+		return err
+	}
+	if err := world.WriteFiles(b.content(name), files); err != nil {
+		return err
+	}
+	_, err := w.Git.Commit(name, "main", b.content(name), marker)
+	return err
+}
+
+// cloneAndCopy is the yardstick: the same bytes from the same host safely to disk.
+func (b *bench) cloneAndCopy(w *world.World, name string) (time.Duration, error) {
+	dir, err := os.MkdirTemp(b.dir, "yardstick-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	start := time.Now()
+	clone := exec.CommandContext(b.ctx, "git", "clone", "--quiet", "--depth", "1", w.Git.URL+"/"+name, filepath.Join(dir, "clone"))
+	if out, err := clone.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("git clone: %w: %s", err, out)
+	}
+	err = copySynced(filepath.Join(dir, "clone"), filepath.Join(dir, "copy"))
+	return time.Since(start), err
+}
+
+// copySynced copies a tree without .git, each file and each folder synced.
+func copySynced(from, to string) error {
+	var folders []string
+	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if e.IsDir() {
+			if e.Name() == ".git" {
+				return filepath.SkipDir
+			}
+			folders = append(folders, target)
+			return os.MkdirAll(target, 0o700)
+		}
+		return copyFile(path, target)
+	})
+	for _, f := range folders {
+		if err := syncFolder(f); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Sync()
+}
+
+func syncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}

@@ -1,0 +1,133 @@
+// Command bench measures what users wait for and what operators pay for, on the real
+// program, and sets each figure beside a yardstick measured in the same run.
+//
+// It starts the program as a stranger would, through package world; only the hundred
+// thousand sites for the reading figures and the ten thousand live ones for memory and
+// start go straight into the database, for making them by deploying would take an hour.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// row is one line of the result.
+type row struct {
+	what, value, yardstick, ratio, goal string
+}
+
+// bench is one run.
+type bench struct {
+	ctx    context.Context
+	dir    string
+	binary string
+	key    string
+	rows   []row
+
+	sites, live, files, rounds int
+	load                       time.Duration
+}
+
+func main() {
+	var b bench
+	write := flag.String("write", "", "also write the result to this Markdown file")
+	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, redeploy, webhook, read, memory")
+	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
+	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
+	flag.IntVar(&b.files, "files", 10_000, "files of the large site")
+	flag.IntVar(&b.rounds, "rounds", 15, "repetitions of a deployment")
+	flag.DurationVar(&b.load, "load", 5*time.Second, "how long each request is repeated")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	b.ctx = ctx
+	if err := b.run(*only, *write); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(only, write string) (err error) {
+	if b.dir, err = os.MkdirTemp("", "slipway-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	if b.binary, err = world.Build(b.dir); err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		name string
+		run  func(*world.World) error
+	}{{"deploy", b.deploy}, {"redeploy", b.redeploy}, {"webhook", b.webhook}, {"read", b.read}, {"memory", b.memory}} {
+		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "… %s\n", m.name)
+		if err := b.inWorld(m.name, m.run); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	fmt.Print(b.table())
+	if write == "" {
+		return nil
+	}
+	return os.WriteFile(write, []byte(b.document()), 0o644)
+}
+
+// inWorld runs one measurement on an installation of its own that is running.
+func (b *bench) inWorld(name string, run func(*world.World) error) error {
+	w, err := world.New(b.binary, filepath.Join(b.dir, name))
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if b.key, err = w.User("bench@example.test"); err != nil {
+		return err
+	}
+	if err := w.Start(b.ctx); err != nil {
+		return err
+	}
+	return run(w)
+}
+
+// add writes down one figure.
+func (b *bench) add(r row) {
+	b.rows = append(b.rows, r)
+	fmt.Fprintf(os.Stderr, "  %s: %s\n", r.what, r.value)
+}
+
+// timing writes down one duration beside its yardstick.
+func (b *bench) timing(what string, ours, yardstick time.Duration, name, goal string) {
+	r := row{what: what, value: ms(ours), goal: goal}
+	if yardstick > 0 {
+		r.yardstick, r.ratio = name+" "+ms(yardstick), fmt.Sprintf("%.2f×", float64(ours)/float64(yardstick))
+	}
+	b.add(r)
+}
+
+func ms(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2f ms", float64(d)/1e6)
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.0f ms", float64(d)/1e6)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// quantile returns the q-th quantile (0 to 1) of durations, which it sorts.
+func quantile(d []time.Duration, q float64) time.Duration {
+	slices.Sort(d)
+	return d[min(len(d)-1, int(q*float64(len(d))))]
+}
+
+func median(d []time.Duration) time.Duration { return quantile(d, 0.5) }

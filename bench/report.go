@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// table is the result for a terminal.
+func (b *bench) table() string {
+	var out bytes.Buffer
+	t := tabwriter.NewWriter(&out, 0, 4, 3, ' ', 0)
+	fmt.Fprintln(t, "what\tmeasured\tyardstick\tratio\tgoal")
+	for _, r := range b.rows {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.what, r.value, r.yardstick, r.ratio, r.goal)
+	}
+	t.Flush()
+	return out.String()
+}
+
+// document is the result for docs/benchmarks.md.
+func (b *bench) document() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, `# Benchmarks
+
+Made by `+"`make bench DOC=1`"+` on %s at commit %s: %d cores (%s), %s of memory, %s, %s.
+Client, Git host, webhook receiver and service share the machine. A ratio is ours divided by the yardstick, both measured in the same run.
+
+| what | measured | yardstick | ratio | goal |
+|---|---|---|---|---|
+`, time.Now().UTC().Format(time.DateOnly), commit(), runtime.NumCPU(), processor(), memory(), kernel(), runtime.Version())
+	for _, r := range b.rows {
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", r.what, r.value, cmp.Or(r.yardstick, "–"), cmp.Or(r.ratio, "–"), cmp.Or(r.goal, "–"))
+	}
+	out.WriteString(`
+What the lines mean:
+
+- **deploy**: from sending the POST to the first answer of the site that shows the new content, asked for without pause; the median. The yardstick is
+  ` + "`git clone --depth 1`" + ` of the same repository from the same host, then a copy of every file with an fsync of each and of each folder: the least that
+  brings the same bytes safely to disk. Ours also detects, hashes, compresses twice, writes the database and switches over.
+- **GET**: four clients over kept connections, random ids, while the database holds the sites. The yardstick is ` + "`GET /healthz`" + ` of the same process
+  under the same load: what HTTP alone costs here. The sites were written straight into the database.
+- **webhook**: from reading the answer of the request that caused the event to the receiver having the first attempt in hand.
+- **memory**: resident set of the process (VmRSS). The live sites were written straight into the database; each answers with one real release.
+- **start**: from starting the process to the first 200 of ` + "`/readyz`" + `; the median of five.
+`)
+	return out.String()
+}
+
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// field returns the first value of a key in a file of "key: value" lines.
+func field(file, key string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+func processor() string { return cmp.Or(field("/proc/cpuinfo", "model name"), runtime.GOARCH) }
+
+func memory() string {
+	var kb int
+	fmt.Sscanf(field("/proc/meminfo", "MemTotal"), "%d", &kb)
+	return fmt.Sprintf("%.0f GB", float64(kb)/1e6)
+}
+
+func kernel() string {
+	out, err := exec.Command("uname", "-sr").Output()
+	if err != nil {
+		return runtime.GOOS
+	}
+	return strings.TrimSpace(string(out))
+}

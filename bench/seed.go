@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"slipway/e2e/world"
+	"slipway/internal/db"
+)
+
+// seedSites writes active sites of the one user straight into the database, which no
+// program may be using, and returns their ids. Those with a release are live.
+func seedSites(ctx context.Context, w *world.World, n int, release string) ([]string, error) {
+	d, err := db.Open(ctx, db.Config{URL: "sqlite:" + filepath.Join(w.Data, "slipway.db")})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var owner string
+	if err := d.QueryRow(ctx, `SELECT id FROM users LIMIT 1`).Scan(&owner); err != nil {
+		return nil, err
+	}
+	ids := make([]string, 0, n)
+	for len(ids) < n {
+		err := d.Write(ctx, func(tx *db.Tx) error {
+			for range min(2000, n-len(ids)) {
+				id := db.NewID("site")
+				if err := seedSite(ctx, tx, owner, id, fmt.Sprintf("seeded-%d", len(ids)), release); err != nil {
+					return err
+				}
+				ids = append(ids, id)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ids, d.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `
+			INSERT INTO site_counts (owner_id, type, status, n) VALUES ($1, 'static', 'active', $2)
+			ON CONFLICT (owner_id, type, status) DO UPDATE SET n = site_counts.n + excluded.n`, owner, n)
+		return err
+	})
+}
+
+func seedSite(ctx context.Context, tx *db.Tx, owner, id, slug, release string) error {
+	var version int64
+	if err := tx.QueryRow(ctx, `UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&version); err != nil {
+		return err
+	}
+	now := db.Now()
+	_, err := tx.Exec(ctx, `
+		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
+			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+		VALUES ($1, $2, $3, $4, 'static', 'static', 'active', '', 'git.test/bench/seeded', 'main', '', '{}', '', FALSE, '', $5, $6, $7, $7, 0)`,
+		id, owner, strings.ToUpper(slug), slug, release, version, now)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO slugs (slug, owner_id, site_id, released_at) VALUES ($1, $2, $3, 0)`, slug, owner, id)
+	return err
+}
+
+// releaseOf is the release that a site serves.
+func releaseOf(ctx context.Context, w *world.World, id string) (release string, err error) {
+	d, err := db.Open(ctx, db.Config{URL: "sqlite:" + filepath.Join(w.Data, "slipway.db")})
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	err = d.QueryRow(ctx, `SELECT live_release FROM sites WHERE id = $1`, id).Scan(&release)
+	return release, err
+}

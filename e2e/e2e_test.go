@@ -1,0 +1,80 @@
+// Package e2e owns what is promised to users, as stories told to the real program.
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"slipway/e2e/world"
+)
+
+// binary is the program, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "slipway-e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if binary, err = world.Build(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// Every testdata/*.txtar is a story; commands.go says what its words mean.
+func TestStories(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata",
+		RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			dir := filepath.Join(env.WorkDir, ".world")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				return err
+			}
+			w, err := world.New(binary, dir)
+			if err != nil {
+				return err
+			}
+			env.Defer(w.Close)
+			env.Values[storyKey] = &story{world: w}
+			env.Setenv("PATH", filepath.Dir(binary)+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("DATA", w.Data)
+			env.Setenv("LISTEN", w.Listen)
+			env.Setenv("HTTP", w.HTTP)
+			env.Setenv("HTTPS", w.HTTPS)
+			_, port, err := net.SplitHostPort(w.HTTPS)
+			if err != nil {
+				return err
+			}
+			env.Setenv("HTTPS_PORT", port)
+			env.Setenv("HOOKS", w.Hooks.URL)
+			env.Setenv("GIT", w.Git.URL)
+			return nil
+		},
+		Cmds: commands,
+	})
+}
+
+// patience is how long a story waits for what must come; only a broken program uses it up.
+const patience = 60 * time.Second
+
+func deadline() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("nothing more came in %s", patience))
+}

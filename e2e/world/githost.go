@@ -1,0 +1,159 @@
+package world
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// GitHost serves bare repositories over HTTP with Git's own server, as host git.test.
+type GitHost struct {
+	URL    string
+	root   string
+	server *httptest.Server
+
+	mu     sync.Mutex        // guards tokens, and one commit at a time
+	tokens map[string]string // repository → what it wants to see as password; absent: public
+}
+
+func newGitHost(root string) (*GitHost, error) {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, err
+	}
+	g := &GitHost{root: root, tokens: map[string]string{}}
+	g.server = httptest.NewServer(http.HandlerFunc(g.serve))
+	g.URL = g.server.URL
+	return g, nil
+}
+
+// Close ends the server.
+func (g *GitHost) Close() { g.server.CloseClientConnections(); g.server.Close() }
+
+// Private makes a repository ask for a token, as password of any user.
+func (g *GitHost) Private(name, token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tokens[name] = token
+}
+
+func (g *GitHost) serve(w http.ResponseWriter, r *http.Request) {
+	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
+	if len(parts) != 3 {
+		http.NotFound(w, r)
+		return
+	}
+	name := parts[0] + "/" + strings.TrimSuffix(parts[1], ".git")
+	g.mu.Lock()
+	token, private := g.tokens[name]
+	g.mu.Unlock()
+	if private {
+		_, password, _ := r.BasicAuth()
+		if subtle.ConstantTimeCompare([]byte(password), []byte(token)) != 1 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "credentials, please", http.StatusUnauthorized)
+			return
+		}
+	}
+	backend, err := exec.Command("git", "--exec-path").Output()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	env := []string{"GIT_PROJECT_ROOT=" + g.root, "GIT_HTTP_EXPORT_ALL=1", "PATH_INFO=/" + name + ".git/" + parts[2], "HOME=/nonexistent",
+		"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_CONFIG_KEY_1=uploadpack.allowFilter", "GIT_CONFIG_VALUE_1=true"}
+	if v := r.Header.Get("Git-Protocol"); v != "" {
+		env = append(env, "GIT_PROTOCOL="+v)
+	}
+	(&cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(backend)), "git-http-backend"), Env: env, Root: "/"}).ServeHTTP(w, r)
+}
+
+// Commit makes the tree of a repository's branch equal to dir, as one more commit, and
+// returns the commit's id. The repository is made when it isn't there.
+func (g *GitHost) Commit(name, branch, dir, message string) (string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	bare := filepath.Join(g.root, name+".git")
+	work := filepath.Join(g.root, name+".work")
+	if _, err := os.Stat(bare); err != nil {
+		if err := os.MkdirAll(bare, 0o700); err != nil {
+			return "", err
+		}
+		if _, err := git(bare, "init", "--quiet", "--bare", "--initial-branch="+branch); err != nil {
+			return "", err
+		}
+		if _, err := git(filepath.Dir(bare), "clone", "--quiet", bare, work); err != nil {
+			return "", err
+		}
+	}
+	if _, err := git(work, "checkout", "--quiet", "-B", branch); err != nil {
+		return "", err
+	}
+	if err := empty(work); err != nil {
+		return "", err
+	}
+	if err := os.CopyFS(work, os.DirFS(dir)); err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{
+		{"add", "--all", "--force"},
+		{"-c", "user.name=Test", "-c", "user.email=test@example.test", "-c", "commit.gpgsign=false", "commit", "--quiet", "--allow-empty", "--message", message},
+		{"push", "--quiet", "--force", "origin", branch},
+	} {
+		if _, err := git(work, args...); err != nil {
+			return "", err
+		}
+	}
+	return git(work, "rev-parse", "HEAD")
+}
+
+// Path is where a repository is on disk.
+func (g *GitHost) Path(name string) string { return filepath.Join(g.root, name+".git") }
+
+// empty removes all of a work tree but its .git.
+func empty(work string) error {
+	entries, err := os.ReadDir(work)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != ".git" {
+			if err := os.RemoveAll(filepath.Join(work, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func git(dir string, args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// WriteFiles writes files (path → content) below dir.
+func WriteFiles(dir string, files map[string]string) error {
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), fs.FileMode(0o600)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package world
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Delivery is one webhook request as it came in.
+type Delivery struct {
+	Path   string
+	Header http.Header
+	Body   []byte
+	At     time.Time
+	Status int // what it was answered with
+
+	Event string          // from the body
+	Data  json.RawMessage // from the body
+}
+
+// Receiver is an HTTPS server that keeps what is delivered to it. Its certificate comes
+// from an authority of its own.
+type Receiver struct {
+	URL    string // https://localhost:port
+	CA     string // file with the authority's certificate
+	server *httptest.Server
+
+	mu     sync.Mutex // guards all below
+	got    []Delivery
+	answer map[string][]int // path → statuses still to be given; then 200
+	more   chan struct{}    // closed and renewed with every delivery
+}
+
+func newReceiver(dir string) (*Receiver, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	ca, leaf, err := authority()
+	if err != nil {
+		return nil, err
+	}
+	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, more: make(chan struct{})}
+	if err := os.WriteFile(r.CA, ca, 0o600); err != nil {
+		return nil, err
+	}
+	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.receive))
+	r.server.TLS = &tls.Config{Certificates: []tls.Certificate{leaf}}
+	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // killed clients are the point here
+	r.server.StartTLS()
+	_, port, _ := net.SplitHostPort(r.server.Listener.Addr().String())
+	r.URL = "https://localhost:" + port
+	return r, nil
+}
+
+// Close ends the server.
+func (r *Receiver) Close() { r.server.CloseClientConnections(); r.server.Close() }
+
+// authority makes a certificate authority and a certificate for localhost from it.
+func authority() (ca []byte, leaf tls.Certificate, err error) {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, leaf, err
+	}
+	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "receiver's authority"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, root, root, caKey.Public(), caKey)
+	if err != nil {
+		return nil, leaf, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, leaf, err
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	leafDER, err := x509.CreateCertificate(rand.Reader, cert, root, key.Public(), caKey)
+	if err != nil {
+		return nil, leaf, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: key}, nil
+}
+
+func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(q.Body, 1<<20))
+	if err != nil { // the sender died in the middle: nothing was delivered
+		return
+	}
+	d := Delivery{Path: q.URL.Path, Header: q.Header.Clone(), Body: body, At: time.Now(), Status: 200}
+	var head struct {
+		Event string
+		Data  json.RawMessage
+	}
+	if json.Unmarshal(body, &head) == nil {
+		d.Event, d.Data = head.Event, head.Data
+	}
+	r.mu.Lock()
+	if next := r.answer[d.Path]; len(next) > 0 {
+		d.Status, r.answer[d.Path] = next[0], next[1:]
+	}
+	r.got = append(r.got, d)
+	close(r.more)
+	r.more = make(chan struct{})
+	r.mu.Unlock()
+	w.WriteHeader(d.Status)
+	io.WriteString(w, "thanks")
+}
+
+// Answer gives the next deliveries to a path these statuses; after them it is 200 again.
+func (r *Receiver) Answer(path string, statuses ...int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer[path] = append(r.answer[path], statuses...)
+}
+
+// All returns what was delivered so far.
+func (r *Receiver) All() []Delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Delivery(nil), r.got...)
+}
+
+// Wait returns the deliveries that match as soon as there are n of them.
+func (r *Receiver) Wait(ctx context.Context, n int, match func(Delivery) bool) ([]Delivery, error) {
+	for {
+		r.mu.Lock()
+		more := r.more
+		var hits []Delivery
+		for _, d := range r.got {
+			if match(d) {
+				hits = append(hits, d)
+			}
+		}
+		r.mu.Unlock()
+		if len(hits) >= n {
+			return hits, nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return hits, fmt.Errorf("%d of %d deliveries came: %w", len(hits), n, context.Cause(ctx))
+		}
+	}
+}
+
+// Signature is what X-Service-Signature must be for a body and a secret.
+func Signature(secret string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(body)
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}

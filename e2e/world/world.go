@@ -1,0 +1,298 @@
+// Package world owns a whole installation as strangers meet it: the real program in a
+// process of its own, a Git host to fetch from and a receiver that webhooks go to.
+//
+// It talks to the program only through its command line and its ports, so whatever a
+// test or a benchmark sees through it a user would see too. Everything listens on
+// loopback and lives in one folder. It knows no package of the product.
+package world
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Build builds the program and the scripts beside it into dir, and returns the program's path.
+func Build(dir string) (string, error) {
+	for _, name := range []string{"./cmd/slipway", "./scripts/try"} {
+		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), name)
+		cmd.Dir = Root()
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go build %s: %w\n%s", name, err, out)
+		}
+	}
+	return filepath.Join(dir, "slipway"), nil
+}
+
+// Root is the folder of the project's sources.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// World is one installation. Its methods may be called from several goroutines, Start,
+// Stop and Kill from one at a time.
+type World struct {
+	Binary, Dir, Data string
+	Listen, HTTP      string // host:port of the REST interface and of the sites without TLS
+	HTTPS             string // host:port of the sites
+	Git               *GitHost
+	Hooks             *Receiver
+	Flags             []string // what serve gets beside its addresses
+	Env               []string // beside this process's own
+
+	client *http.Client
+	mu     sync.Mutex // guards proc and roots
+	proc   *process
+	roots  *x509.CertPool // of the local authority, once asked for
+}
+
+// process is one life of the program.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	err  error         // how; read after done
+}
+
+// New makes the Git host and the receiver, and chooses ports. It starts no process.
+func New(binary, dir string) (*World, error) {
+	w := &World{Binary: binary, Dir: dir, Data: filepath.Join(dir, "data")}
+	ports, err := FreePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	w.Listen, w.HTTP, w.HTTPS = ports[0], ports[1], ports[2]
+	if w.Git, err = newGitHost(filepath.Join(dir, "git")); err != nil {
+		return nil, err
+	}
+	if w.Hooks, err = newReceiver(filepath.Join(dir, "receiver")); err != nil {
+		w.Git.Close()
+		return nil, err
+	}
+	w.Flags = []string{"--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128",
+		"--outbound-ca-file", w.Hooks.CA, "--git-host", "git.test=" + w.Git.URL, "--rate-limit", "1000000", "--registry", "local"}
+	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return w, nil
+}
+
+// Close kills the program if it runs, and ends the Git host and the receiver.
+func (w *World) Close() {
+	w.Kill()
+	w.Git.Close()
+	w.Hooks.Close()
+	w.client.CloseIdleConnections()
+}
+
+// FreePorts finds addresses that nobody listens on, below the range from which the
+// kernel takes ports for outgoing connections (32768 and up on Linux): they stay free
+// while the program is down between two lives.
+func FreePorts(n int) ([]string, error) {
+	var out []string
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		if out = append(out, l.Addr().String()); len(out) == n {
+			return out, nil
+		}
+	}
+	return nil, errors.New("no free ports")
+}
+
+// Args is the whole command line of serve.
+func (w *World) Args(more ...string) []string {
+	return slices.Concat([]string{"serve", "--data-dir", w.Data, "--listen", w.Listen, "--edge-http", w.HTTP, "--edge-https", w.HTTPS}, w.Flags, more)
+}
+
+// Start starts the program and returns when it is ready, or with its own last words when
+// it ended instead.
+func (w *World) Start(ctx context.Context) error {
+	if err := w.Launch(); err != nil {
+		return err
+	}
+	return w.Ready(ctx)
+}
+
+// Launch starts the program and returns at once.
+func (w *World) Launch() error {
+	log, err := os.OpenFile(filepath.Join(w.Dir, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(w.Binary, w.Args()...)
+	cmd.Dir, cmd.Env = w.Dir, append(os.Environ(), w.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	// A test that panics must not leave it running. (The signal comes with the end of the
+	// thread that forked; Go ends none but those that a goroutine locked.)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() { p.err = cmd.Wait(); close(p.done) }()
+	w.mu.Lock()
+	w.proc = p
+	w.mu.Unlock()
+	return nil
+}
+
+// Ready asks until the program says that it is ready.
+func (w *World) Ready(ctx context.Context) error {
+	w.mu.Lock()
+	p := w.proc
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	for {
+		answer, err := w.Do(ctx, Request{Method: "GET", URL: "http://" + w.Listen + "/readyz"})
+		if err == nil && answer.Status == 200 {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("slipway serve ended before it was ready: %v\n%s", p.err, w.Log(2000))
+		case <-ctx.Done():
+			return fmt.Errorf("slipway serve is not ready: %v\n%s", err, w.Log(2000))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Stop asks the program to end and returns how it did: nil means status 0.
+func (w *World) Stop(ctx context.Context) error {
+	p := w.running()
+	if p == nil {
+		return errors.New("not running")
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		if p.err != nil {
+			return fmt.Errorf("after SIGTERM: %w\n%s", p.err, w.Log(2000))
+		}
+		return nil
+	case <-ctx.Done():
+		w.Kill()
+		return fmt.Errorf("slipway did not end after SIGTERM\n%s", w.Log(2000))
+	}
+}
+
+// Kill ends the program with SIGKILL, if it runs, and returns when it is gone.
+func (w *World) Kill() {
+	if p := w.running(); p != nil {
+		p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// PID is the program's process id, or 0.
+func (w *World) PID() int {
+	if p := w.running(); p != nil {
+		return p.cmd.Process.Pid
+	}
+	return 0
+}
+
+// Ended is closed when the program's present life is over.
+func (w *World) Ended() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.proc.done
+}
+
+func (w *World) running() *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.proc == nil {
+		return nil
+	}
+	select {
+	case <-w.proc.done:
+		return nil
+	default:
+		return w.proc
+	}
+}
+
+// Log is the end of what the program said.
+func (w *World) Log(bytes int) string {
+	text, err := os.ReadFile(filepath.Join(w.Dir, "serve.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-bytes):])
+}
+
+// CLI runs one command of the program on this installation's data.
+func (w *World) CLI(stdin string, args ...string) (string, error) {
+	cmd := exec.Command(w.Binary, append(args, "--data-dir", w.Data)...)
+	for i, f := range w.Flags { // where the data is belongs to every command
+		if f == "--database" {
+			cmd.Args = append(cmd.Args, f, w.Flags[i+1])
+		}
+	}
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.Dir, append(os.Environ(), w.Env...), &out, &errs
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("slipway %s: %w: %s", strings.Join(args, " "), err, errs.String())
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// User makes a user and a key of theirs that may do everything, or what the scopes say.
+func (w *World) User(email string, scopes ...string) (key string, err error) {
+	if _, err := w.CLI("correct horse battery staple 9\n", "user", "create", "--email", email); err != nil {
+		return "", err
+	}
+	return w.Key(email, scopes...)
+}
+
+// Key makes one more key of a user.
+func (w *World) Key(email string, scopes ...string) (key string, err error) {
+	args := []string{"key", "create", "--user", email, "--name", "test"}
+	for _, s := range scopes {
+		args = append(args, "--scope", s)
+	}
+	return w.CLI("", args...)
+}
+
+// Trust returns the roots that the sites' certificates are judged by: the installation's own.
+func (w *World) Trust() (*x509.CertPool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.roots != nil {
+		return w.roots, nil
+	}
+	pem, err := w.CLI("", "ca", "export")
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(pem)) {
+		return nil, errors.New("slipway ca export printed no certificate")
+	}
+	w.roots = pool
+	return pool, nil
+}

@@ -1,0 +1,184 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/webhook"
+)
+
+type webhookBody struct {
+	ID             string   `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	URL            string   `json:"url" example:"https://example.com/hook"`
+	Events         []string `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
+	Active         bool     `json:"active"`
+	DisabledReason *string  `json:"disabledReason" doc:"Why the service turned it off: gone (the endpoint answered 410) or failing (nothing but failures for 5 days)."`
+	FailingSince   *string  `json:"failingSince" format:"date-time"`
+	CreatedAt      string   `json:"createdAt" format:"date-time"`
+	UpdatedAt      string   `json:"updatedAt" format:"date-time"`
+}
+
+type deliveryBody struct {
+	ID            string        `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	EventID       string        `json:"eventId" doc:"Also the webhook-id header: the key for duplicates." example:"evt_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Event         string        `json:"event"`
+	Status        string        `json:"status" enum:"pending,sending,succeeded,failed,skipped"`
+	Body          string        `json:"body" doc:"What is sent, to the byte."`
+	CreatedAt     string        `json:"createdAt" format:"date-time"`
+	NextAttemptAt *string       `json:"nextAttemptAt" format:"date-time"`
+	CompletedAt   *string       `json:"completedAt" format:"date-time"`
+	Attempts      []attemptBody `json:"attempts" doc:"Oldest first."`
+}
+
+type attemptBody struct {
+	Number     int     `json:"number"`
+	StartedAt  string  `json:"startedAt" format:"date-time"`
+	DurationMS int     `json:"durationMs"`
+	StatusCode *int    `json:"statusCode" doc:"Null when there was no answer."`
+	Error      *string `json:"error" doc:"blocked_address, timeout, dns_error, connect_error, tls_error, connection_error or redirect_not_followed."`
+	Answer     *string `json:"answer" doc:"The first 4 KiB."`
+}
+
+type eventBody struct {
+	Name        string          `json:"name" example:"deployment.completed"`
+	Description string          `json:"description"`
+	SameAs      *string         `json:"sameAs" doc:"The other name of the same occurrence."`
+	Sample      json.RawMessage `json:"sample" doc:"A body as it would be delivered."`
+}
+
+type pinged struct {
+	Message    string `json:"message"`
+	DeliveryID string `json:"deliveryId" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+}
+
+// webhookRoutes: a webhook hears of all sites of its user, so a key that is restricted
+// to some may not have any.
+func (a *API) webhookRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "webhook", Wide: true}
+	}
+	get(a, r("/webhooks", "listWebhooks", "List webhooks", "Newest first. Secrets are not among it.", account.WebhooksRead), a.listWebhooks)
+	create := r("/webhooks", "createWebhook", "Create a webhook",
+		"The URL is HTTPS. Events may be of either set of names. The secret keys the signatures; without one it is generated and the dashboard shows it. It is never in an answer.", account.WebhooksWrite)
+	create.Status = 201
+	post(a, create, a.createWebhook)
+	get(a, r("/webhooks/events", "listEvents", "List event names", "Every name that can be subscribed to, with a sample of what is delivered.", account.WebhooksRead), a.listEvents)
+	get(a, r("/webhooks/{id}", "getWebhook", "Read a webhook", "", account.WebhooksRead), a.getWebhook)
+	alone(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Turning one off skips what is queued for it; turning it on forgets its failures.", account.WebhooksWrite), a.updateWebhook)
+	alone(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "What is queued for it is not sent.", account.WebhooksWrite), a.deleteWebhook)
+	post(a, r("/webhooks/{id}/ping", "pingWebhook", "Send a test event", "Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite), a.pingWebhook)
+	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries", "Newest first, with every attempt, for 30 days.", account.WebhooksRead), a.listDeliveries)
+}
+
+func (a *API) listWebhooks(ctx context.Context, c account.Caller, _ *struct{}) (data[webhookBody], error) {
+	list, err := a.Webhooks.List(ctx, c.User)
+	return data[webhookBody]{each(list, showWebhook)}, err
+}
+
+type createWebhookIn struct {
+	Body struct {
+		URL    string   `json:"url" doc:"HTTPS, without user info, at most 2,048 characters."`
+		Events []string `json:"events" minItems:"1" doc:"Names of events." example:"[\"deployment.completed\",\"deployment.failed\"]"`
+		Secret string   `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended."`
+	}
+}
+
+func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn) (webhookBody, error) {
+	w, err := a.Webhooks.CreateTx(ctx, tx, c.User, webhook.NewWebhook(in.Body))
+	return showWebhook(w), err
+}
+
+func (a *API) listEvents(context.Context, account.Caller, *struct{}) (data[eventBody], error) {
+	return data[eventBody]{each(webhook.Catalogue(), func(e webhook.Entry) eventBody {
+		return eventBody{e.Name, e.Description, some(e.SameAs), e.Sample}
+	})}, nil
+}
+
+func (a *API) getWebhook(ctx context.Context, c account.Caller, in *ByID) (webhookBody, error) {
+	w, err := a.Webhooks.Get(ctx, c.User, webhook.ID(in.ID))
+	return showWebhook(w), err
+}
+
+type updateWebhookIn struct {
+	ByID
+	Body struct {
+		URL    *string  `json:"url,omitempty"`
+		Events []string `json:"events,omitempty" minItems:"1"`
+		Active *bool    `json:"active,omitempty"`
+	}
+}
+
+func (a *API) updateWebhook(ctx context.Context, c account.Caller, in *updateWebhookIn) (webhookBody, error) {
+	w, err := a.Webhooks.Update(ctx, c.User, webhook.ID(in.ID), webhook.Change(in.Body))
+	return showWebhook(w), err
+}
+
+func (a *API) deleteWebhook(ctx context.Context, c account.Caller, in *ByID) (message, error) {
+	return message{"Webhook deleted"}, a.Webhooks.Delete(ctx, c.User, webhook.ID(in.ID))
+}
+
+func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (pinged, error) {
+	id, err := a.Webhooks.PingTx(ctx, tx, c.User, webhook.ID(in.ID))
+	return pinged{"Test event queued", string(id)}, err
+}
+
+type listDeliveriesIn struct {
+	ByID
+	PageIn
+}
+
+func (a *API) listDeliveries(ctx context.Context, c account.Caller, in *listDeliveriesIn) (page[deliveryBody], error) {
+	p, err := in.parse()
+	if err != nil {
+		return page[deliveryBody]{}, err
+	}
+	list, total, err := a.Webhooks.Deliveries(ctx, c.User, webhook.ID(in.ID), p.page, p.limit)
+	return paged(each(list, showDelivery), p, total), err
+}
+
+func showWebhook(w webhook.Webhook) webhookBody {
+	return webhookBody{string(w.ID), w.URL, append([]string{}, w.Events...), w.Active, some(w.Reason), when(w.FailingSince), w.CreatedAt.String(), w.UpdatedAt.String()}
+}
+
+func showDelivery(d webhook.Delivery) deliveryBody {
+	return deliveryBody{string(d.ID), d.EventID, d.Event, d.State, d.Body, d.CreatedAt.String(), when(d.NextAt), when(d.FinishedAt),
+		each(d.Attempts, func(t webhook.Attempt) attemptBody {
+			b := attemptBody{t.N, t.StartedAt.String(), t.Duration, nil, some(t.Error), some(t.Answer)}
+			if t.Status != 0 {
+				b.StatusCode = &t.Status
+			}
+			return b
+		})}
+}
+
+// webhooksDoc describes what the service itself sends (OpenAPI 3.1, "webhooks").
+func webhooksDoc() map[string]*huma.PathItem {
+	header := func(name, what string) *huma.Param {
+		return &huma.Param{Name: name, In: "header", Description: what, Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	out := map[string]*huma.PathItem{}
+	for _, e := range webhook.Catalogue() {
+		doc := e.Description
+		if e.SameAs != "" {
+			doc += " The same moment as `" + e.SameAs + "`."
+		}
+		out[e.Name] = &huma.PathItem{Post: &huma.Operation{OperationID: "on" + strings.ReplaceAll(e.Name, ".", "_"), Tags: []string{"Webhooks"}, Summary: e.Name, Description: doc,
+			Parameters: []*huma.Param{
+				header("X-Service-Signature", "sha256= and the lower-case hex HMAC-SHA256 of the body, keyed with the webhook's secret."),
+				header("webhook-id", "The event's id: the key for duplicates."),
+				header("webhook-timestamp", "Unix time in seconds of this attempt."),
+				header("webhook-signature", "Standard Webhooks signatures, separated by spaces."),
+			},
+			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
+				Schema: &huma.Schema{Type: huma.TypeObject, Required: []string{"id", "event", "timestamp", "data"}, Properties: map[string]*huma.Schema{
+					"id": {Type: huma.TypeString}, "event": {Type: huma.TypeString, Enum: []any{e.Name}}, "timestamp": {Type: huma.TypeString, Format: "date-time"}, "data": {Type: huma.TypeObject}}},
+				Example: e.Sample}}},
+			Responses: map[string]*huma.Response{"2XX": {Description: "Received."}, "410": {Description: "Never send anything again: the webhook is turned off."}}}}
+	}
+	return out
+}

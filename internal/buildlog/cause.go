@@ -1,0 +1,154 @@
+package buildlog
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Failure is what is known about a failed build beside its output. Every field may be zero.
+type Failure struct {
+	ExitCode    int           // as a shell would say it
+	OOM         bool          // the memory limit was hit
+	Killed      string        // why the service ended it: "", timeout, disk limit, canceled, log flood
+	Stage       string        // what ran: install, build
+	MemoryLimit int64         // bytes
+	DiskLimit   int64         // bytes
+	TimeLimit   time.Duration // of the stage
+	Manager     string        // npm, pnpm, yarn or bun
+	Missing     string        // the output folder that is not there, after a build that ended well
+	Found       []string      // folders that are there instead
+}
+
+// Cause returns one sentence with the likely cause of the failure and, where we know,
+// what to do. It holds text from the build, so it is as trustworthy as the build.
+func (l *Log) Cause(f Failure) string {
+	l.mu.Lock()
+	lines := l.recent.all()
+	l.mu.Unlock()
+	if s := killed(f); s != "" {
+		return s
+	}
+	if f.Missing != "" && f.ExitCode == 0 {
+		return missing(f)
+	}
+	for _, c := range causes {
+		for _, line := range lines {
+			if m := c.pattern.FindStringSubmatchIndex(line); m != nil {
+				return string(c.pattern.ExpandString(nil, expandManager(c.sentence, f), line, m))
+			}
+		}
+	}
+	return l.unknown(f)
+}
+
+// killed speaks for what the service itself saw; the output can't know better.
+func killed(f Failure) string {
+	switch {
+	case f.OOM || f.Killed == "out of memory":
+		return "Out of memory" + limit(size(f.MemoryLimit)) + "; make the build need less, for example with fewer workers, or raise the limit"
+	case f.Killed == "timeout":
+		s := "The " + stage(f) + " took too long and was ended"
+		if f.TimeLimit > 0 {
+			s += limit(f.TimeLimit.Round(time.Second).String())
+		}
+		return s + "; a command that waits for input or watches files never ends by itself"
+	case strings.HasPrefix(f.Killed, "disk"):
+		return "Disk full" + limit(size(f.DiskLimit)) + "; look for large dependencies, caches or generated files"
+	case f.Killed == "log flood":
+		return "The " + stage(f) + " was ended because it printed far more than the log limit; look for a loop that prints"
+	case f.Killed == "canceled":
+		return "The " + stage(f) + " was canceled"
+	case f.Killed != "":
+		return "The " + stage(f) + " was ended: " + f.Killed
+	}
+	return ""
+}
+
+func limit(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": the limit is " + s
+}
+
+func missing(f Failure) string {
+	s := "Output folder " + f.Missing + " is missing"
+	if len(f.Found) == 0 {
+		return s + "; the build wrote no folder that looks like one: set the output folder in the build settings"
+	}
+	found := f.Found
+	more := ""
+	if len(found) > 5 {
+		found, more = found[:5], " and more"
+	}
+	return s + "; found: " + strings.Join(found, ", ") + more
+}
+
+// unknown is the sentence when nothing in the output is recognised.
+func (l *Log) unknown(f Failure) string {
+	switch f.ExitCode {
+	case 0:
+		return "The " + stage(f) + " failed"
+	case 126:
+		return "The " + stage(f) + " command is not executable: give the file its executable bit with git update-index --chmod=+x"
+	case 127:
+		return "The " + stage(f) + " command was not found: add the tool that it needs to the project's dependencies"
+	case 137:
+		return "A process of the " + stage(f) + " was killed, most likely for lack of memory" + limit(size(f.MemoryLimit))
+	case 139:
+		return "A process of the " + stage(f) + " crashed (segmentation fault)"
+	}
+	s := fmt.Sprintf("The %s command ended with exit code %d", stage(f), f.ExitCode)
+	for _, line := range l.Excerpt(20) {
+		line = strings.TrimSpace(line)
+		if level(line) == "error" && strings.Trim(strings.ToLower(line), "error: []during build") != "" {
+			return s + ": " + line
+		}
+	}
+	return s
+}
+
+func stage(f Failure) string {
+	if f.Stage == "" {
+		return "build"
+	}
+	return f.Stage
+}
+
+// size writes a size the way limits are spoken of; "" for 0.
+func size(n int64) string {
+	for _, u := range []struct {
+		n    int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.n {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/float64(u.n)), ".0") + " " + u.name
+		}
+	}
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// expandManager names the project's package manager and memory limit in a sentence.
+func expandManager(s string, f Failure) string {
+	m := f.Manager
+	if m == "" {
+		m = "npm"
+	}
+	memory := "below the build's memory limit"
+	if b := size(f.MemoryLimit); b != "" {
+		memory += " of " + b
+	}
+	return strings.NewReplacer("{manager}", m, "{memory}", memory).Replace(s)
+}
+
+// all returns every remembered line: those of the blocks, then the last ones.
+func (m *memory) all() (lines []string) {
+	for _, b := range m.blocks {
+		lines = append(lines, b.lines...)
+	}
+	return append(lines, m.last(tailLines)...)
+}

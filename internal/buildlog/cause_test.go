@@ -1,0 +1,227 @@
+package buildlog
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+var update = flag.Bool("update", false, "rewrite what is wanted in testdata")
+
+// A case is what a tool printed, with ␛ for escape, and what we make of it: the cause,
+// the excerpt, and the lines that are more or less than information. The comment's
+// lines `set exit|stage|manager|memory value` are the failure.
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	cases, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, file := range cases {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			ar, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, lines := record(Config{})
+			write(t, l.Stderr(), strings.ReplaceAll(string(ar.Files[0].Data), "␛", "\x1b"))
+			l.Close()
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s\n\n", l.Cause(failure(t, string(ar.Comment))))
+			for _, s := range l.Excerpt(15) {
+				fmt.Fprintf(&b, "| %s\n", s)
+			}
+			b.WriteByte('\n')
+			for _, x := range lines.all() {
+				if x.Level != "info" {
+					fmt.Fprintf(&b, "%s: %s\n", x.Level, x.Message)
+				}
+			}
+			if *update {
+				ar.Files = append(ar.Files[:1], txtar.File{Name: "WANT", Data: []byte(b.String())})
+				if err := os.WriteFile(file, txtar.Format(ar), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if d := cmp.Diff(string(ar.Files[1].Data), b.String()); d != "" {
+				t.Errorf("differs (-want +got); go test -update rewrites it:\n%s", d)
+			}
+		})
+	}
+}
+
+func failure(t *testing.T, comment string) (f Failure) {
+	f.ExitCode = 1
+	for line := range strings.Lines(comment) {
+		var key, value string
+		if n, _ := fmt.Sscanf(line, "set %s %s", &key, &value); n != 2 {
+			continue
+		}
+		n, _ := strconv.Atoi(value)
+		switch key {
+		case "exit":
+			f.ExitCode = n
+		case "stage":
+			f.Stage = value
+		case "manager":
+			f.Manager = value
+		case "memory":
+			f.MemoryLimit = int64(n) << 20
+		default:
+			t.Fatalf("unknown setting %q", line)
+		}
+	}
+	return f
+}
+
+func TestCauseOfFailure(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		output string
+		f      Failure
+		want   string
+	}{
+		"out of memory":   {"Error: anything", Failure{ExitCode: 137, OOM: true, MemoryLimit: 1 << 30}, "Out of memory: the limit is 1 GiB; make the build need less, for example with fewer workers, or raise the limit"},
+		"time":            {"", Failure{ExitCode: 137, Killed: "timeout", Stage: "install", TimeLimit: 15 * time.Minute}, "The install took too long and was ended: the limit is 15m0s; a command that waits for input or watches files never ends by itself"},
+		"disk":            {"", Failure{Killed: "disk limit", DiskLimit: 5 << 29}, "Disk full: the limit is 2.5 GiB; look for large dependencies, caches or generated files"},
+		"flood":           {"", Failure{Killed: "log flood"}, "The build was ended because it printed far more than the log limit; look for a loop that prints"},
+		"canceled":        {"", Failure{Killed: "canceled"}, "The build was canceled"},
+		"no output":       {"warning: x", Failure{Missing: "dist", Found: []string{"build"}}, "Output folder dist is missing; found: build"},
+		"many outputs":    {"", Failure{Missing: "dist", Found: strings.Fields("a b c d e f")}, "Output folder dist is missing; found: a, b, c, d, e and more"},
+		"nothing written": {"", Failure{Missing: "dist"}, "Output folder dist is missing; the build wrote no folder that looks like one: set the output folder in the build settings"},
+		"127":             {"", Failure{ExitCode: 127}, "The build command was not found: add the tool that it needs to the project's dependencies"},
+		"137":             {"", Failure{ExitCode: 137, MemoryLimit: 512 << 20}, "A process of the build was killed, most likely for lack of memory: the limit is 512 MiB"},
+		"first error":     {"hello\nError: no luck today\n    at x.js:1:2\n", Failure{ExitCode: 3}, "The build command ended with exit code 3: Error: no luck today"},
+		"silent":          {"hello", Failure{ExitCode: 3, Stage: "install"}, "The install command ended with exit code 3"},
+		"zero":            {"", Failure{}, "The build failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, _ := record(Config{})
+			write(t, l.Stdout(), tt.output)
+			l.Close()
+			if got := l.Cause(tt.f); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// One line of each tool that the table of causes knows, and what the sentence names.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory": "below the build's memory limit of 1 GiB",
+		"Error: ENOSPC: no space left on device, write":                                     "Disk full",
+		"Error: ENOSPC: System limit for number of file watchers reached, watch '/build'":   "builds once",
+		"Error: EMFILE: too many open files, open 'x'":                                      "fewer workers",
+		"npm ERR! code ERESOLVE": "contradict",
+		"npm ERR! 404  '@acme/private@^1.0.0' is not in this registry.": "@acme/private ",
+		"npm error code E401":       "refused access",
+		"npm error code EBADENGINE": ".nvmrc",
+		"npm error code EINTEGRITY": "lock file",
+		" ERR_PNPM_FETCH_404  GET https://registry.npmjs.org/no-such-thing: Not Found - 404":                   "no-such-thing is not",
+		`error An unexpected error occurred: "https://registry.yarnpkg.com/no-such-thing: Not found".`:         "no-such-thing is not",
+		"error This project's package.json defines \"x\"; error: lockfile had changes, but lockfile is frozen": "bun install",
+		"➤ YN0028: │ The lockfile would have been modified by this install, which is explicitly forbidden.":    "yarn install",
+		"Error: error:0308010C:digital envelope routines::unsupported":                                         "Node.js 16",
+		"  code: 'ERR_OSSL_EVP_UNSUPPORTED'":                                                                   "Node.js 16",
+		"Error: getaddrinfo ENOTFOUND api.example.com":                                                         "Host api.example.com",
+		"curl: (6) Could not resolve host: example.org":                                                        "Host example.org",
+		"Error: connect ECONNREFUSED 127.0.0.1:5432":                                                           "127.0.0.1:5432",
+		"sh: 1: hugo: not found":                                                                              "hugo is not on this host",
+		"/bin/sh: line 1: gatsby: command not found":                                                          "Command gatsby",
+		"sh: 1: ./build.sh: Permission denied":                                                                "update-index --chmod=+x",
+		"Error: spawn git-lfs ENOENT":                                                                         "Command git-lfs",
+		"Module not found: Error: Can't resolve './components/header' in '/build/src'":                        "capital and small letters",
+		"[vite]: Rollup failed to resolve import \"lodash\" from \"/build/src/main.js\".":                     "Module lodash ",
+		"Treating warnings as errors because process.env.CI = true.":                                          "CI=false",
+		"src/a.ts:3:1 - error TS2304: Cannot find name 'x'.":                                                  "src/a.ts, line 3",
+		"Error occurred prerendering page \"/blog\". Read more: https://nextjs.org":                           "Page /blog",
+		"Error: Cannot find module @rollup/rollup-linux-x64-gnu. npm has a bug":                               "this platform",
+		"ERROR: Could not find a version that satisfies the requirement mkdocs-nothere (from versions: none)": "mkdocs-nothere",
+		"Could not find gem 'jekyll (~> 9)' in locally installed gems.":                                       "jekyll",
+		"Error: Missing required environment variable: DATABASE_URL":                                          "DATABASE_URL",
+		"npm ERR! missing script: build":                                                                      `no script "build"`,
+		"error: Script not found \"build\"":                                                                   `no script "build"`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			l, _ := record(Config{})
+			write(t, l.Stderr(), "some text\n", line, "\n")
+			l.Close()
+			if got := l.Cause(Failure{ExitCode: 1, MemoryLimit: 1 << 30}); !strings.Contains(got, want) {
+				t.Errorf("%s: %q lacks %q", line, got, want)
+			}
+		})
+	}
+}
+
+// The error is found behind what package managers print after it, and however much is
+// printed after it.
+func TestExcerptIsRemembered(t *testing.T) {
+	t.Parallel()
+	l, _ := record(Config{})
+	write(t, l.Stderr(), "Error: the reason\n    at build (x.js:1:1)\n\n", strings.Repeat("cleaning up\n", 5000), "npm error Lifecycle script `build` failed with error:\nnpm error code 1\n")
+	l.Close()
+	got := l.Excerpt(2)
+	if d := cmp.Diff([]string{"Error: the reason", "    at build (x.js:1:1)"}, got); d != "" {
+		t.Error(d)
+	}
+	if n := len(l.Excerpt(0)); n != 0 {
+		t.Errorf("%d lines for max 0", n)
+	}
+	l, _ = record(Config{})
+	write(t, l.Stdout(), strings.Repeat("fine\n", 500), "last but one\nlast\n\n")
+	l.Close()
+	if d := cmp.Diff([]string{"last but one", "last"}, l.Excerpt(2)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestLevel(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		"npm warn deprecated x":                  "warn",
+		"npm WARN old":                           "warn",
+		"npm ERR! code 1":                        "error",
+		" ERR_PNPM_X  y":                         "error",
+		"✘ [ERROR] Could not resolve":            "error",
+		"▲ [WARNING] x":                          "warn",
+		"⨯ Error: x":                             "error",
+		"TypeError: x is not a function":         "error",
+		"  Error [ERR_X]: y":                     "error",
+		"subprocess.CalledProcessError: x":       "error",
+		"Error handling is described below":      "error", // a guess that errs on the visible side
+		"errors: 0":                              "info",
+		"0 errors":                               "info",
+		"built dist/error.html":                  "info",
+		"(!) Some chunks are larger than 500 kB": "warn",
+		"(node:12) Warning: x":                   "warn",
+		"src/a.ts(1,7): error TS2322: x":         "error",
+		"15:19:47 [ERROR] [vite] x":              "error",
+		"[15:19:47] warn: x":                     "warn",
+		"15:19:47 ":                              "info",
+		"npm verb cli node":                      "debug",
+		"sh: 1: astro: not found":                "error",
+		"":                                       "info",
+		"─────":                                  "info",
+		"Traceback (most recent call last):":     "error",
+		"  DEBUG  x":                             "debug",
+		"warnings are fine":                      "info",
+	} {
+		if got := level(message); got != want {
+			t.Errorf("level(%q) = %s, want %s", message, got, want)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package buildlog
+
+import "regexp"
+
+// cause is one thing that goes wrong in builds. ${1} in its sentence is what the pattern
+// caught; {manager} the package manager; {memory} where the memory limit is.
+type cause struct {
+	pattern  *regexp.Regexp
+	sentence string
+}
+
+func when(pattern, sentence string) cause { return cause{regexp.MustCompile(pattern), sentence} }
+
+// causes is read from the top; the first whose pattern stands in any remembered line is
+// the answer. Exact codes come first, then what only one thing says, then guesses.
+var causes = []cause{
+	// The machine's limits, as programs notice them.
+	when(`JavaScript heap out of memory|Reached heap limit`,
+		"Node.js ran out of memory: set NODE_OPTIONS=--max-old-space-size to more megabytes, {memory}"),
+	when(`\bENOSPC\b.*(file watchers|watch )`, "The build watches files, which can't work here: use the command that builds once"),
+	when(`\bENOSPC\b|[Nn]o space left on device|\bEDQUOT\b`, "Disk full: look for large dependencies, caches or generated files"),
+	when(`\bEMFILE\b|[Tt]oo many open files`, "Too many files are open at once: let the build use fewer workers"),
+	when(`\bEAGAIN\b.*(fork|spawn)|(fork|spawn).*\bEAGAIN\b|fork: .*[Rr]esource temporarily unavailable|can't start new thread`,
+		"The build started too many processes: let it use fewer workers"),
+	when(`\bERR_WORKER_OUT_OF_MEMORY\b|\bMemoryError\b|[Cc]annot allocate memory`, "Out of memory: let the build use fewer workers, or raise its memory limit"),
+
+	// Lock files.
+	when("`?npm ci`? can only install packages when your package(-lock)?\\.json|npm (error|ERR!) Missing: \\S+ from lock file|npm (error|ERR!) Invalid: lock file's",
+		"package-lock.json and package.json disagree: run npm install and commit the lock file"),
+	when("The `?npm ci`? command can only install with an existing package-lock\\.json", "There is no package-lock.json: run npm install and commit the lock file"),
+	when(`ERR_PNPM_OUTDATED_LOCKFILE|ERR_PNPM_LOCKFILE_CONFIG_MISMATCH`, "pnpm-lock.yaml and package.json disagree: run pnpm install and commit the lock file"),
+	when(`ERR_PNPM_NO_LOCKFILE`, "There is no pnpm-lock.yaml: run pnpm install and commit the lock file"),
+	when(`ERR_PNPM_LOCKFILE_BREAKING_CHANGE|ERR_PNPM_BROKEN_LOCKFILE`, "This version of pnpm can't read pnpm-lock.yaml: name the right one in packageManager in package.json, or renew the lock file"),
+	when("Your lockfile needs to be updated|The lockfile would have been (modified|created) by this install|YN0028", "yarn.lock and package.json disagree: run yarn install and commit the lock file"),
+	when(`lockfile had changes, but lockfile is frozen`, "bun.lock and package.json disagree: run bun install and commit the lock file"),
+	when(`npm (error|ERR!) code EINTEGRITY|ERR_PNPM_TARBALL_INTEGRITY|Integrity check failed`, "A package differs from what the lock file says: clear the cache, and renew the lock file if it happens again"),
+	when(`npm (error|ERR!) code EJSONPARSE|ERR_PNPM_JSON_PARSE|[Uu]nexpected token .* in JSON.*package\.json`, "package.json is not valid JSON"),
+
+	// Dependencies that can't be had, or don't fit.
+	when(`npm (error|ERR!) code ERESOLVE|npm (error|ERR!) ERESOLVE|ERR_PNPM_PEER_DEP_ISSUES`,
+		"Dependencies contradict each other: make their versions fit, or add legacy-peer-deps=true to .npmrc"),
+	when(`npm (?:error|ERR!) 404 .*'(@?[^\s'@]+)(?:@[^\s']*)?'.*(?:is not in|could not be found)|ERR_PNPM_FETCH_404.*GET \S+/(@?[^\s/:]+): Not Found|error.*"?https?://\S+/(@?[^\s/":]+)"?: Not found|Package "(@?[^\s"@]+)\S*" not found`,
+		"Package ${1}${2}${3}${4} is not in the registry: check its name, and for a private package set a token"),
+	when(`npm (error|ERR!) code E404|ERR_PNPM_FETCH_404`, "A package is not in the registry: check its name, and for a private package set a token"),
+	when(`No matching version found for (\S+?)\.?(?:\s|$)|Couldn't find any versions for "([^"]+)"`,
+		"${1}${2} does not exist in the registry: correct the version in package.json and renew the lock file"),
+	when(`npm (error|ERR!) code ETARGET|ERR_PNPM_NO_MATCHING_VERSION`, "A version that package.json asks for does not exist in the registry: correct it and renew the lock file"),
+	when(`npm (error|ERR!) code (E401|E403|ENEEDAUTH)|ERR_PNPM_FETCH_40[13]|(401 Unauthorized|403 Forbidden).*(registry|npm)`,
+		"The registry refused access: set a token for it as an environment variable and use it in .npmrc"),
+	when(`npm (error|ERR!) code EBADENGINE|ERR_PNPM_UNSUPPORTED_ENGINE|The engine "node" is incompatible`, "A dependency does not support this version of Node.js: set another one in .nvmrc or engines"),
+	when(`ERR_OSSL_EVP_UNSUPPORTED|digital envelope routines::unsupported`,
+		"The bundler is too old for this version of Node.js: update it, choose Node.js 16, or set NODE_OPTIONS=--openssl-legacy-provider"),
+	when(`requires Node\.?js? v?[\d.>=^ ]+|You are using Node\.js [\d.]+.*(required|requires)|Node\.js version .* (is|are) (required|not supported)|The Angular CLI requires a minimum Node`,
+		"This version of Node.js does not suit a tool of the build: set another one in .nvmrc or engines"),
+	when(`gyp ERR! find Python|Could not find any Python installation`, "A dependency is compiled during installation and needs Python, which is not there: use a version that comes compiled"),
+	when(`^gyp ERR!|node-gyp rebuild`, "A dependency that is compiled during installation could not be: use a version that comes compiled for this version of Node.js"),
+	when(`Exec format error|ERR_DLOPEN_FAILED|Cannot find module @rollup/rollup-linux|Cannot find native binding|for the .linux. platform|installed esbuild for another platform`,
+		"A dependency's program for this platform is missing: delete node_modules and the lock file, install again, and commit the lock file but not node_modules"),
+
+	// Network.
+	when(`\b(ENOTFOUND|EAI_AGAIN) (\S+)|getaddrinfo (ENOTFOUND|EAI_AGAIN) (\S+)|Could not resolve host: (\S+)`, "Host ${2}${4}${5} could not be reached: builds reach public hosts over HTTP and HTTPS only, through the proxy in HTTPS_PROXY"),
+	when(`\b(ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) (\S+?)[,;]?(\s|$)`, "No connection to ${2}: builds reach public hosts over HTTP and HTTPS only, through the proxy in HTTPS_PROXY"),
+	when(`(CONNECT|[Tt]unneling socket|[Pp]roxy).*\b(403|502)\b|CONNECT tunnel failed|blocked host|npm (error|ERR!) code (ECONNRESET|ECONNREFUSED|ETIMEDOUT|ENETUNREACH)`,
+		"A host could not be reached: builds reach public hosts over HTTP and HTTPS only"),
+	when(`Repository not found|could not read Username for '(https://[^']+)'|Permission denied \(publickey\)`, "A dependency comes from a Git repository that can't be read: make it public, or use a package from a registry"),
+
+	// Commands.
+	when(`[Mm]issing script:? "?([\w:.-]+)"?|ERR_PNPM_NO_SCRIPT +Missing script: (\S+)|Command "([\w:.-]+)" not found\.?$|Script not found "([\w:.-]+)"|Couldn't find a script named "([\w:.-]+)"`,
+		`package.json has no script "${1}${2}${3}${4}${5}": add it, or set another build command`),
+	when(`(?:sh|bash): (?:line )?(?:\d+: )?(hugo|zola|mdbook|jekyll|bundle|ruby|gem|python3?|pip3?|uv|poetry|mkdocs|sphinx-build|go|cargo|composer|php|java|deno|bun): (?:command )?not found`,
+		"${1} is not on this host: ask the operator to install it, or take it from a package of the project"),
+	when(`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): (?:command )?not found|'(\S+)' is not recognized as an internal|spawn (\S+) ENOENT|exec: "([^"]+)": executable file not found`,
+		"Command ${1}${2}${3}${4} was not found: add the package that has it to dependencies, and install it before the build"),
+	when(`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): Permission denied`, "${1} may not be executed: give it its executable bit with git update-index --chmod=+x"),
+
+	// Modules.
+	when(`Failed to resolve import "([^"]+)"`, "Import ${1} can't be resolved: add the package to dependencies, or check the path; capital and small letters differ here"),
+	when(`Rollup failed to resolve import "([^"]+)"|Could not resolve "([^"]+)"|Could not resolve '([^']+)'|Can't resolve '([^']+)'|Cannot find (?:module|package) '([^']+)'|Cannot find module "([^"]+)"|Cannot resolve module '([^']+)'|Could not resolve entry module "([^"]+)"`,
+		"Module ${1}${2}${3}${4}${5}${6}${7}${8} can't be found: add the package to dependencies, or check the path; capital and small letters differ here"),
+	when(`ModuleNotFoundError: No module named '([^']+)'`, "Python module ${1} is missing: add it to requirements.txt or pyproject.toml"),
+	when(`(?:ERROR: )?Could not find a version that satisfies the requirement (\S+)`, "No version of the Python package ${1} fits: check its name and version"),
+	when(`Could not find gem '([^']+)'|Bundler could not find compatible versions for gem "([^"]+)"`, "Ruby gem ${1}${2} can't be had in the version asked for: run bundle update and commit Gemfile.lock"),
+	when(`theme[ "]+(\S+?)"? not found|module "([^"]+)" not found.*(theme|hugo)`, "Theme ${1}${2} is missing: add it to the repository as files, not as a submodule that isn't fetched"),
+
+	// Code.
+	when(`Treating warnings as errors because process\.env\.CI = true`, "The linter's warnings count as errors because CI=true: correct them, or set CI=false for the build"),
+	when(`(\S+?)[(:](\d+)[,:](\d+)\)?(?::| -) error (TS\d+): (.{1,160})`, "TypeScript error in ${1}, line ${2}: ${5} (${4})"),
+	when(`^\s*Type error: (.{1,200})`, "TypeScript error: ${1}"),
+	when(`Error occurred prerendering page "([^"]+)"`, "Page ${1} could not be rendered during the build: it may need data or variables that are missing here"),
+	when(`"?next export"? (does not|is no longer|has been removed)|export has been removed in favor of`, `next export is gone: set output: "export" in next.config.js`),
+	when(`(?:ERROR|Error|error)\b.*(?:ESLint|eslint)|✖ \d+ problems? \([1-9]\d* errors?`, "The linter found errors"),
+	when(`^\S*(?:SyntaxError|IndentationError): (.{1,200})`, "Syntax error: ${1}"),
+	when(`(?:environment variable|env(?:ironment)? var) ["'\x60]?(\w+)["'\x60]? (?:is )?(?:not (?:set|defined|found)|missing|required)|[Mm]issing (?:required )?env(?:ironment)? var(?:iable)?s?:? ["'\x60]?(\w+)`, "Environment variable ${1}${2} is not set: add it to the site, for the build"),
+	when(`^npm warn EBADENGINE|^npm WARN EBADENGINE`, "The build failed, and a dependency does not support this version of Node.js: try another one in .nvmrc or engines"),
+}

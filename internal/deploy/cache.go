@@ -1,0 +1,206 @@
+package deploy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/site"
+)
+
+// What build caches may take, per site and branch, and how long an unused one is kept.
+const (
+	maxCache = 4 << 30
+	cacheAge = 14 * 24 * time.Hour
+)
+
+// cache is what one site and branch keep between builds: package stores and framework
+// caches as they were, and the installed modules with the key of what they were made
+// from. Everything in it was written by that site's own builds and is shown to no other.
+type cache struct {
+	dir string // of this site and branch; empty: no cache
+}
+
+// Layout of a cache: home/ holds what lies below HOME, tree/ what lies in the
+// repository, modules/ the installed modules, and the file key what they stand for.
+func (d *Deployments) cacheOf(id site.ID, branch string) cache {
+	sum := sha256.Sum256([]byte(branch))
+	return cache{filepath.Join(d.c.Builds.Dir, "caches", string(id), hex.EncodeToString(sum[:8]))}
+}
+
+func (c cache) path(elem ...string) string { return filepath.Join(append([]string{c.dir}, elem...)...) }
+
+// clear drops what is kept.
+func (c cache) clear() error { return os.RemoveAll(c.dir) }
+
+// restore moves kept folders to where a build looks for them, as the site's uid. Moving
+// is instant and leaves no second copy; what a failed build loses is made again. A
+// folder that is there already stays as it is. Nothing of the build runs meanwhile.
+func (c cache) restore(kind, root string, folders []string, uid int) error {
+	for _, f := range folders {
+		from, to := c.path(kind, slot(f)), filepath.Join(root, f)
+		if _, err := os.Lstat(from); err != nil {
+			continue
+		}
+		if ok, err := plainParents(root, f, uid); err != nil || !ok {
+			if err != nil {
+				return fmt.Errorf("restore cache: %w", err)
+			}
+			continue
+		}
+		if _, err := os.Lstat(to); err == nil {
+			continue
+		}
+		if err := os.Rename(from, to); err != nil {
+			return fmt.Errorf("restore cache: %w", err)
+		}
+	}
+	return nil
+}
+
+// save moves folders out of a finished build.
+func (c cache) save(kind, root string, folders []string) error {
+	if err := os.MkdirAll(c.path(kind), 0o700); err != nil {
+		return fmt.Errorf("save cache: %w", err)
+	}
+	for _, f := range folders {
+		// A link in the place of a folder, or on the way to it, would be somebody's trick.
+		if !plainDir(root, f) {
+			continue
+		}
+		from, to := filepath.Join(root, f), c.path(kind, slot(f))
+		if err := os.RemoveAll(to); err != nil {
+			return fmt.Errorf("save cache: %w", err)
+		}
+		if err := os.Rename(from, to); err != nil {
+			return fmt.Errorf("save cache: %w", err)
+		}
+	}
+	return nil
+}
+
+// plainParents makes the folders above root/folder that are missing, as uid. It reports
+// false when one is there that is no directory: a repository may hold a link anywhere.
+func plainParents(root, folder string, uid int) (bool, error) {
+	at := root
+	parts := strings.Split(filepath.Clean(folder), "/")
+	for _, part := range parts[:len(parts)-1] {
+		at = filepath.Join(at, part)
+		info, err := os.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if err := os.Mkdir(at, 0o755); err != nil {
+				return false, err
+			}
+			if os.Geteuid() == 0 {
+				if err := os.Lchown(at, uid, uid); err != nil {
+					return false, err
+				}
+			}
+		case err != nil:
+			return false, err
+		case !info.IsDir():
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// slot is a folder's name in the cache: one level, whatever its path.
+func slot(folder string) string {
+	sum := sha256.Sum256([]byte(folder))
+	return hex.EncodeToString(sum[:12])
+}
+
+// plainDir reports whether every step from root to the folder is a directory and no link.
+func plainDir(root, folder string) bool {
+	at := root
+	for part := range strings.SplitSeq(filepath.Clean(folder), "/") {
+		at = filepath.Join(at, part)
+		info, err := os.Lstat(at)
+		if err != nil || !info.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// modulesKey returns what the kept modules were made from, or "".
+func (c cache) modulesKey() string {
+	b, err := os.ReadFile(c.path("key"))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// keep notes what the modules now kept were made from; it is written last.
+func (c cache) keep(key string) error {
+	return os.WriteFile(c.path("key"), []byte(key), 0o600)
+}
+
+// touch marks a cache as used now, and drops it when it has grown too large.
+func (c cache) touch() error {
+	var size int64
+	err := filepath.WalkDir(c.dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("measure cache: %w", err)
+	}
+	if size > maxCache {
+		return c.clear()
+	}
+	now := time.Now()
+	return os.Chtimes(c.dir, now, now)
+}
+
+// forgetCaches drops every cache of a site.
+func (d *Deployments) forgetCaches(id site.ID) error {
+	if d.c.Builds.Dir == "" {
+		return nil
+	}
+	return os.RemoveAll(filepath.Join(d.c.Builds.Dir, "caches", string(id)))
+}
+
+// sweepCaches drops caches that no build has used for two weeks.
+func (d *Deployments) sweepCaches(ctx context.Context) error {
+	if d.c.Builds.Dir == "" {
+		return nil
+	}
+	dirs, err := filepath.Glob(filepath.Join(d.c.Builds.Dir, "caches", "*", "*"))
+	if err != nil {
+		return err
+	}
+	old := slices.DeleteFunc(dirs, func(dir string) bool {
+		info, err := os.Stat(dir)
+		return err != nil || time.Since(info.ModTime()) < cacheAge
+	})
+	for _, dir := range old {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("sweep caches: %w", err)
+		}
+	}
+	return nil
+}

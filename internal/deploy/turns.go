@@ -1,0 +1,98 @@
+package deploy
+
+import (
+	"context"
+	"sync"
+
+	"slipway/internal/account"
+)
+
+// turns lets n builds run at once in this process, fairly: a free place goes to the
+// owner with the fewest running, and among equals to the one that waits longest.
+type turns struct {
+	mu      sync.Mutex // guards what follows
+	free    int
+	running map[account.ID]int
+	waiting []*waiter
+}
+
+type waiter struct {
+	owner account.ID
+	turn  chan struct{} // closed when it is theirs
+}
+
+func newTurns(n int) *turns { return &turns{free: n, running: map[account.ID]int{}} }
+
+// take waits for a place. say is called with the number of those ahead, when there is a
+// wait at all and whenever the number changes.
+func (t *turns) take(ctx context.Context, owner account.ID, say func(ahead int)) (release func(), err error) {
+	w := &waiter{owner: owner, turn: make(chan struct{})}
+	t.mu.Lock()
+	t.waiting = append(t.waiting, w)
+	t.next()
+	ahead := t.ahead(w)
+	t.mu.Unlock()
+	select {
+	case <-w.turn:
+	default:
+		say(ahead)
+		select {
+		case <-w.turn:
+		case <-ctx.Done():
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			for i, x := range t.waiting {
+				if x == w {
+					t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
+					return nil, context.Cause(ctx)
+				}
+			}
+			t.give(owner) // the turn came at the same moment
+			return nil, context.Cause(ctx)
+		}
+	}
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.give(owner)
+		})
+	}, nil
+}
+
+// give returns an owner's place. The caller holds mu.
+func (t *turns) give(owner account.ID) {
+	t.free++
+	if t.running[owner]--; t.running[owner] == 0 {
+		delete(t.running, owner)
+	}
+	t.next()
+}
+
+// next hands out free places. The caller holds mu.
+func (t *turns) next() {
+	for t.free > 0 && len(t.waiting) > 0 {
+		best := 0
+		for i, w := range t.waiting {
+			if t.running[w.owner] < t.running[t.waiting[best].owner] {
+				best = i
+			}
+		}
+		w := t.waiting[best]
+		t.waiting = append(t.waiting[:best], t.waiting[best+1:]...)
+		t.free--
+		t.running[w.owner]++
+		close(w.turn)
+	}
+}
+
+// ahead counts those that wait and came before. The caller holds mu.
+func (t *turns) ahead(w *waiter) int {
+	for i, x := range t.waiting {
+		if x == w {
+			return i
+		}
+	}
+	return 0
+}

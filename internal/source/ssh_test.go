@@ -1,0 +1,201 @@
+package source
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slipway/internal/fault"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// key is a pair of a user or a host, with the private half as PEM.
+func key(t *testing.T) (ssh.Signer, string) {
+	t.Helper()
+	_, priv, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(priv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(priv, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, string(pem.EncodeToMemory(block))
+}
+
+// sshHost serves repositories below root to one deploy key, as a Git host does.
+func sshHost(t *testing.T, root string, hostKey ssh.Signer, user ssh.PublicKey, addr string) string {
+	t.Helper()
+	c := &ssh.ServerConfig{PublicKeyCallback: func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
+		if m.User() == "git" && string(k.Marshal()) == string(user.Marshal()) {
+			return nil, nil
+		}
+		return nil, os.ErrPermission
+	}}
+	c.AddHostKey(hostKey)
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, chans, reqs, err := ssh.NewServerConn(conn, c)
+				if err != nil {
+					return
+				}
+				go ssh.DiscardRequests(reqs)
+				for ch := range chans {
+					channel, requests, _ := ch.Accept()
+					go upload(root, channel, requests)
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func upload(root string, ch ssh.Channel, requests <-chan *ssh.Request) {
+	defer ch.Close()
+	env := os.Environ()
+	for r := range requests {
+		switch r.Type {
+		case "env":
+			var v struct{ Name, Value string }
+			ssh.Unmarshal(r.Payload, &v)
+			env = append(env, v.Name+"="+v.Value)
+			r.Reply(true, nil)
+		case "exec":
+			var v struct{ Command string }
+			ssh.Unmarshal(r.Payload, &v)
+			r.Reply(true, nil)
+			path, ok := strings.CutPrefix(v.Command, "git-upload-pack '")
+			dir := filepath.Join(root, strings.TrimSuffix(path, "'"))
+			if _, err := os.Stat(filepath.Join(dir, "HEAD")); err != nil || !ok {
+				io.WriteString(ch.Stderr(), "ERROR: Repository not found.\n")
+				ch.SendRequest("exit-status", false, ssh.Marshal(struct{ N uint32 }{1}))
+				return
+			}
+			cmd := exec.Command("git", "upload-pack", dir)
+			cmd.Env, cmd.Stdout, cmd.Stderr = env, ch, ch.Stderr()
+			in, _ := cmd.StdinPipe()
+			go func() { io.Copy(in, ch); in.Close() }()
+			cmd.Run()
+			ch.SendRequest("exit-status", false, ssh.Marshal(struct{ N uint32 }{0}))
+			return
+		default:
+			r.Reply(false, nil)
+		}
+	}
+}
+
+func TestDeployKey(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	commit := h.commit(t, "acme/site", "trunk", map[string]string{"x": random(200 << 10)})
+	hostKey, _ := key(t)
+	user, userPEM := key(t)
+	_, otherPEM := key(t)
+	addr := sshHost(t, h.root, hostKey, user.PublicKey(), "127.0.0.1:0")
+	s := open(t, nil, allowLoopback(t))
+	r := Request{Site: "s", Repository: repo(t, "ssh://git@"+addr+"/acme/site.git"), Credential: &Credential{DeployKey: userPEM, Token: token}}
+	for range 2 { // the second time the host's key is known
+		if tree := fetch(t, s, r); tree.Commit != commit || tree.Branch != "trunk" || len(contents(t, tree)["x"]) != 200<<10 {
+			t.Errorf("got %+v", tree)
+		}
+	}
+	for name, tt := range map[string]struct {
+		r    Request
+		kind fault.Kind
+		code string
+	}{
+		"another key":   {Request{Site: "s", Repository: r.Repository, Credential: &Credential{DeployKey: otherPEM}}, fault.Forbidden, "credential_refused"},
+		"no repository": {Request{Site: "s", Repository: repo(t, addr+"/acme/absent"), Credential: r.Credential}, fault.NotFound, codeMissing},
+		"no branch":     {Request{Site: "s", Repository: r.Repository, Branch: "nope", Credential: r.Credential}, fault.NotFound, "branch_not_found"},
+		"nobody there":  {Request{Site: "s", Repository: repo(t, "127.0.0.1:1/acme/site"), Credential: r.Credential}, fault.Unavailable, "host_unreachable"},
+	} {
+		_, err := s.Fetch(t.Context(), tt.r)
+		if f := fault.As(err); f == nil || f.Kind != tt.kind || f.Code != tt.code {
+			t.Errorf("%s: %v (%+v)", name, err, f)
+		}
+	}
+	if found := leaks(t, s.c.Dir, strings.Split(userPEM, "\n")[2]); found != nil {
+		t.Errorf("files hold the key: %v", found)
+	}
+	// Without the operator's leave a private address is refused before a byte is sent.
+	if _, err := open(t, nil, nil).Fetch(t.Context(), r); fault.As(err) == nil || fault.As(err).Code != "host_blocked" {
+		t.Errorf("private address: %v", err)
+	}
+	// A limit on the pack holds here too.
+	small := open(t, nil, func(c *Config) { allowLoopback(t)(c); c.MaxPack = 50 << 10 })
+	if _, err := small.Fetch(t.Context(), r); !fault.Is(err, fault.TooLarge) {
+		t.Errorf("over the limit: %v", err)
+	}
+}
+
+func TestHostKeyChanged(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil, nil)
+	one, _ := key(t)
+	two, _ := key(t)
+	for i, tt := range []struct {
+		host string
+		key  ssh.Signer
+		ok   bool
+	}{{"git.test:22", one, true}, {"git.test:22", one, true}, {"git.test:22", two, false}, {"git.test:2222", two, true}, {"other.test:22", two, true}} {
+		if err := s.knownHost(tt.host, tt.key.PublicKey()); (err == nil) != tt.ok {
+			t.Errorf("%d: %s: %v", i, tt.host, err)
+		}
+	}
+	if got := s.hostKeyAlgorithms("git.test:22"); len(got) != 1 || got[0] != ssh.KeyAlgoED25519 {
+		t.Errorf("algorithms of a known host: %v", got)
+	}
+	if got := s.hostKeyAlgorithms("new.test:22"); got != nil {
+		t.Errorf("algorithms of a new host: %v", got)
+	}
+}
+
+// A connection that doesn't know the request's secret path gets nothing.
+func TestBridgeNeedsItsSecret(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.commit(t, "acme/site", "main", map[string]string{"x": "1"})
+	hostKey, _ := key(t)
+	user, userPEM := key(t)
+	addr := sshHost(t, h.root, hostKey, user.PublicKey(), "127.0.0.1:0")
+	s := open(t, nil, allowLoopback(t))
+	m, err := s.connect(t.Context(), Request{Site: "s", Repository: repo(t, addr+"/acme/site"), Credential: &Credential{DeployKey: userPEM}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	for _, line := range []string{"0027git-upload-pack /acme/site.git\x00h=x\x00", "zzzz", "0000", "ffff", ""} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(strings.Split(m.urls[0], m.secrets[1])[0], "git://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, line)
+		c.(*net.TCPConn).CloseWrite()
+		if b, _ := io.ReadAll(c); len(b) != 0 {
+			t.Errorf("%q: %q", line, b)
+		}
+		c.Close()
+	}
+}

@@ -1,0 +1,145 @@
+package webhook
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"slipway/internal/db"
+)
+
+// Run sends until ctx ends, then lets requests in flight end for Drain and gives the rest
+// back. After a restart on SQLite it goes on at once with what the dead process held.
+//
+// One loop writes: each turn stores every outcome there is and claims as much as there
+// are free slots, in one transaction. While it commits, further outcomes gather: the
+// busier it is, the more a commit carries.
+func (w *Webhooks) Run(ctx context.Context) error {
+	if w.c.Out == nil {
+		return errNoClient
+	}
+	if w.c.DB.Single() {
+		if err := w.takeOver(ctx, true); err != nil {
+			return err
+		}
+	}
+	wake, unlisten := w.c.DB.Listen(topic)
+	defer unlisten()
+	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { w.keepHouse(ctx) })
+	stopDrain := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(w.c.Drain):
+		case <-work.Done():
+		}
+		abandon()
+	})
+	defer stopDrain()
+
+	var (
+		results  = make(chan outcome, w.c.Slots)
+		done     []outcome
+		inFlight int // claimed, outcome not yet on disk
+		again    = true
+		next     = never // when an endpoint has its turn, as far as we know
+		timer    = time.NewTimer(w.c.Poll)
+	)
+	defer timer.Stop()
+	for {
+		stopping := ctx.Err() != nil
+		if stopping && inFlight == 0 {
+			return nil
+		}
+		failed := false
+		room := w.c.Slots - inFlight + len(done)
+		if stopping {
+			room = 0
+		}
+		if len(done) > 0 || again && room > 0 {
+			flights, soon, err := w.turn(context.WithoutCancel(ctx), done, room)
+			if err != nil {
+				// Outcomes are kept and tried again; the leases run on meanwhile.
+				w.c.Log.ErrorContext(ctx, "webhook turn not written", "err", err)
+				if work.Err() != nil {
+					return nil // the time to drain is over: the leases say what is to be done again
+				}
+				failed = true
+			} else {
+				next = soon
+				inFlight += len(flights) - len(done)
+				w.metrics.saved(done)
+				done = done[:0]
+				for _, f := range flights {
+					all.Go(func() { results <- w.send(work, f) })
+				}
+				w.metrics.inFlight.Set(float64(inFlight))
+				room = w.c.Slots - inFlight
+			}
+			again = false
+		}
+		switch {
+		case failed:
+			timer.Reset(time.Second)
+		case room == 0:
+			timer.Reset(w.c.Poll) // the next outcome makes room
+		default:
+			timer.Reset(soonest(next, w.c.Poll))
+		}
+		stop := ctx.Done()
+		if stopping {
+			stop = nil
+		}
+		select {
+		case o := <-results:
+			done = append(done, o)
+			for more := true; more && len(done) < w.c.Slots; {
+				select {
+				case o := <-results:
+					done = append(done, o)
+				default:
+					more = false
+				}
+			}
+			again = true
+		case <-wake:
+			again = true
+		case <-timer.C:
+			soon, err := upcoming(work, w.c.DB)
+			if err == nil {
+				next = soon
+			}
+			again = err != nil || next <= db.Now()
+		case <-stop:
+		}
+	}
+}
+
+// keepHouse does what needs doing now and then, until ctx ends.
+func (w *Webhooks) keepHouse(ctx context.Context) {
+	leases := time.NewTicker(max(w.c.Lease/6, time.Second))
+	defer leases.Stop()
+	purge := time.NewTicker(10 * time.Minute)
+	defer purge.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-leases.C:
+			if !w.c.DB.Single() {
+				err = w.takeOver(ctx, false)
+			}
+			w.measure(ctx)
+		case <-purge.C:
+			if err = w.mend(ctx); err == nil {
+				err = w.purge(ctx)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			w.c.Log.ErrorContext(ctx, "webhook housekeeping", "err", err)
+		}
+	}
+}

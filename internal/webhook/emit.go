@@ -1,0 +1,109 @@
+package webhook
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+// EmitTx queues an event for every webhook of the owner that wants it, in the caller's
+// transaction: it is sent after the commit, or never. A webhook that wants both names of
+// one occurrence gets it once under each, with different ids.
+func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.ID, e Event) error {
+	type subscriber struct {
+		id     ID
+		events []string
+	}
+	rows, err := tx.Query(ctx, `SELECT id, events FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND active ORDER BY id`, owner)
+	hooks, err := db.Collect(rows, err, func(r db.Scanner) (s subscriber, err error) {
+		var events string
+		err = r.Scan(&s.id, &events)
+		s.events = strings.Fields(events)
+		return s, err
+	})
+	if err != nil {
+		return fmt.Errorf("find webhooks: %w", err)
+	}
+	for _, name := range e.names {
+		var want []ID
+		for _, h := range hooks {
+			if slices.Contains(h.events, name) {
+				want = append(want, h.id)
+			}
+		}
+		if err := w.queue(ctx, tx, owner, name, e.data, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PingTx queues a "ping" for one webhook, whatever it is subscribed to, and returns the
+// delivery. A webhook that is turned off is a Conflict.
+func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (DeliveryID, error) {
+	h, err := get(ctx, tx, owner, id)
+	if err != nil {
+		return "", err
+	}
+	if !h.Active {
+		return "", &fault.Error{Kind: fault.Conflict, Message: "The webhook is turned off", Details: "set active to true first", Code: "webhook_inactive"}
+	}
+	if err := w.queue(ctx, tx, owner, pingName, data{Webhook: &webhookData{string(id)}}, []ID{id}); err != nil {
+		return "", err
+	}
+	var d DeliveryID
+	err = tx.QueryRow(ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1`, id).Scan(&d)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.Missing("webhook")
+	}
+	return d, err
+}
+
+// Ping is PingTx in a transaction of its own.
+func (w *Webhooks) Ping(ctx context.Context, owner account.ID, id ID) (d DeliveryID, err error) {
+	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		d, err = w.PingTx(ctx, tx, owner, id)
+		return err
+	})
+	return d, err
+}
+
+// queue freezes one body and inserts a delivery of it for each webhook.
+func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.ID, name string, d data, to []ID) error {
+	if len(to) == 0 {
+		return nil
+	}
+	now := db.Now()
+	id := db.NewID("evt")
+	body, err := freeze(payload{id, name, now.String(), d})
+	if err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO webhook_events (id, owner_id, name, body, created_at) VALUES ($1, $2, $3, $4, $5)`,
+		id, owner, name, string(body), now); err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	for _, hook := range to {
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at)
+			VALUES ($1, $2, $3, 'pending', 0, 0, $4, 0, $4, 0)`,
+			db.NewID("dlv"), id, hook, now); err != nil {
+			return fmt.Errorf("queue delivery: %w", err)
+		}
+		// Always a write: its lock keeps a dispatcher from overlooking the new row (retime).
+		if _, err := tx.Exec(ctx, `
+			UPDATE webhooks SET turn_at = CASE WHEN turn_at <= $2 THEN turn_at WHEN floor_at > $2 THEN floor_at ELSE $2 END
+			WHERE id = $1`, hook, now); err != nil {
+			return fmt.Errorf("queue delivery: %w", err)
+		}
+	}
+	tx.Notify(topic)
+	return nil
+}

@@ -1,0 +1,77 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+)
+
+// DeliveryID names a delivery: "dlv_" and 26 characters.
+type DeliveryID string
+
+// Delivery is one event on its way to one webhook, or what became of it.
+type Delivery struct {
+	ID         DeliveryID
+	EventID    string // also the webhook-id header, the key for duplicates
+	Event      string // the name it goes under
+	State      string // pending, sending, succeeded, failed, skipped
+	Body       string // the very bytes
+	CreatedAt  db.Time
+	NextAt     db.Time // of the next attempt; 0 when there is none
+	FinishedAt db.Time
+	Attempts   []Attempt // oldest first
+}
+
+// Attempt is one request.
+type Attempt struct {
+	N         int // 1, 2, …; a number may be missing after a crash
+	StartedAt db.Time
+	Duration  int    // milliseconds
+	Status    int    // 0: no answer
+	Error     string // blocked_address, timeout, dns_error, connect_error, tls_error, connection_error, redirect_not_followed; empty: none
+	Answer    string // at most 4 KiB of the body, as UTF-8
+	Late      bool   // its result came after another worker had taken the delivery over
+}
+
+// Deliveries returns one page (from 1) of what was sent to a webhook, the newest first,
+// and how many there are.
+func (w *Webhooks) Deliveries(ctx context.Context, owner account.ID, hook ID, page, limit int) ([]Delivery, int, error) {
+	if _, err := w.Get(ctx, owner, hook); err != nil {
+		return nil, 0, err
+	}
+	rows, err := w.c.DB.Query(ctx, `
+		SELECT d.id, d.event_id, e.name, d.state, e.body, d.created_at, d.next_at, d.finished_at
+		FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id
+		WHERE d.hook_id = $1 ORDER BY d.id DESC LIMIT $2 OFFSET $3`, hook, limit, (page-1)*limit)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (d Delivery, err error) {
+		err = r.Scan(&d.ID, &d.EventID, &d.Event, &d.State, &d.Body, &d.CreatedAt, &d.NextAt, &d.FinishedAt)
+		switch d.State {
+		case "leased":
+			d.State, d.NextAt = "sending", 0
+		case "succeeded", "failed", "skipped":
+			d.NextAt = 0
+		}
+		return d, err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list deliveries: %w", err)
+	}
+	for i := range list {
+		rows, err := w.c.DB.Query(ctx, `
+			SELECT n, started_at, duration, status, error, answer, late FROM webhook_attempts
+			WHERE delivery_id = $1 ORDER BY n`, list[i].ID)
+		list[i].Attempts, err = db.Collect(rows, err, func(r db.Scanner) (a Attempt, err error) {
+			return a, r.Scan(&a.N, &a.StartedAt, &a.Duration, &a.Status, &a.Error, &a.Answer, &a.Late)
+		})
+		if err != nil {
+			return nil, 0, fmt.Errorf("list attempts: %w", err)
+		}
+	}
+	var total int
+	if err := w.c.DB.QueryRow(ctx, `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1`, hook).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count deliveries: %w", err)
+	}
+	return list, total, nil
+}

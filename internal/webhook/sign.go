@@ -1,0 +1,45 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Signature is the value of X-Service-Signature: the body keyed with the UTF-8 bytes of
+// the secret exactly as its owner gave or saw it, a whsec_ in front included.
+func Signature(secret string, body []byte) string {
+	m := hmac.New(sha256.New, []byte(secret))
+	m.Write(body)
+	return "sha256=" + hex.EncodeToString(m.Sum(nil))
+}
+
+// StandardSignature is one value of webhook-signature (Standard Webhooks 1.0): id, time
+// and body, keyed with the bytes that a whsec_ secret encodes, or else with its UTF-8 bytes.
+func StandardSignature(secret, id string, at time.Time, body []byte) string {
+	m := hmac.New(sha256.New, standardKey(secret))
+	m.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
+	m.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(m.Sum(nil))
+}
+
+func standardKey(secret string) []byte {
+	if code, ok := strings.CutPrefix(secret, "whsec_"); ok {
+		if key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(code, "=")); err == nil && len(key) > 0 {
+			return key
+		}
+	}
+	return []byte(secret)
+}
+
+// newSecret is 256 random bits in the form of Standard Webhooks.
+func newSecret() string {
+	var b [32]byte
+	rand.Read(b[:])
+	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])
+}

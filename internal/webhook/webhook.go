@@ -1,0 +1,305 @@
+// Package webhook owns outgoing notifications: who asked to hear of what, and getting
+// each event to them, signed, at least once.
+//
+// EmitTx freezes the body inside the caller's transaction and queues one delivery per
+// subscription and name; the dispatcher (Run) sends them, so that a rollback sends
+// nothing and a crash loses nothing. A receiver may see an event twice, then with the
+// same webhook-id and the same bytes; order is not promised. Endpoints take turns and
+// have at most four requests in flight each, so a slow one delays no other. The package
+// never reads another room's tables: callers hand it what to say. It never follows a
+// redirect and never sends a header that a user chose.
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/seal"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config is what the room works with. DB and Seal are required, Out is by Run.
+type Config struct {
+	DB       *db.DB
+	Seal     *seal.Sealer
+	Out      *http.Client // from egress: refuses private addresses, follows no redirect
+	Log      *slog.Logger
+	Timeout  time.Duration         // per attempt, the answer's body included; 0 means 15 s
+	Schedule []time.Duration       // delays after a failure; nil: the ten attempts of Standard Webhooks
+	Slots    int                   // requests in flight at once, all endpoints; 0 means 1024
+	Poll     time.Duration         // the safety net under lost wake-ups; 0 means 1 s
+	Lease    time.Duration         // after which another node takes a delivery over (PostgreSQL); 0 means 30 s
+	Drain    time.Duration         // how long Run lets requests end; 0 means 5 s
+	Keep     time.Duration         // how long finished deliveries are kept; 0 means 30 days
+	Metrics  prometheus.Registerer // nil: none
+}
+
+// schedule is Standard Webhooks' own: ten attempts within 75 h 35 min.
+var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
+
+// Webhooks is the room. It is safe for concurrent use.
+type Webhooks struct {
+	c       Config
+	metrics *metrics
+}
+
+// New starts nothing.
+func New(c Config) *Webhooks {
+	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
+	c.Slots = cmp.Or(c.Slots, 1024)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.Drain = cmp.Or(c.Drain, 5*time.Second)
+	c.Keep = cmp.Or(c.Keep, 30*24*time.Hour)
+	if c.Schedule == nil {
+		c.Schedule = schedule
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Webhooks{c, newMetrics(c.Metrics)}
+}
+
+// ID names a webhook: "hook_" and 26 characters.
+type ID string
+
+// Webhook is a subscription. Its secret is not in it; Reveal tells a generated one.
+type Webhook struct {
+	ID           ID
+	URL          string
+	Events       []string
+	Active       bool
+	Reason       string // why the service turned it off: "gone" after a 410; empty otherwise
+	Generated    bool   // the secret was made here
+	FailingSince db.Time
+	CreatedAt    db.Time
+	UpdatedAt    db.Time
+}
+
+// NewWebhook is what Create takes.
+type NewWebhook struct {
+	URL    string
+	Events []string
+	Secret string // 1 to 256 characters; empty: one is generated
+}
+
+// Change is what Update takes; nil fields stay as they are.
+type Change struct {
+	URL    *string
+	Events []string
+	Active *bool
+}
+
+const (
+	maxPerOwner  = 100
+	maxSecret    = 256
+	goneReason   = "gone"
+	never        = db.Time(1 << 60)
+	topic        = "webhooks"
+	hookColumns  = `id, url, events, active, reason, generated, failing_since, created_at, updated_at`
+	sealPurpose  = "webhook "
+	skipPending  = `UPDATE webhook_deliveries SET state = 'skipped', finished_at = $2 WHERE hook_id = $1 AND state = 'pending'`
+	maxInFlight  = 4
+	maxAnswer    = 64 << 10
+	storedAnswer = 4 << 10
+)
+
+// Create makes a subscription, or says what is wrong with it.
+func (w *Webhooks) Create(ctx context.Context, owner account.ID, n NewWebhook) (hook Webhook, err error) {
+	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		hook, err = w.CreateTx(ctx, tx, owner, n)
+		return err
+	})
+	return hook, err
+}
+
+// CreateTx is Create inside the caller's transaction.
+func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, n NewWebhook) (Webhook, error) {
+	url, err := checkURL(n.URL)
+	if err != nil {
+		return Webhook{}, err
+	}
+	events, err := checkEvents(n.Events)
+	if err != nil {
+		return Webhook{}, err
+	}
+	if utf8.RuneCountInString(n.Secret) > maxSecret || !utf8.ValidString(n.Secret) || strings.ContainsRune(n.Secret, 0) {
+		return Webhook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook secret", Details: "secret must have 1 to 256 characters; 16 or more are recommended", Code: "invalid_secret"}
+	}
+	var have int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0`, owner).Scan(&have); err != nil {
+		return Webhook{}, fmt.Errorf("count webhooks: %w", err)
+	}
+	if have >= maxPerOwner {
+		return Webhook{}, &fault.Error{Kind: fault.Conflict, Message: "Too many webhooks", Details: fmt.Sprintf("an account has at most %d", maxPerOwner), Code: "too_many_webhooks"}
+	}
+	now := db.Now()
+	hook := Webhook{ID: ID(db.NewID("hook")), URL: url, Events: events, Active: true, Generated: n.Secret == "", CreatedAt: now, UpdatedAt: now}
+	secret := cmp.Or(n.Secret, newSecret())
+	_, err = tx.Exec(ctx, `
+		INSERT INTO webhooks (id, owner_id, url, events, secret, generated, active, reason, turn_at, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, TRUE, '', $7, $8, $8)`,
+		hook.ID, owner, url, strings.Join(events, " "), w.c.Seal.Seal([]byte(secret), sealPurpose+string(hook.ID)), hook.Generated, never, now)
+	if err != nil {
+		return Webhook{}, fmt.Errorf("create webhook: %w", err)
+	}
+	return hook, nil
+}
+
+// checkEvents wants known names and drops repeated ones.
+func checkEvents(names []string) ([]string, error) {
+	bad := func(details string, received any) error {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook events", Details: details, Received: received, Code: "invalid_events"}
+	}
+	if len(names) == 0 {
+		return nil, bad("events must name at least one event", nil)
+	}
+	var out []string
+	for _, n := range names {
+		if !known[n] {
+			if len(n) > 100 {
+				n = n[:100]
+			}
+			var all []string
+			for _, e := range catalogue {
+				all = append(all, e.Name)
+			}
+			return nil, bad("events must be among "+strings.Join(all, ", "), strings.ToValidUTF8(n, "\uFFFD"))
+		}
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// List returns all webhooks of the owner, the newest first; there are at most 100.
+func (w *Webhooks) List(ctx context.Context, owner account.ID) ([]Webhook, error) {
+	rows, err := w.c.DB.Query(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 ORDER BY id DESC`, owner)
+	list, err := db.Collect(rows, err, scanHook)
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	return list, nil
+}
+
+// Get returns the owner's webhook, or a NotFound fault.
+func (w *Webhooks) Get(ctx context.Context, owner account.ID, id ID) (Webhook, error) {
+	return get(ctx, w.c.DB, owner, id)
+}
+
+func get(ctx context.Context, r db.Reader, owner account.ID, id ID) (Webhook, error) {
+	return scanHook(r.QueryRow(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner))
+}
+
+func scanHook(r db.Scanner) (Webhook, error) {
+	var h Webhook
+	var events string
+	err := r.Scan(&h.ID, &h.URL, &events, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &h.CreatedAt, &h.UpdatedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Webhook{}, fault.Missing("webhook")
+	}
+	if err != nil {
+		return Webhook{}, fmt.Errorf("read webhook: %w", err)
+	}
+	h.Events = strings.Fields(events)
+	return h, nil
+}
+
+// Reveal returns the secret that was generated for a webhook, for its owner's dashboard;
+// a fault where the owner gave it, since they know it.
+func (w *Webhooks) Reveal(ctx context.Context, owner account.ID, id ID) (string, error) {
+	var sealed string
+	var generated bool
+	err := w.c.DB.QueryRow(ctx, `SELECT secret, generated FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner).Scan(&sealed, &generated)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.Missing("webhook")
+	}
+	if err != nil {
+		return "", fmt.Errorf("reveal secret: %w", err)
+	}
+	if !generated {
+		return "", &fault.Error{Kind: fault.Conflict, Message: "The secret was not generated here", Details: "a secret that was given is never shown again", Code: "secret_not_generated"}
+	}
+	secret, err := w.c.Seal.Open(sealed, sealPurpose+string(id))
+	if err != nil {
+		return "", fmt.Errorf("reveal secret: %w", err)
+	}
+	return string(secret), nil
+}
+
+// Update changes what is asked for. Turning a webhook off skips what is queued for it;
+// turning it on forgets its failures.
+func (w *Webhooks) Update(ctx context.Context, owner account.ID, id ID, c Change) (hook Webhook, err error) {
+	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		// An update that changes nothing takes the row's lock in both dialects.
+		if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1 AND owner_id = $2`, id, owner); err != nil {
+			return fmt.Errorf("update webhook: %w", err)
+		}
+		if hook, err = get(ctx, tx, owner, id); err != nil {
+			return err
+		}
+		if c.URL != nil {
+			if hook.URL, err = checkURL(*c.URL); err != nil {
+				return err
+			}
+		}
+		if c.Events != nil {
+			if hook.Events, err = checkEvents(c.Events); err != nil {
+				return err
+			}
+		}
+		now := db.Now()
+		hook.UpdatedAt = now
+		if c.Active != nil && *c.Active != hook.Active {
+			hook.Active, hook.Reason, hook.FailingSince = *c.Active, "", 0
+			_, err := tx.Exec(ctx, `UPDATE webhooks SET active = $2, reason = '', failing_since = 0, failures = 0, floor_at = 0 WHERE id = $1`, id, hook.Active)
+			if err == nil && !hook.Active {
+				_, err = tx.Exec(ctx, skipPending, id, now)
+			}
+			if err == nil {
+				err = retime(ctx, tx, id)
+			}
+			if err != nil {
+				return fmt.Errorf("update webhook: %w", err)
+			}
+		}
+		_, err := tx.Exec(ctx, `UPDATE webhooks SET url = $2, events = $3, updated_at = $4 WHERE id = $1`,
+			id, hook.URL, strings.Join(hook.Events, " "), now)
+		if err != nil {
+			return fmt.Errorf("update webhook: %w", err)
+		}
+		return nil
+	})
+	return hook, err
+}
+
+// Delete removes a webhook. What is queued for it is not sent; its log goes with it.
+func (w *Webhooks) Delete(ctx context.Context, owner account.ID, id ID) error {
+	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `
+			UPDATE webhooks SET deleted_at = $3, active = FALSE, secret = '', prev_secret = ''
+			WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner, db.Now())
+		if err != nil {
+			return fmt.Errorf("delete webhook: %w", err)
+		}
+		if n == 0 {
+			return fault.Missing("webhook")
+		}
+		return nil
+	})
+}

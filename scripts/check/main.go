@@ -1,0 +1,150 @@
+// Command check runs everything that must be green, says what it runs and how long each
+// step took, and ends with 1 if anything was not.
+//
+// A step that fails shows its whole output and the others still run, so that one run
+// tells everything there is to mend.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"slipway/scripts/internal/machine"
+)
+
+// step is one thing that must be green: a command without output, or with any.
+type step struct {
+	name   string
+	argv   []string
+	silent bool // any output is a failure
+	shown  bool // output appears as it comes
+}
+
+const unavailable = 77 // exit status of withpostgres where there is no PostgreSQL
+
+func main() {
+	paint := machine.Colours(os.Stdout)
+	if err := machine.Install("git", "bubblewrap", "curl"); err != nil {
+		fmt.Println(err)
+	}
+	started := time.Now()
+	var failed, missing []string
+	for _, s := range steps() {
+		fmt.Printf("%s %s  %s\n", paint("36", "▸"), paint("1", s.name), paint("2", short(s.argv)))
+		at := time.Now()
+		switch err := s.run(); {
+		case err == nil:
+			fmt.Printf("  %s %s\n", paint("32", "ok"), paint("2", took(at)))
+		case exitCode(err) == unavailable:
+			missing = append(missing, s.name)
+			fmt.Printf("  %s\n", paint("33;1", "NOT RUN: what this needs is not there"))
+		default:
+			failed = append(failed, s.name)
+			fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", took(at)), err)
+		}
+	}
+	fmt.Println()
+	for _, name := range missing {
+		fmt.Printf("%s %s was not run\n", paint("33;1", "NOTE"), name)
+	}
+	if len(failed) > 0 {
+		fmt.Printf("%s in %s: %s\n", paint("31;1", "not green"), took(started), strings.Join(failed, ", "))
+		os.Exit(1)
+	}
+	fmt.Printf("%s in %s\n", paint("32;1", "green"), took(started))
+}
+
+func steps() []step {
+	rooms := append([]string{"bin/withpostgres", "go", "test", "-count=1"}, packages("slipway/internal/dbtest")...)
+	return []step{
+		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
+		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
+		{name: "go vet", argv: []string{"go", "vet", "./..."}},
+		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", "./..."}},
+		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres"}}, // go run would hide its exit status
+		{name: "tests", argv: []string{"go", "test", "-count=1", "-timeout=8m", "./..."}, shown: true},
+		{name: "rooms on PostgreSQL", argv: rooms, shown: true},
+	}
+}
+
+// packages returns the packages whose tests import the one named.
+func packages(imported string) []string {
+	out, err := exec.Command("go", "list", "-f",
+		"{{.ImportPath}} {{.TestImports}} {{.XTestImports}}", "./internal/...").Output()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "go list:", err)
+		return []string{"./internal/..."}
+	}
+	var found []string
+	for line := range strings.Lines(string(out)) {
+		path, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.Contains(strings.NewReplacer("[", " ", "]", " ").Replace(imports)+" ", " "+imported+" ") {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+func (s step) run() error {
+	var kept bytes.Buffer
+	out := io.Writer(&kept)
+	if s.shown {
+		out = &indented{to: os.Stdout}
+	}
+	cmd := exec.Command(s.argv[0], s.argv[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	if err == nil && s.silent && kept.Len() > 0 {
+		err = errors.New("these are not as they must be")
+	}
+	if err != nil {
+		(&indented{to: os.Stdout}).Write(kept.Bytes())
+	}
+	return err
+}
+
+// indented puts two spaces before each line, and leaves out packages without tests.
+type indented struct {
+	to   io.Writer
+	line []byte
+}
+
+func (w *indented) Write(p []byte) (int, error) {
+	w.line = append(w.line, p...)
+	for {
+		i := bytes.IndexByte(w.line, '\n')
+		if i < 0 {
+			return len(p), nil
+		}
+		if line := w.line[:i+1]; !bytes.Contains(line, []byte("[no test files]")) {
+			fmt.Fprintf(w.to, "  %s", line)
+		}
+		w.line = w.line[i+1:]
+	}
+}
+
+// exitCode is a command's exit status, or -1 where it has none.
+func exitCode(err error) int {
+	var e *exec.ExitError
+	if errors.As(err, &e) {
+		return e.ExitCode()
+	}
+	return -1
+}
+
+func took(since time.Time) string { return time.Since(since).Round(100 * time.Millisecond).String() }
+
+// short keeps a long command on one line.
+func short(argv []string) string {
+	s := strings.Join(argv, " ")
+	if len(s) > 90 {
+		s = s[:87] + "…"
+	}
+	return s
+}

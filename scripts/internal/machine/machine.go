@@ -1,0 +1,100 @@
+// Package machine owns what scripts ask of the machine they run on: whether a program is
+// there, and installing what is missing.
+//
+// It installs through apt alone, as root or by sudo, and never asks anything when nobody
+// sits at a terminal. What it can't install it names in one line.
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// programs says which file shows that a Debian package is there.
+var programs = map[string]string{
+	"bubblewrap": "/usr/bin/bwrap",
+	"curl":       "/usr/bin/curl",
+	"git":        "/usr/bin/git",
+	"postgresql": "/usr/lib/postgresql/*/bin/postgres",
+}
+
+// Missing returns those of the Debian packages that are not there.
+func Missing(packages ...string) []string {
+	return slices.DeleteFunc(slices.Clone(packages), func(p string) bool {
+		found, _ := filepath.Glob(programs[p])
+		if len(found) > 0 {
+			return true
+		}
+		_, err := exec.LookPath(filepath.Base(programs[p]))
+		return err == nil
+	})
+}
+
+// Install installs what is missing of the Debian packages. Its error is one line that
+// says what the user has to install.
+func Install(packages ...string) error {
+	missing := Missing(packages...)
+	if len(missing) == 0 {
+		return nil
+	}
+	by := "apt-get install " + strings.Join(missing, " ")
+	var prefix []string
+	switch {
+	case !has("apt-get"):
+		return fmt.Errorf("please install %s with your system's package manager", strings.Join(missing, " and "))
+	case os.Geteuid() == 0:
+	case has("sudo") && Terminal(os.Stdin):
+		prefix = []string{"sudo"}
+	case has("sudo") && exec.Command("sudo", "-n", "true").Run() == nil:
+		prefix = []string{"sudo", "-n"}
+	default:
+		return fmt.Errorf("please install what is missing, as root: %s", by)
+	}
+	fmt.Fprintf(os.Stderr, "Installing %s\n", strings.Join(missing, ", "))
+	install := slices.Concat(prefix, []string{"apt-get", "install", "-y", "-qq", "--no-install-recommends"}, missing)
+	err := run(install)
+	if err != nil { // a fresh machine has no lists yet
+		err = errors.Join(run(slices.Concat(prefix, []string{"apt-get", "update", "-qq"})), run(install))
+	}
+	if still := Missing(packages...); len(still) > 0 {
+		return fmt.Errorf("please install what is missing, as root: %s (apt said: %w)", by, err)
+	}
+	return nil
+}
+
+func run(argv []string) error {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	cmd.Stdin = os.Stdin
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("%w: %s", err, lines[len(lines)-1])
+	}
+	return nil
+}
+
+func has(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
+}
+
+// Terminal reports whether f is a terminal.
+func Terminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice|os.ModeCharDevice && f.Name() != os.DevNull
+}
+
+// Colours returns a function that paints text with an SGR code ("1" is bold, "2" faint)
+// where f is a terminal, and leaves it alone elsewhere or where NO_COLOR is set.
+func Colours(f *os.File) func(code, text string) string {
+	if !Terminal(f) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return func(_, text string) string { return text }
+	}
+	return func(code, text string) string { return "\x1b[" + code + "m" + text + "\x1b[0m" }
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// screen says where everything is, each line good to be copied.
+func (t *try) screen(s site) {
+	root := filepath.Join(t.data, "root.pem")
+	base := "http://" + t.listen
+	lines := [][3]string{
+		{"Live site", s.URL, "the browser asks once: the certificate is from your own authority"},
+		{"Dashboard", base + "/", "sign in as " + t.memory.Email + " with " + t.memory.Password},
+		{"REST", base + "/api/v1", "described in /api/v1/openapi.json"},
+		{"Reference", base + "/docs", "every endpoint, to be read"},
+		{"Root", root, "trust this certificate to make the browser quiet"},
+		{"Key", t.memory.Key, ""},
+	}
+	if s.URL == "" { // its owner deleted it
+		lines = lines[1:]
+	}
+	width := 0
+	for _, l := range lines[:len(lines)-1] { // the key is longer than all others, and last
+		width = max(width, len(l[1]))
+	}
+	fmt.Println()
+	for _, l := range lines {
+		fmt.Printf("  %-10s %s%*s  %s\n", l[0], t.paint("36", l[1]), max(0, width-len(l[1])), "", t.paint("2", l[2]))
+	}
+	command := func(what, text string) { fmt.Printf("\n  %s\n  %s\n", t.paint("2", what), text) }
+	authorized := "-H 'Authorization: Bearer " + t.memory.Key + "'"
+	command("See your sites", "curl "+authorized+" "+base+"/api/v1/sites")
+	if s.URL != "" {
+		command("See the page", "curl --cacert "+root+" "+s.URL)
+		command("Change "+t.path("you/hello")+", commit, and send it out", "curl -X POST "+authorized+" "+base+"/api/v1/sites/"+s.ID+"/deploy")
+	}
+	fmt.Printf("\n  All of it stays in %s. Ctrl-C ends it; %s starts it again.\n\n",
+		t.data, t.paint("1", "make run"))
+}
