@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -64,12 +65,13 @@ func run(args []string) int {
 
 // complain says in one line what went wrong.
 func complain(err error) int {
+	line := strings.Join(strings.Fields(err.Error()), " ")
 	var p *kong.ParseError
 	if errors.As(err, &p) {
-		fmt.Fprintf(os.Stderr, "slipway: %v; slipway --help lists what there is\n", err)
+		fmt.Fprintf(os.Stderr, "slipway: %s; slipway --help lists what there is\n", line)
 		return 2
 	}
-	fmt.Fprintf(os.Stderr, "slipway: %v\n", err)
+	fmt.Fprintf(os.Stderr, "slipway: %s\n", line)
 	return 1
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,8 +54,15 @@ func listen(s settings) (l listeners, err error) {
 		if err != nil || addr == "" {
 			return nil
 		}
+		// A child that was about to start when the process before us was killed holds its
+		// ports for a moment longer.
 		var got net.Listener
-		if got, err = net.Listen("tcp", addr); err != nil {
+		for stop := time.Now().Add(time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if got, err = net.Listen("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(stop) {
+				break
+			}
+		}
+		if err != nil {
 			err = fmt.Errorf("%s: %w", flag, err)
 		}
 		return got

@@ -102,7 +102,7 @@ func (l *Log) unknown(f Failure) string {
 	s := fmt.Sprintf("The %s command ended with exit code %d", stage(f), f.ExitCode)
 	for _, line := range l.Excerpt(20) {
 		line = strings.TrimSpace(line)
-		if level(line) == "error" && strings.Trim(strings.ToLower(line), "error: []during build") != "" {
+		if level(line) == "error" && says(line) {
 			return s + ": " + line
 		}
 	}
@@ -151,4 +151,13 @@ func (m *memory) all() (lines []string) {
 		lines = append(lines, b.lines...)
 	}
 	return append(lines, m.last(tailLines)...)
+}
+
+// says reports whether an error line holds more than that there was an error.
+func says(line string) bool {
+	line = strings.ToLower(line)
+	for _, empty := range []string{"error during build", "error:", "[error]", "error"} {
+		line = strings.ReplaceAll(line, empty, "")
+	}
+	return strings.Trim(line, " :[]") != ""
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"slipway/internal/db"
@@ -38,31 +39,78 @@ func Open(t testing.TB, url string) *db.DB {
 	return d
 }
 
-// URL returns the address of a new and empty database that ends with the test.
+// URL returns the address of a new database that ends with the test: an empty SQLite
+// file, or a PostgreSQL database made after this process's migrated template, which takes
+// a tenth of the time that migrating takes.
 func URL(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("SLIPWAY_TEST_DSN")
 	if dsn == "" {
 		return "sqlite:" + filepath.Join(t.TempDir(), "slipway.db")
 	}
-	name := strings.ReplaceAll(db.NewID("t"), "_", "")
-	admin, err := db.Open(context.Background(), db.Config{URL: dsn})
+	template, err := migrated(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
+	name := fresh()
 	t.Cleanup(func() {
-		if err := admin.Admin(context.Background(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+		if err := admin(dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop test database: %v", err)
 		}
-		admin.Close()
 	})
-	if err := admin.Admin(context.Background(), "CREATE DATABASE "+name); err != nil {
+	if err := admin(dsn, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		t.Fatal(err)
 	}
+	return beside(dsn, name)
+}
+
+// template is made once per process and goes with the throw-away cluster.
+var template struct {
+	sync.Mutex // guards both
+	name       string
+	err        error
+}
+
+func migrated(dsn string) (string, error) {
+	template.Lock()
+	defer template.Unlock()
+	if template.name != "" || template.err != nil {
+		return template.name, template.err
+	}
+	name := fresh()
+	template.err = func() error {
+		if err := admin(dsn, "CREATE DATABASE "+name); err != nil {
+			return err
+		}
+		d, err := db.Open(context.Background(), db.Config{URL: beside(dsn, name)})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return d.Migrate(context.Background())
+	}()
+	template.name = name
+	return name, template.err
+}
+
+func fresh() string { return strings.ReplaceAll(db.NewID("t"), "_", "") }
+
+// beside is the address of another database of the same cluster.
+func beside(dsn, name string) string {
 	u, err := url.Parse(dsn)
 	if err != nil {
-		t.Fatal(err)
+		panic(err) // db.Open has read it
 	}
 	u.Path = "/" + name
 	return u.String()
+}
+
+// admin runs one statement on the cluster.
+func admin(dsn, q string) error {
+	d, err := db.Open(context.Background(), db.Config{URL: dsn})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Admin(context.Background(), q)
 }

@@ -28,7 +28,7 @@ func (Collect) Kind() string { return "deploy.collect" }
 func (d *Deployments) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
 		Timeout:  d.c.Timeout,
-		Attempts: 5,
+		Attempts: 50, // crashes of the service count, and are not the deployment's fault
 		Backoff:  func(int) time.Duration { return time.Second },
 		GivenUp: func(ctx context.Context, args []byte, _ error) error {
 			var r Run

@@ -96,7 +96,9 @@ func TestOutputFor(t *testing.T) {
 	}{
 		"root":              {files: []string{"index.html", "docs/x.md"}, want: ""},
 		"order":             {files: []string{"index.html", "docs/index.html", "dist/index.html", "public/index.html"}, want: "public"},
-		"folder before top": {files: []string{"index.html", "docs/index.html"}, want: "docs"},
+		"top before docs":   {files: []string{"index.html", "docs/index.html"}, want: ""},
+		"docs last":         {files: []string{"README.md", "docs/index.html"}, want: "docs"},
+		"folder before top": {files: []string{"index.html", "build/index.html"}, want: "build"},
 		"deeper is not it":  {files: []string{"public/a/index.html"}, want: "!"},
 		"toml names it":     {files: []string{"index.html", "web/a.html"}, toml: `output = "web"`, want: "web"},
 		"toml, build":       {files: []string{"index.html", "web/a.html"}, toml: "[build]\noutput = \"./web/\"", want: "web"},

@@ -1,14 +1,13 @@
 package framework
 
-import "strings"
-
 // siteFolders are where the files of a site without a build stand, in the order in
-// which they are looked at; the last one is the root directory itself.
-var siteFolders = []string{"public", "dist", "_site", "build", "docs", ""}
+// which they are looked at; "" is the root directory itself. It comes before docs: a
+// site often has pages below /docs/, and a folder docs of a program has no neighbour.
+var siteFolders = []string{"public", "dist", "_site", "build", "", "docs"}
 
 // OutputFor answers for repositories that need no build: the folder to publish,
 // relative to the repository, and one sentence why. It is the first of public, dist,
-// _site, build, docs and the root directory that holds an index.html, unless the
+// _site, build, the root directory and docs that holds an index.html, unless the
 // settings or slipway.toml name one. The error is fault.Invalid.
 func OutputFor(files Files, o Overrides) (folder, why string, err error) {
 	t := newTree(files)
@@ -48,8 +47,7 @@ func (p *project) nothing() error {
 		where = "The root directory " + p.root
 	}
 	return invalid(where+" holds nothing that we know how to build or publish",
-		"add an index.html to "+strings.Join(siteFolders[:len(siteFolders)-1], ", ")+
-			" or the root directory, set the root directory, or name the build command and output folder in slipway.toml", nil)
+		"add an index.html to public, dist, _site, build, docs or the root directory, set the root directory, or name the build command and output folder in slipway.toml", nil)
 }
 
 func shown(folder string) string {

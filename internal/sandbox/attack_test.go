@@ -17,6 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// hidden holds what the attack "hide" keeps open.
+var hidden []*os.File
+
 // The test binary is also the shim, the attacker inside the sandbox and, once, a
 // control plane that gets killed.
 func TestMain(m *testing.M) {
@@ -127,7 +130,7 @@ func attack(name string, args []string) int {
 			for range 4 {
 				_, _ = f.Write(b)
 			}
-			defer f.Close()
+			hidden = append(hidden, f) // open for as long as we live
 		}
 	case "dark": // in a directory closed to everybody
 		_ = os.Mkdir(Root+"/dark", 0o700)
@@ -234,6 +237,7 @@ func attack(name string, args []string) int {
 	case "spin":
 		for range 2 {
 			go func() {
+				//lint:ignore SA5002 spinning is what this attack does
 				for {
 				}
 			}()

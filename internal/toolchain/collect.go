@@ -87,7 +87,8 @@ func collect(ctx context.Context, from, to string) error {
 	// execs, and the kernel runs no program that somebody may write to (ETXTBSY). Forking
 	// is over when its lock is free.
 	syscall.ForkLock.Lock()
-	syscall.ForkLock.Unlock() //nolint:staticcheck // a barrier, nothing is guarded
+	//lint:ignore SA2001 a barrier: nothing is guarded
+	syscall.ForkLock.Unlock()
 	// Each link looked harmless; a chain of them must be, too. os.Root follows none out.
 	for _, name := range links {
 		if _, err := dst.Stat(name); err != nil && !errors.Is(err, os.ErrNotExist) {

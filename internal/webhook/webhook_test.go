@@ -281,18 +281,20 @@ func TestAnswers(t *testing.T) {
 		err    string
 		status int
 	}{
-		"200":           {status(200), "succeeded", "", 200},
-		"204":           {status(204), "succeeded", "", 204},
-		"299":           {status(299), "succeeded", "", 299},
-		"300":           {status(300), "pending", "redirect_not_followed", 300},
-		"304":           {status(304), "pending", "redirect_not_followed", 304},
-		"400":           {status(400), "pending", "", 400},
-		"404":           {status(404), "pending", "", 404},
-		"410":           {status(410), "failed", "", 410},
-		"500":           {status(500), "pending", "", 500},
-		"599":           {status(599), "pending", "", 599},
-		"redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, trap.URL, 302) }, "pending", "redirect_not_followed", 302},
-		"redirect 307":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, trap.URL, 307) }, "pending", "redirect_not_followed", 307},
+		"200":      {status(200), "succeeded", "", 200},
+		"204":      {status(204), "succeeded", "", 204},
+		"299":      {status(299), "succeeded", "", 299},
+		"300":      {status(300), "pending", "redirect_not_followed", 300},
+		"304":      {status(304), "pending", "redirect_not_followed", 304},
+		"400":      {status(400), "pending", "", 400},
+		"404":      {status(404), "pending", "", 404},
+		"410":      {status(410), "failed", "", 410},
+		"500":      {status(500), "pending", "", 500},
+		"599":      {status(599), "pending", "", 599},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, trap.URL, http.StatusFound) }, "pending", "redirect_not_followed", 302},
+		"redirect 307": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, trap.URL, http.StatusTemporaryRedirect)
+		}, "pending", "redirect_not_followed", 307},
 		"no answer":     {func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "pending", "timeout", 0},
 		"cut off":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "pending", "connection_error", 0},
 		"huge headers":  {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 200<<10)) }, "pending", "connection_error", 0},
