@@ -21,6 +21,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/blob"
+	"slipway/internal/certs"
 	"slipway/internal/dashboard"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
@@ -56,6 +57,7 @@ type house struct {
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
 	edge        *edge.Edge           // nil without the role
+	certs       *certs.Certs         // nil without an ACME authority
 
 	serving atomic.Bool // between the opening of the doors and the first sign of the end
 }
@@ -115,9 +117,16 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
 	}
+	if h.certs, err = h.certificates(out); err != nil {
+		return nil, err
+	}
 	if s.role("edge") {
-		h.edge = edge.New(edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.public(), ControlHosts: s.controlHosts, Log: s.Log, Metrics: h.metrics})
+		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, Log: s.Log, Metrics: h.metrics}
+		if h.certs != nil {
+			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
+		}
+		h.edge = edge.New(c)
 	}
 	h.observe()
 	return h, nil
@@ -224,6 +233,9 @@ func (h *house) rooms() []room {
 	}
 	if h.edge != nil {
 		list = append(list, room{"edge", h.edge.Run})
+	}
+	if h.certs != nil {
+		list = append(list, room{"certificates", h.certs.Run})
 	}
 	return list
 }

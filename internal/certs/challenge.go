@@ -41,12 +41,12 @@ func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(),
 			return nil, fmt.Errorf("present challenge: %w", err)
 		}
 	}
-	if !s.c.DB.Single() {
+	if !s.single {
 		err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `
 				INSERT INTO acme_challenges (token, host, kind, answer, until) VALUES ($1, $2, $3, $4, $5)
 				ON CONFLICT (token) DO UPDATE SET until = excluded.until`,
-				c.Token, c.Identifier.Value, c.Type, c.KeyAuthorization, db.Now().Add(attemptLease))
+				c.Token, s.asked(c), c.Type, c.KeyAuthorization, db.Now().Add(attemptLease))
 			return err
 		})
 		if err != nil {
@@ -66,6 +66,14 @@ func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(),
 	return func() { s.withdraw(ctx, c, proof) }, nil
 }
 
+// asked is the name by which other nodes are asked about a challenge.
+func (s *Certs) asked(c acme.Challenge) string {
+	if c.Type == acme.ChallengeTypeDNS01 {
+		return s.Delegation(c.Identifier.Value)
+	}
+	return c.Identifier.Value
+}
+
 func (s *Certs) withdraw(ctx context.Context, c acme.Challenge, proof *tls.Certificate) {
 	own := &s.challenges
 	own.mu.Lock()
@@ -74,7 +82,7 @@ func (s *Certs) withdraw(ctx context.Context, c acme.Challenge, proof *tls.Certi
 		delete(own.byHost, c.Identifier.Value)
 	}
 	own.mu.Unlock()
-	if s.c.DB.Single() {
+	if s.single {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -137,7 +145,7 @@ func (s *Certs) proof(ctx context.Context, host string) (*tls.Certificate, error
 // elsewhere returns the answer to a challenge of another node, or nothing. A few of these
 // questions are looked up at a time, so that strangers who make them up harm themselves.
 func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) string {
-	if s.c.DB.Single() {
+	if s.single {
 		return ""
 	}
 	if !s.slot(ctx) {

@@ -34,7 +34,7 @@ type issuer struct {
 func newIssuer(s *Certs, u *url.URL, first bool) *issuer {
 	key := strings.Trim(strings.ReplaceAll(u.Host+u.Path, "/", "-"), "-")
 	return &issuer{s: s, url: u.String(), key: certmagic.StorageKeys.Safe(key), host: u.Hostname(), first: first,
-		client: &acme.Client{Directory: u.String(), HTTPClient: s.c.Out, UserAgent: "Slipway/1", PollInterval: 500 * time.Millisecond, PollTimeout: time.Minute}}
+		client: &acme.Client{Directory: u.String(), HTTPClient: s.c.Out, UserAgent: "Slipway/1", PollInterval: 250 * time.Millisecond, PollTimeout: time.Minute}}
 }
 
 // IssuerKey names the authority in the storage.
