@@ -149,9 +149,7 @@ func TestPolicy(t *testing.T) {
 	u := w.user("ada@example.test", true)
 	ada := w.as("ada@example.test")
 	th := w.things()
-	for range 30 {
-		w.site(u, `<img src=x onerror=alert(1)> "' </script>`)
-	}
+	w.sites(u, 30, `<img src=x onerror=alert(1)> "' </script>`)
 	for _, rt := range w.dash.routes {
 		if strings.HasPrefix(rt.path, "/live/") || strings.HasSuffix(rt.path, "/follow") {
 			continue
