@@ -10,7 +10,7 @@ import (
 // ink is how a terminal would draw text: SGR of ECMA-48 8.3.117, and the colours that
 // terminals added to it. Colours are 1 to 16, of the palette in site.css; 0 is none.
 type ink struct {
-	fore, back                                          int
+	fore, back                                  int
 	bold, faint, italic, under, inverse, struck bool
 }
 
@@ -42,7 +42,9 @@ func (k ink) class() string {
 }
 
 // writePlain writes text without any markup of its own: control characters but tab go.
-func writePlain(b *strings.Builder, text string) { b.WriteString(template.HTMLEscapeString(clean(text))) }
+func writePlain(b *strings.Builder, text string) {
+	b.WriteString(template.HTMLEscapeString(clean(text)))
+}
 
 // clean keeps what can be shown: valid UTF-8 without control characters but tab.
 func clean(text string) string {
