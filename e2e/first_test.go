@@ -23,7 +23,11 @@ import (
 func TestFirstMinutes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	env := append(os.Environ(), "SLIPWAY_LISTEN="+free(t), "SLIPWAY_EDGE_HTTP="+free(t), "SLIPWAY_EDGE_HTTPS="+free(t))
+	ports, err := world.FreePorts(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "SLIPWAY_LISTEN="+ports[0], "SLIPWAY_EDGE_HTTP="+ports[1], "SLIPWAY_EDGE_HTTPS="+ports[2])
 	first := startTry(t, dir, env)
 	screen := first.screen(t)
 	for _, want := range []string{"Live site", "REST", "Reference", "Key", "hello.localhost"} {
@@ -70,7 +74,7 @@ func TestFirstMinutesPortTaken(t *testing.T) {
 	}
 	defer l.Close()
 	dir := t.TempDir()
-	cmd := tryCommand(dir, append(os.Environ(), "SLIPWAY_LISTEN="+l.Addr().String(), "SLIPWAY_EDGE_HTTP="+free(t), "SLIPWAY_EDGE_HTTPS="+free(t)))
+	cmd := tryCommand(dir, append(os.Environ(), "SLIPWAY_LISTEN="+l.Addr().String(), "SLIPWAY_EDGE_HTTP=127.0.0.1:0", "SLIPWAY_EDGE_HTTPS=127.0.0.1:0"))
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), l.Addr().String()) {
 		t.Errorf("it ended with %v and said %q; want one line with the address", err, out)
@@ -152,14 +156,4 @@ func paste(t *testing.T, dir, line string) string {
 		t.Errorf("%s: %v", line, err)
 	}
 	return string(out)
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -22,5 +22,18 @@ func deedWords(action string) string {
 	if text == " " || text == "" {
 		return action
 	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	return upperFirst(text)
 }
+
+// nounWords names what the log can be narrowed to.
+func nounWords(noun string) string {
+	switch noun {
+	case "key":
+		return "API keys"
+	case "env":
+		return "Environment"
+	}
+	return upperFirst(strings.ReplaceAll(noun, "_", " ")) + "s"
+}
+
+func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -20,13 +20,13 @@ const deploymentsPerPage = 25
 func (d *Dashboard) deploymentRoutes() []route {
 	return []route{
 		get("/sites/{id}/deployments", user, d.deploymentsPage),
-		get("/sites/{id}/deployments/{dep}", user, d.deploymentPage),
-		get("/sites/{id}/deployments/{dep}/live", user, d.deploymentLive),
-		get("/sites/{id}/deployments/{dep}/log", user, d.logDownload),
-		get("/sites/{id}/deployments/{dep}/log/live", user, d.logLive),
-		get("/sites/{id}/deployments/{dep}/log/error", user, d.logError),
-		post("/sites/{id}/deployments/{dep}/cancel", user, d.cancelDeployment, nil),
-		post("/sites/{id}/deployments/{dep}/retry", user, d.retryDeployment, nil),
+		get("/sites/{id}/deployments/{deployment}", user, d.deploymentPage),
+		get("/sites/{id}/deployments/{deployment}/follow", user, d.deploymentLive),
+		get("/sites/{id}/deployments/{deployment}/log", user, d.logDownload),
+		get("/sites/{id}/deployments/{deployment}/log/follow", user, d.logLive),
+		get("/sites/{id}/deployments/{deployment}/log/error", user, d.logError),
+		post("/sites/{id}/deployments/{deployment}/cancel", user, d.cancelDeployment, nil),
+		post("/sites/{id}/deployments/{deployment}/retry", user, d.retryDeployment, nil),
 	}
 }
 
@@ -193,7 +193,7 @@ func (d *Dashboard) deployment(ctx context.Context, q *request) (siteHead, deplo
 	if err != nil {
 		return head, deploymentRow{}, err
 	}
-	x, err := d.Deployments.Get(ctx, q.user.ID, deploy.ParseID(q.PathValue("dep")))
+	x, err := d.Deployments.Get(ctx, q.user.ID, deploy.ParseID(q.PathValue("deployment")))
 	if err == nil && x.Site != head.Site.ID {
 		err = fault.Missing("deployment")
 	}

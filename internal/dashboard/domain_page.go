@@ -14,14 +14,14 @@ import (
 func (d *Dashboard) domainRoutes() []route {
 	return []route{
 		get("/sites/{id}/domains", user, d.domainsPage),
-		get("/sites/{id}/domains/live", user, d.domainsLive),
+		get("/sites/{id}/domains/follow", user, d.domainsLive),
 		post("/sites/{id}/domains", user, d.addDomain, d.domainsPage),
-		get("/sites/{id}/domains/{dom}", user, d.domainPage),
-		get("/sites/{id}/domains/{dom}/live", user, d.domainLive),
-		post("/sites/{id}/domains/{dom}/verify", user, d.verifyDomain, d.domainPage),
-		post("/sites/{id}/domains/{dom}/primary", user, d.makePrimary, d.domainPage),
-		post("/sites/{id}/domains/{dom}/redirect", user, d.redirectDomain, d.domainPage),
-		post("/sites/{id}/domains/{dom}/delete", user, d.removeDomain, d.domainPage),
+		get("/sites/{id}/domains/{domain}", user, d.domainPage),
+		get("/sites/{id}/domains/{domain}/follow", user, d.domainLive),
+		post("/sites/{id}/domains/{domain}/verify", user, d.verifyDomain, d.domainPage),
+		post("/sites/{id}/domains/{domain}/primary", user, d.makePrimary, d.domainPage),
+		post("/sites/{id}/domains/{domain}/redirect", user, d.redirectDomain, d.domainPage),
+		post("/sites/{id}/domains/{domain}/delete", user, d.removeDomain, d.domainPage),
 	}
 }
 
@@ -100,7 +100,7 @@ func (d *Dashboard) domainData(ctx context.Context, q *request) (domainData, err
 	if err != nil {
 		return domainData{}, err
 	}
-	dom, err := d.Domains.Get(ctx, d.DB, q.user.ID, domain.ID(q.PathValue("dom")))
+	dom, err := d.Domains.Get(ctx, d.DB, q.user.ID, domain.ID(q.PathValue("domain")))
 	if err == nil && dom.SiteID != string(head.Site.ID) {
 		err = fault.Missing("domain")
 	}

@@ -23,9 +23,9 @@ func (d *Dashboard) envRoutes() []route {
 		get("/sites/{id}/env/import", user, d.importPage),
 		post("/sites/{id}/env/import", user, d.importEnv, d.importPage),
 		get("/sites/{id}/env/export", user, d.exportEnv),
-		get("/sites/{id}/env/var/{key}", user, d.varPage),
-		post("/sites/{id}/env/var/{key}", user, d.changeVar, d.varPage),
-		post("/sites/{id}/env/var/{key}/delete", user, d.deleteVar, d.varPage),
+		get("/sites/{id}/env/var/{var}", user, d.varPage),
+		post("/sites/{id}/env/var/{var}", user, d.changeVar, d.varPage),
+		post("/sites/{id}/env/var/{var}/delete", user, d.deleteVar, d.varPage),
 	}
 }
 
@@ -129,7 +129,7 @@ func (d *Dashboard) variable(ctx context.Context, q *request) (varData, error) {
 		return varData{}, err
 	}
 	for _, v := range all {
-		if v.Key == q.PathValue("key") {
+		if v.Key == q.PathValue("var") {
 			return varData{head, v}, nil
 		}
 	}

@@ -18,7 +18,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"asset": d.assets.url, "rest": d.rest, "ago": ago, "day": day, "bytes": bytesWord, "status": status, "word": word, "took": took,
 		"picture": picture, "dict": dict, "short": short, "plural": plural, "list": func(s ...string) []string { return s },
 		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "deed": deedWords,
-		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent,
+		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },
 	}
 }
 
@@ -102,11 +102,11 @@ func bytesWord(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, unit)
 }
 
-func percent(part, whole int64) int64 {
+func percent(part, whole int64) int {
 	if whole <= 0 {
 		return 0
 	}
-	return part * 100 / whole
+	return int(part * 100 / whole)
 }
 
 func plural(n int, noun string) string {
@@ -213,10 +213,10 @@ func picture(name, seed string) template.HTML {
 	h.Write([]byte(seed))
 	n := h.Sum32()
 	hue := n % 360
-	second := (hue + 30 + n>>9%50) % 360
+	second := (hue + 15 + n>>9%35) % 360
 	x, r := 8+n>>3%34, 15+n>>7%12
-	return template.HTML(fmt.Sprintf(`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="hsl(%d 46%% 46%%)"/>`+
-		`<circle cx="%d" cy="%d" r="%d" fill="hsl(%d 52%% 58%%)"/><path d="M0 %d Q14 %d 26 %d T48 %d V48 H0Z" fill="hsl(%d 50%% 34%%)" fill-opacity=".55"/>`+
+	return template.HTML(fmt.Sprintf(`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="hsl(%d 38%% 45%%)"/>`+
+		`<circle cx="%d" cy="%d" r="%d" fill="hsl(%d 44%% 56%%)"/><path d="M0 %d Q14 %d 26 %d T48 %d V48 H0Z" fill="hsl(%d 45%% 33%%)" fill-opacity=".55"/>`+
 		`<text x="24" y="30.5" text-anchor="middle" fill="#fff">%s</text></svg>`,
 		hue, x, 8+n>>11%16, r, second, 34+n>>13%8, 26+n>>15%10, 36+n>>17%6, 30+n>>19%8, hue, template.HTMLEscapeString(initials(name))))
 }

@@ -81,19 +81,11 @@ func readHomeFilter(q *request) homeFilter {
 }
 
 func (f homeFilter) link(dir string) string {
-	v := url.Values{}
-	for key, s := range map[string]string{"status": f.Status, "q": f.Text} {
-		if s != "" {
-			v.Set(key, s)
-		}
-	}
+	page := ""
 	if f.Page > 1 {
-		v.Set("page", strconv.Itoa(f.Page))
+		page = strconv.Itoa(f.Page)
 	}
-	if len(v) == 0 {
-		return dir
-	}
-	return dir + "?" + v.Encode()
+	return link(dir, "status", f.Status, "q", f.Text, "page", page)
 }
 
 func (d *Dashboard) homeAlias(ctx context.Context, q *request) (answer, error) {
@@ -197,4 +189,18 @@ func (d *Dashboard) findSites(ctx context.Context, q *request, f homeFilter) ([]
 	}
 	from := min((f.Page-1)*cardsPerPage, len(found))
 	return found[from:min(from+cardsPerPage, len(found))], len(found), nil
+}
+
+// link is a path with those of the pairs that are not empty as its query.
+func link(path string, pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			v.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(v) == 0 {
+		return path
+	}
+	return path + "?" + v.Encode()
 }

@@ -45,6 +45,8 @@ func (d *Dashboard) listRoutes() []route {
 		post("/setup/{token}", open, d.setUp, d.setupPage),
 		get("/sign-in", guest, d.signInPage),
 		post("/sign-in", guest, d.signIn, d.signInPage),
+		post("/sign-in/passkey/begin", guest, d.askPasskey, nil),
+		post("/sign-in/passkey", guest, d.signInPasskey, d.signInPage),
 		get("/sign-in/code", halfway, d.codePage),
 		post("/sign-in/code", halfway, d.passCode, d.codePage),
 		post("/sign-out", open, d.signOut, nil),

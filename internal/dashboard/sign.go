@@ -65,7 +65,7 @@ func (d *Dashboard) signInPage(ctx context.Context, q *request) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	return page("sign_in", "Sign in", signInData{Next: local(q.query("next")), Empty: empty}), nil
+	return page("sign_in", "Sign in", signInData{Next: local(q.query("next")), Empty: empty, Passkeys: d.Accounts.Passkeys()}), nil
 }
 
 func (d *Dashboard) signIn(ctx context.Context, q *request) (answer, error) {

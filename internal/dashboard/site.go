@@ -15,10 +15,10 @@ func (d *Dashboard) siteRoutes() []route {
 		get("/new", user, d.newPage),
 		post("/new", user, d.newStep, d.newPage),
 
-		get("/sites/{id}", user, d.overview),
-		get("/sites/{id}/live", user, d.overviewLive),
+		get("/sites/{id}", user, d.siteOverview),
+		get("/sites/{id}/follow", user, d.siteLive),
 		get("/sites/{id}/first", user, d.firstDeployment),
-		get("/sites/{id}/first/live", user, d.firstLive),
+		get("/sites/{id}/first/follow", user, d.firstLive),
 		post("/sites/{id}/deploy", user, d.deploySite, d.deploymentsPage),
 		post("/sites/{id}/rollback", user, d.rollBack, nil),
 		post("/sites/{id}/stop", user, d.stopSite, nil),

@@ -14,7 +14,7 @@ type trouble struct {
 	Title, Text, Link, Label string
 }
 
-type overviewData struct {
+type overview struct {
 	siteHead
 	Rows    []deploymentRow
 	More    bool // there are older deployments
@@ -24,19 +24,19 @@ type overviewData struct {
 	Current *deploymentRow // what is served; nil when nothing, or when it is long ago
 }
 
-func (d *Dashboard) overview(ctx context.Context, q *request) (answer, error) {
-	data, err := d.overviewData(ctx, q)
+func (d *Dashboard) siteOverview(ctx context.Context, q *request) (answer, error) {
+	data, err := d.siteOverviewData(ctx, q)
 	return page("site_overview", data.Site.Name, data), err
 }
 
-// overviewLive sends the overview again whenever the site or a deployment of it moves.
-func (d *Dashboard) overviewLive(ctx context.Context, q *request) (answer, error) {
+// siteLive sends the overview again whenever the site or a deployment of it moves.
+func (d *Dashboard) siteLive(ctx context.Context, q *request) (answer, error) {
 	if _, err := d.head(ctx, q, "overview"); err != nil {
 		return answer{}, err
 	}
 	wake, stop := d.DB.Listen("live")
 	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
-		data, err := d.overviewData(ctx, q)
+		data, err := d.siteOverviewData(ctx, q)
 		if err != nil {
 			return nil, false, err
 		}
@@ -45,12 +45,12 @@ func (d *Dashboard) overviewLive(ctx context.Context, q *request) (answer, error
 	}}}, nil
 }
 
-func (d *Dashboard) overviewData(ctx context.Context, q *request) (overviewData, error) {
+func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview, error) {
 	head, err := d.head(ctx, q, "overview")
 	if err != nil {
-		return overviewData{}, err
+		return overview{}, err
 	}
-	data := overviewData{siteHead: head, Primary: head.Host}
+	data := overview{siteHead: head, Primary: head.Host}
 	list, total, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 5)
 	if err != nil {
 		return data, err

@@ -127,6 +127,17 @@ func (v *view) Field(name, label string, pairs ...string) field {
 	return f
 }
 
+// Prove is the field for the password of somebody who signed in a while ago, or nil: forms
+// that change what lets somebody in show it, and their handlers call Dashboard.prove.
+func (v *view) Prove(id string) *field {
+	if v.Session.Fresh() {
+		return nil
+	}
+	f := v.Field("current", "Your password", "id", "f-current-"+id, "type", "password", "autocomplete", "current-password", "required", "",
+		"hint", "You signed in a while ago: show that it is you.")
+	return &f
+}
+
 // loadPages parses every page with the layout, the parts, and the frame of its noun.
 // What is wrong with them is wrong at the first start, hence the panics.
 func (d *Dashboard) loadPages() map[string]*template.Template {

@@ -20,13 +20,13 @@ func (d *Dashboard) webhookRoutes() []route {
 		get("/webhooks", user, d.webhooksPage),
 		get("/webhooks/new", user, d.newWebhookPage),
 		post("/webhooks/new", user, d.createWebhook, d.newWebhookPage),
-		get("/webhooks/{hook}", user, d.webhookPage),
-		get("/webhooks/{hook}/live", user, d.deliveriesLive),
-		post("/webhooks/{hook}", user, d.changeWebhook, d.webhookPage),
-		post("/webhooks/{hook}/secret", user, d.revealSecret, d.webhookPage),
-		post("/webhooks/{hook}/ping", user, d.pingWebhook, d.webhookPage),
-		post("/webhooks/{hook}/switch", user, d.switchWebhook, d.webhookPage),
-		post("/webhooks/{hook}/delete", user, d.deleteWebhook, d.webhookPage),
+		get("/webhooks/{webhook}", user, d.webhookPage),
+		get("/webhooks/{webhook}/follow", user, d.deliveriesLive),
+		post("/webhooks/{webhook}", user, d.changeWebhook, d.webhookPage),
+		post("/webhooks/{webhook}/secret", user, d.revealSecret, d.webhookPage),
+		post("/webhooks/{webhook}/ping", user, d.pingWebhook, d.webhookPage),
+		post("/webhooks/{webhook}/switch", user, d.switchWebhook, d.webhookPage),
+		post("/webhooks/{webhook}/delete", user, d.deleteWebhook, d.webhookPage),
 	}
 }
 
@@ -163,13 +163,13 @@ func attemptWord(a webhook.Attempt) string {
 const freshly = 2 * time.Minute
 
 func (d *Dashboard) webhookData(ctx context.Context, q *request) (webhookData, error) {
-	w, err := d.Webhooks.Get(ctx, q.user.ID, webhook.ID(q.PathValue("hook")))
+	w, err := d.Webhooks.Get(ctx, q.user.ID, webhook.ID(q.PathValue("webhook")))
 	if err != nil {
 		return webhookData{}, err
 	}
 	n := pageNumber(q)
 	base := "/webhooks/" + string(w.ID)
-	data := webhookData{Hook: w, Groups: eventGroups(chosenEvents(q, w.Events)), Live: base + "/live?page=" + strconv.Itoa(n)}
+	data := webhookData{Hook: w, Groups: eventGroups(chosenEvents(q, w.Events)), Live: base + "/follow?page=" + strconv.Itoa(n)}
 	list, total, err := d.Webhooks.Deliveries(ctx, q.user.ID, w.ID, n, deliveriesPerPage)
 	if err != nil {
 		return data, err
@@ -196,7 +196,7 @@ func (d *Dashboard) webhookPage(ctx context.Context, q *request) (answer, error)
 }
 
 func (d *Dashboard) deliveriesLive(ctx context.Context, q *request) (answer, error) {
-	if _, err := d.Webhooks.Get(ctx, q.user.ID, webhook.ID(q.PathValue("hook"))); err != nil {
+	if _, err := d.Webhooks.Get(ctx, q.user.ID, webhook.ID(q.PathValue("webhook"))); err != nil {
 		return answer{}, err
 	}
 	return answer{live: live{poll: 2 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
@@ -231,7 +231,7 @@ func (d *Dashboard) noteWebhook(ctx context.Context, q *request, action string, 
 }
 
 func (d *Dashboard) changeWebhook(ctx context.Context, q *request) (answer, error) {
-	id, url := webhook.ID(q.PathValue("hook")), strings.TrimSpace(q.value("url"))
+	id, url := webhook.ID(q.PathValue("webhook")), strings.TrimSpace(q.value("url"))
 	events := q.PostForm["events"]
 	if events == nil {
 		events = []string{} // none is an error, not "as they are"
@@ -244,7 +244,7 @@ func (d *Dashboard) changeWebhook(ctx context.Context, q *request) (answer, erro
 }
 
 func (d *Dashboard) switchWebhook(ctx context.Context, q *request) (answer, error) {
-	id, on := webhook.ID(q.PathValue("hook")), q.value("to") == "on"
+	id, on := webhook.ID(q.PathValue("webhook")), q.value("to") == "on"
 	w, err := d.Webhooks.Update(ctx, q.user.ID, id, webhook.Change{Active: &on})
 	if err != nil {
 		return answer{}, err
@@ -257,7 +257,7 @@ func (d *Dashboard) switchWebhook(ctx context.Context, q *request) (answer, erro
 }
 
 func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error) {
-	id := webhook.ID(q.PathValue("hook"))
+	id := webhook.ID(q.PathValue("webhook"))
 	err := d.act(ctx, q, "webhook.pinged", func(tx *db.Tx) (string, error) {
 		_, err := d.Webhooks.PingTx(ctx, tx, q.user.ID, id)
 		return string(id), err
@@ -266,7 +266,7 @@ func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error)
 }
 
 func (d *Dashboard) deleteWebhook(ctx context.Context, q *request) (answer, error) {
-	id := webhook.ID(q.PathValue("hook"))
+	id := webhook.ID(q.PathValue("webhook"))
 	w, err := d.Webhooks.Get(ctx, q.user.ID, id)
 	if err == nil {
 		err = d.Webhooks.Delete(ctx, q.user.ID, id)

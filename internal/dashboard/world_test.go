@@ -27,14 +27,14 @@ const password = "correct horse battery staple 9"
 
 // world is the dashboard over real rooms on a database of its own. No worker runs.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	db    *db.DB
 	dash  *Dashboard
 	srv   *httptest.Server
 	users map[string]account.User
 }
 
-func newWorld(t *testing.T, with ...func(*Config)) *world {
+func newWorld(t testing.TB, with ...func(*Config)) *world {
 	t.Helper()
 	d := dbtest.New(t)
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))

@@ -70,14 +70,8 @@ func (t *Toolchain) npm(ctx context.Context, key string, args []string, take fun
 	if t.c.Registry != "" {
 		c.Env = append(c.Env, "npm_config_registry="+t.c.Registry)
 	}
-	if t.c.CAFile != "" {
-		at := caInside
-		if t.plain() {
-			at = t.c.CAFile
-		}
-		c.Binds = append(c.Binds, sandbox.Bind{Source: t.c.CAFile, Target: caInside})
-		c.Env = append(c.Env, "NODE_EXTRA_CA_CERTS="+at)
-	}
+	binds, env := t.trust()
+	c.Binds, c.Env = append(c.Binds, binds...), append(c.Env, env...)
 	if t.c.Network != nil {
 		network, closeNetwork, err := t.c.Network(ctx)
 		if err != nil {
@@ -105,6 +99,18 @@ func (t *Toolchain) npm(ctx context.Context, key string, args []string, take fun
 		}
 	}
 	return out.Bytes(), nil
+}
+
+// trust shows the operator's own roots to whatever runs on Node: what goes through the
+// operator's mirror or proxy is signed by them.
+func (t *Toolchain) trust() ([]sandbox.Bind, []string) {
+	switch {
+	case t.c.CAFile == "":
+		return nil, nil
+	case t.plain():
+		return nil, []string{"NODE_EXTRA_CA_CERTS=" + t.c.CAFile}
+	}
+	return []sandbox.Bind{{Source: t.c.CAFile, Target: caInside}}, []string{"NODE_EXTRA_CA_CERTS=" + caInside}
 }
 
 func (t *Toolchain) plain() bool {

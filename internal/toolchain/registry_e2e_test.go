@@ -27,7 +27,7 @@ func TestRealRegistry(t *testing.T) {
 		}
 	}
 	dir := newDir(t)
-	s, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
+	s, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Cgroup: newCgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,9 @@ type Want struct {
 type Tools struct {
 	Path  []string       // directories as seen inside the sandbox, to put first in PATH, in this order
 	Binds []sandbox.Bind // read-only
-	Env   []string       // KEY=value that keeps the managers from fetching other versions of themselves
+	// Env is KEY=value that keeps the managers from fetching other versions of themselves,
+	// and makes what runs on Node trust Config.CAFile.
+	Env []string
 	// Node and Manager are the versions, without a "v"; "" where there is none.
 	Node, Manager string
 
@@ -204,5 +206,8 @@ func (t *Toolchain) Ready(ctx context.Context, w Want, say func(format string, a
 			return Tools{}, err
 		}
 	}
+	// A build's own packages come the same way as the tools did.
+	binds, env := t.trust()
+	tools.Binds, tools.Env = append(tools.Binds, binds...), slices.Concat(tools.Env, env)
 	return tools, nil
 }

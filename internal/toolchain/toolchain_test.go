@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
@@ -195,7 +196,7 @@ func newDir(t testing.TB) string {
 // plainToolchain has no walls, so its npm reaches the test's registry directly.
 func plainToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	t.Helper()
-	s, err := sandbox.NewPlain(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
+	s, err := sandbox.NewPlain(sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Cgroup: newCgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,13 +211,30 @@ func plainToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	return tc
 }
 
+// newCgroup names a cgroup of the test's own and takes it away in the end.
+func newCgroup(t testing.TB) string {
+	t.Helper()
+	path := "/slipway/test-" + strings.ToLower(rand.Text())
+	t.Cleanup(func() {
+		for _, pattern := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+			list, _ := filepath.Glob(pattern + path)
+			for _, dir := range list {
+				if err := os.Remove(dir); err != nil {
+					t.Errorf("a run left something behind: %v", err)
+				}
+			}
+		}
+	})
+	return path
+}
+
 // testLog shows the operator's log of a test that fails.
 func testLog(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
 // walledToolchain is as in life: bubblewrap, and our proxy as the only way out.
 func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	t.Helper()
-	s, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
+	s, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Cgroup: newCgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

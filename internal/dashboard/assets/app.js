@@ -105,7 +105,7 @@
   // A form is sent once.
   document.addEventListener('submit', (e) => {
     const f = e.target;
-    if (f.method !== 'post' || 'themeForm' in f.dataset || e.defaultPrevented) return;
+    if (f.method !== 'post' || 'themeForm' in f.dataset || 'passkey' in f.dataset || e.defaultPrevented) return;
     if (f.dataset.sent) { e.preventDefault(); return; }
     f.dataset.sent = '1';
     const b = e.submitter;

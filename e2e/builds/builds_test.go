@@ -1,0 +1,408 @@
+// Package builds owns the promises about builds, told to the real program: real projects
+// from the real registry, the queue, and builds that mean harm.
+package builds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+	"slipway/internal/egress"
+)
+
+// binary is the program, built once.
+var binary string
+
+// asVar makes this test binary drop to a uid and become the program: "uid:program". The
+// world starts its program with its own rights, and only through this as another user.
+const asVar = "SLIPWAY_E2E_AS"
+
+// plainUID is the plain user that the program is started as where we are root.
+const plainUID = 61_234
+
+func TestMain(m *testing.M) {
+	if as := os.Getenv(asVar); as != "" {
+		become(as)
+	}
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "slipway-builds-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if err := os.Chmod(dir, 0o755); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		if binary, err = world.Build(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// become never returns.
+func become(as string) {
+	uid, program, _ := strings.Cut(as, ":")
+	id, err := strconv.Atoi(uid)
+	if err == nil {
+		err = errors.Join(syscall.Setgroups(nil), syscall.Setgid(id), syscall.Setuid(id))
+	}
+	if err == nil {
+		err = syscall.Exec(program, append([]string{program}, os.Args[1:]...), os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "become", as, err)
+	os.Exit(1)
+}
+
+// house is one installation with a user in it.
+type house struct {
+	*world.World
+	t   testing.TB
+	key string
+	uid int // what the program runs as
+}
+
+// newHouse makes an installation that allows what the registry needs and nothing else:
+// no flag opens the loopback. It starts with flags added. As is the uid to run as; 0 is
+// whoever we are.
+func newHouse(t testing.TB, as int, flags ...string) *house {
+	t.Helper()
+	dir := t.TempDir()
+	w, err := world.New(binary, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the program's last words:\n%s", w.Log(3000))
+		}
+	})
+	w.Flags = slices.Concat([]string{"--git-host", "git.test=" + w.Git.URL, "--rate-limit", "1000000", "--registry", "local"}, mirror(t), flags)
+	h := &house{World: w, t: t, uid: os.Geteuid()}
+	if as != 0 {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.uid, w.Binary, w.Env = as, self, []string{asVar + "=" + strconv.Itoa(as) + ":" + binary}
+		if err := os.Chown(dir, as, as); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.key = h.user("ada@example.test")
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// modes are the ways to start the program: as we are, and as a plain user where we are root.
+func modes(t *testing.T, test func(t *testing.T, as int)) {
+	if os.Geteuid() != 0 {
+		t.Run("plain", func(t *testing.T) { test(t, 0) })
+		return
+	}
+	t.Run("root", func(t *testing.T) { test(t, 0) })
+	t.Run("plain", func(t *testing.T) { test(t, plainUID) })
+}
+
+// mirror returns the flags for a machine behind a private mirror: where the registry's
+// addresses are not public, they are allowed one by one, and where npm is told to trust
+// further roots, so is the program.
+var mirror = func() func(testing.TB) []string {
+	flags := sync.OnceValues(func() ([]string, error) {
+		out, err := exec.Command("npm", "config", "get", "registry").Output()
+		if err != nil {
+			return nil, fmt.Errorf("these tests need npm, which does not run: %w", err)
+		}
+		u, err := url.Parse(strings.TrimSpace(string(out)))
+		if err != nil || u.Hostname() == "" {
+			return nil, errors.New("npm config get registry names no address")
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+		if err != nil {
+			return nil, errors.New("these tests build real projects, and the npm registry's name can't be resolved from here")
+		}
+		var flags []string
+		for _, a := range addrs {
+			if a = a.Unmap(); !egress.Public(a) {
+				flags = append(flags, "--outbound-allow", netip.PrefixFrom(a, a.BitLen()).String())
+			}
+		}
+		if roots := os.Getenv("NODE_EXTRA_CA_CERTS"); roots != "" {
+			flags = append(flags, "--outbound-ca-file", roots)
+		}
+		return flags, nil
+	})
+	return func(t testing.TB) []string {
+		t.Helper()
+		f, err := flags()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+}()
+
+func (h *house) user(email string) string {
+	h.t.Helper()
+	key, err := h.User(email)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return key
+}
+
+// commit makes files the newest commit of a repository's main branch.
+func (h *house) commit(repo string, files map[string]string) {
+	h.t.Helper()
+	h.commitTo(repo, "main", files)
+}
+
+func (h *house) commitTo(repo, branch string, files map[string]string) {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	if err := world.WriteFiles(dir, files); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.Git.Commit(repo, branch, dir, "made by a test"); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// shell is a repository whose build is one shell script that works without any tools.
+func shell(script string) map[string]string {
+	return map[string]string{
+		"slipway.toml": "[build]\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n",
+		"build.sh":     script,
+	}
+}
+
+// node is one whose build is one Node program without dependencies.
+func node(program string) map[string]string {
+	return map[string]string{
+		"slipway.toml": "[build]\ncommand = \"node build.cjs\"\noutput = \"dist\"\n",
+		"build.cjs":    program,
+	}
+}
+
+// aSite is what these tests know of one.
+type aSite struct {
+	ID, URL string
+	key     string
+}
+
+// site makes a site of a repository, which starts its first deployment.
+func (h *house) site(repo string, more map[string]any) aSite {
+	h.t.Helper()
+	return h.siteOf(h.key, repo, more)
+}
+
+func (h *house) siteOf(key, repo string, more map[string]any) aSite {
+	h.t.Helper()
+	body := map[string]any{"name": filepath.Base(repo), "type": "static", "repository": "git.test/" + repo, "branch": "main"}
+	for k, v := range more {
+		body[k] = v
+	}
+	var out struct{ Data aSite }
+	h.call(key, "POST", "/sites", body, &out)
+	out.Data.key = key
+	return out.Data
+}
+
+func (h *house) call(key, method, path string, body, out any) {
+	h.t.Helper()
+	if err := h.Call(context.Background(), key, method, path, body, out); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// deployment is one as its owner sees it.
+type deployment struct {
+	ID, Status, Error, Framework, URL string
+	Trigger                           string
+	Queue                             *struct {
+		Position int
+		Reason   string
+	}
+	Plan   json.RawMessage
+	Stages []struct {
+		Name, Status           string
+		StartedAt, CompletedAt time.Time
+	}
+}
+
+func (d deployment) ended() bool {
+	return d.Status == "success" || d.Status == "failed" || d.Status == "canceled"
+}
+
+// stage is the status of a stage, or "".
+func (d deployment) stage(name string) string {
+	for _, s := range d.Stages {
+		if s.Name == name {
+			return s.Status
+		}
+	}
+	return ""
+}
+
+// running is the name of the stage that runs, or "".
+func (d deployment) running() string {
+	for _, s := range d.Stages {
+		if s.Status == "running" {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+func (h *house) get(s aSite, id string) deployment {
+	h.t.Helper()
+	var d deployment
+	h.call(s.key, "GET", "/deployments/"+id, nil, &d)
+	return d
+}
+
+// first is the deployment that a new site starts with.
+func (h *house) first(s aSite) string {
+	h.t.Helper()
+	var id string
+	h.until(20*time.Second, "a first deployment", func() bool {
+		var list struct{ Data []deployment }
+		h.call(s.key, "GET", "/sites/"+s.ID+"/deployments", nil, &list)
+		if len(list.Data) > 0 {
+			id = list.Data[len(list.Data)-1].ID
+		}
+		return id != ""
+	})
+	return id
+}
+
+// deploy asks for one more deployment.
+func (h *house) deploy(s aSite, body map[string]any) string {
+	h.t.Helper()
+	var out struct{ DeploymentID string }
+	var wish any // no body at all, unless there is something to say
+	if body != nil {
+		wish = body
+	}
+	h.call(s.key, "POST", "/sites/"+s.ID+"/deploy", wish, &out)
+	return out.DeploymentID
+}
+
+func (h *house) cancel(s aSite, id string) {
+	h.t.Helper()
+	h.call(s.key, "POST", "/deployments/"+id+"/cancel", nil, nil)
+}
+
+// until waits for a condition.
+func (h *house) until(patience time.Duration, what string, ok func() bool) {
+	h.t.Helper()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			h.t.Fatalf("no %s in %s", what, patience)
+		}
+		time.Sleep(15 * time.Millisecond) // between looks
+	}
+}
+
+// wait returns a deployment when it has ended.
+func (h *house) wait(s aSite, id string) deployment {
+	h.t.Helper()
+	var d deployment
+	h.until(3*time.Minute, "end of the deployment "+id, func() bool { d = h.get(s, id); return d.ended() })
+	return d
+}
+
+// built waits for a deployment that must succeed.
+func (h *house) built(s aSite, id string) deployment {
+	h.t.Helper()
+	d := h.wait(s, id)
+	if d.Status != "success" {
+		h.t.Fatalf("deployment %s: %s\n%s", d.Status, d.Error, h.log(s, id))
+	}
+	return d
+}
+
+// failed waits for one that must fail, with this in its reason.
+func (h *house) failed(s aSite, id, why string) deployment {
+	h.t.Helper()
+	d := h.wait(s, id)
+	if d.Status != "failed" || !strings.Contains(strings.ToLower(d.Error), strings.ToLower(why)) {
+		h.t.Errorf("deployment is %s with %q, want failed with %q\n%s", d.Status, d.Error, why, h.log(s, id))
+	}
+	return d
+}
+
+// log is a deployment's log as text: stage, level, message.
+func (h *house) log(s aSite, id string) string {
+	h.t.Helper()
+	var text strings.Builder
+	for after := 0; ; {
+		var out struct {
+			Logs []struct{ Level, Stage, Message string }
+			Next int
+		}
+		h.call(s.key, "GET", fmt.Sprintf("/deployments/%s/logs?after=%d", id, after), nil, &out)
+		for _, l := range out.Logs {
+			fmt.Fprintf(&text, "%-8s %-5s %s\n", l.Stage, l.Level, l.Message)
+		}
+		if len(out.Logs) == 0 || out.Next <= after {
+			return text.String()
+		}
+		after = out.Next
+	}
+}
+
+// page is what a site answers.
+func (h *house) page(address string) world.Answer {
+	h.t.Helper()
+	c, err := h.Browser()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	a, err := h.Site(context.Background(), c, world.Request{Method: http.MethodGet, URL: address})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return a
+}
+
+// shows waits until an address answers 200 with a text: the edge hears of a new release
+// a moment after the deployment has ended.
+func (h *house) shows(address, text string) world.Answer {
+	h.t.Helper()
+	var a world.Answer
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		a = h.page(address)
+		if a.Status == 200 && strings.Contains(string(a.Body), text) {
+			return a
+		}
+		if time.Now().After(end) {
+			h.t.Fatalf("%s answers %d without %q:\n%.1000s", address, a.Status, text, a.Body)
+		}
+	}
+}

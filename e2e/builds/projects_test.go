@@ -1,0 +1,93 @@
+package builds
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// project is a real one below testdata/projects, and what is seen of it.
+type project struct {
+	name      string
+	framework string
+	page      string            // path of the site …
+	want      string            // … and what stands there
+	asset     string            // finds the address of a script in the page, and
+	holds     string            // what stands in that
+	log       []string          // what the first log says besides
+	env       map[string]string // for the build
+}
+
+// One installation builds them all: most of what is fetched, it fetches once.
+var projects = []project{
+	{name: "vite-react", framework: "vite", want: `<div id="root">`, asset: `src="(/assets/[^"]+\.js)"`, holds: "hello from a variable", env: map[string]string{"VITE_GREETING": "hello from a variable"}},
+	{name: "astro", framework: "astro", want: "<h1>built by Astro</h1>"},
+	{name: "eleventy", framework: "eleventy", want: "The answer is 42."},
+	{name: "next", framework: "next", page: "/about", want: "All about Next"},
+	{name: "vitepress", framework: "vitepress", want: "<strong>VitePress</strong>"},
+	{name: "pnpm-workspace", framework: "vite", want: `id="out"`, asset: `src="(/assets/[^"]+\.js)"`, holds: "Hello from the library", log: []string{"pnpm"}},
+	{name: "yarn-classic", want: "yarn/1.", log: []string{"yarn"}},
+	{name: "nvmrc", want: "<em>v22.23.3</em>", log: []string{"22.23.3"}},
+	{name: "corepack-pnpm", want: "pnpm/9.15.4", log: []string{"9.15.4"}},
+}
+
+// A real repository becomes a site without configuration, and the next build of the same
+// dependencies does not install them again.
+func TestProjects(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 0, "--builds", "2")
+	for _, p := range projects {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			h := *h
+			h.t = t
+			repo := "acme/" + p.name
+			if _, err := h.Git.Commit(repo, "main", "testdata/projects/"+p.name, "first"); err != nil {
+				t.Fatal(err)
+			}
+			s := h.site(repo, nil)
+			id := h.first(s)
+			if len(p.env) > 0 {
+				h.cancel(s, id)
+				h.wait(s, id)
+				for k, v := range p.env {
+					h.call(s.key, "POST", "/sites/"+s.ID+"/env", map[string]any{"key": k, "value": v, "target": []string{"build"}}, nil)
+				}
+				id = h.deploy(s, nil)
+			}
+			d := h.built(s, id)
+			if p.framework != "" && d.Framework != p.framework {
+				t.Errorf("framework is %q, want %q", d.Framework, p.framework)
+			}
+			for _, name := range []string{"fetch", "prepare", "install", "build", "publish", "activate"} {
+				if d.stage(name) != "success" {
+					t.Errorf("stage %s is %q: %+v", name, d.stage(name), d.Stages)
+				}
+			}
+			log := h.log(s, id)
+			for _, want := range append(p.log, "fetch ", "install ", "build ", "publish ", "Live at "+s.URL) {
+				if !strings.Contains(log, want) {
+					t.Errorf("the log does not say %q:\n%s", want, log)
+				}
+			}
+			a := h.shows(s.URL+p.page, p.want)
+			if p.asset != "" {
+				m := regexp.MustCompile(p.asset).FindSubmatch(a.Body)
+				if m == nil {
+					t.Fatalf("no %s in %s", p.asset, a.Body)
+				}
+				h.shows(s.URL+string(m[1]), p.holds)
+			}
+			h.shows(d.URL+p.page, p.want)
+
+			again := h.deploy(s, nil)
+			if d := h.built(s, again); d.stage("install") != "skipped" || d.stage("build") != "success" {
+				t.Errorf("second build: %+v\n%s", d.Stages, h.log(s, again))
+			}
+			if log := h.log(s, again); !strings.Contains(log, "installation skipped") {
+				t.Errorf("the second log does not say that installation was skipped:\n%s", log)
+			}
+			h.shows(s.URL+p.page, p.want)
+		})
+	}
+}

@@ -1,0 +1,284 @@
+package builds
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// sleeper is a build that never ends by itself; its processes are found by the mark.
+func sleeper(mark string) map[string]string {
+	return shell("echo started\nsleep 86399" + mark + "\n")
+}
+
+// processes are the host's pids whose command line holds the text.
+func processes(text string) (found []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		if err == nil && bytes.Contains(line, []byte(text)) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// leftovers are what is on disk of builds that have ended.
+func (h *house) leftovers() []string {
+	var out []string
+	for _, pattern := range []string{"builds/work/*", "builds/way-*", "builds/tools/work/*"} {
+		found, _ := filepath.Glob(filepath.Join(h.Data, pattern))
+		out = append(out, found...)
+	}
+	return out
+}
+
+// At most --builds run at once, who waits is told so and why, a free place goes to the
+// user who has none, and a cancelled build gives its place to the next.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 0, "--builds", "1")
+	bob := h.user("bob@example.test")
+	h.commit("acme/sleep", sleeper("1"))
+	h.commit("acme/quick", shell("mkdir dist; echo quick > dist/index.html"))
+
+	first := h.site("acme/sleep", nil)
+	running := h.first(first)
+	h.until(20*time.Second, "running build", func() bool { return strings.Contains(h.log(first, running), "started") })
+
+	second := h.site("acme/quick", map[string]any{"name": "second of ada"})
+	waiting := h.first(second)
+	h.until(10*time.Second, "waiting build", func() bool { return h.get(second, waiting).running() == "queue" })
+	theirs := h.siteOf(bob, "acme/quick", map[string]any{"name": "bob's"})
+	bobs := h.first(theirs)
+	h.until(10*time.Second, "waiting build", func() bool { return h.get(theirs, bobs).running() == "queue" })
+
+	d, e := h.get(second, waiting), h.get(theirs, bobs)
+	if d.Queue == nil || d.Queue.Position != 1 || d.Queue.Reason != "workers_busy" {
+		t.Errorf("the one that waits shows %+v", d.Queue)
+	}
+	if e.Queue == nil || e.Queue.Position != 2 {
+		t.Errorf("the one behind shows %+v", e.Queue)
+	}
+	if log := h.log(second, waiting); !strings.Contains(log, "Waiting for a free place: 1 build") {
+		t.Errorf("the log does not say that it waits:\n%s", log)
+	}
+	// A second deployment of the busy site waits for the first of it.
+	behind := h.deploy(first, nil)
+	if d := h.get(first, behind); d.Status != "pending" || d.Queue == nil || d.Queue.Reason != "site_busy" {
+		t.Errorf("one of a busy site is %s, %+v", d.Status, d.Queue)
+	}
+
+	// The second of ada came before bob's, but when her first runs on …
+	h.cancel(first, behind)
+	if d := h.get(first, behind); d.Status != "canceled" {
+		t.Errorf("a waiting one is %s after cancel", d.Status)
+	}
+	at := time.Now()
+	h.cancel(first, running)
+	h.until(2*time.Second, "end of the processes", func() bool { return len(processes("sleep\x00863991")) == 0 })
+	if d := h.wait(first, running); d.Status != "canceled" || time.Since(at) > 3*time.Second {
+		t.Errorf("a running one is %s, %s after cancel", d.Status, time.Since(at))
+	}
+	h.built(second, waiting)
+	h.built(theirs, bobs)
+	if log := h.log(theirs, bobs); !strings.Contains(log, "this build's turn") {
+		t.Errorf("the log does not say that the wait is over:\n%s", log)
+	}
+
+	// Fairness: ada asks for three, bob for one; bob is not last.
+	h.deploy(first, nil)
+	h.until(20*time.Second, "running build", func() bool { return len(processes("sleep\x00863991")) > 0 })
+	var hers []string
+	for i := range 3 {
+		s := h.site("acme/quick", map[string]any{"name": fmt.Sprint("fair ", i)})
+		hers = append(hers, h.first(s))
+	}
+	last := h.deploy(theirs, nil)
+	var list struct{ Data []deployment }
+	h.call(h.key, "GET", "/sites/"+first.ID+"/deployments", nil, &list)
+	h.cancel(first, list.Data[0].ID)
+	bobDone := h.built(theirs, last)
+	var before int
+	for _, id := range hers {
+		x := h.built(aSite{key: h.key}, id)
+		if start(x).Before(start(bobDone)) {
+			before++
+		}
+	}
+	if before > 2 {
+		t.Errorf("%d builds of another user went before", before)
+	}
+	if left := h.leftovers(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// start is when a deployment's own work began.
+func start(d deployment) time.Time {
+	for _, s := range d.Stages {
+		if s.Name == "prepare" {
+			return s.StartedAt
+		}
+	}
+	return time.Time{}
+}
+
+// Never more than --builds of them run, whoever asks.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 0, "--builds", "2")
+	h.commit("acme/slow", shell("sleep 1.2468; mkdir dist; echo done > dist/index.html"))
+	var sites []aSite
+	var ids []string
+	for i := range 6 {
+		s := h.site("acme/slow", map[string]any{"name": fmt.Sprint("slow ", i)})
+		sites, ids = append(sites, s), append(ids, "")
+	}
+	most := 0
+	for i := range sites {
+		ids[i] = h.first(sites[i])
+	}
+	h.until(time.Minute, "end of all", func() bool {
+		n := 0
+		for _, pid := range processes("sleep\x001.2468") {
+			if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.TrimSpace(string(comm)) == "sleep" {
+				n++
+			}
+		}
+		most = max(most, n)
+		return !slices.ContainsFunc(ids, func(id string) bool { return !h.get(sites[0], id).ended() })
+	})
+	if most != 2 {
+		t.Errorf("at most %d builds ran at once, want 2", most)
+	}
+	for i, id := range ids {
+		h.built(sites[i], id)
+	}
+}
+
+// Cancel ends the processes within two seconds in every stage, and what waits comes next.
+func TestCancelInEveryStage(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 0, "--builds", "1")
+	h.commit("acme/next", shell("mkdir dist; echo next > dist/index.html"))
+	many := "mkdir dist; i=0; while [ $i -lt 6000 ]; do echo $i > dist/$i.html; i=$((i+1)); done"
+	for _, stage := range []string{"fetch", "prepare", "install", "build", "publish"} {
+		files := sleeper("2")
+		if stage == "install" {
+			files = map[string]string{"slipway.toml": "[build]\ninstall = \"sleep 863992\"\ncommand = \"true\"\noutput = \"dist\"\n"}
+		}
+		if stage == "publish" {
+			files = shell(many)
+		}
+		for i := range 3000 { // so that checking out takes a moment
+			if stage == "prepare" || stage == "fetch" {
+				files[fmt.Sprintf("some/%d/file.txt", i)] = strings.Repeat(strconv.Itoa(i), 200)
+			}
+		}
+		h.commit("acme/"+stage, files)
+		s := h.site("acme/"+stage, nil)
+		id := h.first(s)
+		var d deployment
+		h.until(30*time.Second, stage, func() bool {
+			d = h.get(s, id)
+			return d.running() == stage && (stage != "build" || len(processes("sleep\x00863992")) > 0) || d.ended()
+		})
+		next := h.site("acme/next", map[string]any{"name": "after " + stage})
+		at := time.Now()
+		h.cancel(s, id)
+		d = h.wait(s, id)
+		if took := time.Since(at); took > 2*time.Second {
+			t.Errorf("%s: canceled after %s", stage, took)
+		}
+		if d.Status != "canceled" {
+			t.Errorf("%s: it is %s: %s\n%s", stage, d.Status, d.Error, h.log(s, id))
+		}
+		if left := processes("sleep\x00863992"); len(left) > 0 {
+			t.Errorf("%s: processes %v are alive", stage, left)
+		}
+		h.built(next, h.first(next))
+		if left := h.leftovers(); len(left) > 0 {
+			t.Errorf("%s: left behind: %q", stage, left)
+		}
+	}
+	// What was canceled can be asked for again.
+	var list struct{ Data []deployment }
+	var sites struct{ Data []aSite }
+	h.call(h.key, "GET", "/sites?limit=100", nil, &sites)
+	for _, s := range sites.Data {
+		s.key = h.key
+		h.call(h.key, "GET", "/sites/"+s.ID+"/deployments", nil, &list)
+		if d := list.Data[0]; d.Status == "canceled" && d.stage("publish") == "failed" {
+			var out struct{ DeploymentID string }
+			h.call(h.key, "POST", "/deployments/"+d.ID+"/retry", nil, &out)
+			h.built(s, out.DeploymentID)
+			return
+		}
+	}
+	t.Error("no deployment that was canceled while it published")
+}
+
+// Deleting a site ends its build; a hook that calls again takes the place of what waits;
+// a stage that takes too long is ended; clearCache installs again.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 0, "--builds", "1", "--build-time", "3s")
+	h.commit("acme/sleep", sleeper("3"))
+	s := h.site("acme/sleep", nil)
+	id := h.first(s)
+	d := h.failed(s, id, "timeout")
+	if !strings.Contains(d.Error, "took too long") || !strings.Contains(d.Error, "3s") {
+		t.Errorf("the reason does not name the limit: %s", d.Error)
+	}
+
+	doomed := h.site("acme/sleep", map[string]any{"name": "doomed"})
+	h.until(20*time.Second, "running build", func() bool { return len(processes("sleep\x00863993")) > 0 })
+	h.call(h.key, "DELETE", "/sites/"+doomed.ID, nil, nil)
+	h.until(3*time.Second, "end of the deleted site's build", func() bool { return len(processes("sleep\x00863993")) == 0 })
+	h.until(5*time.Second, "clean-up after the deleted site", func() bool {
+		caches, _ := filepath.Glob(filepath.Join(h.Data, "builds/caches", doomed.ID))
+		return len(h.leftovers())+len(caches) == 0
+	})
+
+	// Two hook calls while one builds: the first of them is folded or superseded.
+	h.commit("acme/hooked", shell("sleep 2; mkdir dist; echo ok > dist/index.html"))
+	hooked := h.site("acme/hooked", nil)
+	h.built(hooked, h.first(hooked))
+	var hook struct{ URL string }
+	h.call(h.key, "POST", "/sites/"+hooked.ID+"/hooks", map[string]any{"name": "ci"}, &hook)
+	call := func(query string) (id string) {
+		var out struct{ DeploymentID string }
+		a, err := h.Do(t.Context(), world.Request{Method: "POST", URL: hook.URL + query})
+		if err == nil {
+			err = a.Err()
+		}
+		if err == nil {
+			err = a.JSON(&out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.DeploymentID
+	}
+	busy := call("?title=one")
+	h.until(10*time.Second, "running build", func() bool { return h.get(hooked, busy).Status == "building" })
+	old, newer := call("?title=two"), call("?title=three")
+	if d := h.wait(hooked, old); d.Status != "canceled" {
+		t.Errorf("a hook's waiting deployment is %s after a newer call", d.Status)
+	}
+	h.built(hooked, busy)
+	h.built(hooked, newer)
+}

@@ -1,0 +1,3 @@
+export default function Page() {
+  return <h1>Exported by Next</h1>
+}
