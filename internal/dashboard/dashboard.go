@@ -34,8 +34,10 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/framework"
 	"slipway/internal/ratelimit"
 	"slipway/internal/site"
+	"slipway/internal/source"
 	"slipway/internal/webhook"
 )
 
@@ -54,6 +56,12 @@ type Config struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
 	Ready          func() bool    // false while starting or draining. Optional: always.
 	Version        string         // of the program. Optional.
+
+	// Branches lists a repository's branches and its default one, or says in a fault why
+	// they can't be read. Optional: without it a new site's repository is not looked at.
+	Branches func(ctx context.Context, repository string, c *source.Credential) (branches []string, byDefault string, err error)
+	// Detect says how a branch would be built. Optional: without it that shows in the build's log.
+	Detect func(ctx context.Context, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error)
 
 	// What the operator's pages show of the installation. Optional, each: a nil one is left out.
 	Queues func(ctx context.Context) ([]Queue, error)

@@ -26,7 +26,9 @@ func (w *world) things() things {
 	if err != nil || len(list) == 0 {
 		w.t.Fatal("Ada is not signed in:", err)
 	}
-	return things{"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
+	dep, dom, hook := w.parts(ada, s.ID)
+	return things{"{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
+		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
 		"{passkey}": "psk_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
 }
 

@@ -1,6 +1,100 @@
 package dashboard
 
-// siteRoutes is every route of one site, and of making one: /new and /sites/{id}/….
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/site"
+)
+
+// siteRoutes is every route of one site, of making one, and of webhooks.
 func (d *Dashboard) siteRoutes() []route {
-	return nil
+	rs := []route{
+		get("/new", user, d.newPage),
+		post("/new", user, d.newStep, d.newPage),
+
+		get("/sites/{id}", user, d.siteOverview),
+		get("/sites/{id}/follow", user, d.siteLive),
+		get("/sites/{id}/first", user, d.firstDeployment),
+		get("/sites/{id}/first/follow", user, d.firstLive),
+		post("/sites/{id}/deploy", user, d.deploySite, d.deploymentsPage),
+		post("/sites/{id}/rollback", user, d.rollBack, nil),
+		post("/sites/{id}/stop", user, d.stopSite, nil),
+		post("/sites/{id}/start", user, d.startSite, nil),
+		get("/sites/{id}/settings", user, d.settingsPage),
+		post("/sites/{id}/settings", user, d.saveSettings, d.settingsPage),
+		post("/sites/{id}/delete", user, d.deleteSite, d.settingsPage),
+	}
+	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.hookRoutes(), d.webhookRoutes()} {
+		rs = append(rs, more...)
+	}
+	return rs
+}
+
+// siteHead is what stands over every page of a site (templates/frame_site.html). Pages'
+// data embed it.
+type siteHead struct {
+	Site site.Site
+	Tab  string
+	URL  string // https://…, of the site
+	Host string
+}
+
+// Base is where the site's pages are.
+func (h siteHead) Base() string { return "/sites/" + string(h.Site.ID) }
+
+// Deployable reports whether a deployment can be asked for.
+func (h siteHead) Deployable() bool { return h.Site.Type == site.Static }
+
+// head loads the asker's own site; any other does not exist.
+func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead, error) {
+	s, err := d.Sites.Get(ctx, q.user.ID, site.ID(q.PathValue("id")))
+	if err != nil {
+		return siteHead{}, err
+	}
+	url := d.Sites.URL(s.Slug)
+	return siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://")}, nil
+}
+
+// deploySite asks for a deployment and goes to where it can be watched.
+func (d *Dashboard) deploySite(ctx context.Context, q *request) (answer, error) {
+	id := site.ID(q.PathValue("id"))
+	t := deploy.Trigger{Cause: deploy.ByDashboard, Branch: strings.TrimSpace(q.value("branch")), Title: strings.TrimSpace(q.value("title")), ClearCache: q.checked("clear_cache")}
+	var x deploy.Deployment
+	err := d.act(ctx, q, "deployment.triggered", func(tx *db.Tx) (_ string, err error) {
+		x, err = d.Deployments.TriggerTx(ctx, tx, q.user.ID, id, t)
+		return string(x.ID), err
+	})
+	return goTo(deploymentPath(id, x.ID), ""), err
+}
+
+// rollBack makes an earlier release live again.
+func (d *Dashboard) rollBack(ctx context.Context, q *request) (answer, error) {
+	id := site.ID(q.PathValue("id"))
+	var x deploy.Deployment
+	err := d.act(ctx, q, "deployment.rolled_back", func(tx *db.Tx) (_ string, err error) {
+		x, err = d.Deployments.RollbackTx(ctx, tx, q.user.ID, id, deploy.ParseID(q.value("deployment")))
+		return string(x.ID), err
+	})
+	return goTo("/sites/"+string(id), "Rolled back: the earlier release is live"), err
+}
+
+func (d *Dashboard) stopSite(ctx context.Context, q *request) (answer, error) {
+	id := site.ID(q.PathValue("id"))
+	err := d.act(ctx, q, "site.stopped", func(tx *db.Tx) (string, error) {
+		_, err := d.Sites.StopTx(ctx, tx, q.user.ID, id)
+		return string(id), err
+	})
+	return goTo("/sites/"+string(id), "The site is stopped"), err
+}
+
+func (d *Dashboard) startSite(ctx context.Context, q *request) (answer, error) {
+	id := site.ID(q.PathValue("id"))
+	err := d.act(ctx, q, "site.started", func(tx *db.Tx) (string, error) {
+		_, err := d.Sites.StartTx(ctx, tx, q.user.ID, id)
+		return string(id), err
+	})
+	return goTo("/sites/"+string(id), "The site is live again"), err
 }

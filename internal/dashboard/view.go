@@ -38,9 +38,10 @@ func (v *view) SignedIn() bool { return v.q.signedIn() }
 // In reports whether the page lies at or below a path, for the navigation.
 func (v *view) In(dir string) bool { return v.Path == dir || strings.HasPrefix(v.Path, dir+"/") }
 
-// Value is what was typed into a field when its form has failed, else def.
+// Value is what was typed into a field when its form has failed, else def: also for
+// fields of other forms on the page.
 func (v *view) Value(name, def string) string {
-	if v.q.problem == nil || v.q.PostForm == nil {
+	if v.q.problem == nil || !v.q.PostForm.Has(name) {
 		return def
 	}
 	return v.q.PostForm.Get(name)

@@ -1,0 +1,159 @@
+// The log of a deployment, live: it follows, is searched, wrapped and jumped through. Also
+// keeps what a reader opened in a live part open.
+'use strict';
+(() => {
+  const say = (text) => { const el = document.getElementById('say'); if (el) el.textContent = text; };
+
+  // What is open stays open when its part is sent again.
+  const opened = new Set();
+  document.addEventListener('toggle', (e) => {
+    const el = e.target;
+    if (!(el instanceof HTMLDetailsElement) || !el.id || !el.isConnected) return;
+    if (el.open) opened.add(el.id); else opened.delete(el.id);
+  }, true);
+  document.addEventListener('live', (e) => {
+    for (const el of e.target.querySelectorAll('details[id]')) if (opened.has(el.id)) el.open = true;
+  });
+
+  // A text area that holds one line grows with what is put into it.
+  for (const area of document.querySelectorAll('textarea[rows="1"]')) {
+    area.addEventListener('input', () => { area.rows = Math.min(12, Math.max(1, area.value.split('\n').length)); });
+  }
+
+  // Another branch may hold another project.
+  const branch = document.querySelector('select[name="branch"]');
+  const look = document.querySelector('button[value="look"]');
+  if (branch && look && document.querySelector('[data-test="plan"], [data-test="plan-why"]')) branch.addEventListener('change', () => look.click());
+
+  const log = document.querySelector('[data-log]');
+  if (!log) return;
+  const panel = log.closest('.log-panel');
+  const find = panel.querySelector('[data-log-search]');
+  const input = find.querySelector('input');
+  const count = find.querySelector('output');
+  const errorButton = panel.querySelector('[data-log-error]');
+  const wrapButton = panel.querySelector('[data-log-wrap]');
+  const followButton = panel.querySelector('[data-log-follow]');
+  const none = panel.querySelector('.log-none');
+  find.hidden = wrapButton.hidden = false;
+  for (const el of panel.querySelectorAll('.log-plain, .log-more')) el.hidden = true;
+
+  const store = { // a browser may keep nothing
+    get: (k) => { try { return localStorage.getItem(k); } catch { return null; } },
+    set: (k, v) => { try { localStorage.setItem(k, v); } catch { /* then not */ } },
+  };
+  const press = (b, on) => b.setAttribute('aria-pressed', String(on));
+
+  // Wrapping is remembered.
+  const wrap = (on) => { log.classList.toggle('nowrap', !on); press(wrapButton, on); };
+  wrap(store.get('log-wrap') !== 'off');
+  wrapButton.addEventListener('click', () => {
+    const on = log.classList.contains('nowrap');
+    wrap(on);
+    store.set('log-wrap', on ? 'on' : 'off');
+  });
+
+  // Following: the end stays in sight until the reader scrolls away from it.
+  let follow = !location.hash;
+  const end = () => { log.scrollTop = log.scrollHeight; };
+  const setFollow = (on) => { follow = on; press(followButton, on); };
+  setFollow(follow);
+  followButton.addEventListener('click', () => { setFollow(!follow); if (follow) end(); });
+  log.addEventListener('wheel', (e) => { if (e.deltaY < 0) setFollow(false); }, { passive: true });
+  log.addEventListener('touchmove', () => setFollow(false), { passive: true });
+  log.addEventListener('keydown', (e) => { if (/^(ArrowUp|PageUp|Home)$/.test(e.key)) setFollow(false); });
+
+  const center = (el) => {
+    setFollow(false);
+    const was = log.querySelector('.at');
+    if (was) was.classList.remove('at');
+    el.classList.add('at');
+    const to = log.getBoundingClientRect(), box = el.getBoundingClientRect();
+    log.scrollTop += box.top - to.top - (to.height - box.height) / 2;
+  };
+
+  const firstError = () => log.querySelector('.ln.error');
+  const showError = () => { errorButton.hidden = !firstError(); };
+  errorButton.addEventListener('click', () => {
+    const el = firstError();
+    if (el) { center(el); say('Line ' + el.id.slice(1) + ': ' + el.lastElementChild.textContent); }
+  });
+
+  // Search: lines that hold the words are marked, Enter goes through them.
+  let hits = [], at = -1;
+  const marks = window.Highlight && CSS.highlights ? new Highlight() : null;
+  if (marks) CSS.highlights.set('log-hit', marks);
+  const mark = (line, want) => {
+    if (!marks) return;
+    const walker = document.createTreeWalker(line.lastElementChild, NodeFilter.SHOW_TEXT);
+    for (let n = walker.nextNode(); n; n = walker.nextNode()) {
+      const text = n.data.toLowerCase();
+      for (let i = text.indexOf(want); i >= 0 && text.length === n.data.length; i = text.indexOf(want, i + want.length)) {
+        const r = new Range();
+        r.setStart(n, i); r.setEnd(n, i + want.length);
+        marks.add(r);
+      }
+    }
+  };
+  const tell = () => { count.textContent = !input.value.trim() ? '' : hits.length ? (at < 0 ? '' : (at + 1) + ' of ') + hits.length : 'none'; };
+  const look4 = (lines) => {
+    const want = input.value.trim().toLowerCase();
+    if (!want) return;
+    for (const line of lines) {
+      if (!line.lastElementChild.textContent.toLowerCase().includes(want)) continue;
+      line.classList.add('hit');
+      hits.push(line);
+      mark(line, want);
+    }
+  };
+  const search = () => {
+    for (const el of hits) el.classList.remove('hit');
+    hits = []; at = -1;
+    if (marks) marks.clear();
+    look4(log.querySelectorAll('.ln'));
+    tell();
+  };
+  const go = (step) => {
+    if (!hits.length) return;
+    at = (at + step + hits.length) % hits.length;
+    center(hits[at]);
+    tell();
+  };
+  let typing;
+  input.addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(() => { search(); go(1); }, 120); });
+  find.addEventListener('submit', (e) => { e.preventDefault(); go(1); });
+  input.addEventListener('keydown', (e) => {
+    if (e.key === 'Enter' && e.shiftKey) { e.preventDefault(); go(-1); }
+    if (e.key === 'Escape' && input.value) { e.preventDefault(); input.value = ''; search(); }
+  });
+
+  showError();
+  if (follow) end();
+
+  // The rest of the log, as it comes.
+  const source = new EventSource(log.dataset.log + '?after=' + encodeURIComponent(log.dataset.after));
+  followButton.hidden = false;
+  source.addEventListener('lines', (e) => {
+    const t = document.createElement('template');
+    t.innerHTML = e.data; // our own rendering: every text in it was escaped on the server
+    const chunk = document.createElement('div');
+    chunk.className = 'log-chunk';
+    chunk.append(t.content);
+    const lines = [...chunk.children];
+    log.append(chunk);
+    if (none) none.hidden = true;
+    look4(lines);
+    tell();
+    showError();
+    if (follow) end();
+  });
+  source.addEventListener('end', (e) => {
+    source.close();
+    followButton.hidden = true;
+    say(e.data === 'success' ? 'The deployment is ready' : 'The deployment has ended: ' + e.data);
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    if (target && log.contains(target)) center(target);
+    else if (e.data === 'failed' && follow) { const el = firstError(); if (el) center(el); }
+  });
+  window.addEventListener('pagehide', () => source.close());
+})();

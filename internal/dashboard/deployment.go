@@ -1,0 +1,252 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/site"
+)
+
+const deploymentsPerPage = 25
+
+func (d *Dashboard) deploymentRoutes() []route {
+	return []route{
+		get("/sites/{id}/deployments", user, d.deploymentsPage),
+		get("/sites/{id}/deployments/{deployment}", user, d.deploymentPage),
+		get("/sites/{id}/deployments/{deployment}/follow", user, d.deploymentLive),
+		get("/sites/{id}/deployments/{deployment}/log", user, d.logDownload),
+		get("/sites/{id}/deployments/{deployment}/log/follow", user, d.logLive),
+		get("/sites/{id}/deployments/{deployment}/log/error", user, d.logError),
+		post("/sites/{id}/deployments/{deployment}/cancel", user, d.cancelDeployment, nil),
+		post("/sites/{id}/deployments/{deployment}/retry", user, d.retryDeployment, nil),
+	}
+}
+
+func deploymentPath(s site.ID, x deploy.ID) string {
+	return "/sites/" + string(s) + "/deployments/" + string(x)
+}
+
+// deploymentRow is a deployment as lists and its page show it.
+type deploymentRow struct {
+	deploy.Deployment
+	head siteHead
+}
+
+func rowsOf(h siteHead, list []deploy.Deployment) []deploymentRow {
+	out := make([]deploymentRow, len(list))
+	for i, x := range list {
+		out[i] = deploymentRow{x, h}
+	}
+	return out
+}
+
+// Path is where its page is.
+func (r deploymentRow) Path() string { return deploymentPath(r.Site, r.ID) }
+
+// Name is what people know a deployment by.
+func (r deploymentRow) Name() string {
+	line, _, _ := strings.Cut(r.CommitMessage, "\n")
+	switch {
+	case r.Title != "":
+		return r.Title
+	case line != "":
+		return line
+	case r.Cause == deploy.ByProvision:
+		return "First deployment"
+	}
+	return "Deployment " + r.ID.Label()
+}
+
+// By is what asked for it.
+func (r deploymentRow) By() string {
+	switch r.Cause {
+	case deploy.ByProvision:
+		return "creation of the site"
+	case deploy.ByAPI:
+		return "API"
+	case deploy.ByHook:
+		return "deploy hook"
+	case deploy.ByDashboard:
+		return "dashboard"
+	case deploy.ByPush:
+		return "push"
+	case deploy.ByRollback:
+		return "rollback"
+	}
+	return string(r.Cause)
+}
+
+// Ended reports whether nothing will change any more.
+func (r deploymentRow) Ended() bool { return r.Status.Ended() }
+
+// Host is its own address without the scheme.
+func (r deploymentRow) Host() string { return strings.TrimPrefix(r.URL, "https://") }
+
+// SiteURL and SiteHost are the address of the site itself.
+func (r deploymentRow) SiteURL() string { return r.head.URL }
+
+// SiteHost is the site's host.
+func (r deploymentRow) SiteHost() string { return r.head.Host }
+
+// CanRollBack reports whether its release can be made live again.
+func (r deploymentRow) CanRollBack() bool {
+	return r.Status == deploy.Success && r.Release != "" && !r.Current && string(r.Release) != r.head.Site.LiveRelease && r.head.Site.Status != site.Stopped
+}
+
+// RollBackTo says what rolling back to it will do.
+func (r deploymentRow) RollBackTo() string {
+	what := "“" + short(80, r.Name()) + "”"
+	if r.CommitHash != "" {
+		what += " (" + short(7, r.CommitHash) + ")"
+	}
+	return fmt.Sprintf("%s will serve the release of %s again, deployed %s. It happens at once and builds nothing: environment variables are those of its own build. "+
+		"Later deployments stay in the list, and the next push or deploy hook deploys as usual.", r.head.Host, what, relative(time.Until(r.CreatedAt.Time())))
+}
+
+// Waits says what a pending one waits for.
+func (r deploymentRow) Waits() string {
+	if r.Queue == nil {
+		return ""
+	}
+	why := "until a worker is free"
+	if r.Queue.Reason == "site_busy" {
+		why = "until the deployment before it ends"
+	}
+	if r.Queue.Position <= 1 {
+		return "Next in line, " + why
+	}
+	return fmt.Sprintf("Number %d in line, %s", r.Queue.Position, why)
+}
+
+// PlanView is what the deployment found out and did; nil before it is known.
+func (r deploymentRow) PlanView() *planView {
+	if len(r.Plan) == 0 {
+		return nil
+	}
+	var p framework.Plan
+	if json.Unmarshal(r.Plan, &p) != nil {
+		return nil // of another version of the program
+	}
+	v := viewOf(p)
+	return &v
+}
+
+// stageNames are the stages in people's words.
+var stageNames = map[string]string{"queue": "Wait for a builder", "fetch": "Fetch", "prepare": "Prepare", "install": "Install", "build": "Build",
+	"publish": "Publish", "activate": "Go live"}
+
+// StageName is a stage in people's words.
+func (r deploymentRow) StageName(s string) string {
+	if w, ok := stageNames[s]; ok {
+		return w
+	}
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+type deploymentsData struct {
+	siteHead
+	Rows  []deploymentRow
+	Pages pages
+	Open  bool // the form for a deployment of one's own is open
+}
+
+func (d *Dashboard) deploymentsPage(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "deployments")
+	if err != nil {
+		return answer{}, err
+	}
+	n := pageNumber(q)
+	list, total, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, n, deploymentsPerPage)
+	if err != nil {
+		return answer{}, err
+	}
+	return page("site_deployments", "Deployments of "+head.Site.Name, deploymentsData{head, rowsOf(head, list),
+		turn(n, total, deploymentsPerPage, func(p int) string { return head.Base() + "/deployments?page=" + strconv.Itoa(p) }), q.problem != nil}), nil
+}
+
+// pageNumber is which page of a list is asked for; what is no number is the first.
+func pageNumber(q *request) int {
+	n, _ := strconv.Atoi(q.query("page"))
+	return max(1, min(n, 100_000))
+}
+
+type deploymentData struct {
+	siteHead
+	Dep deploymentRow
+	Log logView
+}
+
+// deployment loads the asker's own deployment of the site in the address.
+func (d *Dashboard) deployment(ctx context.Context, q *request) (siteHead, deploymentRow, error) {
+	head, err := d.head(ctx, q, "deployments")
+	if err != nil {
+		return head, deploymentRow{}, err
+	}
+	x, err := d.Deployments.Get(ctx, q.user.ID, deploy.ParseID(q.PathValue("deployment")))
+	if err == nil && x.Site != head.Site.ID {
+		err = fault.Missing("deployment")
+	}
+	return head, deploymentRow{x, head}, err
+}
+
+func (d *Dashboard) deploymentPage(ctx context.Context, q *request) (answer, error) {
+	head, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	log, err := d.logView(ctx, q, x)
+	return page("site_deployment", x.Name(), deploymentData{head, x, log}), err
+}
+
+// deploymentLive sends the part over the log again whenever it changes.
+func (d *Dashboard) deploymentLive(ctx context.Context, q *request) (answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	wake, stop := d.Deployments.Listen(x.ID)
+	return answer{live: live{wake: wake, stop: stop, poll: 2 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
+		head, x, err := d.deployment(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.part(ctx, q, "site_deployment", "deployment", deploymentData{head, x, logView{}})
+		return html, x.Ended(), err
+	}}}, nil
+}
+
+func (d *Dashboard) cancelDeployment(ctx context.Context, q *request) (answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	err = d.act(ctx, q, "deployment.canceled", func(tx *db.Tx) (string, error) {
+		_, err := d.Deployments.CancelTx(ctx, tx, q.user.ID, x.ID)
+		return string(x.ID), err
+	})
+	return goTo(x.Path(), "The deployment is being canceled"), err
+}
+
+func (d *Dashboard) retryDeployment(ctx context.Context, q *request) (answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	var again deploy.Deployment
+	err = d.act(ctx, q, "deployment.retried", func(tx *db.Tx) (_ string, err error) {
+		again, err = d.Deployments.RetryTx(ctx, tx, q.user.ID, x.ID, deploy.ByDashboard)
+		return string(again.ID), err
+	})
+	return goTo(deploymentPath(x.Site, again.ID), ""), err
+}

@@ -1,0 +1,196 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/domain"
+	"slipway/internal/fault"
+)
+
+func (d *Dashboard) domainRoutes() []route {
+	return []route{
+		get("/sites/{id}/domains", user, d.domainsPage),
+		get("/sites/{id}/domains/follow", user, d.domainsLive),
+		post("/sites/{id}/domains", user, d.addDomain, d.domainsPage),
+		get("/sites/{id}/domains/{domain}", user, d.domainPage),
+		get("/sites/{id}/domains/{domain}/follow", user, d.domainLive),
+		post("/sites/{id}/domains/{domain}/verify", user, d.verifyDomain, d.domainPage),
+		post("/sites/{id}/domains/{domain}/primary", user, d.makePrimary, d.domainPage),
+		post("/sites/{id}/domains/{domain}/redirect", user, d.redirectDomain, d.domainPage),
+		post("/sites/{id}/domains/{domain}/delete", user, d.removeDomain, d.domainPage),
+	}
+}
+
+type domainsData struct {
+	siteHead
+	Domains []domain.Domain
+}
+
+func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, error) {
+	head, err := d.head(ctx, q, "domains")
+	if err != nil {
+		return domainsData{}, err
+	}
+	list, err := d.Domains.ForSite(ctx, q.user.ID, string(head.Site.ID))
+	return domainsData{head, list}, err
+}
+
+func (d *Dashboard) domainsPage(ctx context.Context, q *request) (answer, error) {
+	data, err := d.domainsData(ctx, q)
+	return page("site_domains", "Domains of "+data.Site.Name, data), err
+}
+
+func (d *Dashboard) domainsLive(ctx context.Context, q *request) (answer, error) {
+	if _, err := d.head(ctx, q, "domains"); err != nil {
+		return answer{}, err
+	}
+	wake, stop := d.DB.Listen("live")
+	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.domainsData(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.part(ctx, q, "site_domains", "domains", data)
+		return html, false, err
+	}}}, nil
+}
+
+// addDomain claims a name. Who holds it is looked up in the DNS before the transaction.
+func (d *Dashboard) addDomain(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "domains")
+	if err != nil {
+		return answer{}, err
+	}
+	name := strings.TrimSpace(q.value("domain"))
+	n, err := d.Domains.Prepare(ctx, q.user.ID, domain.NewDomain{Name: name})
+	if err != nil {
+		return answer{}, at("domain", err)
+	}
+	var dom domain.Domain
+	err = d.actOn(ctx, q, func(tx *db.Tx) (_ account.Deed, err error) {
+		dom, err = d.Domains.CreateTx(ctx, tx, q.user.ID, string(head.Site.ID), n)
+		return account.Deed{Action: "domain.added", Subject: string(dom.ID), Detail: dom.Name}, err
+	})
+	return goTo(head.Base()+"/domains/"+string(dom.ID), ""), at("domain", err)
+}
+
+type domainData struct {
+	siteHead
+	Dom    domain.Domain
+	Others []domain.Domain // of the site, that it could redirect to
+}
+
+// Wild reports whether it is a wildcard, which can be neither primary nor a redirect's goal.
+func (x domainData) Wild() bool { return strings.HasPrefix(x.Dom.Name, "*.") }
+
+// Example is a host that the domain covers.
+func (x domainData) Example() string { return strings.Replace(x.Dom.Name, "*.", "www.", 1) }
+
+// Settled reports whether there is nothing left to do.
+func (x domainData) Settled() bool {
+	return x.Dom.Status == domain.Active && x.Dom.SSL == domain.SSLActive && len(x.Dom.Problems) == 0
+}
+
+func (d *Dashboard) domainData(ctx context.Context, q *request) (domainData, error) {
+	head, err := d.head(ctx, q, "domains")
+	if err != nil {
+		return domainData{}, err
+	}
+	dom, err := d.Domains.Get(ctx, d.DB, q.user.ID, domain.ID(q.PathValue("domain")))
+	if err == nil && dom.SiteID != string(head.Site.ID) {
+		err = fault.Missing("domain")
+	}
+	if err != nil {
+		return domainData{}, err
+	}
+	data := domainData{siteHead: head, Dom: dom}
+	all, err := d.Domains.ForSite(ctx, q.user.ID, string(head.Site.ID))
+	for _, o := range all {
+		if o.ID != dom.ID && o.RedirectTo == "" && !strings.HasPrefix(o.Name, "*.") {
+			data.Others = append(data.Others, o)
+		}
+	}
+	return data, err
+}
+
+func (d *Dashboard) domainPage(ctx context.Context, q *request) (answer, error) {
+	data, err := d.domainData(ctx, q)
+	return page("site_domain", data.Dom.Name, data), err
+}
+
+func (d *Dashboard) domainLive(ctx context.Context, q *request) (answer, error) {
+	if _, err := d.domainData(ctx, q); err != nil {
+		return answer{}, err
+	}
+	wake, stop := d.DB.Listen("live")
+	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.domainData(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.part(ctx, q, "site_domain", "domain", data)
+		return html, false, err
+	}}}, nil
+}
+
+func (d *Dashboard) verifyDomain(ctx context.Context, q *request) (answer, error) {
+	data, err := d.domainData(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	dom, err := d.Domains.Verify(ctx, q.user.ID, data.Dom.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	says := "Looked again: not there yet"
+	switch {
+	case dom.Status == domain.Active:
+		says = "Looked again: " + dom.Name + " is set up"
+	case dom.Proven():
+		says = "Looked again: the name is yours, now point it here"
+	}
+	return goTo(data.Base()+"/domains/"+string(dom.ID), says), nil
+}
+
+// changeDomain changes one thing of a domain.
+func (d *Dashboard) changeDomain(ctx context.Context, q *request, u domain.Update, says string) (answer, error) {
+	data, err := d.domainData(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		_, err := d.Domains.UpdateTx(ctx, tx, q.user.ID, data.Dom.ID, u)
+		return account.Deed{Action: "domain.updated", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
+	})
+	return goTo(data.Base()+"/domains/"+string(data.Dom.ID), says), err
+}
+
+func (d *Dashboard) makePrimary(ctx context.Context, q *request) (answer, error) {
+	yes := true
+	return d.changeDomain(ctx, q, domain.Update{Primary: &yes}, "This is now the site's primary domain")
+}
+
+func (d *Dashboard) redirectDomain(ctx context.Context, q *request) (answer, error) {
+	to, says := strings.TrimSpace(q.value("redirect_to")), "The domain serves the site"
+	if to != "" {
+		says = "Visitors are sent to " + to
+	}
+	a, err := d.changeDomain(ctx, q, domain.Update{RedirectTo: &to}, says)
+	return a, at("redirect_to", err)
+}
+
+func (d *Dashboard) removeDomain(ctx context.Context, q *request) (answer, error) {
+	data, err := d.domainData(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		_, err := d.Domains.DeleteTx(ctx, tx, q.user.ID, data.Dom.ID)
+		return account.Deed{Action: "domain.removed", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
+	})
+	return goTo(data.Base()+"/domains", data.Dom.Name+" is removed"), err
+}

@@ -1,0 +1,257 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+const varsPerPage = 100
+
+func (d *Dashboard) envRoutes() []route {
+	return []route{
+		get("/sites/{id}/env", user, d.envPage),
+		post("/sites/{id}/env", user, d.setVar, d.envPage),
+		get("/sites/{id}/env/import", user, d.importPage),
+		post("/sites/{id}/env/import", user, d.importEnv, d.importPage),
+		get("/sites/{id}/env/export", user, d.exportEnv),
+		get("/sites/{id}/env/var/{var}", user, d.varPage),
+		post("/sites/{id}/env/var/{var}", user, d.changeVar, d.varPage),
+		post("/sites/{id}/env/var/{var}/delete", user, d.deleteVar, d.varPage),
+	}
+}
+
+type envData struct {
+	siteHead
+	Vars  []site.Var // of this page
+	Total int
+	Pages pages
+}
+
+// VarPath is where one variable is edited.
+func (h siteHead) VarPath(key string) string { return h.Base() + "/env/var/" + url.PathEscape(key) }
+
+// Both reports whether a variable is for builds and for the running site.
+func (envData) Both(v site.Var) bool { return len(v.Target) == 2 }
+
+func (d *Dashboard) envPage(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "env")
+	if err != nil {
+		return answer{}, err
+	}
+	all, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	n := pageNumber(q)
+	from := min((n-1)*varsPerPage, len(all))
+	return page("site_env", "Environment of "+head.Site.Name, envData{head, all[from:min(from+varsPerPage, len(all))], len(all),
+		turn(n, len(all), varsPerPage, func(p int) string { return head.Base() + "/env?page=" + strconv.Itoa(p) })}), nil
+}
+
+// targetsOf reads the boxes that say who sees a variable; none is an error of the room's.
+func targetsOf(q *request) []string {
+	out := []string{}
+	for _, t := range []string{"build", "runtime"} {
+		if slices.Contains(q.PostForm["target"], t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (d *Dashboard) setVar(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "env")
+	if err != nil {
+		return answer{}, err
+	}
+	vars, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	key := q.value("key")
+	if slices.ContainsFunc(vars, func(v site.Var) bool { return v.Key == key }) {
+		return answer{}, at("key", &fault.Error{Kind: fault.Conflict, Message: "There is a variable of this name already", Details: "change that one, or choose another name"})
+	}
+	err = d.setVars(ctx, q, head.Site.ID, []site.NewVar{{Key: key, Value: q.value("value"), Secret: q.checked("secret"), Target: targetsOf(q)}})
+	return goTo(head.Base()+"/env", key+" is set"), at(varField(err), err)
+}
+
+// varField says at which field a fault about a variable belongs.
+func varField(err error) string {
+	f := fault.As(err)
+	switch {
+	case f == nil:
+		return ""
+	case f.Message == "The variable has no target":
+		return "target"
+	case f.Received == nil:
+		return "value"
+	}
+	return "key"
+}
+
+func (d *Dashboard) setVars(ctx context.Context, q *request, id site.ID, vars []site.NewVar) error {
+	return d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		_, err := d.Sites.SetEnvTx(ctx, tx, q.user.ID, id, vars)
+		detail := plural(len(vars), "variable")
+		if len(vars) == 1 {
+			detail = vars[0].Key
+		}
+		return account.Deed{Action: "env.set", Subject: string(id), Detail: detail}, err
+	})
+}
+
+type varData struct {
+	siteHead
+	Var site.Var
+}
+
+// Sees reports whether the variable has a target.
+func (v varData) Sees(target string) bool { return slices.Contains(v.Var.Target, target) }
+
+// variable loads one variable of the asker's own site.
+func (d *Dashboard) variable(ctx context.Context, q *request) (varData, error) {
+	head, err := d.head(ctx, q, "env")
+	if err != nil {
+		return varData{}, err
+	}
+	all, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	if err != nil {
+		return varData{}, err
+	}
+	for _, v := range all {
+		if v.Key == q.PathValue("var") {
+			return varData{head, v}, nil
+		}
+	}
+	return varData{}, fault.Missing("variable")
+}
+
+func (d *Dashboard) varPage(ctx context.Context, q *request) (answer, error) {
+	data, err := d.variable(ctx, q)
+	return page("site_var", data.Var.Key, data), err
+}
+
+// changeVar changes one variable. The value of a secret one that is left empty stays.
+func (d *Dashboard) changeVar(ctx context.Context, q *request) (answer, error) {
+	data, err := d.variable(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	secret := q.checked("secret")
+	p := site.PatchVar{Secret: &secret, Target: targetsOf(q)}
+	if value := q.value("value"); !data.Var.Secret || value != "" {
+		p.Value = &value
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		_, err := d.Sites.UpdateEnvTx(ctx, tx, q.user.ID, data.Site.ID, data.Var.Key, p)
+		return account.Deed{Action: "env.set", Subject: string(data.Site.ID), Detail: data.Var.Key}, err
+	})
+	return goTo(data.Base()+"/env", data.Var.Key+" is changed"), at(varField(err), err)
+}
+
+func (d *Dashboard) deleteVar(ctx context.Context, q *request) (answer, error) {
+	data, err := d.variable(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		return account.Deed{Action: "env.deleted", Subject: string(data.Site.ID), Detail: data.Var.Key},
+			d.Sites.DeleteEnvTx(ctx, tx, q.user.ID, data.Site.ID, data.Var.Key)
+	})
+	return goTo(data.Base()+"/env", data.Var.Key+" is deleted"), err
+}
+
+// exportEnv is every readable variable as a .env file. Secrets are named, not told.
+func (d *Dashboard) exportEnv(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "env")
+	if err != nil {
+		return answer{}, err
+	}
+	all, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	text := "# Environment of " + clean(head.Site.Name) + "\n" + formatEnv(all)
+	return answer{raw: func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Disposition", `attachment; filename="`+head.Site.Slug+`.env"`)
+		fmt.Fprint(w, text)
+	}}, nil
+}
+
+// varChange is what an import would do to one variable.
+type varChange struct {
+	Key, Kind      string // new, changed, same
+	Before, After  string // empty where secret
+	Secret, Hidden bool   // will be secret; is secret now
+}
+
+type importData struct {
+	siteHead
+	Text    string
+	Secret  bool
+	Changes []varChange // nil before the preview
+	Writes  int         // how many of them change something
+}
+
+func (d *Dashboard) importPage(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "env")
+	return page("site_import", "Import variables", importData{siteHead: head, Text: q.value("text"), Secret: q.checked("secret")}), err
+}
+
+// importEnv shows what a .env text would change; sent again with "apply" it does so.
+func (d *Dashboard) importEnv(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "env")
+	if err != nil {
+		return answer{}, err
+	}
+	pairs, err := parseEnv(q.value("text"))
+	if err != nil {
+		return answer{}, at("text", err)
+	}
+	have, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	data := importData{siteHead: head, Text: q.value("text"), Secret: q.checked("secret"), Changes: []varChange{}}
+	var write []site.NewVar
+	for _, p := range pairs {
+		c := varChange{Key: p.key, Kind: "new", After: p.value, Secret: data.Secret}
+		n := site.NewVar{Key: p.key, Value: p.value, Secret: data.Secret}
+		if i := slices.IndexFunc(have, func(v site.Var) bool { return v.Key == p.key }); i >= 0 {
+			v := have[i]
+			c.Kind, c.Before, c.Hidden = "changed", v.Value, v.Secret
+			c.Secret = data.Secret || v.Secret // what is secret stays so
+			n.Secret, n.Target = c.Secret, v.Target
+			if !v.Secret && v.Value == p.value && !c.Secret {
+				c.Kind = "same"
+			}
+		}
+		if c.Secret {
+			c.After = ""
+		}
+		if c.Kind != "same" {
+			write = append(write, n)
+		}
+		data.Changes = append(data.Changes, c)
+	}
+	data.Writes = len(write)
+	if q.value("step") != "apply" {
+		return page("site_import", "Import variables", data), nil
+	}
+	if len(write) == 0 {
+		return goTo(head.Base()+"/env", "Nothing had changed"), nil
+	}
+	err = d.setVars(ctx, q, head.Site.ID, write)
+	return goTo(head.Base()+"/env", plural(len(write), "variable")+" imported"), at("text", err)
+}

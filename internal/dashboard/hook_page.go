@@ -1,0 +1,116 @@
+package dashboard
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+func (d *Dashboard) hookRoutes() []route {
+	// A hook's id is a secret: it goes in forms' bodies, never in addresses.
+	return []route{
+		get("/sites/{id}/hooks", user, d.hooksPage),
+		post("/sites/{id}/hooks", user, d.createHook, d.hooksPage),
+		post("/sites/{id}/hooks/rotate", user, d.rotateHook, d.hooksPage),
+		post("/sites/{id}/hooks/switch", user, d.switchHook, d.hooksPage),
+		post("/sites/{id}/hooks/delete", user, d.deleteHook, d.hooksPage),
+	}
+}
+
+// hookRow is a deploy hook with what calls it.
+type hookRow struct {
+	site.Hook
+	ID   string // the secret
+	URL  string
+	Curl string
+	Last string // the page of the last deployment it caused, or empty
+}
+
+type hooksData struct {
+	siteHead
+	Hooks []hookRow
+}
+
+func (d *Dashboard) hooksPage(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "hooks")
+	if err != nil {
+		return answer{}, err
+	}
+	hooks, err := d.Sites.Hooks(ctx, q.user.ID, head.Site.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	data := hooksData{siteHead: head}
+	for _, h := range hooks {
+		r := hookRow{Hook: h, ID: h.ID.Reveal(), URL: d.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal())}
+		r.Curl = "curl -X POST " + quote(r.URL)
+		if h.LastDeployment != "" {
+			r.Last = head.Base() + "/deployments/" + h.LastDeployment
+		}
+		data.Hooks = append(data.Hooks, r)
+	}
+	return page("site_hooks", "Deploy hooks of "+head.Site.Name, data), nil
+}
+
+func (d *Dashboard) createHook(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "hooks")
+	if err != nil {
+		return answer{}, err
+	}
+	n := site.NewHook{Name: q.value("name"), Branch: strings.TrimSpace(q.value("branch")), AnyBranch: q.checked("any_branch")}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		h, err := d.Sites.CreateHookTx(ctx, tx, q.user.ID, head.Site.ID, n)
+		return account.Deed{Action: "hook.created", Subject: string(head.Site.ID), Detail: h.Name}, err
+	})
+	return goTo(head.Base()+"/hooks", "The deploy hook is made"), err
+}
+
+// changeHook does something to a hook of this very site, and says so in the audit log
+// without its id.
+func (d *Dashboard) changeHook(ctx context.Context, q *request, action, says string, fn func(tx *db.Tx, id site.HookID) (site.Hook, error)) (answer, error) {
+	head, err := d.head(ctx, q, "hooks")
+	if err != nil {
+		return answer{}, err
+	}
+	id := site.HookID(q.value("hook"))
+	of, err := d.Sites.HookSite(ctx, q.user.ID, id)
+	if err == nil && of != head.Site.ID {
+		err = fault.Missing("deploy hook")
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		h, err := fn(tx, id)
+		return account.Deed{Action: action, Subject: string(head.Site.ID), Detail: h.Name}, err
+	})
+	return goTo(head.Base()+"/hooks", says), err
+}
+
+func (d *Dashboard) rotateHook(ctx context.Context, q *request) (answer, error) {
+	return d.changeHook(ctx, q, "hook.rotated", "The hook has a new address; the old one is unknown from now on", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+		return d.Sites.UpdateHookTx(ctx, tx, q.user.ID, id, site.PatchHook{Rotate: true})
+	})
+}
+
+func (d *Dashboard) switchHook(ctx context.Context, q *request) (answer, error) {
+	on := q.value("to") == "on"
+	says := "The hook is turned off"
+	if on {
+		says = "The hook is turned on"
+	}
+	return d.changeHook(ctx, q, "hook.updated", says, func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+		return d.Sites.UpdateHookTx(ctx, tx, q.user.ID, id, site.PatchHook{Active: &on})
+	})
+}
+
+func (d *Dashboard) deleteHook(ctx context.Context, q *request) (answer, error) {
+	return d.changeHook(ctx, q, "hook.deleted", "The hook is deleted", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+		return site.Hook{}, d.Sites.DeleteHookTx(ctx, tx, q.user.ID, id)
+	})
+}

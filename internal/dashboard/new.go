@@ -1,0 +1,260 @@
+package dashboard
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/site"
+	"slipway/internal/source"
+)
+
+// lookTime is how long a new site's repository may keep its owner waiting.
+const lookTime = 45 * time.Second
+
+// newData is the form of a new site. One page carries all of it: what was typed comes
+// back in every step, the credential too, since it is stored only with the site.
+type newData struct {
+	Step       int    // 1: where from, 2: what was found
+	Type       string // static or wordpress
+	Name       string
+	Repository string
+	Token      string
+	TokenUser  string
+	DeployKey  string
+	Branch     string
+	Branches   []string // nil: not looked at
+	Default    string
+	Framework  string
+	Build      map[string]string // root, install, command, output, node; empty: as detected
+	Changed    bool              // a build setting was typed
+	Plan       *planView         // nil: nothing was detected
+	PlanWhy    *problem          // why not
+	Presets    []framework.Preset
+}
+
+// Private reports whether a credential was typed.
+func (n newData) Private() bool { return n.Token != "" || n.DeployKey != "" }
+
+// Rest is the body of the call that makes this site.
+func (n newData) Rest() map[string]any {
+	body := map[string]any{"name": n.Name, "type": n.Type}
+	for key, v := range map[string]string{"repository": n.Repository, "branch": n.Branch, "framework": n.Framework} {
+		if v != "" {
+			body[key] = v
+		}
+	}
+	build := map[string]string{}
+	for key, v := range n.Build {
+		if v != "" {
+			build[key] = v
+		}
+	}
+	if len(build) > 0 {
+		body["build"] = build
+	}
+	switch {
+	case n.DeployKey != "":
+		body["credential"] = map[string]string{"deployKey": "…"}
+	case n.Token != "":
+		body["credential"] = map[string]string{"token": "…"}
+	}
+	return body
+}
+
+var buildFields = []string{"root", "install", "command", "output", "node"}
+
+// planView is a plan in words.
+type planView struct {
+	framework.Plan
+	InstallText, CommandText string // one line each; empty: nothing is run
+}
+
+// Static reports whether the result is published as files.
+func (p planView) Static() bool { return p.Runtime == framework.Static }
+
+// OutputText is the folder that is published.
+func (p planView) OutputText() string {
+	if o := path.Join(p.Root, p.Output); o != "" && o != "." {
+		return o
+	}
+	return "the repository itself"
+}
+
+func viewOf(p framework.Plan) planView {
+	line := func(list []framework.Command) string {
+		var out []string
+		for _, c := range list {
+			out = append(out, c.String())
+		}
+		return strings.Join(out, " && ")
+	}
+	return planView{p, line(p.Install), line(p.Build)}
+}
+
+func readNew(q *request) newData {
+	n := newData{Step: 1, Type: q.query("type"), Name: q.query("name"), Repository: strings.TrimSpace(q.query("repository")), Branch: q.query("branch"), Build: map[string]string{}, Presets: framework.Presets()}
+	if q.PostForm != nil {
+		n.Type, n.Name, n.Repository = q.value("type"), strings.TrimSpace(q.value("name")), strings.TrimSpace(q.value("repository"))
+		n.Token, n.TokenUser, n.DeployKey = strings.TrimSpace(q.value("token")), strings.TrimSpace(q.value("token_user")), strings.TrimSpace(q.value("deploy_key"))
+		n.Branch, n.Framework = strings.TrimSpace(q.value("branch")), q.value("framework")
+		for _, f := range buildFields {
+			n.Build[f] = strings.TrimSpace(q.value("build_" + f))
+			n.Changed = n.Changed || n.Build[f] != ""
+		}
+		n.Changed = n.Changed || n.Framework != ""
+		if n.DeployKey != "" {
+			n.DeployKey += "\n" // OpenSSH wants the line to end
+		}
+	}
+	if n.Type != string(site.WordPress) {
+		n.Type = string(site.Static)
+	}
+	return n
+}
+
+func (n newData) credential() *source.Credential {
+	if !n.Private() {
+		return nil
+	}
+	return &source.Credential{Token: n.Token, User: n.TokenUser, DeployKey: n.DeployKey}
+}
+
+func (n newData) build() site.Build {
+	some := func(f string) *string {
+		if v := n.Build[f]; v != "" {
+			return &v
+		}
+		return nil
+	}
+	return site.Build{Root: some("root"), Install: some("install"), Command: some("command"), Output: some("output"), Node: some("node")}
+}
+
+// newPage is the form; after a failure it is what was typed, in the step that failed.
+func (d *Dashboard) newPage(ctx context.Context, q *request) (answer, error) {
+	n := readNew(q)
+	if q.problem != nil && q.value("step") == "create" && n.Type == string(site.Static) {
+		n.Step = 2
+		if err := d.look(ctx, &n); err != nil {
+			n.Step = 1 // the problem at hand is shown, there
+		}
+	}
+	return page("new_site", "New site", n), nil
+}
+
+// newStep goes on from a step: "look" reads the repository, "back" lets another be named,
+// "create" makes the site.
+func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
+	n := readNew(q)
+	switch step := q.value("step"); {
+	case n.Type != string(site.Static), step == "create":
+	case step == "back":
+		if repo, err := source.ParseRepository(n.Repository); err == nil && n.Name == path.Base(repo.Path()) {
+			n.Name = "" // it was ours, from the repository that is about to change
+		}
+		return page("new_site", "New site", n), nil
+	default:
+		n.Step = 2
+		if err := d.look(ctx, &n); err != nil {
+			return answer{}, err
+		}
+		return page("new_site", "New site", n), nil
+	}
+	var s site.Site
+	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.Deed, err error) {
+		s, err = d.Sites.CreateTx(ctx, tx, q.user.ID, site.NewSite{Name: n.Name, Type: n.Type, Repository: n.Repository, Branch: n.Branch,
+			Framework: n.Framework, Build: n.build(), Credential: n.credential()})
+		return account.Deed{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
+	})
+	if err != nil {
+		return answer{}, atBuild(err)
+	}
+	return goTo("/sites/"+string(s.ID)+"/first", ""), nil
+}
+
+// look checks that the repository can be read, and says what it is.
+func (d *Dashboard) look(ctx context.Context, n *newData) error {
+	repo, err := source.ParseRepository(n.Repository)
+	if err != nil {
+		return at("repository", err)
+	}
+	n.Repository = repo.String()
+	if n.Name == "" {
+		n.Name = path.Base(repo.Path())
+	}
+	if d.Branches == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if n.Branches, n.Default, err = d.Branches(ctx, n.Repository, n.credential()); err != nil {
+		return atLook(ctx, err)
+	}
+	if len(n.Branches) == 0 {
+		return at("repository", &fault.Error{Kind: fault.Invalid, Message: "The repository has no branch yet", Details: "push a commit to it first"})
+	}
+	if !slices.Contains(n.Branches, n.Branch) {
+		if n.Branch = n.Default; n.Branch == "" {
+			n.Branch = n.Branches[0]
+		}
+	}
+	if d.Detect == nil {
+		return nil
+	}
+	o := framework.Overrides{Root: n.build().Root, Install: n.build().Install, Command: n.build().Command, Output: n.build().Output, Node: n.build().Node}
+	if n.Framework != "" {
+		o.Framework = &n.Framework
+	}
+	plan, err := d.Detect(ctx, n.Repository, n.Branch, n.credential(), o)
+	switch {
+	case err == nil:
+		v := viewOf(plan)
+		n.Plan = &v
+	case fault.As(err) != nil: // the owner may know better: it does not stand in the way
+		n.PlanWhy, _ = describe(err, "")
+	case ctx.Err() != nil:
+		n.PlanWhy = &problem{Message: "Reading the repository takes longer than we can wait here", Details: "deploy it, and the log says what was found"}
+	default:
+		return err
+	}
+	return nil
+}
+
+// atLook says at which field a failed look at the repository belongs.
+func atLook(ctx context.Context, err error) error {
+	if fault.As(err) == nil && ctx.Err() == context.DeadlineExceeded {
+		err = &fault.Error{Kind: fault.Unavailable, Message: "The repository did not answer in time", Details: "try again in a moment", RetryAfter: 5 * time.Second}
+	}
+	if f := fault.As(err); f != nil && f.Code == "credential_refused" {
+		return at("credential", err)
+	}
+	return at("repository", err)
+}
+
+// atBuild says at which build setting a fault belongs.
+func atBuild(err error) error {
+	if f := fault.As(err); f != nil && f.Code == "invalid_build" {
+		for _, name := range buildFields {
+			if strings.HasPrefix(f.Message, "build."+name+" ") {
+				shown := *f
+				shown.Message = "This" + strings.TrimPrefix(f.Message, "build."+name)
+				return at("build_"+name, &shown)
+			}
+		}
+	}
+	return err
+}
+
+// atCode says at which field an error belongs by the code of its fault.
+func atCode(err error, fields map[string]string) error {
+	if f := fault.As(err); f != nil && fields[f.Code] != "" {
+		return at(fields[f.Code], err)
+	}
+	return err
+}

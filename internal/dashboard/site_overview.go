@@ -1,0 +1,150 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
+	"slipway/internal/site"
+)
+
+// trouble is something that stands in the way of a site, in words, and where to mend it.
+type trouble struct {
+	Title, Text, Link, Label string
+}
+
+type overview struct {
+	siteHead
+	Rows    []deploymentRow
+	More    bool // there are older deployments
+	Domains []domain.Domain
+	Primary string // the name people should use: the primary domain, else the site's own
+	Trouble []trouble
+	Current *deploymentRow // what is served; nil when nothing, or when it is long ago
+}
+
+func (d *Dashboard) siteOverview(ctx context.Context, q *request) (answer, error) {
+	data, err := d.siteOverviewData(ctx, q)
+	return page("site_overview", data.Site.Name, data), err
+}
+
+// siteLive sends the overview again whenever the site or a deployment of it moves.
+func (d *Dashboard) siteLive(ctx context.Context, q *request) (answer, error) {
+	if _, err := d.head(ctx, q, "overview"); err != nil {
+		return answer{}, err
+	}
+	wake, stop := d.DB.Listen("live")
+	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.siteOverviewData(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.part(ctx, q, "site_overview", "overview", data)
+		return html, false, err
+	}}}, nil
+}
+
+func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview, error) {
+	head, err := d.head(ctx, q, "overview")
+	if err != nil {
+		return overview{}, err
+	}
+	data := overview{siteHead: head, Primary: head.Host}
+	list, total, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 5)
+	if err != nil {
+		return data, err
+	}
+	data.Rows, data.More = rowsOf(head, list), total > len(list)
+	if id := deploy.ID(head.Site.LiveDeployment); id != "" {
+		live, err := d.Deployments.Get(ctx, q.user.ID, id)
+		if err == nil {
+			data.Current = &deploymentRow{Deployment: live, head: head}
+		}
+	}
+	if data.Domains, err = d.Domains.ForSite(ctx, q.user.ID, string(head.Site.ID)); err != nil {
+		return data, err
+	}
+	for _, dom := range data.Domains {
+		if dom.Primary && dom.Status == domain.Active {
+			data.Primary = dom.Name
+		}
+	}
+	data.Trouble = troubles(head, list, data.Domains)
+	return data, nil
+}
+
+// troubles says what needs the owner, the worst first.
+func troubles(h siteHead, list []deploy.Deployment, domains []domain.Domain) []trouble {
+	var out []trouble
+	switch {
+	case h.Site.Status == site.Failed && h.Site.StatusReason != "":
+		t := trouble{"This site is not online", h.Site.StatusReason, "", ""}
+		if len(list) > 0 {
+			t.Link, t.Label = deploymentPath(h.Site.ID, list[0].ID), "See the log"
+		}
+		out = append(out, t)
+	case len(list) > 0 && list[0].Status == deploy.Failed && h.Site.Status == site.Active:
+		out = append(out, trouble{"The last deployment failed, the one before it is still live", list[0].Error, deploymentPath(h.Site.ID, list[0].ID), "See the log"})
+	}
+	for _, dom := range domains {
+		link := h.Base() + "/domains/" + string(dom.ID)
+		switch {
+		case dom.Status == domain.Failed:
+			out = append(out, trouble{dom.Name + " could not be verified", dom.Reason, link, "See what to set"})
+		case dom.Status == domain.Active && (dom.SSL == domain.SSLFailed || dom.SSL == domain.SSLExpired):
+			out = append(out, trouble{dom.Name + " has no valid certificate", dom.Certificate.LastError, link, "See the domain"})
+		case dom.Status == domain.Active && len(dom.Problems) > 0:
+			out = append(out, trouble{dom.Name + " will not keep working as it is", dom.Problems[0].Message, link, "See the domain"})
+		}
+	}
+	return out
+}
+
+// firstDeployment goes to a new site's first deployment as soon as there is one. The job
+// that makes it usually has by the time a browser asks.
+func (d *Dashboard) firstDeployment(ctx context.Context, q *request) (answer, error) {
+	wake, stop := d.DB.Listen("live")
+	defer stop()
+	late := time.NewTimer(1500 * time.Millisecond)
+	defer late.Stop()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		head, err := d.head(ctx, q, "deployments")
+		if err != nil {
+			return answer{}, err
+		}
+		list, _, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 1)
+		if err != nil {
+			return answer{}, err
+		}
+		if len(list) > 0 {
+			return goTo(deploymentPath(head.Site.ID, list[0].ID), ""), nil
+		}
+		if !head.Deployable() {
+			return goTo(head.Base(), ""), nil
+		}
+		select {
+		case <-ctx.Done():
+			return answer{}, ctx.Err()
+		case <-late.C:
+			return page("site_first", head.Site.Name, head), nil
+		case <-wake:
+		case <-look.C:
+		}
+	}
+}
+
+// firstLive ends as soon as there is a deployment; the page then loads itself anew.
+func (d *Dashboard) firstLive(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "deployments")
+	if err != nil {
+		return answer{}, err
+	}
+	wake, stop := d.DB.Listen("live")
+	return answer{live: live{wake: wake, stop: stop, poll: 500 * time.Millisecond, render: func(ctx context.Context) ([]byte, bool, error) {
+		list, _, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 1)
+		return []byte("Waiting for a worker to take it up…"), len(list) > 0, err
+	}}}, nil
+}

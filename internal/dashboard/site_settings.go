@@ -1,0 +1,98 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/site"
+	"slipway/internal/source"
+)
+
+type settingsData struct {
+	siteHead
+	Presets []framework.Preset
+}
+
+// Build is one of the owner's build settings; empty is as detected.
+func (s settingsData) Build(name string) string {
+	v := map[string]*string{"root": s.Site.Build.Root, "install": s.Site.Build.Install, "command": s.Site.Build.Command,
+		"output": s.Site.Build.Output, "node": s.Site.Build.Node}[name]
+	if v == nil {
+		return ""
+	}
+	return *v
+}
+
+// Known reports whether the framework is one of the list.
+func (s settingsData) Known() bool {
+	for _, p := range s.Presets {
+		if p.ID == s.Site.Framework {
+			return true
+		}
+	}
+	return s.Site.Framework == ""
+}
+
+func (d *Dashboard) settingsPage(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "settings")
+	return page("site_settings", "Settings of "+head.Site.Name, settingsData{head, framework.Presets()}), err
+}
+
+// saveSettings changes one part of the settings: each has a form of its own.
+func (d *Dashboard) saveSettings(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "settings")
+	if err != nil {
+		return answer{}, err
+	}
+	text := func(name string) *string {
+		v := strings.TrimSpace(q.value(name))
+		return &v
+	}
+	var p site.Patch
+	part := q.value("part")
+	switch part {
+	case "name":
+		p.Name = text("name")
+	case "source":
+		p.Repository, p.Branch = text("repository"), text("branch")
+	case "credential":
+		p.Credential = &source.Credential{Token: *text("token"), User: *text("token_user"), DeployKey: *text("deploy_key")}
+		if p.Credential.DeployKey != "" {
+			p.Credential.DeployKey += "\n"
+		}
+		if p.Credential.Token == "" && p.Credential.DeployKey == "" {
+			return answer{}, at("token", &fault.Error{Kind: fault.Invalid, Message: "Give a token or a deploy key", Details: "to take the stored one away, use Remove"})
+		}
+	case "forget":
+		p.Credential = &source.Credential{}
+	case "build":
+		p.Framework = text("framework")
+		p.Build = &site.Build{Root: text("build_root"), Install: text("build_install"), Command: text("build_command"), Output: text("build_output"), Node: text("build_node")}
+	default:
+		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "There is no such part of the settings"}
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		s, err := d.Sites.UpdateTx(ctx, tx, q.user.ID, head.Site.ID, p)
+		return account.Deed{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
+	})
+	return goTo(head.Base()+"/settings", "Saved"), atBuild(err)
+}
+
+// deleteSite ends a site, once its name was typed.
+func (d *Dashboard) deleteSite(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "settings")
+	if err != nil {
+		return answer{}, err
+	}
+	if strings.TrimSpace(q.value("confirm")) != head.Site.Name {
+		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The name you typed is not the site's", Details: "nothing was deleted: type " + head.Site.Name + " to confirm"}
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		return account.Deed{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, d.Sites.DeleteTx(ctx, tx, q.user.ID, head.Site.ID)
+	})
+	return goTo("/", head.Site.Name+" is deleted"), err
+}
