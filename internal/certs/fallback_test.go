@@ -1,10 +1,15 @@
 package certs
 
 import (
+	"bytes"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +91,45 @@ func TestFallback(t *testing.T) {
 	w.until("it failed", func() bool { return w.row("a.customer.test").failures == 1 })
 	if n := second.orders.Load() - before; n != 0 {
 		t.Errorf("the second authority was asked %d times", n)
+	}
+}
+
+// A renewal that limits refuse passes as the replacement that it is.
+func TestReplacement(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.site("blog")
+	const name = "www.customer.test"
+	w.add(name, "blog")
+	first := w.served(name)
+	var refused atomic.Int64
+	f := func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/order-plz" {
+			return false
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var jws struct{ Payload string }
+		if err := json.Unmarshal(body, &jws); err != nil {
+			t.Error(err)
+		}
+		if text, _ := base64.RawURLEncoding.DecodeString(jws.Payload); strings.Contains(string(text), "replaces") {
+			return false
+		}
+		refused.Add(1)
+		rw.Header().Set("Content-Type", "application/problem+json")
+		rw.WriteHeader(429)
+		io.WriteString(rw, `{"type": "urn:ietf:params:acme:error:rateLimited", "detail": "too many", "status": 429}`)
+		return true
+	}
+	w.pebble.sick.Store(&f)
+	w.exec("UPDATE certificates SET next_at = 1 WHERE host = $1", name)
+	w.until("it is renewed", func() bool { c, err := w.shake(name); return err == nil && !c.Equal(first) })
+	if refused.Load() == 0 || w.row(name).failures != 0 {
+		t.Errorf("refused %d times, %d failures", refused.Load(), w.row(name).failures)
 	}
 }
 

@@ -108,18 +108,12 @@ func (i *issuer) issue(ctx context.Context, a *attempt, csr *x509.CertificateReq
 	return chains[0], nil
 }
 
-// order places an order. A renewal says what it replaces (RFC 9773, section 5), which
-// spares it the authorities' limits; one that is refused for that is placed without. An
-// account that the authority has forgotten is made anew.
+// order places an order. A renewal that limits refuse is placed again as what it
+// replaces (RFC 9773, section 5), which authorities exempt; not at once, because not
+// every authority copes with replacements whose validation fails. An account that the
+// authority has forgotten is made anew.
 func (i *issuer) order(ctx context.Context, a *attempt) (acme.Account, acme.Order, error) {
 	order := acme.Order{Identifiers: []acme.Identifier{{Type: "dns", Value: a.host}}}
-	if a.previous != nil && strings.Contains(a.material, "/"+i.key+"/") {
-		if d, err := i.client.GetDirectory(ctx); err == nil && d.RenewalInfo != "" {
-			if id, err := acme.ARIUniqueIdentifier(a.previous); err == nil {
-				order.Replaces = id
-			}
-		}
-	}
 	for try := 1; ; try++ {
 		account, err := i.accountTo(ctx)
 		if err != nil {
@@ -129,20 +123,48 @@ func (i *issuer) order(ctx context.Context, a *attempt) (acme.Account, acme.Orde
 		if err == nil {
 			return account, placed, nil
 		}
+		err = fmt.Errorf("place order: %w", err)
 		p := problem(err)
 		switch {
-		case p == nil || try == 3 || p.Type == acme.ProblemTypeRateLimited:
+		case p == nil || try == 3:
 		case p.Type == acme.ProblemTypeAccountDoesNotExist:
 			if err := i.forget(ctx); err != nil {
 				return acme.Account{}, order, err
 			}
 			continue
-		case order.Replaces != "" && p.Status >= 400 && p.Status < 500:
-			order.Replaces = ""
-			continue
+		case p.Type == acme.ProblemTypeRateLimited && order.Replaces == "":
+			if id := i.replaces(ctx, a); id != "" {
+				again := order
+				again.Replaces = id
+				if placed, err := i.client.NewOrder(ctx, account, again); err == nil {
+					return account, placed, nil
+				}
+			}
 		}
-		return acme.Account{}, order, fmt.Errorf("place order: %w", err)
+		return acme.Account{}, order, err
 	}
+}
+
+// replaces names the certificate that an order replaces, if the authority issued it and
+// knows of replacements.
+func (i *issuer) replaces(ctx context.Context, a *attempt) string {
+	if !i.issued(a) {
+		return ""
+	}
+	d, err := i.client.GetDirectory(ctx)
+	if err != nil || d.RenewalInfo == "" {
+		return ""
+	}
+	id, err := acme.ARIUniqueIdentifier(a.previous)
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+// issued reports whether the certificate to be renewed is this authority's.
+func (i *issuer) issued(a *attempt) bool {
+	return a.previous != nil && strings.Contains(a.material, "/"+i.key+"/")
 }
 
 // prove answers one challenge of an authorization and waits for the verdict. Attempts

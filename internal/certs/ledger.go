@@ -31,7 +31,7 @@ const (
 // time where it may be placed.
 func (s *Certs) allowed(ctx context.Context, i *issuer, a *attempt) (kind string, until time.Time, err error) {
 	kind = ledgerIssued
-	if a.previous != nil && strings.Contains(a.material, "/"+i.key+"/") {
+	if i.issued(a) {
 		kind = ledgerRenewed
 	}
 	// The entry that must have left the window before the next one fits is the one that

@@ -324,9 +324,11 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatal("waited in vain until ", what)
+			rows, err := w.db.Query(context.Background(), "SELECT "+columns+" FROM certificates")
+			all, _ := db.Collect(rows, err, scan)
+			w.t.Fatalf("waited in vain until %s; rows %+v; now %d", what, all, db.Now())
 		}
 	}
 }
