@@ -68,6 +68,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	waited := false
 	done, err := d.turns.take(ctx, s.Owner, func(ahead int) {
 		waited = true
+		p.clock.stop() // a place in the queue costs nobody his time
 		p.enter("queue", Building)
 		p.Printf("info", "Waiting for a free place: %d builds may run at once, %d wait before this one", d.c.Builds.AtOnce, ahead)
 	})
@@ -76,6 +77,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	}
 	defer done()
 	if waited {
+		p.clock.start()
 		p.Printf("info", "It is this build's turn")
 	}
 	b := &build{d: d, s: s, x: x, plan: plan, p: p, cache: d.cacheOf(s.ID, x.Branch)}
@@ -90,6 +92,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		return rel, err
 	}
 	defer closeNetwork()
+	defer func() { b.saveCaches(ctx, err == nil) }()
 	if err := b.install(ctx, network); err != nil {
 		return rel, err
 	}
@@ -97,11 +100,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		return rel, err
 	}
 	p.enter("publish", Deploying)
-	if rel, err = b.publish(ctx); err != nil {
-		return rel, err
-	}
-	b.saveCaches(ctx)
-	return rel, nil
+	return b.publish(ctx)
 }
 
 // prepare checks the commit out, brings caches and tools, and gives it all to the
@@ -265,7 +264,11 @@ func (b *build) install(ctx context.Context, network sandbox.Network) error {
 	if err != nil {
 		return err
 	}
-	if key != "" && key == b.cache.modulesKey() {
+	kept, err := b.cache.takeKey()
+	if err != nil {
+		return err
+	}
+	if key != "" && key == kept {
 		if err := b.cache.restore("modules", b.repo, b.plan.Modules, b.uid); err != nil {
 			return err
 		}
@@ -319,7 +322,7 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 	limits := b.limits()
 	stop := time.Now().Add(limits.Wall) // of the stage, not of each command
 	for _, c := range commands {
-		b.p.Printf("info", "$ %s", c)
+		fmt.Fprintf(b.log.Stdout(), "$ %s\n", c) // through the log, for a command may spell a secret out
 		limits.Wall = time.Until(stop)
 		cmd := sandbox.Command{
 			Argv: c.Argv, Dir: path.Join(sandbox.Root, "repo", c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
@@ -422,14 +425,15 @@ func (b *build) found() []string {
 }
 
 // saveCaches keeps what the next build can use. A cache that can't be kept costs time,
-// not the deployment.
-func (b *build) saveCaches(ctx context.Context) {
-	key, err := b.modulesKey()
-	if err == nil {
-		err = errors.Join(
-			b.cache.save("home", filepath.Join(b.work, ".home"), b.cacheFolders(true)),
-			b.cache.save("tree", b.repo, b.cacheFolders(false)),
-		)
+// not the deployment. Of a build that failed or was canceled only the package stores are
+// kept, whose tools check every entry: what else it leaves may be why it failed.
+func (b *build) saveCaches(ctx context.Context, good bool) {
+	err := b.cache.save("home", filepath.Join(b.work, ".home"), b.cacheFolders(true))
+	var key string
+	if err == nil && good {
+		if err = b.cache.save("tree", b.repo, b.cacheFolders(false)); err == nil {
+			key, err = b.modulesKey()
+		}
 	}
 	if err == nil && key != "" {
 		if err = b.cache.save("modules", b.repo, b.plan.Modules); err == nil {

@@ -133,16 +133,23 @@ func plainDir(root, folder string) bool {
 	return true
 }
 
-// modulesKey returns what the kept modules were made from, or "".
-func (c cache) modulesKey() string {
+// takeKey returns what the kept modules were made from, or "", and forgets it: whoever
+// takes the modules out may fail or crash, and then nothing must say that they are here.
+func (c cache) takeKey() (string, error) {
 	b, err := os.ReadFile(c.path("key"))
-	if err != nil {
-		return ""
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	return string(b)
+	if err == nil {
+		err = os.Remove(c.path("key"))
+	}
+	if err != nil {
+		return "", fmt.Errorf("take cache key: %w", err)
+	}
+	return string(b), nil
 }
 
-// keep notes what the modules now kept were made from; it is written last.
+// keep notes what the modules now kept were made from; it is called last.
 func (c cache) keep(key string) error {
 	return os.WriteFile(c.path("key"), []byte(key), 0o600)
 }
