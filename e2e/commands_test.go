@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,6 +37,8 @@ type story struct {
 // commands are the words of the stories, beside testscript's own:
 //
 //	serve [FLAG…]                        start the program with these flags more, and wait until it is ready
+//	setting NAME=VALUE…                  environment of the program from now on
+//	without FLAG                         what serve gets no longer
 //	restart [-kill]                      end it with SIGTERM (it must say 0) or SIGKILL, and start it again
 //	stop [-kill]                         end it
 //	user EMAIL [SCOPE…]                  make a user and a key; $KEY is the key
@@ -43,15 +46,17 @@ type story struct {
 //	api [-H K:V]… [-as KEY] METHOD PATH [BODY]   one request to /api/v1; PATH may be a whole address; BODY is JSON or a file; "!" wants 4xx or 5xx
 //	set NAME FIELD                       keep a field (a.b.0.c) of the last api answer as $NAME
 //	get [-H K:V]… [METHOD] URL           one request to a site, over its own TLS; "!" wants 4xx or 5xx
-//	until COMMAND… REGEXP                repeat api or get until the output matches
+//	until [-within D] COMMAND… REGEXP    repeat api or get until the output matches; "!" until it doesn't
 //	repo [-private TOKEN] [-branch B] NAME DIR [MESSAGE]   commit DIR to git.test/NAME; $COMMIT is the commit
 //	hook [-n N] [-secret S] PATH EVENT [REGEXP]   wait for N deliveries of an event, check signatures; prints them
 //	answer PATH STATUS…                  what the receiver says next at a path
 //	refuse REGEXP COMMAND…               run the program: it must end at once, not with 0, with one line like REGEXP, having changed nothing
+//	sql STATEMENT                        change the database behind the program's back
 //	absent TEXT                          no file of the data directory holds this text
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"serve": serve, "restart": restart, "stop": stop, "user": user, "key": key, "api": api, "set": set, "get": get,
-	"until": until, "repo": repo, "hook": hook, "answer": answer, "refuse": refuse, "absent": absent,
+	"until": until, "repo": repo, "hook": hook, "answer": answer, "refuse": refuse, "absent": absent, "sql": change,
+	"setting": setting, "without": without,
 }
 
 func of(ts *testscript.TestScript) *story { return ts.Value(storyKey).(*story) }
@@ -62,6 +67,20 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := deadline()
 	defer cancel()
 	ts.Check(s.world.Start(ctx))
+}
+
+func setting(ts *testscript.TestScript, neg bool, args []string) {
+	w := of(ts).world
+	w.Env = append(w.Env, args...)
+}
+
+func without(ts *testscript.TestScript, neg bool, args []string) {
+	w := of(ts).world
+	i := slices.Index(w.Flags, args[0])
+	if i < 0 {
+		ts.Fatalf("serve doesn't get %s", args[0])
+	}
+	w.Flags = slices.Delete(w.Flags, i, i+2)
 }
 
 func stop(ts *testscript.TestScript, neg bool, args []string) {
@@ -211,6 +230,13 @@ func set(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func until(ts *testscript.TestScript, neg bool, args []string) {
+	limit := patience
+	if args[0] == "-within" {
+		var err error
+		limit, err = time.ParseDuration(args[1])
+		ts.Check(err)
+		args = args[2:]
+	}
 	want, err := regexp.Compile("(?m)" + args[len(args)-1])
 	ts.Check(err)
 	look := map[string]func(*testscript.TestScript, []string) (world.Answer, error){"api": callAPI, "get": callSite}[args[0]]
@@ -218,7 +244,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("until repeats api or get, not %s", args[0])
 	}
 	var last world.Answer
-	ctx, cancel := deadline()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("it didn't come in %s", limit))
 	defer cancel()
 	err = world.Until(ctx, 25*time.Millisecond, func() (bool, error) {
 		var err error
@@ -381,5 +407,13 @@ func absent(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return err
 	})
+	ts.Check(err)
+}
+
+func change(ts *testscript.TestScript, neg bool, args []string) {
+	d, err := sql.Open("sqlite", filepath.Join(of(ts).world.Data, "slipway.db"))
+	ts.Check(err)
+	defer d.Close()
+	_, err = d.Exec(args[0])
 	ts.Check(err)
 }

@@ -38,7 +38,7 @@ func (k *killing) judge(t *testing.T) {
 		*kills, l.acks, l.unknown, len(l.sites), len(l.deploys), len(k.world.Hooks.All()))
 }
 
-type crashDeployment struct{ ID, SiteID, Status string }
+type crashDeployment struct{ ID, SiteID, Status, Trigger, Error string }
 
 // I2: every deployment ends, within 60 s of the last restart, also those nobody was told
 // of. I1: those that were acknowledged are there as long as their site is.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -58,6 +59,11 @@ func TestStories(t *testing.T) {
 			env.Setenv("LISTEN", w.Listen)
 			env.Setenv("HTTP", w.HTTP)
 			env.Setenv("HTTPS", w.HTTPS)
+			_, port, err := net.SplitHostPort(w.HTTPS)
+			if err != nil {
+				return err
+			}
+			env.Setenv("HTTPS_PORT", port)
 			env.Setenv("HOOKS", w.Hooks.URL)
 			env.Setenv("GIT", w.Git.URL)
 			return nil

@@ -28,7 +28,7 @@ type serveCommand struct {
 	APIURL       string   `name:"api-url" help:"Address that deploy hooks show; --base-url when absent." placeholder:"URL"`
 	SiteDomain   string   `help:"Sites live at <subdomain>.<site-domain>." default:"localhost" placeholder:"DOMAIN"`
 	SharedDomain bool     `help:"Allow sites and control plane to share a registrable domain."`
-	ACMECA       string   `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it." placeholder:"URL"`
+	ACMECA       []string `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it. Repeatable: a further one is asked when the first can't help." placeholder:"URL"`
 	ACMEEmail    string   `name:"acme-email" help:"Contact for the ACME directory." placeholder:"EMAIL"`
 	Blobs        string   `help:"Where files are kept; files in the data directory when absent." placeholder:"URL"`
 	Roles        []string `help:"What this process does: api, worker, edge." default:"api,worker,edge"`

@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -71,7 +72,7 @@ type process struct {
 // New makes the Git host and the receiver, and chooses ports. It starts no process.
 func New(binary, dir string) (*World, error) {
 	w := &World{Binary: binary, Dir: dir, Data: filepath.Join(dir, "data")}
-	ports, err := freePorts(3)
+	ports, err := FreePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -98,19 +99,22 @@ func (w *World) Close() {
 	w.client.CloseIdleConnections()
 }
 
-// freePorts finds addresses that nobody listens on. Somebody else may take one before
-// the program does; the kernel gives out others first, so it does not happen in practice.
-func freePorts(n int) ([]string, error) {
+// FreePorts finds addresses that nobody listens on, below the range from which the
+// kernel takes ports for outgoing connections (32768 and up on Linux): they stay free
+// while the program is down between two lives.
+func FreePorts(n int) ([]string, error) {
 	var out []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)))
 		if err != nil {
-			return nil, err
+			continue
 		}
 		defer l.Close()
-		out = append(out, l.Addr().String())
+		if out = append(out, l.Addr().String()); len(out) == n {
+			return out, nil
+		}
 	}
-	return out, nil
+	return nil, errors.New("no free ports")
 }
 
 // Args is the whole command line of serve.
@@ -137,7 +141,9 @@ func (w *World) Launch() error {
 	cmd := exec.Command(w.Binary, w.Args()...)
 	cmd.Dir, cmd.Env = w.Dir, append(os.Environ(), w.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A test that panics must not leave it running. (The signal comes with the end of the
+	// thread that forked; Go ends none but those that a goroutine locked.)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

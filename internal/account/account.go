@@ -1,7 +1,8 @@
-// Package account owns users and their API keys: who is asking, and what they may do.
+// Package account owns users, their sessions, second factors, passkeys and API keys, and
+// the log of what was done with them: who is asking, and what they may do.
 //
-// Passwords are kept as argon2id, keys and setup links as SHA-256 digests; the secrets
-// themselves are shown once and never stored or logged. A key is looked up on every
+// Passwords are kept as argon2id; keys, sessions, recovery codes and setup links as
+// SHA-256 digests; the secrets themselves are shown once and never stored or logged. A key is looked up on every
 // request, so revoking it works on the next one. The package decides what a Caller may
 // do but never asks on its behalf: rooms take the owner, faces call Require.
 package account
@@ -15,18 +16,23 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/seal"
 )
 
 // Config says where accounts live.
 type Config struct {
 	DB    *db.DB
+	Seal  *seal.Sealer // for the secrets of second factors. Optional: without it there are none.
 	Log   *slog.Logger
+	Site  string        // the dashboard's address, to which passkeys are bound. Optional: without it there are none.
 	Flush time.Duration // how often last uses are written. Optional: 0 means 10s.
 }
 
 // Accounts is the front door of the room. It is safe for concurrent use.
 type Accounts struct {
 	db     *db.DB
+	seal   *seal.Sealer
+	site   string
 	log    *slog.Logger
 	flush  time.Duration
 	hashes chan struct{} // bounds argon2id's memory: 19 MiB each
@@ -39,6 +45,8 @@ type Accounts struct {
 func New(c Config) *Accounts {
 	return &Accounts{
 		db:     c.DB,
+		seal:   c.Seal,
+		site:   c.Site,
 		log:    cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		flush:  cmp.Or(c.Flush, 10*time.Second),
 		hashes: make(chan struct{}, max(2, runtime.NumCPU())),
@@ -51,8 +59,14 @@ func New(c Config) *Accounts {
 func (a *Accounts) Run(ctx context.Context) error {
 	tick := time.NewTicker(a.flush)
 	defer tick.Stop()
+	hourly := time.NewTicker(time.Hour)
+	defer hourly.Stop()
 	for {
 		select {
+		case <-hourly.C:
+			if err := a.expire(ctx); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "expired sessions not removed, will be tried again", "err", err)
+			}
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()

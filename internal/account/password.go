@@ -57,7 +57,8 @@ func (a *Accounts) CheckPassword(ctx context.Context, email, password string) (U
 	return User{}, errPassword
 }
 
-// SetPassword gives the user a new password; the setup links they have stop working.
+// SetPassword gives the user a new password; the setup links and sessions they have stop
+// working.
 func (a *Accounts) SetPassword(ctx context.Context, id ID, password string) error {
 	u, err := a.User(ctx, id)
 	if err != nil {
@@ -78,8 +79,10 @@ func setPassword(ctx context.Context, tx *db.Tx, id ID, phc string) error {
 	if n == 0 {
 		return fault.Missing("user")
 	}
-	if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE user_id = $1`, id); err != nil {
-		return fmt.Errorf("set password: %w", err)
+	for _, q := range []string{`DELETE FROM setup_links WHERE user_id = $1`, `DELETE FROM sessions WHERE user_id = $1`} {
+		if _, err := tx.Exec(ctx, q, id); err != nil {
+			return fmt.Errorf("set password: %w", err)
+		}
 	}
 	return nil
 }

@@ -20,15 +20,21 @@ var errLink = &fault.Error{Kind: fault.NotFound, Message: "This link does not wo
 // user's password. For the empty id it makes the first admin, and works only while
 // there is no user. The token is shown once; its digest is stored.
 func (a *Accounts) NewSetupLink(ctx context.Context, user ID, ttl time.Duration) (token string, err error) {
-	token = db.Random(32)
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE expires_at <= $1`, db.Now()); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `INSERT INTO setup_links (hash, user_id, expires_at) VALUES ($1, $2, $3)`,
-			digest(token), sql.NullString{String: string(user), Valid: user != ""}, db.Now().Add(ttl))
+		token, err = a.NewSetupLinkTx(ctx, tx, user, ttl)
 		return err
 	})
+	return token, err
+}
+
+// NewSetupLinkTx is NewSetupLink in the caller's transaction.
+func (a *Accounts) NewSetupLinkTx(ctx context.Context, tx *db.Tx, user ID, ttl time.Duration) (token string, err error) {
+	token = db.Random(32)
+	if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE expires_at <= $1`, db.Now()); err != nil {
+		return "", fmt.Errorf("make setup link: %w", err)
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO setup_links (hash, user_id, expires_at) VALUES ($1, $2, $3)`,
+		digest(token), sql.NullString{String: string(user), Valid: user != ""}, db.Now().Add(ttl))
 	if err != nil {
 		return "", fmt.Errorf("make setup link: %w", err)
 	}
@@ -48,6 +54,11 @@ func (a *Accounts) SetupLink(ctx context.Context, token string) (User, error) {
 // UseSetupLink sets the password the link is for and spends the link. The address is
 // read only when it makes the first admin.
 func (a *Accounts) UseSetupLink(ctx context.Context, token, email, password string) (User, error) {
+	return a.useSetupLink(ctx, token, email, password, func(*db.Tx, User) error { return nil })
+}
+
+// useSetupLink is UseSetupLink with something more in the same transaction.
+func (a *Accounts) useSetupLink(ctx context.Context, token, email, password string, then func(tx *db.Tx, u User) error) (User, error) {
 	whose, err := a.SetupLink(ctx, token)
 	if err != nil {
 		return User{}, err
@@ -75,8 +86,10 @@ func (a *Accounts) UseSetupLink(ctx context.Context, token, email, password stri
 			if err := setPassword(ctx, tx, whose.ID, phc); err != nil {
 				return err
 			}
-			u, err = scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, whose.ID))
-			return err
+			if u, err = scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, whose.ID)); err != nil {
+				return err
+			}
+			return then(tx, u)
 		}
 		// Every other link for a first admin goes too, before anybody else can use it.
 		if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE user_id IS NULL`); err != nil {
@@ -85,8 +98,10 @@ func (a *Accounts) UseSetupLink(ctx context.Context, token, email, password stri
 		if none, err := empty(ctx, tx); err != nil || !none {
 			return errors.Join(err, errLink)
 		}
-		u, err = insertUser(ctx, tx, email, phc, true)
-		return err
+		if u, err = insertUser(ctx, tx, email, phc, true); err != nil {
+			return err
+		}
+		return then(tx, u)
 	})
 	return u, err
 }

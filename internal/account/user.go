@@ -25,10 +25,14 @@ const userColumns = `id, email, admin, password <> '', created_at`
 
 func scanUser(row db.Scanner) (u User, err error) {
 	err = row.Scan(&u.ID, &u.Email, &u.Admin, &u.Password, &u.CreatedAt)
+	return u, missingUser(err)
+}
+
+func missingUser(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return u, fault.Missing("user")
+		return fault.Missing("user")
 	}
-	return u, err
+	return err
 }
 
 // CreateUser makes a user. An empty password makes one that cannot log in until a setup

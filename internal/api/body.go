@@ -104,7 +104,7 @@ func checkJSON(body []byte) error {
 		if n := len(stack); n > 0 && stack[n-1].names != nil {
 			top := &stack[n-1]
 			if isString && !top.value {
-				fold := strings.ToLower(s)
+				fold := strings.ToLower(strings.ToUpper(s)) // as far as encoding/json goes: ſ is an s to it
 				if top.names[fold] {
 					return refuse("a name appears twice in one object")
 				}

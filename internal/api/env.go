@@ -48,9 +48,10 @@ func (n *newVars) UnmarshalJSON(b []byte) error {
 
 // read checks and decodes them, and says whether they came as an array.
 func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
+	odd := &fault.Error{Kind: fault.Invalid, Message: "Invalid variables", Details: "send one variable or an array of them", Code: "invalid_body"}
 	var v any
-	if err := json.Unmarshal(n.raw, &v); err != nil {
-		return nil, false, err
+	if json.Unmarshal(n.raw, &v) != nil { // a number beyond all bounds, for instance
+		return nil, false, odd
 	}
 	schema := r.Schema(typeOf[newVar](), true, "")
 	if _, many = v.([]any); many {
@@ -61,11 +62,15 @@ func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
 	if len(result.Errors) > 0 {
 		return nil, many, invalid(&huma.Operation{Metadata: map[string]any{"noun": "variable"}}, r, result.Errors)
 	}
-	if many {
-		return list, many, json.Unmarshal(n.raw, &list)
+	into := any(&list)
+	if !many {
+		list = make([]newVar, 1)
+		into = &list[0]
 	}
-	list = make([]newVar, 1)
-	return list, many, json.Unmarshal(n.raw, &list[0])
+	if json.Unmarshal(n.raw, into) != nil {
+		return nil, many, odd
+	}
+	return list, many, nil
 }
 
 // setVars is the answer: the object, or {"data": […]} for an array.

@@ -152,7 +152,7 @@ func scalar(v any) any {
 }
 
 // secretive matches the names of fields whose values are never echoed.
-var secretive = regexp.MustCompile(`(?i)secret|password|token|value|credential|authorization`)
+var secretive = regexp.MustCompile(`(?i)secret|deployKey|password|token|value|credential|authorization`)
 
 var missing = regexp.MustCompile(`^expected required property (.+) to be present$`)
 

@@ -161,10 +161,7 @@ func (a *API) hookKey(ctx context.Context, r *http.Request) (string, bool) {
 	if m == nil {
 		return "", false
 	}
-	err := a.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := a.Sites.HookTx(ctx, tx, site.HookID(m[1]))
-		return err
-	})
+	_, err := a.Sites.Hook(ctx, a.DB, site.HookID(m[1]))
 	if err != nil && !fault.Is(err, fault.Gone) {
 		return "", false
 	}

@@ -43,7 +43,8 @@ type lineBody struct {
 	Timestamp string  `json:"timestamp" format:"date-time"`
 	Level     string  `json:"level" enum:"debug,info,warn,error"`
 	Stage     *string `json:"stage"`
-	Message   string  `json:"message"`
+	Message   string  `json:"message" doc:"Plain text."`
+	Raw       *string `json:"raw" doc:"The message with its terminal colours (ECMA-48 SGR), where it has some."`
 }
 
 type logsIn struct {
@@ -195,7 +196,7 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.I
 }
 
 func showLine(l deploy.Line) lineBody {
-	return lineBody{l.N, l.At.String(), l.Level, some(l.Stage), l.Message}
+	return lineBody{l.N, l.At.String(), l.Level, some(l.Stage), l.Message, some(l.Raw)}
 }
 
 // streams bounds what is held open.

@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,7 +17,6 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
-	"slipway/internal/idem"
 )
 
 // Route is one operation of the interface.
@@ -44,72 +39,6 @@ type Route struct {
 
 // most is how long a handler may take.
 const most = 30 * time.Second
-
-// newHuma makes the part of huma that we use: decoding, checking and the document.
-// Errors are ours, and so are the pages.
-func newHuma(mux *http.ServeMux, c Config) huma.API {
-	cfg := huma.DefaultConfig("Slipway", c.Version)
-	cfg.CreateHooks = nil // no "$schema" in bodies
-	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
-	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-	cfg.AllowAdditionalPropertiesByDefault = true // unknown fields are ignored
-	cfg.Formats = map[string]huma.Format{"application/json": {
-		Marshal: func(w io.Writer, v any) error {
-			b, err := encode(v)
-			if err == nil {
-				_, err = w.Write(b)
-			}
-			return err
-		},
-		Unmarshal: json.Unmarshal,
-	}}
-	return humago.New(mux, cfg)
-}
-
-// huma makes errors through process globals. Ours depends on the API only through the
-// context, so that several APIs in one process (tests) do not meet.
-func init() {
-	huma.DefaultArrayNullable = false // our lists are never null
-	huma.NewError = func(status int, msg string, _ ...error) huma.StatusError {
-		return &problem{status: status, Message: msg}
-	}
-	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
-		p := &problem{status: http.StatusInternalServerError, Message: internalError, Code: "internal_error", RequestID: from(ctx.Context()).id}
-		if status >= 500 {
-			return p
-		}
-		registry, _ := ctx.Operation().Metadata["registry"].(huma.Registry)
-		f := invalid(ctx.Operation(), registry, errs)
-		if msg == "request body is required" {
-			f.Message, f.Details, f.Code = "The request body is missing", "send a JSON object", "missing_body"
-		}
-		return &problem{status: http.StatusBadRequest, Message: f.Message, Details: f.Details, Received: f.Received, Code: f.Code, RequestID: p.RequestID}
-	}
-}
-
-// schemaName names shapes as readers of the document would.
-func schemaName(t reflect.Type, hint string) string {
-	if t == typeOf[problem]() {
-		return "Error"
-	}
-	name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "Body", "")
-	if rest, ok := strings.CutPrefix(name, "Data"); ok && rest != "" {
-		return rest + "List"
-	}
-	if rest, ok := strings.CutPrefix(name, "Page"); ok && rest != "" {
-		return rest + "Page"
-	}
-	return name
-}
-
-// encode is how every body is written.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return b.Bytes(), err
-}
 
 // reply is an answer whose body is bytes already: what is kept for an Idempotency-Key is
 // what was sent.
@@ -332,58 +261,4 @@ func (r Route) reply(out any) (*reply, error) {
 		return nil, fmt.Errorf("encode answer: %w", err)
 	}
 	return &reply{Status: status, ContentType: "application/json", Body: body}, nil
-}
-
-// once is which request this is, for those that want it to act once. A key that sees
-// only some sites, and an answer that holds a secret, are kept apart per key: a replay
-// must not show what the asking key may not see.
-func (r Route) once(ctx context.Context, c account.Caller) (idem.Key, [32]byte, error) {
-	req := from(ctx)
-	h := req.http
-	keys := h.Header["Idempotency-Key"]
-	if len(keys) == 0 {
-		return idem.Key{}, [32]byte{}, nil
-	}
-	if len(keys) > 1 || keys[0] == "" {
-		return idem.Key{}, [32]byte{}, idem.Check("")
-	}
-	k := idem.Key{Scope: string(c.User), Method: h.Method, Path: h.URL.EscapedPath(), Key: keys[0]}
-	if r.Private || len(c.Sites) > 0 {
-		k.Scope += "/" + string(c.Key)
-	}
-	query, _ := url.ParseQuery(h.URL.RawQuery) // checked before; Encode sorts
-	sum := sha256.New()
-	for _, part := range []string{k.Method, k.Path, query.Encode(), string(req.body)} {
-		fmt.Fprintf(sum, "%d:%s", len(part), part)
-	}
-	return k, [32]byte(sum.Sum(nil)), idem.Check(keys[0])
-}
-
-// kept is an answer as it is stored.
-type kept struct {
-	Status int             `json:"status"`
-	Body   json.RawMessage `json:"body"`
-}
-
-func (r Route) keep(out any) ([]byte, error) {
-	rep, err := r.reply(out)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(kept{rep.Status, rep.Body})
-}
-
-func unkeep(b []byte, replayed bool, err error) (*reply, error) {
-	if err != nil {
-		return nil, err
-	}
-	var k kept
-	if err := json.Unmarshal(b, &k); err != nil {
-		return nil, fmt.Errorf("decode kept answer: %w", err)
-	}
-	rep := &reply{Status: k.Status, ContentType: "application/json", Body: append(k.Body, '\n')}
-	if replayed {
-		rep.Replayed = "true"
-	}
-	return rep, nil
 }

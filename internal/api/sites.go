@@ -11,6 +11,7 @@ import (
 	"slipway/internal/domain"
 	"slipway/internal/fault"
 	"slipway/internal/site"
+	"slipway/internal/source"
 )
 
 // NewSiteBody is a site just made: it has no domains and no updatedAt yet.
@@ -27,6 +28,7 @@ type NewSiteBody struct {
 	Repository    *repository `json:"repository"`
 	Framework     *string     `json:"framework" doc:"The preset that was asked for."`
 	Build         site.Build  `json:"build" doc:"The owner's own build settings; those that are absent are detected."`
+	HasCredential bool        `json:"hasCredential" doc:"Whether a credential for the repository is stored. It is never shown."`
 	NeedsRedeploy bool        `json:"needsRedeploy" doc:"Settings or variables changed since the last deployment."`
 	Deployment    *string     `json:"deploymentId" doc:"The deployment that is live."`
 	CreatedAt     string      `json:"createdAt" format:"date-time"`
@@ -137,10 +139,13 @@ func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) 
 		return page[siteBody]{}, err
 	}
 	f := site.Filter{Type: site.Type(in.Type), Status: site.Status(in.Status), Page: p.page, Limit: p.limit}
-	list, total, err := a.Sites.List(ctx, c.User, f)
+	find := a.Sites.List
 	if len(c.Sites) > 0 {
-		list, total, err = a.fewSites(ctx, c, f)
+		find = func(ctx context.Context, _ account.ID, f site.Filter) ([]site.Site, int, error) {
+			return a.fewSites(ctx, c, f)
+		}
 	}
+	list, total, err := find(ctx, c.User, f)
 	if err != nil {
 		return page[siteBody]{}, err
 	}
@@ -167,21 +172,36 @@ func (a *API) fewSites(ctx context.Context, c account.Caller, f site.Filter) (li
 	return list[from:min(from+f.Limit, len(list))], len(list), nil
 }
 
+// credential lets a private repository be read.
+type credential struct {
+	Token     string `json:"token,omitempty" doc:"An access token, for https." writeOnly:"true"`
+	User      string `json:"user,omitempty" doc:"The token's user name, where the host wants one."`
+	DeployKey string `json:"deployKey,omitempty" doc:"A private key in PEM form, without a passphrase, for ssh. It wins over a token." writeOnly:"true"`
+}
+
+func (c *credential) read() *source.Credential {
+	if c == nil {
+		return nil
+	}
+	return &source.Credential{Token: c.Token, User: c.User, DeployKey: c.DeployKey}
+}
+
 type createSiteIn struct {
 	Body struct {
-		Name       string     `json:"name" doc:"Display name, 1 to 100 characters."`
-		Type       string     `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
-		Repository string     `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
-		Branch     string     `json:"branch,omitempty" doc:"Without it: the repository's default branch."`
-		Framework  string     `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Without it: detected. An unknown one is ignored with a warning in the log."`
-		Build      site.Build `json:"build,omitempty" doc:"Own build settings."`
+		Name       string      `json:"name" doc:"Display name, 1 to 100 characters."`
+		Type       string      `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
+		Repository string      `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
+		Branch     string      `json:"branch,omitempty" doc:"Without it: the repository's default branch."`
+		Framework  string      `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Without it: detected. An unknown one is ignored with a warning in the log."`
+		Build      site.Build  `json:"build,omitempty" doc:"Own build settings."`
+		Credential *credential `json:"credential,omitempty" doc:"For a private repository. Stored sealed, never shown."`
 	}
 }
 
 func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn) (createdSite, error) {
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.User, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
-		Branch: b.Branch, Framework: b.Framework, Build: b.Build})
+		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
 	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, err
 }
 
@@ -201,6 +221,7 @@ type updateSiteIn struct {
 		Branch     *string     `json:"branch,omitempty" doc:"An empty one means the repository's default."`
 		Framework  *string     `json:"framework,omitempty"`
 		Build      *site.Build `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
+		Credential *credential `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it."`
 	}
 }
 
@@ -209,7 +230,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return siteBody{}, err
 	}
 	b := in.Body
-	s, err := a.Sites.UpdateTx(ctx, tx, c.User, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build})
+	s, err := a.Sites.UpdateTx(ctx, tx, c.User, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
 	if err != nil {
 		return siteBody{}, err
 	}
@@ -286,7 +307,7 @@ func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in 
 func (a *API) showNewSite(s site.Site) NewSiteBody {
 	b := NewSiteBody{ID: string(s.ID), Name: s.Name, Slug: s.Slug, Type: string(s.Type), Runtime: s.Runtime, Status: string(s.Status),
 		StatusReason: some(s.StatusReason), URL: a.Sites.URL(s.Slug), Subdomain: s.Slug, Framework: some(s.Framework), Build: s.Build,
-		NeedsRedeploy: s.NeedsRedeploy, Deployment: some(s.LiveDeployment), CreatedAt: s.CreatedAt.String()}
+		HasCredential: s.Credential, NeedsRedeploy: s.NeedsRedeploy, Deployment: some(s.LiveDeployment), CreatedAt: s.CreatedAt.String()}
 	if s.Repository != "" {
 		b.Repository = &repository{s.Repository, some(s.Branch)}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"os"
@@ -32,7 +33,7 @@ type Config struct {
 	APIURL       string // empty: BaseURL
 	SiteDomain   string
 	SharedDomain bool
-	ACMECA       string
+	ACMECA       []string // ACME directories, the preferred one first
 	ACMEEmail    string
 	Blobs        string
 	Roles        []string
@@ -162,8 +163,20 @@ func (c Config) check() (settings, error) {
 	if c.Blobs != "" {
 		return s, errors.New("--blobs: this version keeps files in the data directory only")
 	}
-	if c.ACMECA != "" || c.ACMEEmail != "" {
-		return s, errors.New("--acme-ca: this version uses its local certificate authority only")
+	for _, ca := range c.ACMECA {
+		if u, err := url.Parse(ca); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return s, fmt.Errorf("--acme-ca: %q is not an https address of an ACME directory", ca)
+		}
+	}
+	switch {
+	case len(c.ACMECA) > 0 && c.EdgeHTTPS == "":
+		return s, errors.New("--acme-ca: certificates are of no use while --edge-https is off")
+	case len(c.ACMECA) == 0 && c.ACMEEmail != "":
+		return s, errors.New("--acme-email says nothing without --acme-ca")
+	case c.ACMEEmail != "":
+		if a, err := mail.ParseAddress(c.ACMEEmail); err != nil || a.Address != c.ACMEEmail {
+			return s, fmt.Errorf("--acme-email: %q is not an e-mail address", c.ACMEEmail)
+		}
 	}
 	return s, nil
 }

@@ -28,11 +28,7 @@ type check struct {
 // Doctor prints what of the host's abilities is there and what is missing, and ends with
 // an error when something required is.
 func Doctor(ctx context.Context, s Store, out io.Writer) error {
-	checks := []check{dataDir(s), database(ctx, s), git(ctx), loopback()}
-	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
-		// Without a sandbox sites that need no build still work.
-		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
-	}
+	checks := examine(ctx, s)
 	width, bad := 0, 0
 	for _, c := range checks {
 		width = max(width, len(c.name))
@@ -58,10 +54,20 @@ func Doctor(ctx context.Context, s Store, out io.Writer) error {
 	return nil
 }
 
+// examine looks at everything once.
+func examine(ctx context.Context, s Store) []check {
+	checks := []check{dataDir(s), database(ctx, s), git(ctx), loopback()}
+	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
+		// Without a sandbox sites that need no build still work.
+		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
+	}
+	return checks
+}
+
 func scratch(s Store) string {
-	dir, err := filepath.Abs(s.path("sandbox"))
+	dir, err := filepath.Abs(s.path("builds", "doctor"))
 	if err != nil {
-		return s.path("sandbox")
+		return s.path("builds", "doctor")
 	}
 	return dir
 }

@@ -21,6 +21,8 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/blob"
+	"slipway/internal/certs"
+	"slipway/internal/dashboard"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -52,11 +54,17 @@ type house struct {
 	answers     *idem.Answers
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
-	api         *api.API   // nil without the role
-	edge        *edge.Edge // nil without the role
+	api         *api.API             // nil without the role
+	pages       *dashboard.Dashboard // nil without the role
+	edge        *edge.Edge           // nil without the role
+	certs       *certs.Certs         // nil without an ACME authority
 
 	serving atomic.Bool // between the opening of the doors and the first sign of the end
 }
+
+// workers is how many jobs of each queue run at once in one process. Builds have a
+// tighter limit of their own; the rest of a deployment is mostly waiting.
+var workers = map[string]int{"default": 4, deploy.QueueName: max(16, 4*runtime.NumCPU())}
 
 // build makes every room from the settings. It opens the database and starts nothing.
 func build(ctx context.Context, s settings) (_ *house, err error) {
@@ -98,7 +106,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	h.answers = idem.New(idem.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
-		Queues: map[string]int{"default": 4, deploy.QueueName: max(4, 2*runtime.NumCPU())}})
+		Queues: workers})
 	h.sites.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	if s.role("api") {
@@ -106,9 +114,19 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 			Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
 	}
+	if s.role("api") {
+		h.pages = dashboard.New(h.dashboardConfig())
+	}
+	if h.certs, err = h.certificates(out); err != nil {
+		return nil, err
+	}
 	if s.role("edge") {
-		h.edge = edge.New(edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.public(), ControlHosts: s.controlHosts, Log: s.Log, Metrics: h.metrics})
+		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, Log: s.Log, Metrics: h.metrics}
+		if h.certs != nil {
+			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
+		}
+		h.edge = edge.New(c)
 	}
 	h.observe()
 	return h, nil
@@ -172,6 +190,9 @@ func (h *house) prepare(ctx context.Context) error {
 	if err := h.deployments.Schedule(ctx); err != nil {
 		return err
 	}
+	if err := h.invite(ctx); err != nil {
+		return err
+	}
 	if h.edge == nil {
 		return nil
 	}
@@ -212,6 +233,9 @@ func (h *house) rooms() []room {
 	}
 	if h.edge != nil {
 		list = append(list, room{"edge", h.edge.Run})
+	}
+	if h.certs != nil {
+		list = append(list, room{"certificates", h.certs.Run})
 	}
 	return list
 }

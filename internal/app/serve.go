@@ -197,17 +197,6 @@ func (h *house) control() http.Handler {
 	return mux
 }
 
-// public is the part of the control plane that is meant for users, and that the edge
-// serves too where --base-url is https.
-func (h *house) public() http.Handler {
-	if h.api == nil {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			plain(w, http.StatusNotFound, "This node does not serve the interface.")
-		})
-	}
-	return h.api.Handler()
-}
-
 func (h *house) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()

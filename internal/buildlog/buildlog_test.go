@@ -2,8 +2,10 @@ package buildlog
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,15 +14,37 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// record returns a Log and where its lines go.
-func record(c Config) (*Log, *[]Line) {
-	var lines []Line
-	c.Line = func(l Line) { lines = append(lines, l) }
-	return New(c), &lines
+// recorder keeps lines; a timer may add one at any time.
+type recorder struct {
+	mu    sync.Mutex // guards lines
+	lines []Line
 }
+
+func (r *recorder) add(l Line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, l)
+}
+
+func (r *recorder) all() []Line {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lines)
+}
+
+// record returns a Log and where its lines go. On a slow machine no silence is long
+// enough to cut a line, unless the test says so.
+func record(c Config) (*Log, *recorder) {
+	r := &recorder{}
+	c.Line = r.add
+	c.Silence = cmp.Or(c.Silence, time.Hour)
+	return New(c), r
+}
+
+func last(r *recorder) Line { return r.all()[len(r.all())-1] }
 
 func messages(lines []Line) (all []string) {
 	for _, l := range lines {
@@ -73,10 +97,11 @@ func TestLines(t *testing.T) {
 					in = in[n:]
 				}
 				l.Close()
-				for i := range *got {
-					(*got)[i].Level = ""
+				lines := got.all()
+				for i := range lines {
+					lines[i].Level = ""
 				}
-				if d := cmp.Diff(tt.want, *got); d != "" {
+				if d := gocmp.Diff(tt.want, lines); d != "" {
 					t.Errorf("in writes of %d bytes (-want +got):\n%s", chunk, d)
 				}
 			}
@@ -91,7 +116,7 @@ func TestStreamsAreNotMixed(t *testing.T) {
 	write(t, l.Stderr(), "err", "or\n")
 	write(t, l.Stdout(), "put\n")
 	l.Flush()
-	if d := cmp.Diff([]string{"error", "output"}, messages(*got)); d != "" {
+	if d := gocmp.Diff([]string{"error", "output"}, messages(got.all())); d != "" {
 		t.Error(d)
 	}
 }
@@ -131,16 +156,16 @@ func TestConcurrentWriters(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, got := record(Config{Secrets: []string{"hunter2hunter2"}})
+		l, got := record(Config{Secrets: []string{"hunter2hunter2"}, Silence: 100 * time.Millisecond})
 		write(t, l.Stdout(), "Password? ")
 		time.Sleep(99 * time.Millisecond)
 		synctest.Wait()
-		if len(*got) != 0 {
-			t.Fatalf("passed on before the silence: %q", messages(*got))
+		if len(got.all()) != 0 {
+			t.Fatalf("passed on before the silence: %q", messages(got.all()))
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		if d := cmp.Diff([]string{"Password? "}, messages(*got)); d != "" {
+		if d := gocmp.Diff([]string{"Password? "}, messages(got.all())); d != "" {
 			t.Fatal(d)
 		}
 		for _, b := range "it is hunter2hunter2!" { // slower than the silence
@@ -149,11 +174,11 @@ func TestSilence(t *testing.T) {
 		}
 		write(t, l.Stdout(), "\n\n")
 		l.Close()
-		if s := strings.Join(messages(*got), ""); s != "Password? it is [secret]!" {
+		if s := strings.Join(messages(got.all()), ""); s != "Password? it is [secret]!" {
 			t.Errorf("got %q", s)
 		}
-		if last := (*got)[len(*got)-1].Message; last != "" {
-			t.Errorf("the empty line is %q", last)
+		if m := last(got).Message; m != "" {
+			t.Errorf("the empty line is %q", m)
 		}
 	})
 }
@@ -161,7 +186,7 @@ func TestSilence(t *testing.T) {
 func TestProgressIsRateLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, got := record(Config{})
+		l, got := record(Config{Silence: 100 * time.Millisecond})
 		for i := range 1000 { // ten seconds
 			write(t, l.Stderr(), fmt.Sprintf("\r%d%%", i/10))
 			time.Sleep(10 * time.Millisecond)
@@ -169,11 +194,11 @@ func TestProgressIsRateLimited(t *testing.T) {
 		time.Sleep(5 * time.Second) // a last state, once
 		write(t, l.Stderr(), "\rready\n")
 		l.Close()
-		if n := len(*got); n < 4 || n > 8 {
-			t.Errorf("%d states passed on: %q", n, messages(*got))
+		if n := len(got.all()); n < 4 || n > 8 {
+			t.Errorf("%d states passed on: %q", n, messages(got.all()))
 		}
-		if last := (*got)[len(*got)-1].Message; last != "ready" {
-			t.Errorf("last line is %q", last)
+		if m := last(got).Message; m != "ready" {
+			t.Errorf("last line is %q", m)
 		}
 	})
 }
@@ -189,7 +214,7 @@ func TestLimits(t *testing.T) {
 		write(t, l.Stdout(), "Error: the reason\n")
 		l.Close()
 		var x, notes int
-		for _, m := range messages(*got) {
+		for _, m := range messages(got.all()) {
 			switch m {
 			case "x":
 				x++
@@ -202,7 +227,7 @@ func TestLimits(t *testing.T) {
 		if x != 30 || notes != 3 {
 			t.Errorf("%d lines and %d notes, want 30 and 3", x, notes)
 		}
-		if d := cmp.Diff([]string{"Error: the reason"}, l.Excerpt(5)); d != "" {
+		if d := gocmp.Diff([]string{"Error: the reason"}, l.Excerpt(5)); d != "" {
 			t.Error(d)
 		}
 	})
@@ -222,7 +247,7 @@ func TestEndlessLine(t *testing.T) {
 	}
 	l.Close()
 	all := ""
-	for _, m := range messages(*got) {
+	for _, m := range messages(got.all()) {
 		if len(m) > 100*len(redacted)/minSecret || !utf8.ValidString(m) {
 			t.Fatalf("line %q", m)
 		}
@@ -255,7 +280,7 @@ func FuzzPlain(f *testing.F) {
 			rest = rest[n:]
 		}
 		l.Close()
-		for _, line := range *got {
+		for _, line := range got.all() {
 			if i := strings.IndexFunc(line.Message, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }); i >= 0 || !utf8.ValidString(line.Message) {
 				t.Fatalf("message %q", line.Message)
 			}
@@ -270,8 +295,8 @@ func FuzzPlain(f *testing.F) {
 			}
 		}
 		plain := utf8.ValidString(in) && !strings.ContainsFunc(in, func(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' })
-		if plain && strings.Join(messages(*got), "") != strings.ReplaceAll(in, "\n", "") {
-			t.Fatalf("%q became %q", in, messages(*got))
+		if plain && strings.Join(messages(got.all()), "") != strings.ReplaceAll(in, "\n", "") {
+			t.Fatalf("%q became %q", in, messages(got.all()))
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestOutputs(t *testing.T) {
 				fmt.Fprintf(&b, "| %s\n", s)
 			}
 			b.WriteByte('\n')
-			for _, x := range *lines {
+			for _, x := range lines.all() {
 				if x.Level != "info" {
 					fmt.Fprintf(&b, "%s: %s\n", x.Level, x.Message)
 				}
@@ -210,6 +210,9 @@ func TestLevel(t *testing.T) {
 		"(!) Some chunks are larger than 500 kB": "warn",
 		"(node:12) Warning: x":                   "warn",
 		"src/a.ts(1,7): error TS2322: x":         "error",
+		"15:19:47 [ERROR] [vite] x":              "error",
+		"[15:19:47] warn: x":                     "warn",
+		"15:19:47 ":                              "info",
 		"npm verb cli node":                      "debug",
 		"sh: 1: astro: not found":                "error",
 		"":                                       "info",

@@ -39,13 +39,34 @@ func level(message string) string {
 	s := message[:min(len(message), 120)]
 	for i, r := range s {
 		switch {
-		case r == '⚠', r == '▲':
+		case r == '⚠':
 			return "warn"
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '[', r == '(':
+			if n := clock(s[i:]); n > 0 {
+				return level(s[i+n:])
+			}
 			return levelOf(s[i:])
 		}
 	}
 	return "info"
+}
+
+// clock returns the length of a time of day that a line begins with, as in 15:04:05 or
+// [15:04:05]; 0 for none.
+func clock(s string) int {
+	skip := 0
+	if s[0] == '[' {
+		skip = 1
+	}
+	if len(s) < skip+8 || s[skip+2] != ':' || s[skip+5] != ':' {
+		return 0
+	}
+	for _, i := range []int{0, 1, 3, 4, 6, 7} {
+		if b := s[skip+i]; b < '0' || b > '9' {
+			return 0
+		}
+	}
+	return skip + 8
 }
 
 func levelOf(s string) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"strings"
 	"testing"
@@ -46,10 +47,10 @@ func TestRedact(t *testing.T) {
 				write(t, l.Stderr(), tt.in[i:i+1])
 			}
 			l.Close()
-			if m := (*got)[0].Message; m != tt.want || len(*got) != 1 {
+			if m := got.all()[0].Message; m != tt.want || len(got.all()) != 1 {
 				t.Errorf("%q became %q, want %q", tt.in, m, tt.want)
 			}
-			if raw := (*got)[0].Raw; strings.Contains(raw, "31mxyzzy") || strings.Contains(raw, "123456") {
+			if raw := got.all()[0].Raw; strings.Contains(raw, "31mxyzzy") || strings.Contains(raw, "123456") {
 				t.Errorf("raw %q", raw)
 			}
 		})
@@ -74,10 +75,10 @@ func TestRedactBase64(t *testing.T) {
 							rest = rest[n:]
 						}
 						l.Close()
-						left := strings.Join(messages(*got), "")
+						left := strings.Join(messages(got.all()), "")
 						// What remains is the ends: characters that carry bits of the neighbours.
 						if rest := strings.ReplaceAll(left, redacted, ""); len(rest) > 12 || !strings.Contains(left, redacted) {
-							t.Errorf("%q in lines of %d became %q", text, width, messages(*got))
+							t.Errorf("%q in lines of %d became %q", text, width, messages(got.all()))
 						}
 					}
 				}
@@ -99,7 +100,7 @@ func TestHugeSecrets(t *testing.T) {
 	}
 	write(t, l.Stdout(), secrets[3], "\n")
 	l.Close()
-	if m := strings.Join(messages(*got), ""); strings.ReplaceAll(m, redacted, "") != "" {
+	if m := strings.Join(messages(got.all()), ""); strings.ReplaceAll(m, redacted, "") != "" {
 		t.Errorf("got %.100q", m)
 	}
 }
@@ -113,43 +114,62 @@ func FuzzRedact(f *testing.F) {
 	f.Add("aaaaaaa", "aaaa", "aaaa", 5, uint8(3))
 	f.Add("line one is here\nline two is here", "x\n", "\n", 4, uint8(4))
 	f.Add("123456", "\x1b[", "m", 9, uint8(0))
-	f.Fuzz(func(t *testing.T, secret, before, after string, chunk int, split uint8) {
-		if len(secret) > 200 || len(before)+len(after) > 500 {
-			return
+	f.Fuzz(noSecret)
+}
+
+// The same for a few hundred secrets and surroundings that are made of what hurts.
+func TestNoSecretWhateverTheWrites(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 20))
+	text := func(n int) string {
+		parts := []string{"a", "b", "ab", "Z", "0", "9", "=", "/", "+", " ", "%", "\\", "\"", "'", "<", "ü", "日", "🚀", "\n", "\t", "\r\n", "\x1b[31m", "31m", "\xff", "-", "_", "."}
+		var b strings.Builder
+		for range n {
+			b.WriteString(parts[r.IntN(len(parts))])
 		}
-		forms := map[string]bool{}
-		texts := []string{secret, before + secret + after, hex.EncodeToString([]byte(secret))}
-		for _, v := range values(secret) {
-			for _, of := range []func(string) []string{plain, jsonEscaped, urlEscaped, inBase64, inHex} {
-				for _, form := range of(v) {
-					if len(form) >= minSecret && !strings.ContainsAny(form, "\r\n") {
-						forms[form] = true
-						texts = append(texts, form)
-					}
-				}
-			}
-			texts = append(texts, base64.StdEncoding.EncodeToString([]byte(before+v+after)), base64.RawURLEncoding.EncodeToString([]byte(before+v)))
-		}
-		l, got := record(Config{Secrets: []string{secret}, MaxLine: 64, MaxLines: 1 << 30, Rate: 1 << 30, Silence: time.Hour})
-		noise := []string{"", "\x1b[31m", "\x1b[K", "\x07", "\x1b]0;t\x07"}[int(split)%5]
-		for _, text := range texts {
-			text = before + text + after
-			for text != "" {
-				n := min(max(chunk, 1), len(text))
-				write(t, l.Stdout(), text[:n], noise)
-				text = text[n:]
-			}
-			write(t, l.Stdout(), "\n")
-		}
-		l.Close()
-		for _, line := range *got {
-			for form := range forms {
-				for _, piece := range append(strings.Split(line.Message, redacted), strings.Split(line.Raw, redacted)...) {
-					if strings.Contains(piece, form) {
-						t.Fatalf("%q stands in %q", form, line)
-					}
+		return b.String()
+	}
+	for range 150 {
+		noSecret(t, text(4+r.IntN(40)), text(r.IntN(30)), text(r.IntN(30)), 1+r.IntN(20), uint8(r.IntN(5)))
+	}
+}
+
+func noSecret(t *testing.T, secret, before, after string, chunk int, split uint8) {
+	if len(secret) > 200 || len(before)+len(after) > 500 {
+		return
+	}
+	forms := map[string]bool{}
+	texts := []string{secret, before + secret + after, hex.EncodeToString([]byte(secret))}
+	for _, v := range values(secret) {
+		for _, of := range []func(string) []string{plain, jsonEscaped, urlEscaped, inBase64, inHex} {
+			for _, form := range of(v) {
+				if len(form) >= minSecret && !strings.ContainsAny(form, "\r\n") {
+					forms[form] = true
+					texts = append(texts, form)
 				}
 			}
 		}
-	})
+		texts = append(texts, base64.StdEncoding.EncodeToString([]byte(before+v+after)), base64.RawURLEncoding.EncodeToString([]byte(before+v)))
+	}
+	l, got := record(Config{Secrets: []string{secret}, MaxLine: 64, MaxLines: 1 << 30, Rate: 1 << 30, Silence: time.Hour})
+	noise := []string{"", "\x1b[31m", "\x1b[K", "\x07", "\x1b]0;t\x07"}[int(split)%5]
+	for _, text := range texts {
+		text = before + text + after
+		for text != "" {
+			n := min(max(chunk, 1), len(text))
+			write(t, l.Stdout(), text[:n], noise)
+			text = text[n:]
+		}
+		write(t, l.Stdout(), "\n")
+	}
+	l.Close()
+	for _, line := range got.all() {
+		for form := range forms {
+			for _, piece := range append(strings.Split(line.Message, redacted), strings.Split(line.Raw, redacted)...) {
+				if strings.Contains(piece, form) {
+					t.Fatalf("%q stands in %q", form, line)
+				}
+			}
+		}
+	}
 }

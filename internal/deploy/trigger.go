@@ -41,7 +41,7 @@ type Trigger struct {
 // TriggerTx asks for a deployment of the owner's site. It will run after those that the
 // site already waits for, and is never dropped.
 func (d *Deployments) TriggerTx(ctx context.Context, tx *db.Tx, owner account.ID, id site.ID, t Trigger) (Deployment, error) {
-	s, err := d.c.Sites.GetTx(ctx, tx, owner, id)
+	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Deployment{}, err
 	}
@@ -117,7 +117,7 @@ type HookCall struct {
 // has fetched nothing yet, so it will deploy what the caller means. One that differs
 // takes the place of those that wait for the same branch, which end as canceled.
 func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.HookID, call HookCall) (x Deployment, folded bool, err error) {
-	hook, err := d.c.Sites.HookTx(ctx, tx, id)
+	hook, err := d.c.Sites.Hook(ctx, tx, id)
 	if err != nil {
 		return Deployment{}, false, err
 	}
@@ -125,7 +125,7 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 		return Deployment{}, false, &fault.Error{Kind: fault.Forbidden, Message: "This deploy hook may not choose a branch",
 			Details: "leave branch out, or let the hook's owner allow it", Code: "branch_not_allowed"}
 	}
-	s, err := d.c.Sites.GetTx(ctx, tx, hook.Owner, hook.Site)
+	s, err := d.c.Sites.LockTx(ctx, tx, hook.Owner, hook.Site)
 	if err != nil {
 		return Deployment{}, false, err
 	}
@@ -252,7 +252,7 @@ func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.ID, 
 // building: in the caller's transaction. With an empty id it is the last one that was
 // live before the present one.
 func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.ID, id site.ID, to ID) (Deployment, error) {
-	s, err := d.c.Sites.GetTx(ctx, tx, owner, id)
+	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Deployment{}, err
 	}

@@ -9,9 +9,10 @@
 // else from a local authority whose key is sealed in the database; a name that is not
 // ours ends in a TLS alert.
 //
-// The edge reads the views live and previews and knows no room. It never serves the
-// control plane's bytes on a site's host or a site's bytes on the control plane's, and
-// it never redirects to a host that the request did not name.
+// The edge reads the views live, custom_hosts and previews and knows no room. It never
+// serves the control plane's bytes on a site's host or a site's bytes on the control
+// plane's, and it redirects to no host but the one that the request named or the one
+// that the owner of a custom host chose.
 package edge
 
 import (
@@ -51,8 +52,18 @@ type Config struct {
 	Metrics      prometheus.Registerer
 
 	// Certificate is asked first, for example ACME's. Optional; nil, nil passes the name
-	// on to the local authority.
+	// on to the local authority, which then stands in for the control plane and for sites
+	// that exist alone.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+	// OnCertificate hears of every custom host that the local authority made a certificate
+	// for, until the view custom_hosts says so. It is called from one goroutine and may
+	// take its time. Optional; leave it out where Certificate answers for custom hosts.
+	OnCertificate func(ctx context.Context, host string, c Certificate)
+
+	// Challenge answers an authority's question on a plain listener (RFC 8555, section
+	// 8.3) and reports whether it was ours to answer. Optional.
+	Challenge func(w http.ResponseWriter, r *http.Request) bool
 
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
 	AssetBytes int64 // memory for files. Optional: 0 means 128 MiB.
@@ -64,6 +75,7 @@ type Edge struct {
 	control   map[string]bool
 	port      string // ":8443", or "" for 443
 	table     table
+	claims    claims
 	previews  previews
 	trees     *cache[release.ID, *release.Tree]
 	assets    *cache[assetKey, *asset]
@@ -71,6 +83,8 @@ type Edge struct {
 	leaves    *cache[string, *leaf]
 	metrics   metrics
 	loaded    atomic.Bool
+
+	uncertified chan string // custom hosts whose certificate is to be made and reported
 }
 
 // New returns an Edge that knows no host yet: Run tells it.
@@ -88,13 +102,14 @@ func New(c Config) *Edge {
 	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
 	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
 	e.leaves = newCache[string, *leaf](maxLeaves)
+	e.uncertified = make(chan string, 1024)
 	e.table.hosts = map[string]*site{}
 	e.table.labels = map[string]string{}
 	e.previews.init()
 	return e
 }
 
-// Run prepares the local authority and keeps the table of hosts like the view live until
+// Run prepares the local authority and keeps the tables of hosts like the views until
 // ctx ends: at once when the database tells of a change, within half a second when
 // nobody told. While the database is away the hosts known so far are served. An
 // authority that cannot be opened is an error, because no new visitor could be served.
@@ -107,6 +122,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.Go(func() error { return e.follow(ctx) })
+	g.Go(func() error { return e.report(ctx) })
 	return g.Wait()
 }
 

@@ -24,46 +24,96 @@ const (
 
 type leaf struct{ cert *tls.Certificate }
 
+// protocolProof is by what an authority asks for a proof in a handshake (RFC 8737).
+const protocolProof = "acme-tls/1"
+
 // TLSConfig returns the configuration for HTTPS listeners: TLS 1.2 or newer, HTTP/2 and
 // HTTP/1.1, a certificate by name. A name that is not ours ends in the alert
 // unrecognized_name (RFC 6066, section 3).
 func (e *Edge) TLSConfig() *tls.Config {
-	return &tls.Config{
+	c := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"h2", "http/1.1"},
 		GetCertificate: e.certificate,
 	}
+	if e.Certificate != nil {
+		c.NextProtos = append(c.NextProtos, protocolProof)
+	}
+	return c
 }
 
 // certificate asks Config.Certificate, then the local authority. Returning nothing makes
 // crypto/tls send the alert.
 func (e *Edge) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if e.Certificate != nil {
-		if c, err := e.Certificate(hello); c != nil || err != nil {
+		c, err := e.Certificate(hello)
+		proof := len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == protocolProof
+		if c != nil || err != nil || proof || name != "" && !e.spare(name) {
 			return c, err
 		}
 	}
-	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if name == "" && hello.Conn != nil { // an address instead of a name has no SNI
 		if a, ok := hello.Conn.LocalAddr().(*net.TCPAddr); ok {
 			name = a.IP.String()
 		}
 	}
-	if !e.ours(name) {
+	if name = e.ours(name); name == "" {
 		return nil, nil
 	}
 	return e.leaf(hello.Context(), name)
 }
 
-// ours reports whether a name may have a certificate: the control plane's hosts, and
-// whatever is one label below the site domain, known or not: those that are not get a
-// page that says so.
-func (e *Edge) ours(name string) bool {
-	if e.control[name] {
+// CertificateName returns the name that a public certificate for a host is made out to,
+// from memory, or nothing: control plane, sites that exist, custom hosts. The addresses
+// of single deployments have none: there are more of them than authorities issue for.
+func (e *Edge) CertificateName(host string) string {
+	if e.control[host] {
+		return host
+	}
+	if label, ok := e.label(host); ok {
+		if e.table.find(label) == nil {
+			return ""
+		}
+		return host
+	}
+	if c := e.claims.find(host); c != nil {
+		return c.host
+	}
+	return ""
+}
+
+// spare reports whether the local authority stands in where Config.Certificate passes: for
+// the control plane and for what leads to a site that exists.
+func (e *Edge) spare(host string) bool {
+	if e.control[host] {
 		return true
 	}
-	_, ok := e.label(name)
-	return ok
+	label, ok := e.label(host)
+	if !ok {
+		return false
+	}
+	if _, of, ok := split(label); ok {
+		label = of
+	}
+	return e.table.find(label) != nil
+}
+
+// ours returns the name that a certificate for a host is made out to, or nothing for a
+// host that may have none. The control plane's hosts may, and whatever is one label
+// below the site domain, known or not: those that are not get a page that says so. A
+// custom host may have the one of its claim, so that a wildcard needs one only.
+func (e *Edge) ours(host string) string {
+	if e.control[host] {
+		return host
+	}
+	if _, ok := e.label(host); ok {
+		return host
+	}
+	if c := e.claims.find(host); c != nil {
+		return c.host
+	}
+	return ""
 }
 
 // label returns the one label of a name below the site domain.

@@ -27,7 +27,12 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 		fail(rec, r, status)
 		return
 	}
-	t, err := e.find(r.Context(), host)
+	e.tenant(rec, r, host)
+}
+
+// tenant answers what concerns a site.
+func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
+	t, to, err := e.find(r.Context(), host)
 	switch {
 	case err != nil:
 		if r.Context().Err() == nil && !errors.Is(err, errCrowded) {
@@ -38,6 +43,8 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 		page(rec, r, pageStarting)
 	case t == nil:
 		page(rec, r, pageUnknown)
+	case to != "" && t.state != stateStopped:
+		redirect(rec, r, e.elsewhere(to, r))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		fail(rec, r, http.StatusMethodNotAllowed)
 	case t.state == stateStopped:
@@ -84,16 +91,29 @@ func hostname(host string) string {
 }
 
 // find returns what a host answers with: a site, the immutable address of a deployment,
-// or nil.
-func (e *Edge) find(ctx context.Context, host string) (*target, error) {
+// or nil; and the host that the owner of a custom host sends its visitors to, if any.
+func (e *Edge) find(ctx context.Context, host string) (t *target, to string, err error) {
 	label, ok := e.label(host)
 	if !ok {
-		return nil, nil
+		if c := e.claims.find(host); c != nil {
+			return e.table.of(c.site), c.redirectTo, nil
+		}
+		return nil, "", nil
 	}
 	if t := e.table.find(label); t != nil {
-		return t, nil
+		return t, "", nil
 	}
-	return e.preview(ctx, label)
+	t, err = e.preview(ctx, label)
+	return t, "", err
+}
+
+// elsewhere is where an owner's redirect leads: the same path and query at the other
+// host, at our port if that host is one of ours.
+func (e *Edge) elsewhere(to string, r *http.Request) string {
+	if e.ours(to) != "" {
+		to += e.port
+	}
+	return "https://" + to + r.URL.RequestURI()
 }
 
 // answer serves a path of a release.
@@ -158,8 +178,12 @@ func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
 		fail(rec, r, status)
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, challengePath) {
+		e.challenge(rec, r, host)
+		return
+	}
 	if !e.control[host] {
-		t, err := e.find(r.Context(), host)
+		t, to, err := e.find(r.Context(), host)
 		switch {
 		case err != nil:
 			page(rec, r, pageBusy)
@@ -170,12 +194,31 @@ func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
 		case t == nil:
 			page(rec, r, pageUnknown)
 			return
+		case to != "" && t.state != stateStopped:
+			redirect(rec, r, e.elsewhere(to, r))
+			return
 		}
 	}
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
 	redirect(rec, r, "https://"+host+e.port+r.URL.RequestURI())
+}
+
+// challengePath is where authorities look for the proof that a host is ours (RFC 8555,
+// section 8.3).
+const challengePath = "/.well-known/acme-challenge/"
+
+// challenge answers on a plain listener what an authority asks. What is not one of our
+// own orders is the tenant's business, whose files answer as they would over TLS.
+func (e *Edge) challenge(w *recorder, r *http.Request, host string) {
+	switch {
+	case e.Challenge != nil && e.Challenge(w, r):
+	case e.control[host]:
+		page(w, r, pageMissing)
+	default:
+		e.tenant(w, r, host)
+	}
 }
 
 // deadline gives an answer of size bytes a minute, and more at 16 KiB/s, so that a

@@ -98,6 +98,22 @@ func (t *table) keep(sites map[string]bool) {
 	}
 }
 
+// of returns what the site answers with, or nil.
+func (t *table) of(site string) *target {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	label, ok := t.labels[site]
+	if !ok {
+		return nil
+	}
+	if s := t.hosts[label]; s != nil {
+		if n := s.target.Load(); n.site == site {
+			return n
+		}
+	}
+	return nil
+}
+
 func (t *table) len() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -111,25 +127,25 @@ const (
 	allEvery = 5 * time.Minute
 )
 
-// follow keeps the table like the view live.
+// follow keeps the tables like the views live and custom_hosts.
 func (e *Edge) follow(ctx context.Context) error {
 	wake, stop := e.DB.Listen("live")
 	defer stop()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	var version int64
+	var version, claimed int64
 	var all time.Time // when all rows were read last
 	down := false
 	for {
 		var err error
 		if time.Since(all) > allEvery {
 			start := time.Now()
-			if version, err = e.read(ctx, 0); err == nil {
+			if version, claimed, err = e.readBoth(ctx, 0, 0); err == nil {
 				all = start
 				e.loaded.Store(true)
 			}
 		} else {
-			version, err = e.read(ctx, version)
+			version, claimed, err = e.readBoth(ctx, version, claimed)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -150,11 +166,23 @@ func (e *Edge) follow(ctx context.Context) error {
 	}
 }
 
+// readBoth reads sites before custom hosts: who finds a custom host finds its site. The
+// rows of both are ordered by one counter but read at two moments, so each has its mark.
+func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	version, err := e.read(ctx, version)
+	if err != nil {
+		return version, claimed, err
+	}
+	claimed, err = e.readClaims(ctx, claimed)
+	e.metrics.hosts.Set(float64(e.table.len() + e.claims.len()))
+	return version, claimed, err
+}
+
 // read takes over the rows above a version and returns the highest seen; above 0 those
 // are changes, at 0 they are everything there is.
 func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
 	floor := above
 	if above == 0 {
 		floor = -1
@@ -180,7 +208,6 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 	if above == 0 {
 		e.table.keep(seen)
 	}
-	e.metrics.hosts.Set(float64(e.table.len()))
 	return highest, nil
 }
 

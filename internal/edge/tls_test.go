@@ -114,7 +114,28 @@ func TestForeignCertificateComesFirst(t *testing.T) {
 			return nil, nil
 		}
 	})
-	for name, want := range map[string]bool{"shop.customer.test": true, "blog.sites.test": false} {
+	w.live("s1", "blog", stateEmpty, "")
+	for _, name := range []string{"unknown.sites.test", "abcdefghijk1--unknown.sites.test", "evil.test"} {
+		c, err := tls.Dial("tcp", w.https, &tls.Config{ServerName: name, InsecureSkipVerify: true})
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "unrecognized name") {
+			t.Errorf("%s: %v, want the alert unrecognized_name", name, err)
+		}
+	}
+	// Whoever asks for a proof alone never gets a certificate.
+	if c, err := tls.Dial("tcp", w.https, &tls.Config{ServerName: "blog.sites.test", InsecureSkipVerify: true, NextProtos: []string{protocolProof}}); err == nil {
+		c.Close()
+		t.Error("a certificate for acme-tls/1")
+	}
+	for host, want := range map[string]string{"blog.sites.test": "blog.sites.test", "unknown.sites.test": "", "panel.test": "panel.test",
+		"abcdefghijk1--blog.sites.test": "", "evil.test": ""} {
+		if got := w.CertificateName(host); got != want {
+			t.Errorf("%s: name %q, want %q", host, got, want)
+		}
+	}
+	for name, want := range map[string]bool{"shop.customer.test": true, "blog.sites.test": false, "abcdefghijk1--blog.sites.test": false} {
 		c, err := tls.Dial("tcp", w.https, &tls.Config{ServerName: name, InsecureSkipVerify: true}) // whose it is is the question
 		if err != nil {
 			t.Fatal(err)

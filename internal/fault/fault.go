@@ -6,6 +6,7 @@ package fault
 
 import (
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -58,7 +59,7 @@ func Is(err error, kind Kind) bool {
 // Missing is the one answer for things that are unknown or somebody else's, so that
 // nobody learns which: Missing("site").Error() is "Site not found".
 func Missing(noun string) *Error {
-	return &Error{Kind: NotFound, Message: upper(noun) + " not found", Code: noun + "_not_found"}
+	return &Error{Kind: NotFound, Message: upper(noun) + " not found", Code: strings.ReplaceAll(noun, " ", "_") + "_not_found"}
 }
 
 func upper(s string) string {

@@ -122,7 +122,7 @@ func TestDeployHookLife(t *testing.T) {
 	}
 	find := func(id site.HookID) (got site.Hook, err error) {
 		err = r.db.Write(ctx, func(tx *db.Tx) (err error) {
-			if got, err = r.HookTx(ctx, tx, id); err == nil {
+			if got, err = r.Hook(ctx, tx, id); err == nil {
 				err = r.HookUsedTx(ctx, tx, id, "dep_1")
 			}
 			return err

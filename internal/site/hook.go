@@ -191,10 +191,10 @@ func (s *Sites) ownedHook(ctx context.Context, r db.Reader, owner account.ID, id
 		WHERE digest = $1 AND owner_id = $2 AND site_id IN (SELECT id FROM open_sites)`, id.digest(), owner))
 }
 
-// HookTx returns the deploy hook that somebody calls: NotFound when unknown, Gone when
+// Hook returns the deploy hook that somebody calls: NotFound when unknown, Gone when
 // turned off. Whoever knows the id needs no other credential.
-func (s *Sites) HookTx(ctx context.Context, tx *db.Tx, id HookID) (Hook, error) {
-	h, err := s.scanHook(tx.QueryRow(ctx, `
+func (s *Sites) Hook(ctx context.Context, r db.Reader, id HookID) (Hook, error) {
+	h, err := s.scanHook(r.QueryRow(ctx, `
 		SELECT `+hookColumns+` FROM deploy_hooks
 		WHERE digest = $1 AND site_id IN (SELECT id FROM open_sites)`, id.digest()))
 	if err == nil && !h.Active {

@@ -67,6 +67,12 @@ func (s *Sites) lock(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
 	return got, missing(err)
 }
 
+// LockTx is GetTx for a caller whose writes depend on what it read: until the
+// transaction ends nobody changes or deletes the site.
+func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
+	return s.lockOwned(ctx, tx, owner, id)
+}
+
 func (s *Sites) lockOwned(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
 	got, err := s.lock(ctx, tx, id)
 	if err == nil && got.Owner != owner {

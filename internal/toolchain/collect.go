@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -82,6 +83,11 @@ func collect(ctx context.Context, from, to string) error {
 	if err != nil {
 		return fmt.Errorf("collect: %w", err)
 	}
+	// A child that this process forked while a copy was open for writing holds it until it
+	// execs, and the kernel runs no program that somebody may write to (ETXTBSY). Forking
+	// is over when its lock is free.
+	syscall.ForkLock.Lock()
+	syscall.ForkLock.Unlock() //nolint:staticcheck // a barrier, nothing is guarded
 	// Each link looked harmless; a chain of them must be, too. os.Root follows none out.
 	for _, name := range links {
 		if _, err := dst.Stat(name); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -62,8 +62,9 @@ func (t *Toolchain) install(ctx context.Context, p pack, with Tools) error {
 		return fmt.Errorf("install %s: %w", p, err)
 	}
 	defer os.RemoveAll(fresh)
+	// No --prefix: it would move the global npmrc, too, where the operator's roots and mirror may stand.
 	_, err := t.npm(ctx, p.key(), []string{"install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--no-package-lock",
-		"--no-bin-links", "--json", "--prefix=.", p.pkg + "@" + p.version.String()}, func(dir string) error {
+		"--no-bin-links", "--json", p.pkg + "@" + p.version.String()}, func(dir string) error {
 		return collect(ctx, filepath.Join(dir, "node_modules"), filepath.Join(fresh, "node_modules"))
 	})
 	if errors.Is(err, errMissing) {

@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -99,7 +100,7 @@ func (t *Toolchain) chooseManager(ctx context.Context, w Want, node version, h h
 	if w.Manager == "bun" && t.arch == "" {
 		return p, false, errArch()
 	}
-	berry := w.Manager == "yarn" && !set.has(lastClassic) && !(isExact && exact.major < 2)
+	berry := w.Manager == "yarn" && !meansClassic(set)
 	p = t.managerPack(w.Manager, berry)
 	if berry && isExact && exact.compare(firstBerry) < 0 {
 		say("yarn %s is not in the npm registry: the newest 2.x stands in for it", exact)
@@ -123,9 +124,9 @@ func (t *Toolchain) chooseManager(ctx context.Context, w Want, node version, h h
 		return ok
 	})
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, errMissing):
 		return p, false, err
-	case !fits && !ok:
+	case err != nil, !fits && !ok:
 		return p, false, noManager(w)
 	case !fits && strings.TrimSpace(w.ManagerVersion) == "":
 		return p, false, &fault.Error{Kind: fault.Invalid, Code: "node_version_too_old", Received: node.String(),
@@ -135,6 +136,22 @@ func (t *Toolchain) chooseManager(ctx context.Context, w Want, node version, h h
 	}
 	p.version = found.version
 	return p, true, nil
+}
+
+// meansClassic reports whether a range of yarn admits its first version, which is
+// another package than the later ones.
+func meansClassic(set versions) bool {
+	if set.has(lastClassic) {
+		return true
+	}
+	for _, alternative := range set {
+		for _, c := range alternative {
+			if c.major < 2 && len(c.pre) == 0 && set.has(c.version) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // both is the part of a set that is also in the range.

@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -117,10 +118,10 @@ func (t *Toolchain) chooseNode(ctx context.Context, text string, h host, say fun
 		}
 		return ok
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errMissing) {
 		return v, false, err
 	}
-	if !ok {
+	if err != nil || !ok {
 		return v, false, t.noNode(text, newest.version)
 	}
 	return found.version, found.version.compare(h.node) != 0, nil

@@ -64,8 +64,8 @@ func (t *Toolchain) npm(ctx context.Context, key string, args []string, take fun
 	c := sandbox.Command{Argv: append([]string{program}, args...), Dir: sandbox.Root + "/package", Work: work, UID: t.c.UID,
 		// The registry's address may hold a password, hence not in argv.
 		Env: []string{"npm_config_cache=" + sandbox.Root + "/cache", "npm_config_userconfig=" + sandbox.Root + "/npmrc",
-			"npm_config_update_notifier=false", "npm_config_fetch_retries=2", "npm_config_fetch_retry_mintimeout=500",
-			"npm_config_fetch_retry_maxtimeout=5000", "npm_config_fetch_timeout=60000", "npm_config_audit=false", "npm_config_fund=false"},
+			"npm_config_update_notifier=false", "npm_config_fetch_retries=2", "npm_config_fetch_retry_factor=3",
+			"npm_config_fetch_retry_mintimeout=500", "npm_config_fetch_retry_maxtimeout=5000", "npm_config_fetch_timeout=60000", "npm_config_audit=false", "npm_config_fund=false"},
 		Limits: sandbox.Limits{Wall: 10 * time.Minute, Disk: 2 << 30, Files: 60_000, Output: maxCatalogue}}
 	if t.c.Registry != "" {
 		c.Env = append(c.Env, "npm_config_registry="+t.c.Registry)

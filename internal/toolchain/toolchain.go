@@ -113,8 +113,12 @@ func New(c Config) (*Toolchain, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	for dir, mode := range map[string]os.FileMode{"": 0o755, "kept": 0o755, "new": 0o755, "work": 0o711, "lock": 0o700, "catalogue": 0o700} {
-		if err := os.MkdirAll(filepath.Join(c.Dir, dir), mode); err != nil {
+	// Dir first: as a parent it would get the mode of its child.
+	for _, d := range []struct {
+		name string
+		mode os.FileMode
+	}{{"", 0o755}, {"kept", 0o755}, {"new", 0o755}, {"work", 0o711}, {"lock", 0o700}, {"catalogue", 0o700}} {
+		if err := os.MkdirAll(filepath.Join(c.Dir, d.name), d.mode); err != nil {
 			return nil, fmt.Errorf("prepare toolchain: %w", err)
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -194,11 +196,11 @@ func newDir(t testing.TB) string {
 // plainToolchain has no walls, so its npm reaches the test's registry directly.
 func plainToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	t.Helper()
-	s, err := sandbox.NewPlain(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
+	s, err := sandbox.NewPlain(sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Cgroup: newCgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID}
+	c := Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t)}
 	if r != nil {
 		c.Registry = r.URL + "/"
 	}
@@ -209,10 +211,30 @@ func plainToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	return tc
 }
 
+// newCgroup names a cgroup of the test's own and takes it away in the end.
+func newCgroup(t testing.TB) string {
+	t.Helper()
+	path := "/slipway/test-" + strings.ToLower(rand.Text())
+	t.Cleanup(func() {
+		for _, pattern := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+			list, _ := filepath.Glob(pattern + path)
+			for _, dir := range list {
+				if err := os.Remove(dir); err != nil {
+					t.Errorf("a run left something behind: %v", err)
+				}
+			}
+		}
+	})
+	return path
+}
+
+// testLog shows the operator's log of a test that fails.
+func testLog(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+
 // walledToolchain is as in life: bubblewrap, and our proxy as the only way out.
 func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	t.Helper()
-	s, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
+	s, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Cgroup: newCgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +243,7 @@ func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 		t.Fatal(err)
 	}
 	proxy := out.Proxy(egress.ProxyConfig{Direct: map[string]string{"registry.test:80": r.Listener.Addr().String(), "registry.test": r.Listener.Addr().String()}})
-	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Registry: "http://registry.test/", Network: door(t, dir, proxy)})
+	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), Registry: "http://registry.test/", Network: door(t, dir, proxy)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -503,24 +525,27 @@ func TestHostilePackages(t *testing.T) {
 		entry{name: "package/bin/node", text: says("v90.0.3")})
 	r.put("pnpm", "9.0.0", map[string]any{"bin": map[string]string{"pnpm": "../../../../../../bin/sh"}})
 	tc := plainToolchain(t, newDir(t), r)
-	for w, good := range map[Want]bool{{Node: "90.0.0"}: false, {Node: "90.0.1"}: false, {Node: "90.0.2"}: true, {Node: "90.0.3"}: true,
-		{Manager: "pnpm", ManagerVersion: "9.0.0"}: false} {
-		t.Run(w.Node+w.ManagerVersion, func(t *testing.T) {
-			tools, err := tc.Ready(t.Context(), w, nil)
-			if good {
-				// npm itself leaves out what is dangerous; what remains is a tool.
-				if err != nil {
-					t.Fatal(err)
+	t.Run("each", func(t *testing.T) {
+		for w, good := range map[Want]bool{{Node: "90.0.0"}: false, {Node: "90.0.1"}: false, {Node: "90.0.2"}: true, {Node: "90.0.3"}: true,
+			{Manager: "pnpm", ManagerVersion: "9.0.0"}: false} {
+			t.Run(w.Node+w.ManagerVersion, func(t *testing.T) {
+				t.Parallel()
+				tools, err := tc.Ready(t.Context(), w, nil)
+				if good {
+					// npm itself leaves out what is dangerous; what remains is a tool.
+					if err != nil {
+						t.Fatal(err)
+					}
+					tools.Release()
+				} else if err == nil {
+					t.Errorf("Ready(%+v) took it", w)
 				}
-				tools.Release()
-			} else if err == nil {
-				t.Errorf("Ready(%+v) took it", w)
-			}
-			if _, err := os.Lstat(mark); err == nil {
-				t.Errorf("%+v made a file outside", w)
-			}
-		})
-	}
+				if _, err := os.Lstat(mark); err == nil {
+					t.Errorf("%+v made a file outside", w)
+				}
+			})
+		}
+	})
 	list, _ := os.ReadDir(filepath.Join(tc.c.Dir, "kept"))
 	if len(list) != 2 {
 		t.Errorf("kept: %v, want the two good ones", list)

@@ -30,7 +30,7 @@ const unavailable = 77 // exit status of withpostgres where there is no PostgreS
 
 func main() {
 	paint := machine.Colours(os.Stdout)
-	if err := machine.Install("git", "bubblewrap"); err != nil {
+	if err := machine.Install("git", "bubblewrap", "curl"); err != nil {
 		fmt.Println(err)
 	}
 	started := time.Now()

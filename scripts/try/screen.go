@@ -9,27 +9,32 @@ import (
 func (t *try) screen(s site) {
 	root := filepath.Join(t.data, "root.pem")
 	base := "http://" + t.listen
-	line := func(name, value, remark string) {
-		fmt.Printf("  %-12s %s  %s\n", name, t.paint("36", value), t.paint("2", remark))
+	lines := [][3]string{
+		{"Live site", s.URL, "the browser asks once: the certificate is from your own authority"},
+		{"Dashboard", base + "/", "sign in as " + t.memory.Email + " with " + t.memory.Password},
+		{"REST", base + "/api/v1", "described in /api/v1/openapi.json"},
+		{"Reference", base + "/docs", "every endpoint, to be read"},
+		{"Root", root, "trust this certificate to make the browser quiet"},
+		{"Key", t.memory.Key, ""},
 	}
-	command := func(what, text string) {
-		fmt.Printf("\n  %s\n  %s\n", t.paint("2", what), text)
+	if s.URL == "" { // its owner deleted it
+		lines = lines[1:]
 	}
-	authorized := "-H 'Authorization: Bearer " + t.memory.Key + "'"
-
+	width := 0
+	for _, l := range lines[:len(lines)-1] { // the key is longer than all others, and last
+		width = max(width, len(l[1]))
+	}
 	fmt.Println()
-	if s.URL != "" {
-		line("Live site", s.URL, "your browser will ask once: the certificate is from your own authority")
+	for _, l := range lines {
+		fmt.Printf("  %-10s %s%*s  %s\n", l[0], t.paint("36", l[1]), max(0, width-len(l[1])), "", t.paint("2", l[2]))
 	}
-	line("Start page", base+"/", "")
-	line("REST", base+"/api/v1", "described in /api/v1/openapi.json")
-	line("Reference", base+"/docs", "")
-	line("Key", t.memory.Key, "kept in "+t.path("memory.json"))
-	line("Root", root, "trust this one to make the browser quiet")
+	command := func(what, text string) { fmt.Printf("\n  %s\n  %s\n", t.paint("2", what), text) }
+	authorized := "-H 'Authorization: Bearer " + t.memory.Key + "'"
 	command("See your sites", "curl "+authorized+" "+base+"/api/v1/sites")
 	if s.URL != "" {
 		command("See the page", "curl --cacert "+root+" "+s.URL)
 		command("Change "+t.path("you/hello")+", commit, and send it out", "curl -X POST "+authorized+" "+base+"/api/v1/sites/"+s.ID+"/deploy")
 	}
-	fmt.Printf("\n  Ctrl-C ends it; %s starts it again with everything there.\n\n", t.paint("1", "make run"))
+	fmt.Printf("\n  All of it stays in %s. Ctrl-C ends it; %s starts it again.\n\n",
+		t.data, t.paint("1", "make run"))
 }

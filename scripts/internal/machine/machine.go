@@ -18,6 +18,7 @@ import (
 // programs says which file shows that a Debian package is there.
 var programs = map[string]string{
 	"bubblewrap": "/usr/bin/bwrap",
+	"curl":       "/usr/bin/curl",
 	"git":        "/usr/bin/git",
 	"postgresql": "/usr/lib/postgresql/*/bin/postgres",
 }

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// The first minutes of a new user: `make run` makes a site and says where everything is,
+// what it prints works as pasted, a signal ends it with 0, and a second start makes
+// nothing twice.
+func TestFirstMinutes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ports, err := world.FreePorts(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "SLIPWAY_LISTEN="+ports[0], "SLIPWAY_EDGE_HTTP="+ports[1], "SLIPWAY_EDGE_HTTPS="+ports[2])
+	first := startTry(t, dir, env)
+	screen := first.screen(t)
+	for _, want := range []string{"Live site", "REST", "Reference", "Key", "hello.localhost"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("the screen doesn't say %q:\n%s", want, screen)
+		}
+	}
+	commands := regexp.MustCompile(`(?m)^  curl .*$`).FindAllString(screen, -1)
+	if len(commands) != 3 {
+		t.Fatalf("%d curl lines, want 3:\n%s", len(commands), screen)
+	}
+	for i, want := range []string{`"name":"Hello"`, "It floats.", `"status":"pending"`} {
+		if out := paste(t, dir, commands[i]); !strings.Contains(out, want) {
+			t.Errorf("%s\nprints %.300s, without %s", commands[i], out, want)
+		}
+	}
+	first.end(t)
+
+	second := startTry(t, dir, env)
+	again := second.screen(t)
+	if strings.Contains(again, "made") || strings.Contains(again, "deployed") {
+		t.Errorf("the second start makes something again:\n%s", again)
+	}
+	line := regexp.MustCompile(`(?m)^  (Key|Live site) .*$`)
+	if a, b := strings.Join(line.FindAllString(screen, -1), "\n"), strings.Join(line.FindAllString(again, -1), "\n"); a != b {
+		t.Errorf("the second start shows\n%s\nafter\n%s", b, a)
+	}
+	if out := paste(t, dir, commands[0]); strings.Count(out, `"id":"site_`) != 1 {
+		t.Errorf("after the second start there is not one site: %s", out)
+	}
+	second.end(t)
+	info, err := os.Stat(filepath.Join(dir, "slipway-data/try/memory.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the key: %v %v", info.Mode(), err)
+	}
+}
+
+// A port that somebody else has is one line, and nothing was made.
+func TestFirstMinutesPortTaken(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	cmd := tryCommand(dir, append(os.Environ(), "SLIPWAY_LISTEN="+l.Addr().String(), "SLIPWAY_EDGE_HTTP=127.0.0.1:0", "SLIPWAY_EDGE_HTTPS=127.0.0.1:0"))
+	out, err := cmd.CombinedOutput()
+	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), l.Addr().String()) {
+		t.Errorf("it ended with %v and said %q; want one line with the address", err, out)
+	}
+	if made, _ := os.ReadDir(dir); len(made) > 0 {
+		t.Errorf("it made %v", made)
+	}
+}
+
+func tryCommand(dir string, env []string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(filepath.Dir(binary), "try"), "-binary", binary, "-example", filepath.Join(world.Root(), "examples/hello"))
+	cmd.Dir, cmd.Env = dir, env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, whoever runs this test
+	return cmd
+}
+
+type tryRun struct {
+	cmd *exec.Cmd
+	mu  sync.Mutex // guards out
+	out bytes.Buffer
+}
+
+func (r *tryRun) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out.Write(p)
+}
+
+func (r *tryRun) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out.String()
+}
+
+func startTry(t *testing.T, dir string, env []string) *tryRun {
+	t.Helper()
+	r := &tryRun{cmd: tryCommand(dir, env)}
+	r.cmd.Stdout, r.cmd.Stderr = r, r
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.cmd.Process.Kill() })
+	return r
+}
+
+// screen waits until everything is said.
+func (r *tryRun) screen(t *testing.T) string {
+	t.Helper()
+	ctx, cancel := deadline()
+	defer cancel()
+	if err := world.Until(ctx, 10*time.Millisecond, func() (bool, error) { return strings.Contains(r.text(), "Ctrl-C ends it"), nil }); err != nil {
+		t.Fatalf("%v:\n%s", err, r.text())
+	}
+	return r.text()
+}
+
+func (r *tryRun) end(t *testing.T) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Fatalf("after SIGTERM: %v\n%s", err, r.text())
+	}
+}
+
+// paste runs a printed line as a user would, in a shell.
+func paste(t *testing.T, dir, line string) string {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Fatal("this test pastes what is printed, and needs curl for it")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v", line, err)
+	}
+	return string(out)
+}

@@ -1,0 +1,49 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+// LinkLife is how long invitations and links for a new password work.
+const LinkLife = 7 * 24 * time.Hour
+
+// InviteTx makes a user that cannot sign in yet and the token of the link by which
+// whoever holds that address chooses a password. A taken address is a Conflict fault.
+func (a *Accounts) InviteTx(ctx context.Context, tx *db.Tx, email string, admin bool) (User, string, error) {
+	email, err := cleanEmail(email)
+	if err != nil {
+		return User{}, "", err
+	}
+	u, err := insertUser(ctx, tx, email, "", admin)
+	if err != nil {
+		return User{}, "", err
+	}
+	token, err := a.NewSetupLinkTx(ctx, tx, u.ID, LinkLife)
+	return u, token, err
+}
+
+// UninviteTx takes an invitation back: the user goes, with its links. One who has set a
+// password, or for whom keys were made, stays and is a Conflict fault.
+func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id ID) error {
+	var used bool
+	err := tx.QueryRow(ctx, `
+		SELECT password <> '' OR EXISTS (SELECT 1 FROM api_keys WHERE owner_id = users.id) OR EXISTS (SELECT 1 FROM passkeys WHERE user_id = users.id)
+		FROM users WHERE id = $1`, id).Scan(&used)
+	if err != nil {
+		return missingUser(err)
+	}
+	if used {
+		return &fault.Error{Kind: fault.Conflict, Message: "This invitation was accepted already", Details: "the user has a password or keys", Code: "invitation_used"}
+	}
+	for _, q := range []string{`DELETE FROM setup_links WHERE user_id = $1`, `DELETE FROM sessions WHERE user_id = $1`, `DELETE FROM users WHERE id = $1`} {
+		if _, err := tx.Exec(ctx, q, id); err != nil {
+			return fmt.Errorf("take invitation back: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package account
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/subtle"
+	"database/sql"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+// The parameters every authenticator app knows (RFC 6238 §4 and §5.2, RFC 4226 §5.3).
+const (
+	step      = 30 * time.Second
+	digits    = 6
+	totpBytes = 20 // bytes, as SHA-1's output
+	skew      = 1  // steps a clock may be off, either way
+)
+
+// recoveryCodes is how many a user gets.
+const recoveryCodes = 10
+
+// Factor is a user's second factor.
+type Factor struct {
+	On    bool
+	Since db.Time
+	Codes int // recovery codes left
+}
+
+var (
+	errCode     = &fault.Error{Kind: fault.Unauthorized, Message: "This code is not right", Details: "codes change every 30 seconds, and each works once; check that the device's clock is right", Code: "wrong_code"}
+	errNoFactor = &fault.Error{Kind: fault.Conflict, Message: "There is no second factor", Details: "turn it on first", Code: "no_second_factor"}
+	errNoSeal   = errors.New("second factors need a secrets key")
+)
+
+var base32Text = base32.StdEncoding.WithPadding(base32.NoPadding)
+
+func totpPurpose(id ID) string { return "account/" + string(id) + "/totp" }
+
+// confirmed reports whether the user has a second factor in force.
+func confirmed(ctx context.Context, r db.Reader, id ID) (bool, error) {
+	var on bool
+	err := r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM second_factors WHERE user_id = $1 AND confirmed)`, id).Scan(&on)
+	if err != nil {
+		return false, fmt.Errorf("find second factor: %w", err)
+	}
+	return on, nil
+}
+
+// SecondFactor returns the owner's second factor; one that is off is no error.
+func (a *Accounts) SecondFactor(ctx context.Context, owner ID) (f Factor, err error) {
+	err = a.db.QueryRow(ctx, `SELECT confirmed, created_at, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) FROM second_factors WHERE user_id = $1`, owner).
+		Scan(&f.On, &f.Since, &f.Codes)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !f.On {
+		return Factor{}, nil
+	}
+	if err != nil {
+		return Factor{}, fmt.Errorf("find second factor: %w", err)
+	}
+	return f, nil
+}
+
+// Offer is a second factor that its owner has not yet shown to work.
+type Offer struct {
+	Secret string // base32, as people type it
+	URI    string // otpauth://, as a QR code carries it
+}
+
+// OfferTOTP returns the secret that the owner's authenticator app must learn: the same
+// until ConfirmTOTP or DropTOTP. Where a second factor is on it is a Conflict fault.
+func (a *Accounts) OfferTOTP(ctx context.Context, owner ID) (Offer, error) {
+	if a.seal == nil {
+		return Offer{}, errNoSeal
+	}
+	u, err := a.User(ctx, owner)
+	if err != nil {
+		return Offer{}, err
+	}
+	var raw [totpBytes]byte
+	rand.Read(raw[:])
+	var box string
+	var on bool
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ($1, $2, FALSE, 0, $3)
+			ON CONFLICT (user_id) DO NOTHING`, owner, a.seal.Seal(raw[:], totpPurpose(owner)), db.Now()); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT secret, confirmed FROM second_factors WHERE user_id = $1`, owner).Scan(&box, &on)
+	})
+	if err != nil {
+		return Offer{}, fmt.Errorf("offer second factor: %w", err)
+	}
+	if on {
+		return Offer{}, &fault.Error{Kind: fault.Conflict, Message: "The second factor is on already", Details: "turn it off first", Code: "second_factor_on"}
+	}
+	secret, err := a.seal.Open(box, totpPurpose(owner))
+	if err != nil {
+		return Offer{}, fmt.Errorf("open second factor: %w", err)
+	}
+	text := base32Text.EncodeToString(secret)
+	q := url.Values{"secret": {text}, "issuer": {"Slipway"}}
+	return Offer{text, "otpauth://totp/" + url.PathEscape("Slipway:"+u.Email) + "?" + q.Encode()}, nil
+}
+
+// ConfirmTOTP turns the offered second factor on when the code is right, and returns the
+// recovery codes, which are not stored. The session stays; others that owe nothing too.
+func (a *Accounts) ConfirmTOTP(ctx context.Context, by Actor, code string) (codes []string, err error) {
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if err := a.spendTOTP(ctx, tx, by.User, code, false); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE second_factors SET confirmed = TRUE, created_at = $2 WHERE user_id = $1`, by.User, db.Now()); err != nil {
+			return fmt.Errorf("turn on second factor: %w", err)
+		}
+		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
+			return err
+		}
+		return a.AuditTx(ctx, tx, by, Deed{Action: "second_factor.enabled", Subject: string(by.User)})
+	})
+	return codes, err
+}
+
+// RenewCodes replaces the recovery codes of a second factor that is on.
+func (a *Accounts) RenewCodes(ctx context.Context, by Actor) (codes []string, err error) {
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		on, err := confirmed(ctx, tx, by.User)
+		if err != nil {
+			return err
+		}
+		if !on {
+			return errNoFactor
+		}
+		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
+			return err
+		}
+		return a.AuditTx(ctx, tx, by, Deed{Action: "second_factor.codes_renewed", Subject: string(by.User)})
+	})
+	return codes, err
+}
+
+// DropTOTPTx turns the owner's second factor off, offered or on.
+func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner ID) error {
+	for _, q := range []string{`DELETE FROM recovery_codes WHERE user_id = $1`, `DELETE FROM second_factors WHERE user_id = $1`} {
+		if _, err := tx.Exec(ctx, q, owner); err != nil {
+			return fmt.Errorf("turn off second factor: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *Accounts) newCodes(ctx context.Context, tx *db.Tx, owner ID) ([]string, error) {
+	if _, err := tx.Exec(ctx, `DELETE FROM recovery_codes WHERE user_id = $1`, owner); err != nil {
+		return nil, fmt.Errorf("make recovery codes: %w", err)
+	}
+	codes := make([]string, recoveryCodes)
+	for i := range codes {
+		c := db.Random(10) // 80 bits, 16 characters
+		codes[i] = c[:4] + "-" + c[4:8] + "-" + c[8:12] + "-" + c[12:]
+		if _, err := tx.Exec(ctx, `INSERT INTO recovery_codes (hash, user_id, created_at) VALUES ($1, $2, $3)`,
+			codeHash(owner, codes[i]), owner, db.Now()); err != nil {
+			return nil, fmt.Errorf("make recovery codes: %w", err)
+		}
+	}
+	return codes, nil
+}
+
+// codeHash is a recovery code as it is kept. Letter case, spaces and hyphens don't count.
+func codeHash(owner ID, code string) string {
+	code = strings.Map(func(r rune) rune {
+		if r == '-' || r == ' ' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(code))
+	return digest(string(owner) + "/" + code)
+}
+
+// PassFactor completes a Pending session with a code of the authenticator app or a
+// recovery code, which is spent. The session returned takes its place, with a token of
+// its own. A wrong code is an Unauthorized fault and leaves the pending one as it was;
+// throttling is the caller's.
+func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string, d Device) (s Session, token string, err error) {
+	code = strings.TrimSpace(code)
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE id = $1 AND pending AND expires_at > $2`, pending.ID, db.Now())
+		if err != nil {
+			return fmt.Errorf("pass second factor: %w", err)
+		}
+		if n == 0 {
+			return errSession
+		}
+		method := ByTOTP
+		if looksLikeTOTP(code) {
+			err = a.spendTOTP(ctx, tx, pending.User, code, true)
+		} else {
+			method = ByRecovery
+			err = spendCode(ctx, tx, pending.User, code)
+		}
+		if err != nil {
+			return err
+		}
+		s, token, err = a.beginTx(ctx, tx, pending.User, method, false, d)
+		return err
+	})
+	if fault.Is(err, fault.Unauthorized) && !errors.Is(err, errSession) {
+		err = errors.Join(err, a.db.Write(ctx, func(tx *db.Tx) error {
+			return a.AuditTx(ctx, tx, Actor{User: pending.User, Addr: d.Addr}, Deed{Action: "session.refused", Detail: "right password, wrong second factor"})
+		}))
+	}
+	return s, token, err
+}
+
+func looksLikeTOTP(code string) bool {
+	code = strings.ReplaceAll(code, " ", "")
+	return len(code) == digits && strings.Trim(code, "0123456789") == ""
+}
+
+func spendCode(ctx context.Context, tx *db.Tx, owner ID, code string) error {
+	n, err := tx.Exec(ctx, `DELETE FROM recovery_codes WHERE hash = $1 AND user_id = $2`, codeHash(owner, code), owner)
+	if err != nil {
+		return fmt.Errorf("spend recovery code: %w", err)
+	}
+	if n == 0 {
+		return errCode
+	}
+	return nil
+}
+
+// spendTOTP accepts a code of this step or one beside it, once: the step must be newer
+// than the one used last (RFC 6238 §5.2).
+func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner ID, code string, on bool) error {
+	if a.seal == nil {
+		return errNoSeal
+	}
+	code = strings.ReplaceAll(code, " ", "")
+	var box string
+	err := tx.QueryRow(ctx, `SELECT secret FROM second_factors WHERE user_id = $1 AND confirmed = $2`, owner, on).Scan(&box)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errNoFactor
+	}
+	if err != nil {
+		return fmt.Errorf("read second factor: %w", err)
+	}
+	secret, err := a.seal.Open(box, totpPurpose(owner))
+	if err != nil {
+		return fmt.Errorf("open second factor: %w", err)
+	}
+	now := time.Now().Unix() / int64(step/time.Second)
+	for at := now - skew; at <= now+skew; at++ {
+		if subtle.ConstantTimeCompare([]byte(hotp(secret, uint64(at))), []byte(code)) != 1 {
+			continue
+		}
+		n, err := tx.Exec(ctx, `UPDATE second_factors SET last_step = $2 WHERE user_id = $1 AND last_step < $2`, owner, at)
+		if err != nil {
+			return fmt.Errorf("spend code: %w", err)
+		}
+		if n == 1 {
+			return nil
+		}
+	}
+	return errCode
+}
+
+// hotp is RFC 4226's one-time password.
+func hotp(secret []byte, counter uint64) string {
+	mac := hmac.New(sha1.New, secret)
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], counter)
+	mac.Write(b[:])
+	sum := mac.Sum(nil)
+	at := sum[len(sum)-1] & 0xf
+	n := binary.BigEndian.Uint32(sum[at:]) & 0x7fffffff
+	return fmt.Sprintf("%0*d", digits, n%1_000_000)
+}

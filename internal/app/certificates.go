@@ -1,0 +1,82 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/certs"
+	"slipway/internal/db"
+	"slipway/internal/domain"
+	"slipway/internal/edge"
+	"slipway/internal/egress"
+	"slipway/internal/webhook"
+)
+
+// certificates makes the room that orders from ACME authorities; nil without one, and
+// the local authority stands in.
+func (h *house) certificates(out *egress.Egress) (*certs.Certs, error) {
+	if len(h.s.ACMECA) == 0 || !h.s.role("edge") {
+		return nil, nil
+	}
+	return certs.New(certs.Config{
+		DB: h.db, Seal: h.seal, Out: out.Client(time.Minute), CAs: h.s.ACMECA, Email: h.s.ACMEEmail,
+		Name: func(host string) string { return h.edge.CertificateName(host) }, SiteDomain: h.s.SiteDomain, Hosts: h.s.controlHosts,
+		Report: h.reportACME, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
+	})
+}
+
+// reportACME tells the domain room and webhooks what became of a custom host's
+// certificate, in the transaction that stores it.
+func (h *house) reportACME(ctx context.Context, tx *db.Tx, r certs.Report) error {
+	state := map[certs.State]domain.SSL{certs.Pending: domain.SSLPending, certs.Active: domain.SSLActive, certs.Failed: domain.SSLFailed}[r.State]
+	return h.reportTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore), ExpiresAt: db.At(r.NotAfter),
+		LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)}, string(r.Event))
+}
+
+// reportLocal does the same for a certificate of the local authority.
+func (h *house) reportLocal(ctx context.Context, host string, c edge.Certificate) {
+	err := h.db.Write(ctx, func(tx *db.Tx) error {
+		var had domain.SSL
+		err := tx.QueryRow(ctx, `SELECT ssl_status FROM domains WHERE name = $1 AND proven_at <> 0`, host).Scan(&had)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("read certificate state: %w", err)
+		}
+		event := string(certs.Renewed)
+		if had != domain.SSLActive {
+			event = string(certs.Issued)
+		}
+		return h.reportTx(ctx, tx, host, domain.SSLActive, domain.Certificate{Issuer: c.Issuer, NotBefore: db.At(c.NotBefore), ExpiresAt: db.At(c.NotAfter)}, event)
+	})
+	if err != nil && ctx.Err() == nil {
+		h.s.Log.ErrorContext(ctx, "certificate not noted", "host", host, "err", err)
+	}
+}
+
+func (h *house) reportTx(ctx context.Context, tx *db.Tx, host string, state domain.SSL, c domain.Certificate, event string) error {
+	d, found, err := h.domains.CertificateTx(ctx, tx, host, state, c)
+	if err != nil || !found || event == "" {
+		return err
+	}
+	var name string
+	err = tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // its site is gone, and site.deleted has said so
+	}
+	if err != nil {
+		return fmt.Errorf("name site of %s: %w", d.ID, err)
+	}
+	of := webhook.Site{ID: d.SiteID, Name: name}
+	what := webhook.Certificate{Domain: d.Name, Issuer: c.Issuer, NotBefore: c.NotBefore, ExpiresAt: c.ExpiresAt, LastError: c.LastError, NextAttemptAt: c.NextAttemptAt}
+	switch certs.Event(event) {
+	case certs.Issued:
+		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLIssued(of, what))
+	case certs.Renewed:
+		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLRenewed(of, what))
+	case certs.Failure:
+		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLFailed(of, what))
+	}
+	return fmt.Errorf("emit %s: no such event", event)
+}

@@ -1,0 +1,109 @@
+package certs
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/mholt/acmez/v3/acme"
+)
+
+// accountTo returns the installation's account with an authority, and registers it the
+// first time. One that exists is used by every node.
+func (i *issuer) accountTo(ctx context.Context) (acme.Account, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.account != nil {
+		return *i.account, nil
+	}
+	account, err := i.loadAccount(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		account, err = i.register(ctx)
+	}
+	if err != nil {
+		return acme.Account{}, fmt.Errorf("account with %s: %w", i.host, err)
+	}
+	i.account = &account
+	return account, nil
+}
+
+// Accounts of different contacts are different ones.
+func (i *issuer) accountKeys() (registration, key string) {
+	base := "acme/" + i.key + "/users/" + certmagic.StorageKeys.Safe(i.s.c.Email+"@")
+	return base + "/account.json", base + "/account.key"
+}
+
+func (i *issuer) loadAccount(ctx context.Context) (acme.Account, error) {
+	registration, key := i.accountKeys()
+	text, err := i.s.storage.Load(ctx, registration)
+	if err != nil {
+		return acme.Account{}, err
+	}
+	var a acme.Account
+	if err := json.Unmarshal(text, &a); err != nil {
+		return acme.Account{}, fmt.Errorf("read registration: %w", err)
+	}
+	if text, err = i.s.storage.Load(ctx, key); err != nil {
+		return acme.Account{}, err
+	}
+	if a.PrivateKey, err = certmagic.PEMDecodePrivateKey(text); err != nil {
+		return acme.Account{}, fmt.Errorf("read account key: %w", err)
+	}
+	return a, nil
+}
+
+// register makes an account, one node at a time. Naming a directory on the command line
+// is the operator's consent to its terms.
+func (i *issuer) register(ctx context.Context) (acme.Account, error) {
+	registration, keyName := i.accountKeys()
+	if err := i.s.storage.Lock(ctx, registration); err != nil {
+		return acme.Account{}, err
+	}
+	defer i.s.storage.Unlock(context.WithoutCancel(ctx), registration)
+	if a, err := i.loadAccount(ctx); !errors.Is(err, fs.ErrNotExist) {
+		return a, err // another node was faster
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return acme.Account{}, err
+	}
+	a := acme.Account{PrivateKey: key, TermsOfServiceAgreed: true}
+	if i.s.c.Email != "" {
+		a.Contact = []string{"mailto:" + i.s.c.Email}
+	}
+	// The key goes first: an account whose key is lost is of no use.
+	pem, err := certmagic.PEMEncodePrivateKey(key)
+	if err != nil {
+		return acme.Account{}, err
+	}
+	if err := i.s.storage.Store(ctx, keyName, pem); err != nil {
+		return acme.Account{}, err
+	}
+	if a, err = i.client.NewAccount(ctx, a); err != nil {
+		return acme.Account{}, fmt.Errorf("register: %w", err)
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return acme.Account{}, err
+	}
+	if err := i.s.storage.Store(ctx, registration, text); err != nil {
+		return acme.Account{}, err
+	}
+	i.s.c.Log.InfoContext(ctx, "account registered with authority", "ca", i.url)
+	return a, nil
+}
+
+// forget drops an account that the authority does not know.
+func (i *issuer) forget(ctx context.Context) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.account = nil
+	registration, _ := i.accountKeys()
+	return i.s.storage.Delete(ctx, registration)
+}

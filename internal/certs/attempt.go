@@ -1,0 +1,301 @@
+package certs
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"slipway/internal/db"
+)
+
+// retry are the waits after a first, second, … attempt that failed, until a day. The
+// first five attempts of an hour are as many as an authority lets fail.
+var retry = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour, 24 * time.Hour}
+
+const (
+	attemptBudget = 2 * time.Minute
+	attemptLease  = 3 * time.Minute
+	tellEvery     = 24 * time.Hour // ssl.failed of one name
+)
+
+// attempt is one try to get a certificate for a name, over all authorities.
+type attempt struct {
+	row
+	previous *x509.Certificate // what is to be renewed, or nil
+	stored   map[string][]byte // what certmagic stored: certificate, key and metadata
+
+	invalid bool      // an authority looked and did not find the proof
+	errs    []string  // what went wrong, in words, one for each authority
+	until   time.Time // no authority may be asked before. Zero: no limit stood in the way.
+	asked   int       // authorities that were asked in spite of limits
+	causes  []error
+}
+
+type attemptKey struct{}
+
+func attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+// work takes what is due, one attempt per place, until ctx ends.
+func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
+	wake, stop := s.c.DB.Listen(topic)
+	defer stop()
+	places := make(chan struct{}, s.c.Workers)
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		r, found, err := s.due(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.c.Log.ErrorContext(ctx, "due certificates not read", "err", err)
+		}
+		if found {
+			running.Go(func() {
+				defer func() { <-places }()
+				s.try(ctx, magic, r)
+			})
+			continue
+		}
+		<-places
+		if !wait(ctx, wake, time.Second) {
+			return nil
+		}
+	}
+}
+
+// due claims the name that has waited longest. Its lease outlasts the attempt, and its
+// number of attempts fences off whoever lost the lease.
+func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
+	now := db.Now()
+	var n int
+	err = s.c.DB.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM certificates WHERE next_at <> 0 AND next_at <= $1 AND lease_until < $1 LIMIT 1) AS due", now).Scan(&n)
+	if err != nil || n == 0 {
+		return row{}, false, err
+	}
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		rows, err := tx.Query(ctx, `
+			UPDATE certificates SET lease_until = $2, attempts = attempts + 1
+			WHERE host = (SELECT host FROM certificates WHERE next_at <> 0 AND next_at <= $1 AND lease_until < $1
+			  ORDER BY next_at LIMIT 1`+tx.SkipLocked()+`)
+			RETURNING `+columns, now, now.Add(attemptLease))
+		got, err := db.Collect(rows, err, scan)
+		if found = len(got) == 1; found {
+			r = got[0]
+		}
+		return err
+	})
+	return r, found, err
+}
+
+// try makes one attempt and notes how it ended. It may run again after a crash: what the
+// authority issued meanwhile is lost, which costs one order.
+func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
+	a := &attempt{row: r, stored: map[string][]byte{}}
+	bounded, cancel := context.WithTimeout(ctx, attemptBudget)
+	defer cancel()
+	wanted, err := s.wanted(bounded, r)
+	if err == nil && !wanted {
+		if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.dropTx(ctx, tx, r.host) }); err != nil {
+			s.c.Log.ErrorContext(ctx, "certificate not removed", "host", r.host, "err", err)
+		}
+		return
+	}
+	if err == nil {
+		err = s.order(bounded, magic, a)
+	}
+	if ctx.Err() != nil {
+		// We are going. The lease ends by itself, or with the next start.
+		return
+	}
+	if err == nil {
+		err = s.succeed(ctx, a)
+	} else {
+		err = s.fail(ctx, a, err)
+	}
+	if err != nil {
+		s.c.Log.ErrorContext(ctx, "attempt for a certificate not noted", "host", r.host, "err", err)
+	}
+}
+
+// order has certmagic get a certificate into a.stored.
+func (s *Certs) order(ctx context.Context, magic *certmagic.Config, a *attempt) error {
+	if strings.HasPrefix(a.host, "*.") && !s.dns() {
+		return errNoDNS
+	}
+	if a.material != "" {
+		if pair, err := s.open(ctx, a.material); err == nil {
+			a.previous = pair.Leaf
+		}
+	}
+	if err := magic.RenewCertSync(context.WithValue(ctx, attemptKey{}, a), a.host, true); err != nil {
+		return err
+	}
+	if len(a.stored) == 0 {
+		return errors.New("another attempt was faster")
+	}
+	return nil
+}
+
+// succeed puts a new certificate into force: stored, due for renewal when a third of its
+// life is left, told and announced, in one transaction.
+func (s *Certs) succeed(ctx context.Context, a *attempt) error {
+	var material string
+	for key := range a.stored {
+		material = path.Dir(key)
+	}
+	pair, err := parse(a.stored, material)
+	if err != nil {
+		return fmt.Errorf("read new certificate: %w", err)
+	}
+	leaf := pair.Leaf
+	before := a.row
+	a.state, a.material, a.issuer = Active, material, issuerName(leaf)
+	a.notBefore, a.notAfter = db.At(leaf.NotBefore), db.At(leaf.NotAfter)
+	a.failures, a.err, a.toldAt, a.warned = 0, "", 0, 0
+	a.nextAt = db.At(renewAt(leaf))
+	event := Issued
+	if before.material != "" {
+		event = Renewed
+	}
+	kept := false
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if kept, err = s.noteTx(ctx, tx, a.row); err != nil || !kept {
+			return err
+		}
+		if before.material != "" && before.material != material {
+			if err := s.removeTx(ctx, tx, before.material); err != nil {
+				return err
+			}
+		}
+		for key, value := range a.stored {
+			if err := s.storage.storeTx(ctx, tx, key, value); err != nil {
+				return err
+			}
+		}
+		return s.reportTx(ctx, tx, a.row, event)
+	})
+	if err == nil && kept {
+		s.metrics.orders.WithLabelValues("success").Inc()
+		s.c.Log.InfoContext(ctx, "certificate obtained", "host", a.host, "issuer", a.issuer, "until", leaf.NotAfter, "renewal", event == Renewed)
+	}
+	return err
+}
+
+// renewAt is when a third of a certificate's life is left, a little earlier by chance so
+// that what began together does not stay together.
+func renewAt(leaf *x509.Certificate) time.Time {
+	life := leaf.NotAfter.Sub(leaf.NotBefore)
+	early := time.Duration(rand.Int64N(int64(life/50) + 1))
+	return leaf.NotAfter.Add(-life/3 - early)
+}
+
+// fail notes why there is no certificate and when the next attempt is due.
+func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
+	now := time.Now()
+	limited := a.asked == 0 && !a.until.IsZero()
+	if !limited {
+		a.failures++
+		pause := s.c.Retry[min(int(a.failures)-1, len(s.c.Retry)-1)]
+		pause += time.Duration(rand.Int64N(int64(pause/5)+1)) - pause/10
+		a.nextAt = db.At(now.Add(pause))
+	} else {
+		a.nextAt = db.At(a.until.Add(time.Duration(rand.Int64N(int64(time.Minute)))))
+	}
+	a.err = a.words(cause)
+	event := Nothing
+	if !limited && now.Sub(a.toldAt.Time()) > tellEvery {
+		event, a.toldAt = Failure, db.At(now)
+	}
+	if a.notAfter <= db.At(now) {
+		a.state = Failed
+	}
+	left := a.notAfter.Time().Sub(now)
+	warn := a.overdue(left)
+	if warn != 0 {
+		a.warned = int64(warn)
+	}
+	if a.state == Active && a.warned != 0 {
+		a.err = clip(fmt.Sprintf("The certificate ends in %d days and can't be renewed. %s", int(left.Hours()/24), a.err))
+	}
+	kept := false
+	err := s.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		if kept, err = s.noteTx(ctx, tx, a.row); err != nil || !kept {
+			return err
+		}
+		return s.reportTx(ctx, tx, a.row, event)
+	})
+	if err != nil || !kept {
+		return err
+	}
+	s.metrics.orders.WithLabelValues("failure").Inc()
+	if warn != 0 {
+		s.c.Log.WarnContext(ctx, "certificate ends soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", errors.Join(append(a.causes, cause)...))
+	} else {
+		s.c.Log.InfoContext(ctx, "certificate not obtained", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", errors.Join(append(a.causes, cause)...))
+	}
+	return nil
+}
+
+// overdue returns 21, 14 or 7 when a good certificate has come to that many days before
+// its end, and that was not warned of yet.
+func (a *attempt) overdue(left time.Duration) int {
+	if a.state != Active {
+		return 0
+	}
+	for _, days := range []int{7, 14, 21} {
+		if left <= time.Duration(days)*24*time.Hour {
+			if a.warned == 0 || a.warned > int64(days) {
+				return days
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// noteTx writes what an attempt found out, unless somebody else has taken the name over
+// or nobody wants it any more: kept is false then.
+func (s *Certs) noteTx(ctx context.Context, tx *db.Tx, r row) (kept bool, err error) {
+	v, err := nextVersion(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	n, err := tx.Exec(ctx, `
+		UPDATE certificates SET state = $3, material = $4, issuer = $5, not_before = $6, not_after = $7, failures = $8, error = $9,
+		  next_at = $10, told_at = $11, warned = $12, version = $13, changed_at = $14, lease_until = 0
+		WHERE host = $1 AND attempts = $2 AND state <> 'gone'`,
+		r.host, r.attempts, r.state, r.material, r.issuer, r.notBefore, r.notAfter, r.failures, r.err,
+		r.nextAt, r.toldAt, r.warned, v, db.Now())
+	if err != nil {
+		return false, fmt.Errorf("note certificate of %s: %w", r.host, err)
+	}
+	return n == 1, nil
+}
+
+// reportTx tells the owner of a custom host.
+func (s *Certs) reportTx(ctx context.Context, tx *db.Tx, r row, event Event) error {
+	if s.c.Report == nil || r.kind != kindCustom {
+		return nil
+	}
+	err := s.c.Report(ctx, tx, Report{Host: r.host, State: r.state, Issuer: r.issuer, NotBefore: r.notBefore.Time(), NotAfter: r.notAfter.Time(),
+		LastError: r.err, NextAttempt: r.nextAt.Time(), Event: event})
+	if err != nil {
+		return fmt.Errorf("report certificate of %s: %w", r.host, err)
+	}
+	return nil
+}

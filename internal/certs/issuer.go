@@ -1,0 +1,206 @@
+package certs
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/mholt/acmez/v3/acme"
+)
+
+// issuer is one ACME authority, for certmagic. It is our own instead of certmagic's
+// ACMEIssuer because the owner must read what the authority found, because every
+// validation must be counted, and because challenges are answered by the edge alone
+// (ADR 0006).
+type issuer struct {
+	s      *Certs
+	url    string
+	key    string // names it in the storage and the ledger
+	host   string // what a reader calls it
+	first  bool   // the one that is asked before the others
+	client *acme.Client
+
+	mu      sync.Mutex // guards account; held while it is read or made
+	account *acme.Account
+}
+
+func newIssuer(s *Certs, u *url.URL, first bool) *issuer {
+	key := strings.Trim(strings.ReplaceAll(u.Host+u.Path, "/", "-"), "-")
+	return &issuer{s: s, url: u.String(), key: certmagic.StorageKeys.Safe(key), host: u.Hostname(), first: first,
+		client: &acme.Client{Directory: u.String(), HTTPClient: s.c.Out, UserAgent: "Slipway/1", PollInterval: 250 * time.Millisecond, PollTimeout: time.Minute}}
+}
+
+// IssuerKey names the authority in the storage.
+func (i *issuer) IssuerKey() string { return i.key }
+
+var errSkipped = errors.New("the first authority found the fault with the name itself")
+
+// Issue gets one certificate, as certmagic asks for it during an attempt.
+func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	a := attemptOf(ctx)
+	if a == nil {
+		return nil, errors.New("issue: not within an attempt")
+	}
+	// Where the proof was not found, another authority finds it no better. After some
+	// tries it may be worth its count: networks differ.
+	if a.invalid && !i.first && a.failures < 3 {
+		return nil, errSkipped
+	}
+	kind, until, err := i.s.allowed(ctx, i, a)
+	if err != nil {
+		return nil, err
+	}
+	if !until.IsZero() {
+		return nil, a.limit(i, until)
+	}
+	a.asked++
+	chain, err := i.issue(ctx, a, csr)
+	if err != nil {
+		if e := problem(err); e != nil && e.Type == acme.ProblemTypeRateLimited {
+			a.asked-- // it said that it does not want to be asked
+			return nil, a.limit(i, retryAfter(e.Detail))
+		}
+		a.note(i, err)
+		return nil, err
+	}
+	if err := i.s.count(ctx, i, a.host, kind); err != nil {
+		i.s.c.Log.ErrorContext(ctx, "certificate not counted", "host", a.host, "err", err)
+	}
+	return &certmagic.IssuedCertificate{Certificate: chain.ChainPEM, Metadata: map[string]string{"url": chain.URL, "ca": i.url}}, nil
+}
+
+// issue is RFC 8555, section 7.4 for one name.
+func (i *issuer) issue(ctx context.Context, a *attempt, csr *x509.CertificateRequest) (acme.Certificate, error) {
+	var none acme.Certificate
+	account, order, err := i.order(ctx, a)
+	if err != nil {
+		return none, err
+	}
+	for _, address := range order.Authorizations {
+		authz, err := i.client.GetAuthorization(ctx, account, address)
+		if err != nil {
+			return none, fmt.Errorf("get authorization: %w", err)
+		}
+		if authz.Status == acme.StatusValid {
+			continue // proven a short while ago
+		}
+		if err := i.prove(ctx, a, account, authz); err != nil {
+			return none, err
+		}
+	}
+	if order, err = i.client.FinalizeOrder(ctx, account, order, csr.Raw); err != nil {
+		return none, fmt.Errorf("finalize order: %w", err)
+	}
+	chains, err := i.client.GetCertificateChain(ctx, account, order.Certificate)
+	if err != nil {
+		return none, fmt.Errorf("get certificate: %w", err)
+	}
+	if len(chains) == 0 {
+		return none, errors.New("get certificate: there is none")
+	}
+	return chains[0], nil
+}
+
+// order places an order. A renewal says what it replaces (RFC 9773, section 5), which
+// spares it the authorities' limits; one that is refused for that is placed without. An
+// account that the authority has forgotten is made anew.
+func (i *issuer) order(ctx context.Context, a *attempt) (acme.Account, acme.Order, error) {
+	order := acme.Order{Identifiers: []acme.Identifier{{Type: "dns", Value: a.host}}}
+	if a.previous != nil && strings.Contains(a.material, "/"+i.key+"/") {
+		if d, err := i.client.GetDirectory(ctx); err == nil && d.RenewalInfo != "" {
+			if id, err := acme.ARIUniqueIdentifier(a.previous); err == nil {
+				order.Replaces = id
+			}
+		}
+	}
+	for try := 1; ; try++ {
+		account, err := i.accountTo(ctx)
+		if err != nil {
+			return acme.Account{}, order, err
+		}
+		placed, err := i.client.NewOrder(ctx, account, order)
+		if err == nil {
+			return account, placed, nil
+		}
+		p := problem(err)
+		switch {
+		case p == nil || try == 3 || p.Type == acme.ProblemTypeRateLimited:
+		case p.Type == acme.ProblemTypeAccountDoesNotExist:
+			if err := i.forget(ctx); err != nil {
+				return acme.Account{}, order, err
+			}
+			continue
+		case order.Replaces != "" && p.Status >= 400 && p.Status < 500:
+			order.Replaces = ""
+			continue
+		}
+		return acme.Account{}, order, fmt.Errorf("place order: %w", err)
+	}
+}
+
+// prove answers one challenge of an authorization and waits for the verdict. Attempts
+// take turns between the kinds of challenge, so that one that can't work here does not
+// stand in the way of the other for long, and each costs one validation.
+func (i *issuer) prove(ctx context.Context, a *attempt, account acme.Account, authz acme.Authorization) error {
+	var offered []acme.Challenge
+	for _, kind := range i.s.kinds(authz.Wildcard || strings.HasPrefix(a.host, "*.")) {
+		for _, c := range authz.Challenges {
+			if c.Type == kind && c.Token != "" {
+				offered = append(offered, c)
+			}
+		}
+	}
+	if len(offered) == 0 {
+		return errNoChallenge
+	}
+	c := offered[int(a.failures)%len(offered)]
+	withdraw, err := i.s.present(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer withdraw()
+	if _, err := i.client.InitiateChallenge(ctx, account, c); err != nil {
+		return fmt.Errorf("begin %s: %w", c.Type, err)
+	}
+	if _, err := i.client.PollAuthorization(ctx, account, authz); err != nil {
+		if problem(err) != nil && ctx.Err() == nil {
+			a.invalid = true
+			if err := i.s.count(ctx, i, a.host, ledgerInvalid); err != nil {
+				i.s.c.Log.ErrorContext(ctx, "failed validation not counted", "host", a.host, "err", err)
+			}
+		}
+		return fmt.Errorf("prove by %s: %w", c.Type, err)
+	}
+	return nil
+}
+
+// kinds are the challenges that can be answered here, the one to prefer first. A
+// wildcard is proven in the DNS alone (RFC 8555, section 7.1.3 and CA/B Forum BR 3.2.2.4).
+func (s *Certs) kinds(wildcard bool) []string {
+	var out []string
+	if !wildcard && s.c.HTTP01 {
+		out = append(out, acme.ChallengeTypeHTTP01)
+	}
+	if !wildcard && s.c.TLSALPN01 {
+		out = append(out, acme.ChallengeTypeTLSALPN01)
+	}
+	if wildcard && s.dns() {
+		out = append(out, acme.ChallengeTypeDNS01)
+	}
+	return slices.Clip(out)
+}
+
+func problem(err error) *acme.Problem {
+	var p acme.Problem
+	if errors.As(err, &p) {
+		return &p
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mholt/acmez/v3/acme"
+)
+
+var (
+	errNoDNS       = errors.New("a wildcard needs a proof in the DNS, and this installation answers none")
+	errNoChallenge = errors.New("the authority offers no way to prove the name that can be answered here")
+)
+
+// note keeps what an authority said.
+func (a *attempt) note(i *issuer, err error) {
+	a.causes = append(a.causes, fmt.Errorf("%s: %w", i.host, err))
+	base, wild := strings.CutPrefix(a.host, "*.")
+	target := ""
+	if wild {
+		target = i.s.Delegation(base)
+	}
+	a.errs = append(a.errs, explain(i.host, err, "_acme-challenge."+base, target))
+}
+
+// limit keeps that an authority may not be asked before a moment, and says so.
+func (a *attempt) limit(i *issuer, until time.Time) error {
+	if a.until.IsZero() || until.Before(a.until) {
+		a.until = until
+	}
+	err := fmt.Errorf("%s: its limits allow the next order at %s", i.host, until.UTC().Format(time.RFC3339))
+	a.causes = append(a.causes, err)
+	a.errs = append(a.errs, fmt.Sprintf("%s limits how often it issues; it can be asked again at %s.", i.host, until.UTC().Format("2006-01-02 15:04 UTC")))
+	return err
+}
+
+// words is what the owner reads about an attempt that failed.
+func (a *attempt) words(cause error) string {
+	if len(a.errs) > 0 {
+		return clip(strings.Join(a.errs, " "))
+	}
+	switch {
+	case errors.Is(cause, errNoDNS):
+		return "A wildcard is proven in the DNS, which this installation is not set up for. Add the names you need one by one."
+	case errors.Is(cause, context.DeadlineExceeded):
+		return "The attempt took too long."
+	}
+	return "Something went wrong on our side and has been noted."
+}
+
+// explain puts into words what an authority answered, or that it did not. target is
+// where a wildcard's challenge at where must lead, or nothing.
+func explain(host string, err error, where, target string) string {
+	p := problem(err)
+	switch {
+	case errors.Is(err, errNoChallenge):
+		return fmt.Sprintf("%s offers no way to prove the name that can be answered here.", host)
+	case p == nil && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("%s took too long to answer.", host)
+	case p == nil:
+		return fmt.Sprintf("%s could not be asked: it can't be reached or its answer makes no sense.", host)
+	}
+	what := "refused"
+	switch p.Type {
+	case acme.ProblemTypeCAA:
+		what = "is not permitted by the CAA records of the name"
+	case acme.ProblemTypeDNS:
+		what = "found a fault in the DNS of the name"
+	case acme.ProblemTypeConnection:
+		what = "could not reach the name"
+	case acme.ProblemTypeTLS:
+		what = "could not talk TLS to the name"
+	case acme.ProblemTypeUnauthorized, acme.ProblemTypeIncorrectResponse:
+		what = "did not find the proof at the name"
+	case acme.ProblemTypeRejectedIdentifier:
+		what = "issues no certificates for the name"
+	case acme.ProblemTypeServerInternal:
+		what = "has trouble of its own"
+	}
+	detail := strings.TrimSuffix(strings.Join(strings.Fields(p.Detail), " "), ".")
+	if target != "" && (p.Type == acme.ProblemTypeUnauthorized || p.Type == acme.ProblemTypeDNS || p.Type == acme.ProblemTypeIncorrectResponse) {
+		detail += fmt.Sprintf(". A wildcard needs a CNAME record at %s that points to %s", where, target)
+	}
+	if detail == "" {
+		return fmt.Sprintf("%s %s.", host, what)
+	}
+	return fmt.Sprintf("%s %s: %s.", host, what, detail)
+}
+
+// clip bounds what an authority can make us keep.
+func clip(s string) string {
+	const most = 600
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+var saysWhen = regexp.MustCompile(`retry after (\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)`)
+
+// retryAfter reads when an authority that limits us wants to be asked again, from its
+// words; an hour from now where they don't say. A week is the most that is believed.
+func retryAfter(detail string) time.Time {
+	now := time.Now()
+	if m := saysWhen.FindStringSubmatch(detail); m != nil {
+		if t, err := time.Parse("2006-01-02 15:04:05", strings.Replace(m[1], "T", " ", 1)); err == nil && t.After(now) && t.Before(now.Add(week)) {
+			return t
+		}
+	}
+	return now.Add(time.Hour)
+}

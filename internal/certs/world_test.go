@@ -1,0 +1,461 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/letsencrypt/pebble/v2/ca"
+	pebbledb "github.com/letsencrypt/pebble/v2/db"
+	"github.com/letsencrypt/pebble/v2/va"
+	"github.com/letsencrypt/pebble/v2/wfe"
+	"github.com/miekg/dns"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/dbtest"
+	"slipway/internal/domain"
+	"slipway/internal/edge"
+	"slipway/internal/seal"
+)
+
+func TestMain(m *testing.M) {
+	os.Setenv("PEBBLE_VA_NOSLEEP", "1")
+	os.Setenv("PEBBLE_WFE_NONCEREJECT", "5")
+	os.Setenv("PEBBLE_AUTHZREUSE", "0")
+	os.Exit(m.Run())
+}
+
+// zone is a DNS server under the test's control.
+type zone struct {
+	addr string
+
+	mu        sync.Mutex // guards the rest
+	records   map[string][]dns.RR
+	delegated map[string]string // zones and the address of the server that has them
+}
+
+func newZone(t testing.TB) *zone {
+	t.Helper()
+	z := &zone{records: map[string][]dns.RR{}}
+	var pc net.PacketConn
+	var l net.Listener
+	for try := 0; ; try++ { // one port for both
+		var err error
+		if pc, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		if l, err = net.Listen("tcp", pc.LocalAddr().String()); err == nil {
+			break
+		}
+		pc.Close()
+		if try == 10 {
+			t.Fatal(err)
+		}
+	}
+	z.addr = pc.LocalAddr().String()
+	for _, s := range []*dns.Server{{PacketConn: pc, Handler: z}, {Listener: l, Handler: z}} {
+		ready := make(chan struct{})
+		s.NotifyStartedFunc = func() { close(ready) }
+		go s.ActivateAndServe()
+		<-ready
+		t.Cleanup(func() { s.Shutdown() })
+	}
+	return z
+}
+
+func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	name := strings.ToLower(strings.TrimSuffix(q.Question[0].Name, "."))
+	m := new(dns.Msg)
+	m.SetReply(q)
+	exists := false
+	for range 8 {
+		for below, server := range z.delegated {
+			if strings.HasSuffix(name, "."+below) {
+				further := new(dns.Msg)
+				further.SetQuestion(dns.Fqdn(name), q.Question[0].Qtype)
+				if a, err := dns.Exchange(further, server); err == nil {
+					m.Answer = append(m.Answer, a.Answer...)
+					exists = a.Rcode == dns.RcodeSuccess
+				}
+			}
+		}
+		rrs := z.records[name]
+		if rrs == nil {
+			_, parent, _ := strings.Cut(name, ".")
+			rrs = z.records["*."+parent]
+		}
+		next := ""
+		for _, rr := range rrs {
+			exists = true
+			rr = dns.Copy(rr)
+			rr.Header().Name = dns.Fqdn(name)
+			if rr.Header().Rrtype == q.Question[0].Qtype {
+				m.Answer = append(m.Answer, rr)
+			} else if c, ok := rr.(*dns.CNAME); ok {
+				m.Answer = append(m.Answer, rr)
+				next = strings.ToLower(strings.TrimSuffix(c.Target, "."))
+			}
+		}
+		if next == "" {
+			break
+		}
+		name = next
+	}
+	for n := range z.records {
+		exists = exists || strings.HasSuffix(n, "."+name)
+	}
+	if !exists {
+		m.Rcode = dns.RcodeNameError
+	}
+	w.WriteMsg(m)
+}
+
+// set replaces every record of a name.
+func (z *zone) set(t testing.TB, name string, records ...string) {
+	t.Helper()
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	delete(z.records, name)
+	for _, r := range records {
+		rr, err := dns.NewRR(fmt.Sprintf("%s. 60 IN %s", name, r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		z.records[name] = append(z.records[name], rr)
+	}
+}
+
+// pebble is an ACME authority in this process.
+type pebble struct {
+	*httptest.Server
+	root   *x509.CertPool
+	orders atomic.Int64
+	sick   atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool] // answers instead
+}
+
+func (p *pebble) dir() string { return p.URL + "/dir" }
+
+func newPebble(t testing.TB, httpPort, tlsPort int, resolver string) *pebble {
+	t.Helper()
+	quiet := log.New(io.Discard, "", 0)
+	store := pebbledb.NewMemoryStore()
+	authority := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: 90 * 24 * 3600}})
+	front := wfe.New(quiet, store, va.New(quiet, httpPort, tlsPort, false, resolver, store), authority, []string{"pebble.test"}, false, false, 1, 1)
+	p := &pebble{root: x509.NewCertPool()}
+	root, err := x509.ParseCertificate(authority.GetRootCert(0).DER)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.root.AddCert(root)
+	h := front.Handler()
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if sick := p.sick.Load(); sick != nil && (*sick)(w, r) {
+			return
+		}
+		h.ServeHTTP(&hasty{w, func(status int) {
+			if r.URL.Path == "/order-plz" && status == http.StatusCreated {
+				p.orders.Add(1)
+			}
+		}}, r)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// hasty takes the answers' wish to be asked again after a second away.
+type hasty struct {
+	http.ResponseWriter
+	answered func(status int)
+}
+
+func (h *hasty) WriteHeader(status int) {
+	h.Header().Del("Retry-After")
+	h.answered(status)
+	h.ResponseWriter.WriteHeader(status)
+}
+
+func (h *hasty) Write(b []byte) (int, error) {
+	h.Header().Del("Retry-After")
+	return h.ResponseWriter.Write(b)
+}
+
+// refuse makes the authority answer new orders with a problem.
+func (p *pebble) refuse(status int, kind, detail string) {
+	f := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/order-plz" {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(map[string]any{"type": "urn:ietf:params:acme:error:" + kind, "detail": detail, "status": status})
+		return true
+	}
+	p.sick.Store(&f)
+}
+
+// world is an installation with an authority and a DNS of its own.
+type world struct {
+	*Certs
+	t       testing.TB
+	url     string
+	db      *db.DB
+	zone    *zone
+	pebble  *pebble
+	edge    *edge.Edge
+	domains *domain.Domains
+	https   string
+	http    string
+
+	mu      sync.Mutex // guards reports
+	reports []Report
+
+	further func() *pebble // another authority that comes to this node
+	nodes   bool           // there are others
+}
+
+func start(t testing.TB, change ...func(*world, *Config)) *world { return startNode(t, nil, change...) }
+
+// startNode starts an installation, or a further node of one.
+func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world {
+	t.Helper()
+	w := &world{t: t}
+	var key *seal.Sealer
+	if of == nil {
+		w.url, w.zone, key = dbtest.URL(t), newZone(t), sealer(t)
+	} else {
+		w.url, w.zone, key = of.url, of.zone, of.c.Seal
+	}
+	w.db = dbtest.Open(t, w.url)
+	secure, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.https, w.http = secure.Addr().String(), plain.Addr().String()
+	port := func(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+	w.further = func() *pebble { return newPebble(t, port(plain), port(secure), w.zone.addr) }
+	w.pebble = w.further()
+	if of != nil {
+		w.pebble.Close()
+		w.pebble = of.pebble
+	}
+	w.domains = domain.New(domain.Config{DB: w.db, Out: w.pebble.Client(), SiteDomain: "sites.test",
+		Resolver: &domain.DNS{Server: w.zone.addr, Timeout: 10 * time.Second}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
+		Allowed: func(netip.Addr) bool { return false }, Registry: "local",
+		SiteOf: func(_ context.Context, _ db.Reader, _ account.ID, site string) (string, error) { return site, nil }})
+	c := Config{DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.dir()}, Email: "ops@sites.test",
+		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour},
+		Name: func(host string) string { return w.edge.CertificateName(host) }}
+	if testing.Verbose() {
+		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	c.Report = func(ctx context.Context, tx *db.Tx, r Report) error {
+		_, found, err := w.domains.CertificateTx(ctx, tx, r.Host, domain.SSL(r.State), domain.Certificate{Issuer: r.Issuer,
+			NotBefore: db.At(r.NotBefore), ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)})
+		if found {
+			tx.AfterCommit(func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.reports = append(w.reports, r)
+			})
+		}
+		return err
+	}
+	for _, f := range change {
+		f(w, &c)
+	}
+	if w.Certs, err = New(c); err != nil {
+		t.Fatal(err)
+	}
+	w.single = w.single && !w.nodes
+	w.edge = edge.New(edge.Config{DB: w.db, Seal: key, SiteDomain: "sites.test", HTTPSPort: port(secure), ControlHosts: c.Hosts,
+		Control:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "control plane") }),
+		Certificate: w.Certificate, Challenge: w.Challenge})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := w.edge.Run(ctx); err != nil && w.db.Ping(ctx) == nil {
+			t.Errorf("edge: %v", err)
+		}
+	})
+	if c.Workers >= 0 {
+		wg.Go(func() {
+			if err := w.Run(ctx); err != nil {
+				t.Errorf("certs: %v", err)
+			}
+		})
+	}
+	s, p := w.edge.Server(w.edge.HTTPS()), w.edge.Server(w.edge.HTTP())
+	go s.ServeTLS(secure, "", "")
+	go p.Serve(plain)
+	t.Cleanup(func() {
+		s.Close()
+		p.Close()
+		cancel()
+		wg.Wait()
+	})
+	w.until("the edge is ready", w.edge.Ready)
+	return w
+}
+
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatal("waited in vain until ", what)
+		}
+	}
+}
+
+func (w *world) write(fn func(tx *db.Tx) error) {
+	w.t.Helper()
+	if err := w.db.Write(context.Background(), fn); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) exec(q string, args ...any) {
+	w.t.Helper()
+	w.write(func(tx *db.Tx) error {
+		tx.Notify(topic)
+		_, err := tx.Exec(context.Background(), q, args...)
+		return err
+	})
+}
+
+// site makes a site that is there but empty; its label is its id.
+func (w *world) site(label string) {
+	w.t.Helper()
+	w.write(func(tx *db.Tx) error {
+		tx.Notify("live")
+		_, err := tx.Exec(context.Background(), `
+			INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
+			  needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+			VALUES ($1, 'ada', $1, $1, 'static', 'static', 'pending', '', '', '', '', '', '', FALSE, '', '',
+			  (SELECT n + 1 FROM live_version), 1, 1, 0)`, label)
+		if err == nil {
+			_, err = tx.Exec(context.Background(), "UPDATE live_version SET n = n + 1")
+		}
+		return err
+	})
+	w.until("the site is in the table", func() bool { return w.edge.CertificateName(label+".sites.test") != "" })
+}
+
+// add claims a name that points here, proves it and waits until it is routed.
+func (w *world) add(name, site string) domain.Domain {
+	w.t.Helper()
+	d, err := w.domains.Create(context.Background(), "ada", site, domain.NewDomain{Name: name})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	base := strings.TrimPrefix(name, "*.")
+	w.zone.set(w.t, name, "A 127.0.0.1")
+	w.zone.set(w.t, "_slipway."+base, `TXT "`+w.token()+`"`)
+	if d, err = w.domains.Verify(context.Background(), "ada", d.ID); err != nil || d.Status != domain.Active {
+		w.t.Fatalf("not active: %+v, %v", d, err)
+	}
+	return d
+}
+
+func (w *world) token() string {
+	w.t.Helper()
+	var token string
+	if err := w.db.QueryRow(context.Background(), "SELECT token FROM domain_tokens WHERE owner_id = 'ada'").Scan(&token); err != nil {
+		w.t.Fatal(err)
+	}
+	return token
+}
+
+func (w *world) get(id domain.ID) domain.Domain {
+	w.t.Helper()
+	d, err := w.domains.Get(context.Background(), w.db, "ada", id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return d
+}
+
+func (w *world) row(host string) row {
+	w.t.Helper()
+	r, err := scan(w.db.QueryRow(context.Background(), "SELECT "+columns+" FROM certificates WHERE host = $1", host))
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// events are the events about a host, in order.
+func (w *world) events(host string) []Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Event
+	for _, r := range w.reports {
+		if r.Host == host {
+			out = append(out, r.Event)
+		}
+	}
+	return out
+}
+
+// shake makes a handshake that trusts the authority alone.
+func (w *world) shake(name string, protocols ...string) (*x509.Certificate, error) {
+	c, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.pebble.root, ServerName: name, NextProtos: protocols})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0], nil
+}
+
+func (w *world) served(name string) *x509.Certificate {
+	w.t.Helper()
+	var leaf *x509.Certificate
+	var err error
+	deadline := time.Now().Add(20 * time.Second)
+	for leaf, err = w.shake(name); err != nil; leaf, err = w.shake(name) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s: %v", name, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return leaf
+}
+
+// refused fails the test unless the handshake ends in the alert unrecognized_name.
+func (w *world) refused(name string, protocols ...string) {
+	w.t.Helper()
+	if _, err := w.shake(name, protocols...); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
+		w.t.Errorf("%s: %v, want the alert unrecognized_name", name, err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want []T) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}

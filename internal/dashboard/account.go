@@ -1,0 +1,126 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+)
+
+// accountRoutes is every route of what a user has for themselves.
+func (d *Dashboard) accountRoutes() []route {
+	return []route{
+		get("/account", user, d.profilePage),
+		get("/account/security", user, d.securityPage),
+		post("/account/password", user, d.changePassword, d.securityPage),
+		get("/account/second-factor", user, d.factorPage),
+		post("/account/second-factor", user, d.turnFactorOn, d.factorPage),
+		post("/account/second-factor/off", user, d.turnFactorOff, d.securityPage),
+		post("/account/second-factor/codes", user, d.renewCodes, d.securityPage),
+		post("/account/passkeys/begin", user, d.offerPasskey, nil),
+		post("/account/passkeys", user, d.addPasskey, d.securityPage),
+		post("/account/passkeys/{passkey}/remove", user, d.removePasskey, d.securityPage),
+		get("/account/sessions", user, d.sessionsPage),
+		post("/account/sessions/end", user, d.endOtherSessions, d.sessionsPage),
+		post("/account/sessions/{session}/end", user, d.endOneSession, d.sessionsPage),
+		get("/account/keys", user, d.keysPage),
+		get("/account/keys/new", user, d.newKeyPage),
+		post("/account/keys/new", user, d.createKey, d.newKeyPage),
+		post("/account/keys/{key}/revoke", user, d.revokeKey, d.keysPage),
+		get("/account/audit", user, d.auditPage),
+	}
+}
+
+func (d *Dashboard) profilePage(ctx context.Context, q *request) (answer, error) {
+	_, sites, err := d.Sites.List(ctx, q.user.ID, oneSite)
+	if err != nil {
+		return answer{}, err
+	}
+	keys, err := d.Accounts.ListKeys(ctx, q.user.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	factor, err := d.Accounts.SecondFactor(ctx, q.user.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	return page("account_profile", "Profile", struct {
+		Sites, Keys int
+		Factor      account.Factor
+	}{sites, len(keys), factor}), nil
+}
+
+type sessionsData struct{ Sessions []account.Session }
+
+func (d *Dashboard) sessionsPage(ctx context.Context, q *request) (answer, error) {
+	list, err := d.Accounts.Sessions(ctx, q.user.ID)
+	return page("account_sessions", "Sessions", sessionsData{list}), err
+}
+
+func (d *Dashboard) endOneSession(ctx context.Context, q *request) (answer, error) {
+	id := account.SessionID(q.PathValue("session"))
+	if err := d.endSession(ctx, q, id); err != nil {
+		return answer{}, err
+	}
+	if id == q.session.ID {
+		a := goTo("/sign-in", "You are signed out")
+		a.cookies = []*http.Cookie{d.noCookie(sessionCookie)}
+		return a, nil
+	}
+	return goTo("/account/sessions", "That device is signed out"), nil
+}
+
+func (d *Dashboard) endOtherSessions(ctx context.Context, q *request) (answer, error) {
+	var n int64
+	err := d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		var err error
+		n, err = d.Accounts.EndSessionsTx(ctx, tx, q.user.ID, q.session.ID)
+		return account.Deed{Action: "sessions.ended", Detail: plural(int(n), "session")}, err
+	})
+	return goTo("/account/sessions", "Signed out "+plural(int(n), "other session")), err
+}
+
+// endSession signs the user out on one device.
+func (d *Dashboard) endSession(ctx context.Context, q *request, id account.SessionID) error {
+	return d.act(ctx, q, "session.ended", func(tx *db.Tx) (string, error) {
+		return string(id), d.Accounts.EndSessionTx(ctx, tx, q.user.ID, id)
+	})
+}
+
+// auditPerPage is how many lines of the log a page shows.
+const auditPerPage = 50
+
+type auditData struct {
+	Entries []account.Entry
+	Noun    string
+	Nouns   []string
+	Path    string
+	Older   string // link; empty at the end
+	All     bool   // everybody's
+}
+
+// auditNouns are what the log can be narrowed to.
+var auditNouns = []string{"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook"}
+
+func (d *Dashboard) auditPage(ctx context.Context, q *request) (answer, error) {
+	return d.audit(ctx, q, q.user.ID, "/account/audit", "account_audit")
+}
+
+func (d *Dashboard) audit(ctx context.Context, q *request, of account.ID, path, template string) (answer, error) {
+	f := account.AuditFilter{User: of, Action: q.query("what"), Before: q.query("before"), Limit: auditPerPage + 1}
+	list, err := d.Accounts.Audit(ctx, f)
+	if err != nil {
+		return answer{}, err
+	}
+	data := auditData{Entries: list, Noun: f.Action, Nouns: auditNouns, Path: path, All: of == ""}
+	if of == "" {
+		data.Nouns = append(slices.Clone(auditNouns), "user")
+	}
+	if len(list) > auditPerPage {
+		data.Entries = list[:auditPerPage]
+		data.Older = link(path, "what", f.Action, "before", list[auditPerPage-1].ID)
+	}
+	return page(template, "Audit log", data), nil
+}

@@ -1,0 +1,122 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/base64"
+	"html/template"
+	"net/http"
+
+	"rsc.io/qr"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+type securityData struct {
+	Factor   account.Factor
+	Passkeys []account.Passkey
+	Allowed  bool // there can be passkeys
+}
+
+func (d *Dashboard) securityPage(ctx context.Context, q *request) (answer, error) {
+	f, err := d.Accounts.SecondFactor(ctx, q.user.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	keys, err := d.Accounts.ListPasskeys(ctx, q.user.ID)
+	return page("account_security", "Sign-in and security", securityData{f, keys, d.Accounts.Passkeys()}), err
+}
+
+// prove makes sure that it is the user, not somebody at their unlocked machine: who signed
+// in a while ago types the password again, into the field "current".
+func (d *Dashboard) prove(ctx context.Context, q *request) error {
+	if q.session.Fresh() {
+		return nil
+	}
+	if err := d.throttlePassword(ctx, q, q.user.Email); err != nil {
+		return err
+	}
+	return at("current", rightly(d.Accounts.Prove(ctx, q.session, q.value("current"))))
+}
+
+// rightly says of a wrong password what concerns somebody who is signed in.
+func rightly(err error) error {
+	if fault.Is(err, fault.Unauthorized) {
+		return &fault.Error{Kind: fault.Forbidden, Message: "Wrong password", Code: "wrong_password"}
+	}
+	return err
+}
+
+func (d *Dashboard) changePassword(ctx context.Context, q *request) (answer, error) {
+	if err := d.throttlePassword(ctx, q, q.user.Email); err != nil {
+		return answer{}, err
+	}
+	_, token, err := d.Accounts.ChangePassword(ctx, q.session, q.value("old"), q.value("password"), q.device())
+	if err != nil {
+		if fault.Is(err, fault.Unauthorized) {
+			return answer{}, at("old", rightly(err))
+		}
+		return answer{}, err
+	}
+	a := goTo("/account/security", "The password is changed, and your other devices are signed out")
+	a.cookies = []*http.Cookie{d.signedIn(token)}
+	return a, nil
+}
+
+type factorData struct {
+	Offer account.Offer
+	Image template.URL // a QR code as a data: URL
+	Codes []string     // shown once
+}
+
+func (d *Dashboard) factorPage(ctx context.Context, q *request) (answer, error) {
+	offer, err := d.Accounts.OfferTOTP(ctx, q.user.ID)
+	if fault.Is(err, fault.Conflict) {
+		return goTo("/account/security", "The second factor is on already"), nil
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	code, err := qr.Encode(offer.URI, qr.M)
+	if err != nil {
+		return answer{}, err
+	}
+	code.Scale = 5
+	image := template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())) // our own bytes
+	return page("account_factor", "Second factor", factorData{Offer: offer, Image: image}), nil
+}
+
+func (d *Dashboard) turnFactorOn(ctx context.Context, q *request) (answer, error) {
+	if err := d.throttle(ctx, guesses{"login-code:" + string(q.user.ID), perFactor}); err != nil {
+		return answer{}, err
+	}
+	if err := d.prove(ctx, q); err != nil {
+		return answer{}, err
+	}
+	codes, err := d.Accounts.ConfirmTOTP(ctx, q.actor(), q.value("code"))
+	if fault.Is(err, fault.Unauthorized) {
+		f := *fault.As(err)
+		f.Kind = fault.Invalid
+		return answer{}, at("code", &f)
+	}
+	return page("account_codes", "Recovery codes", factorData{Codes: codes}), err
+}
+
+func (d *Dashboard) turnFactorOff(ctx context.Context, q *request) (answer, error) {
+	if err := d.prove(ctx, q); err != nil {
+		return answer{}, err
+	}
+	err := d.act(ctx, q, "second_factor.disabled", func(tx *db.Tx) (string, error) {
+		return string(q.user.ID), d.Accounts.DropTOTPTx(ctx, tx, q.user.ID)
+	})
+	return goTo("/account/security", "The second factor is off"), err
+}
+
+func (d *Dashboard) renewCodes(ctx context.Context, q *request) (answer, error) {
+	if err := d.prove(ctx, q); err != nil {
+		return answer{}, err
+	}
+	codes, err := d.Accounts.RenewCodes(ctx, q.actor())
+	return page("account_codes", "Recovery codes", factorData{Codes: codes}), err
+}

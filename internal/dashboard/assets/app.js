@@ -1,0 +1,119 @@
+// Comfort for pages that work without it: copying, fresh times, live parts, shortcuts.
+'use strict';
+(() => {
+  const root = document.documentElement;
+  root.classList.add('js');
+
+  const say = (text) => {
+    const el = document.getElementById('say');
+    if (el) { el.textContent = ''; requestAnimationFrame(() => { el.textContent = text; }); }
+  };
+
+  // Copy: the text stands in data-copy; data-copy-from names an element that holds it.
+  document.addEventListener('click', async (e) => {
+    const b = e.target.closest('[data-copy], [data-copy-from]');
+    if (!b) return;
+    const from = b.dataset.copyFrom && document.querySelector(b.dataset.copyFrom);
+    const text = from ? from.innerText : b.dataset.copy;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch { // no permission, or no https: the old way
+      const t = document.createElement('textarea');
+      t.value = text; t.className = 'sr'; document.body.append(t); t.select();
+      document.execCommand('copy'); t.remove(); b.focus();
+    }
+    const word = b.querySelector('.copy-word');
+    b.classList.add('done'); if (word) word.textContent = 'Copied';
+    say('Copied');
+    setTimeout(() => { b.classList.remove('done'); if (word) word.textContent = 'Copy'; }, 1600);
+  });
+
+  // Times: "3 minutes ago" stays true, and the exact one is the reader's own.
+  const units = [['year', 31536e6], ['month', 2592e6], ['day', 864e5], ['hour', 36e5], ['minute', 6e4], ['second', 1e3]];
+  const relative = (ms) => {
+    const abs = Math.abs(ms);
+    if (abs < 5000) return 'just now';
+    const [unit, size] = units.find(([, s]) => abs >= s);
+    const n = Math.floor(abs / size);
+    const text = n + ' ' + unit + (n === 1 ? '' : 's');
+    return ms > 0 ? text + ' ago' : 'in ' + text;
+  };
+  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'long', timeStyle: 'medium' });
+  const freshen = (scope) => {
+    for (const t of scope.querySelectorAll('time[datetime]')) {
+      const at = Date.parse(t.dateTime);
+      if (Number.isNaN(at)) continue;
+      t.title = exact.format(at) + ' (' + t.dateTime + ')';
+      if ('ago' in t.dataset) { const w = relative(Date.now() - at); if (t.textContent !== w) t.textContent = w; }
+    }
+  };
+  freshen(document);
+  setInterval(() => freshen(document), 15000);
+
+  // Live parts: the server sends the part again whenever it looks different.
+  const follow = (el) => {
+    const source = new EventSource(el.dataset.live);
+    source.addEventListener('html', (e) => {
+      const active = document.activeElement;
+      const key = active && el.contains(active) ? (active.id ? '#' + CSS.escape(active.id) : active.getAttribute('href') && 'a[href="' + CSS.escape(active.getAttribute('href')) + '"]') : '';
+      if (el.querySelector(':popover-open')) return; // somebody is being asked something
+      el.innerHTML = e.data; // our own template's output, escaped on the server
+      freshen(el);
+      const again = key && el.querySelector(key);
+      if (again) again.focus({ preventScroll: true });
+      if (el.dataset.liveSay) say(el.dataset.liveSay);
+      el.dispatchEvent(new CustomEvent('live', { bubbles: true }));
+    });
+    source.addEventListener('end', () => {
+      source.close();
+      if (el.dataset.liveEnd === 'reload') location.reload();
+    });
+    window.addEventListener('pagehide', () => source.close());
+  };
+  for (const el of document.querySelectorAll('[data-live]')) follow(el);
+
+  // A page from the back-forward cache has closed its sources: load it anew.
+  window.addEventListener('pageshow', (e) => { if (e.persisted) location.reload(); });
+
+  // Menus close when the focus or a click leaves them, and by Escape.
+  const closeMenus = (except) => { for (const m of document.querySelectorAll('details[data-menu][open]')) if (m !== except) m.open = false; };
+  document.addEventListener('click', (e) => closeMenus(e.target.closest('details[data-menu]')));
+  document.addEventListener('focusin', (e) => closeMenus(e.target.closest('details[data-menu]')));
+  document.addEventListener('keydown', (e) => {
+    if (e.key === 'Escape') {
+      const m = document.querySelector('details[data-menu][open]');
+      if (m) { m.open = false; m.querySelector('summary').focus(); }
+      return;
+    }
+    if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName)) return;
+    const el = document.querySelector('[data-key="' + CSS.escape(e.key) + '"]');
+    if (el) { e.preventDefault(); el.focus(); if (el.select) el.select(); }
+  });
+
+  // Colours change at once; the server remembers them.
+  for (const f of document.querySelectorAll('[data-theme-form]')) {
+    f.addEventListener('submit', (e) => {
+      const theme = e.submitter && e.submitter.value;
+      if (!theme) return;
+      e.preventDefault();
+      root.dataset.theme = theme;
+      for (const b of document.querySelectorAll('[data-theme-form] button')) b.setAttribute('aria-pressed', String(b.value === theme));
+      fetch(f.action, { method: 'POST', body: new URLSearchParams({ theme, back: '/' }), redirect: 'manual' });
+    });
+  }
+
+  // A form is sent once.
+  document.addEventListener('submit', (e) => {
+    const f = e.target;
+    if (f.method !== 'post' || 'themeForm' in f.dataset || 'passkey' in f.dataset || e.defaultPrevented) return;
+    if (f.dataset.sent) { e.preventDefault(); return; }
+    f.dataset.sent = '1';
+    const b = e.submitter;
+    if (b) setTimeout(() => { b.setAttribute('aria-disabled', 'true'); }, 0);
+    setTimeout(() => { delete f.dataset.sent; if (b) b.removeAttribute('aria-disabled'); }, 8000);
+  });
+
+  // The field that is wrong is where the reader wants to be.
+  const wrong = document.querySelector('[aria-invalid="true"]');
+  if (wrong) wrong.focus();
+})();

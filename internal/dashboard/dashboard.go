@@ -1,0 +1,148 @@
+// Package dashboard owns the pages for people: everything that the REST interface does,
+// rendered on the server, with small scripts that only add comfort and live parts.
+//
+// Routes stand in one list (routes.go). A handler takes a request and returns an answer
+// or an error; one place (serve.go) turns faults into pages, and a form that fails is
+// shown again with what was typed and the sentence at its field. Every change goes
+// through the same rooms as the REST interface, as the signed-in user, with a line of
+// the audit log in the same transaction (Dashboard.act). Nothing is loaded from another
+// host, no script or style stands in a page, and pages are never cached.
+//
+// To add a page: a line in routes.go, a handler in <noun>_*.go, and a template
+// templates/<noun>_*.html that defines "main". templates/frame_<noun>.html, where there
+// is one, is put around all pages of that noun. In templates "." is a *view: .Data is
+// what the handler returned; .Field makes a labelled input that keeps what was typed.
+// Parts that are ready (templates/parts.html): "field", "problem", "confirm" (a button
+// that asks first, without scripts), "copy", "rest" (the curl command that does the
+// same), "empty", "pages". Functions (funcs.go): ago, status, bytes, picture, rest,
+// asset, dict. A live part is an element with data-live="/address" whose handler
+// returns an answer with live set: it is sent again whenever it changes (live.go).
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
+	"slipway/internal/ratelimit"
+	"slipway/internal/site"
+	"slipway/internal/webhook"
+)
+
+// Config names the rooms that the pages show.
+type Config struct {
+	DB          *db.DB
+	Accounts    *account.Accounts
+	Sites       *site.Sites
+	Deployments *deploy.Deployments
+	Domains     *domain.Domains
+	Webhooks    *webhook.Webhooks
+	Log         *slog.Logger
+
+	BaseURL        string         // where the pages and the REST interface are reached; https makes the cookies __Host-
+	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
+	Ready          func() bool    // false while starting or draining. Optional: always.
+	Version        string         // of the program. Optional.
+
+	// What the operator's pages show of the installation. Optional, each: a nil one is left out.
+	Queues func(ctx context.Context) ([]Queue, error)
+	Disk   func(ctx context.Context) (Disk, error)
+	Doctor func(ctx context.Context) ([]Finding, error)
+}
+
+// Queue is one queue of background jobs.
+type Queue struct {
+	Name    string
+	Workers int     // of this process
+	Running int     // now
+	Waiting int     // due now
+	Later   int     // due later: retries and schedules
+	GivenUp int     // failed for good
+	Oldest  db.Time // since when the one that is due longest waits; 0: none
+}
+
+// Disk is the file system that holds the data directory.
+type Disk struct {
+	Path  string
+	Size  int64 // bytes
+	Free  int64 // bytes
+	Parts []DiskPart
+}
+
+// DiskPart is what one part of the data directory takes.
+type DiskPart struct {
+	Name string
+	Size int64 // bytes
+}
+
+// Finding is one line of what the doctor says.
+type Finding struct {
+	Name     string
+	OK       bool
+	Required bool // nothing works without it
+	Text     string
+}
+
+// Dashboard serves the pages.
+type Dashboard struct {
+	Config
+	logins  *ratelimit.Limiter
+	secure  bool // the base URL is https
+	assets  assets
+	pages   map[string]*template.Template
+	routes  []route
+	mux     *http.ServeMux
+	streams streams
+}
+
+// New reads the templates and lists the routes. It starts nothing.
+func New(c Config) *Dashboard {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
+	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, c.BaseURL), "/")
+	if c.Ready == nil {
+		c.Ready = func() bool { return true }
+	}
+	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(),
+		// Guesses are counted in the database also on one node: a restart forgives nothing.
+		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
+	}
+	d.assets = loadAssets()
+	d.pages = d.loadPages()
+	d.routes = d.listRoutes()
+	for _, rt := range d.routes {
+		d.mux.Handle(rt.method+" "+rt.path, d.handle(rt))
+	}
+	return d
+}
+
+// Run forgets counts of guesses that are over, until ctx ends.
+func (d *Dashboard) Run(ctx context.Context) error { return d.logins.Run(ctx) }
+
+// Handler serves every page, form, live part and asset. Unsafe methods from another
+// origin are refused before anything is read.
+func (d *Dashboard) Handler() http.Handler {
+	cross := http.NewCrossOriginProtection()
+	if u, err := url.Parse(d.BaseURL); err == nil && u.Host != "" {
+		// Behind a proxy that changes Host the page's own origin is still the base URL's.
+		if err := cross.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
+			d.Log.Error("base URL is no origin", "url", d.BaseURL, "err", err)
+		}
+	}
+	cross.SetDenyHandler(http.HandlerFunc(d.refuseForeign))
+	return d.shell(cross.Handler(http.HandlerFunc(d.dispatch)))
+}
+
+// window is how long guesses count.
+const window = 15 * time.Minute

@@ -1,0 +1,194 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/fault"
+)
+
+// The most streams one user may hold open, and streams in all.
+const (
+	maxUserStreams = 20
+	maxStreams     = 1000
+)
+
+// How a stream is kept alive, how long one event may take to be sent, and how often it
+// is asked whether the session still stands.
+const (
+	heartbeat = 15 * time.Second
+	sendTime  = 15 * time.Second
+)
+
+// live is a part of a page that is sent again whenever it looks different: at once, after
+// each wake-up and at the latest after poll.
+type live struct {
+	render func(ctx context.Context) (html []byte, done bool, err error)
+	wake   <-chan struct{} // Optional.
+	stop   func()          // called when the stream ends. Optional.
+	poll   time.Duration   // Optional: 0 means 5s.
+}
+
+// events sends server-sent events (WHATWG HTML §9.2) to one browser.
+type events struct {
+	ctx  context.Context
+	w    http.ResponseWriter
+	conn *http.ResponseController
+}
+
+// send sends one event. An empty name is "message"; an empty id is none. An error means
+// that the browser is gone.
+func (e *events) send(name, id, data string) error {
+	var b strings.Builder
+	if name != "" {
+		b.WriteString("event: " + name + "\n")
+	}
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	for line := range strings.SplitSeq(strings.ReplaceAll(data, "\r", ""), "\n") {
+		b.WriteString("data: " + line + "\n")
+	}
+	b.WriteString("\n")
+	return e.write(b.String())
+}
+
+// alive sends a comment, so that proxies don't hang up.
+func (e *events) alive() error { return e.write(": still here\n\n") }
+
+func (e *events) write(text string) error {
+	if err := e.conn.SetWriteDeadline(time.Now().Add(sendTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := e.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return e.conn.Flush()
+}
+
+// serveStream opens a stream and lets fn fill it until it returns, the browser is gone,
+// the session has ended or the service stops.
+func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *events) error) {
+	done, err := d.streams.begin(q.user.ID)
+	if err != nil {
+		d.finish(w, q, route{}, answer{}, err)
+		return
+	}
+	defer done()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.WriteHeader(http.StatusOK)
+	ctx, cancel := context.WithCancel(q.Context())
+	defer cancel()
+	go d.watch(ctx, cancel, q)
+	e := &events{ctx, w, http.NewResponseController(w)}
+	if e.write("retry: 2000\n\n") != nil {
+		return
+	}
+	if err := fn(e); err != nil && ctx.Err() == nil {
+		d.Log.DebugContext(ctx, "stream ended", "request", q.id, "err", err)
+	}
+}
+
+// watch ends a stream whose session was ended, or when the service stops.
+func (d *Dashboard) watch(ctx context.Context, cancel context.CancelFunc, q *request) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	token := d.readCookie(q.Request, sessionCookie)
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !d.Ready() {
+			cancel()
+			return
+		}
+		if n%5 == 0 {
+			if _, _, err := d.Accounts.Session(ctx, token, q.device()); fault.Is(err, fault.Unauthorized) {
+				cancel()
+				return
+			}
+		}
+	}
+}
+
+func (d *Dashboard) serveLive(w http.ResponseWriter, q *request, l live) {
+	if l.stop != nil {
+		defer l.stop()
+	}
+	if l.poll == 0 {
+		l.poll = 5 * time.Second
+	}
+	d.serveStream(w, q, func(e *events) error {
+		var last []byte
+		said := time.Now()
+		poll := time.NewTicker(l.poll)
+		defer poll.Stop()
+		for {
+			html, done, err := l.render(e.ctx)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(html, last) {
+				if err := e.send("html", "", string(html)); err != nil {
+					return err
+				}
+				last, said = html, time.Now()
+			}
+			if done {
+				return e.send("end", "", "done")
+			}
+			if time.Since(said) > heartbeat {
+				if err := e.alive(); err != nil {
+					return err
+				}
+				said = time.Now()
+			}
+			select {
+			case <-e.ctx.Done():
+				return nil
+			case <-l.wake:
+			case <-poll.C:
+			}
+		}
+	})
+}
+
+// streams bounds what is held open.
+type streams struct {
+	mu   sync.Mutex // guards all below
+	all  int
+	user map[account.ID]int
+}
+
+func (s *streams) begin(u account.ID) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxStreams || s.user[u] >= maxUserStreams {
+		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many live pages are open",
+			Details: fmt.Sprintf("close some: at most %d are kept up to date at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
+	}
+	if s.user == nil {
+		s.user = map[account.ID]int{}
+	}
+	s.all++
+	s.user[u]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.user[u]--; s.user[u] == 0 {
+			delete(s.user, u)
+		}
+	}, nil
+}

@@ -1,0 +1,129 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFirstStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.browser()
+	if p := b.get("/"); p.status != 303 || p.header.Get("Location") != "/sign-in" {
+		t.Fatal(p)
+	}
+	if p := b.get("/sign-in"); p.status != 200 || !p.has("not-set-up") {
+		t.Fatal(p)
+	}
+	token, err := w.dash.Accounts.NewSetupLink(t.Context(), "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := b.post("/setup/"+token, "email", "nonsense", "password", password); p.status != 422 || !p.has("wrong-email") || !strings.Contains(p.body, `value="nonsense"`) {
+		t.Fatal(p)
+	}
+	if p := b.post("/setup/"+token, "email", "root@example.test", "password", "short"); p.status != 422 || !p.has("wrong-password") ||
+		!strings.Contains(p.body, `value="root@example.test"`) || strings.Contains(p.body, `"short"`) {
+		t.Fatal(p)
+	}
+	if p := b.post("/setup/"+token, "email", "root@example.test", "password", password); p.status != 303 || p.header.Get("Location") != "/" {
+		t.Fatal(p)
+	}
+	p := b.get("/")
+	if p.status != 200 || !p.has("empty") || !p.has("flash") || !strings.Contains(p.body, "root@example.test") {
+		t.Fatal(p)
+	}
+	if b.get("/").has("flash") {
+		t.Error("the flash is shown twice")
+	}
+	if p := w.browser().get("/setup/" + token); p.status != 404 || !p.has("error") {
+		t.Fatal(p)
+	}
+}
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	b := w.browser()
+	if p := b.get("/account?x=1"); p.status != 303 || p.header.Get("Location") != "/sign-in?next=%2Faccount%3Fx%3D1" {
+		t.Fatal(p)
+	}
+	p := b.post("/sign-in?next=/account", "email", "ada@example.test", "password", "wrong")
+	if p.status != 401 || !p.has("wrong-password") || !strings.Contains(p.body, `value="ada@example.test"`) || !strings.Contains(p.body, `action="/sign-in?next=%2faccount"`) {
+		t.Fatal(p)
+	}
+	p = b.post("/sign-in?next=/account", "email", "Ada@example.test", "password", password)
+	if p.status != 303 || p.header.Get("Location") != "/account" {
+		t.Fatal(p)
+	}
+	c := p.header.Get("Set-Cookie")
+	if !strings.HasPrefix(c, "slipway=") || !strings.Contains(c, "HttpOnly") || !strings.Contains(c, "SameSite=Lax") || strings.Contains(c, "Secure") || !strings.Contains(c, "Path=/;") {
+		t.Errorf("cookie %q", c)
+	}
+	if p := b.get("/sign-in"); p.status != 303 || p.header.Get("Location") != "/" {
+		t.Fatal("who is signed in need not sign in:", p)
+	}
+	if p := b.post("/sign-out"); p.status != 303 || p.header.Get("Location") != "/sign-in" {
+		t.Fatal(p)
+	}
+	if p := b.get("/account"); p.status != 303 {
+		t.Fatal("signed out, and still let in:", p)
+	}
+	for _, next := range []string{"//evil.test", "https://evil.test/", "/\\evil.test", "javascript:alert(1)", "/\t/evil.test"} {
+		p := w.browser().do("POST", "/sign-in?next="+strings.ReplaceAll(strings.ReplaceAll(next, "\t", "%09"), "\\", "%5c"), map[string][]string{"email": {"ada@example.test"}, "password": {password}})
+		if p.header.Get("Location") != "/" {
+			t.Errorf("next=%q leads to %q", next, p.header.Get("Location"))
+		}
+	}
+}
+
+func TestSecureCookies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.BaseURL = "https://slipway.test" })
+	w.user("ada@example.test", false)
+	p := w.browser().post("/sign-in", "email", "ada@example.test", "password", password)
+	c := p.header.Get("Set-Cookie")
+	if !strings.HasPrefix(c, "__Host-slipway=") || !strings.Contains(c, "Secure") || !strings.Contains(c, "Path=/;") || strings.Contains(c, "Domain") {
+		t.Errorf("cookie %q", c)
+	}
+}
+
+// Many guesses at one account are refused, whatever X-Forwarded-For says.
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	b := w.browser()
+	refused := 0
+	for i := range perAccountHere + 3 {
+		p := b.do("POST", "/sign-in", map[string][]string{"email": {"ada@example.test"}, "password": {""}}, fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i))
+		if p.status == http.StatusTooManyRequests && p.header.Get("Retry-After") != "" {
+			refused++
+		}
+	}
+	if refused != 3 {
+		t.Errorf("%d of 3 too many guesses were refused", refused)
+	}
+	if p := b.post("/sign-in", "email", "ada@example.test", "password", password); p.status != http.StatusTooManyRequests || !p.has("problem") {
+		t.Error("the right password passes beyond the limit:", p.status)
+	}
+}
+
+func TestForeignForms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	b := w.as("ada@example.test")
+	for _, h := range [][]string{{"Sec-Fetch-Site: cross-site"}, {"Sec-Fetch-Site: same-site"}, {"Origin: https://evil.test"}} {
+		if p := b.do("POST", "/sign-out", map[string][]string{}, h...); p.status != 403 {
+			t.Errorf("%v: %d, want 403", h, p.status)
+		}
+	}
+	if p := b.get("/account"); p.status != 200 {
+		t.Error("a foreign form signed us out")
+	}
+}

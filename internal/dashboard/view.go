@@ -1,0 +1,202 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"slipway/internal/account"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// view is what a template sees.
+type view struct {
+	Title   string
+	Data    any // what the handler returned
+	User    account.User
+	Session account.Session
+	Path    string // of the page
+	Flash   string
+	Problem *problem
+	Theme   string // light, dark or system
+	Version string
+
+	q *request
+}
+
+// SignedIn reports whether there is somebody to show the navigation to.
+func (v *view) SignedIn() bool { return v.q.signedIn() }
+
+// In reports whether the page lies at or below a path, for the navigation.
+func (v *view) In(dir string) bool { return v.Path == dir || strings.HasPrefix(v.Path, dir+"/") }
+
+// Value is what was typed into a field when its form has failed, else def.
+func (v *view) Value(name, def string) string {
+	if v.q.problem == nil || v.q.PostForm == nil {
+		return def
+	}
+	return v.q.PostForm.Get(name)
+}
+
+// Checked is Value for a box or a radio button with this value.
+func (v *view) Checked(name, value string, def bool) bool {
+	if v.q.problem == nil || v.q.PostForm == nil {
+		return def
+	}
+	for _, x := range v.q.PostForm[name] {
+		if x == value {
+			return true
+		}
+	}
+	return false
+}
+
+// Wrong returns what is wrong with a field, or nil.
+func (v *view) Wrong(name string) *problem {
+	if v.Problem == nil || v.Problem.Field != name {
+		return nil
+	}
+	return v.Problem
+}
+
+// field is a labelled input.
+type field struct {
+	ID, Name, Label, Value, Hint string
+	Area                         bool // a text area
+	Attrs                        template.HTMLAttr
+	Wrong                        *problem
+}
+
+// fieldAttrs are the attributes that a template may give an input.
+var fieldAttrs = map[string]bool{"type": true, "autocomplete": true, "placeholder": true, "inputmode": true, "minlength": true, "maxlength": true,
+	"pattern": true, "required": true, "autofocus": true, "spellcheck": true, "autocapitalize": true, "rows": true, "min": true, "max": true, "readonly": true, "list": true, "title": true}
+
+// Field makes an input that keeps what was typed. pairs are attributes by name; besides,
+// value, hint, and area (a text area). Passwords and codes are never given back.
+func (v *view) Field(name, label string, pairs ...string) field {
+	f := field{ID: "f-" + name, Name: name, Label: label, Wrong: v.Wrong(name)}
+	var attrs strings.Builder
+	kind, def := "text", ""
+	for i := 0; i+1 < len(pairs); i += 2 {
+		switch key, val := pairs[i], pairs[i+1]; {
+		case key == "value":
+			def = val
+		case key == "hint":
+			f.Hint = val
+		case key == "id":
+			f.ID = val
+		case key == "area":
+			f.Area = true
+		case key == "type":
+			kind = val
+		case fieldAttrs[key]:
+			attrs.WriteString(" " + key + `="` + template.HTMLEscapeString(val) + `"`)
+		default:
+			panic("no attribute " + key + " for field " + name)
+		}
+	}
+	if !f.Area {
+		attrs.WriteString(` type="` + template.HTMLEscapeString(kind) + `"`)
+	}
+	switch {
+	case kind == "password", name == "code":
+	default:
+		f.Value = v.Value(name, def)
+	}
+	var says []string
+	if f.Hint != "" {
+		says = append(says, f.ID+"-hint")
+	}
+	if f.Wrong != nil {
+		attrs.WriteString(` aria-invalid="true"`)
+		says = append(says, f.ID+"-wrong")
+	}
+	if len(says) > 0 {
+		attrs.WriteString(` aria-describedby="` + strings.Join(says, " ") + `"`)
+	}
+	f.Attrs = template.HTMLAttr(attrs.String()) // names from the list above, values escaped
+	return f
+}
+
+// Prove is the field for the password of somebody who signed in a while ago, or nil: forms
+// that change what lets somebody in show it, and their handlers call Dashboard.prove.
+func (v *view) Prove(id string) *field {
+	if v.Session.Fresh() {
+		return nil
+	}
+	f := v.Field("current", "Your password", "id", "f-current-"+id, "type", "password", "autocomplete", "current-password", "required", "",
+		"hint", "You signed in a while ago: show that it is you.")
+	return &f
+}
+
+// loadPages parses every page with the layout, the parts, and the frame of its noun.
+// What is wrong with them is wrong at the first start, hence the panics.
+func (d *Dashboard) loadPages() map[string]*template.Template {
+	base := template.Must(template.New("layout.html").Funcs(d.funcs()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	files, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		panic(err)
+	}
+	out := map[string]*template.Template{}
+	for _, f := range files {
+		name := strings.TrimSuffix(path.Base(f), ".html")
+		if name == "layout" || name == "parts" || strings.HasPrefix(name, "frame_") {
+			continue
+		}
+		t := template.Must(base.Clone())
+		noun, _, _ := strings.Cut(name, "_")
+		if frame := "templates/frame_" + noun + ".html"; exists(frame) {
+			template.Must(t.ParseFS(templateFiles, frame))
+		}
+		out[name] = template.Must(t.ParseFS(templateFiles, f))
+	}
+	return out
+}
+
+func exists(name string) bool {
+	_, err := fs.Stat(templateFiles, name)
+	return err == nil
+}
+
+func (d *Dashboard) view(q *request, title string, data any) *view {
+	return &view{Title: title, Data: data, User: q.user, Session: q.session, Path: q.URL.Path, Flash: q.flash, Problem: q.problem,
+		Theme: d.theme(q.Request), Version: d.Version, q: q}
+}
+
+// render writes a page. It is made whole first: half a page never goes out.
+func (d *Dashboard) render(w http.ResponseWriter, q *request, a answer) {
+	var buf bytes.Buffer
+	t := d.pages[a.page]
+	if t == nil {
+		panic("no page " + a.page)
+	}
+	if err := t.ExecuteTemplate(&buf, "layout.html", d.view(q, a.title, a.data)); err != nil {
+		d.Log.ErrorContext(q.Context(), "page not rendered", "page", a.page, "request", q.id, "err", err)
+		http.Error(w, "Something went wrong on our side ("+q.id+")", http.StatusInternalServerError)
+		return
+	}
+	if q.flash != "" {
+		http.SetCookie(w, d.noCookie(flashCookie))
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	if a.status != 0 {
+		w.WriteHeader(a.status)
+	}
+	w.Write(buf.Bytes()) // a client that is gone is no error of ours
+}
+
+// part renders one named template of a page, for live parts.
+func (d *Dashboard) part(_ context.Context, q *request, pageName, part string, data any) ([]byte, error) {
+	var buf bytes.Buffer
+	err := d.pages[pageName].ExecuteTemplate(&buf, part, d.view(q, "", data))
+	return buf.Bytes(), err
+}

@@ -1,0 +1,169 @@
+package dashboard
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/dbtest"
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
+	"slipway/internal/seal"
+	"slipway/internal/site"
+	"slipway/internal/webhook"
+)
+
+const password = "correct horse battery staple 9"
+
+// world is the dashboard over real rooms on a database of its own. No worker runs.
+type world struct {
+	t     testing.TB
+	db    *db.DB
+	dash  *Dashboard
+	srv   *httptest.Server
+	users map[string]account.User
+}
+
+func newWorld(t testing.TB, with ...func(*Config)) *world {
+	t.Helper()
+	d := dbtest.New(t)
+	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	w := &world{t: t, db: d, users: map[string]account.User{}}
+	var handler http.Handler
+	w.srv = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { handler.ServeHTTP(rw, r) }))
+	t.Cleanup(w.srv.Close)
+	hooks := webhook.New(webhook.Config{DB: d, Seal: s})
+	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Log: log, Domain: "sites.test"})
+	c := Config{
+		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
+		Accounts:    account.New(account.Config{DB: d, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
+		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
+		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
+			SiteOf: func(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+				s, err := sites.Get(ctx, owner, site.ID(id))
+				return s.Slug, err
+			}}),
+	}
+	for _, f := range with {
+		f(&c)
+	}
+	w.dash = New(c)
+	handler = w.dash.Handler()
+	return w
+}
+
+// user makes a user with the password above.
+func (w *world) user(email string, admin bool) account.User {
+	w.t.Helper()
+	u, err := w.dash.Accounts.CreateUser(w.t.Context(), email, password, admin)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.users[email] = u
+	return u
+}
+
+func (w *world) site(u account.User, name string) site.Site {
+	w.t.Helper()
+	s, err := w.dash.Sites.Create(w.t.Context(), u.ID, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// browser keeps cookies and does not follow redirects.
+type browser struct {
+	w      *world
+	client *http.Client
+}
+
+func (w *world) browser() *browser {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &browser{w, &http.Client{Jar: jar, Timeout: 20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// as returns a browser that is signed in.
+func (w *world) as(email string) *browser {
+	w.t.Helper()
+	b := w.browser()
+	if p := b.post("/sign-in", "email", email, "password", password); p.status != http.StatusSeeOther {
+		w.t.Fatalf("sign in as %s: %s", email, p)
+	}
+	return b
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (p reply) String() string {
+	return http.StatusText(p.status) + " to " + p.header.Get("Location") + "\n" + short(3000, p.body)
+}
+
+// has reports whether an element carries this data-test hook.
+func (p reply) has(hook string) bool { return strings.Contains(p.body, `data-test="`+hook+`"`) }
+
+func (b *browser) do(method, path string, form url.Values, headers ...string) reply {
+	b.w.t.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	r, err := http.NewRequestWithContext(b.w.t.Context(), method, b.w.srv.URL+path, body)
+	if err != nil {
+		b.w.t.Fatal(err)
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	resp, err := b.client.Do(r)
+	if err != nil {
+		b.w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.w.t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(text)}
+}
+
+func (b *browser) get(path string, headers ...string) reply {
+	b.w.t.Helper()
+	return b.do(http.MethodGet, path, nil, headers...)
+}
+
+// post sends a form of names and values.
+func (b *browser) post(path string, pairs ...string) reply {
+	b.w.t.Helper()
+	form := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	return b.do(http.MethodPost, path, form)
+}
