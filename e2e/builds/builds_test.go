@@ -105,7 +105,7 @@ func newHouse(t testing.TB, as int, flags ...string) *house {
 			t.Fatal(err)
 		}
 		h.uid, w.Binary, w.Env = as, self, []string{asVar + "=" + strconv.Itoa(as) + ":" + binary}
-		if err := os.Chown(dir, as, as); err != nil {
+		if err := errors.Join(os.Chown(dir, as, as), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,6 +165,20 @@ var mirror = func() func(testing.TB) []string {
 		return f
 	}
 }()
+
+// registryHost is the name of the npm registry's server.
+func registryHost(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("npm", "config", "get", "registry").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Hostname()
+}
 
 func (h *house) user(email string) string {
 	h.t.Helper()

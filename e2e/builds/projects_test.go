@@ -1,6 +1,7 @@
 package builds
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ var projects = []project{
 	{name: "vite-react", framework: "vite", want: `<div id="root">`, asset: `src="(/assets/[^"]+\.js)"`, holds: "hello from a variable", env: map[string]string{"VITE_GREETING": "hello from a variable"}},
 	{name: "astro", framework: "astro", want: "<h1>built by Astro</h1>"},
 	{name: "eleventy", framework: "eleventy", want: "The answer is 42."},
-	{name: "next", framework: "next", page: "/about", want: "All about Next"},
+	{name: "next", framework: "next-export", page: "/about", want: "All about Next"},
 	{name: "vitepress", framework: "vitepress", want: "<strong>VitePress</strong>"},
 	{name: "pnpm-workspace", framework: "vite", want: `id="out"`, asset: `src="(/assets/[^"]+\.js)"`, holds: "Hello from the library", log: []string{"pnpm"}},
 	{name: "yarn-classic", want: "yarn/1.", log: []string{"yarn"}},
@@ -64,6 +65,7 @@ func TestProjects(t *testing.T) {
 					t.Errorf("stage %s is %q: %+v", name, d.stage(name), d.Stages)
 				}
 			}
+			t.Logf("first: %s", times(d))
 			log := h.log(s, id)
 			for _, want := range append(p.log, "fetch ", "install ", "build ", "publish ", "Live at "+s.URL) {
 				if !strings.Contains(log, want) {
@@ -81,7 +83,9 @@ func TestProjects(t *testing.T) {
 			h.shows(d.URL+p.page, p.want)
 
 			again := h.deploy(s, nil)
-			if d := h.built(s, again); d.stage("install") != "skipped" || d.stage("build") != "success" {
+			d = h.built(s, again)
+			t.Logf("second: %s", times(d))
+			if d.stage("install") != "skipped" || d.stage("build") != "success" {
 				t.Errorf("second build: %+v\n%s", d.Stages, h.log(s, again))
 			}
 			if log := h.log(s, again); !strings.Contains(log, "installation skipped") {
@@ -90,4 +94,15 @@ func TestProjects(t *testing.T) {
 			h.shows(s.URL+p.page, p.want)
 		})
 	}
+}
+
+// times says how long each stage took.
+func times(d deployment) string {
+	var out []string
+	for _, s := range d.Stages {
+		if !s.StartedAt.IsZero() {
+			out = append(out, fmt.Sprintf("%s %.1f s", s.Name, s.CompletedAt.Sub(s.StartedAt).Seconds()))
+		}
+	}
+	return strings.Join(out, ", ")
 }

@@ -239,7 +239,7 @@ func TestEnds(t *testing.T) {
 	h.commit("acme/sleep", sleeper("3"))
 	s := h.site("acme/sleep", nil)
 	id := h.first(s)
-	d := h.failed(s, id, "timeout")
+	d := h.failed(s, id, "did not finish")
 	if !strings.Contains(d.Error, "took too long") || !strings.Contains(d.Error, "3s") {
 		t.Errorf("the reason does not name the limit: %s", d.Error)
 	}

@@ -55,6 +55,9 @@ func (s settings) builds(ctx context.Context, out *egress.Egress) (deploy.Builds
 		}
 		b.Runner = walled
 	}
+	if err := b.Clear(); err != nil {
+		return deploy.Builds{}, err
+	}
 	tools := filepath.Join(dir, "tools")
 	b.Toolchain, err = toolchain.New(toolchain.Config{Dir: tools, Sandbox: b.Runner, UID: toolUID, CAFile: s.OutboundCAFile, Log: s.Log,
 		Network: func(ctx context.Context) (sandbox.Network, func(), error) {

@@ -97,7 +97,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 			return nil, err
 		}
 	}
-	h.accounts = account.New(account.Config{DB: h.db, Log: s.Log})
+	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Site: s.baseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Log: s.Log, Domain: s.SiteDomain, Port: s.sitePort})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: src, Releases: releases, Builds: builds, Log: s.Log,
@@ -230,6 +230,9 @@ func (h *house) rooms() []room {
 		{"accounts", h.accounts.Run},
 		{"answers", h.answers.Run},
 		{"rate limit", h.limiter.Run},
+	}
+	if h.pages != nil {
+		list = append(list, room{"dashboard", h.pages.Run})
 	}
 	if h.edge != nil {
 		list = append(list, room{"edge", h.edge.Run})

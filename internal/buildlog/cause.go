@@ -96,17 +96,18 @@ func (l *Log) unknown(f Failure) string {
 		return "The " + stage(f) + " command was not found: add the tool that it needs to the project's dependencies"
 	case 137:
 		return "A process of the " + stage(f) + " was killed, most likely for lack of memory" + limit(size(f.MemoryLimit))
+	case 133, 134:
+		return "A process of the " + stage(f) + " crashed; Node.js does so when memory or threads run out" + limit(size(f.MemoryLimit))
 	case 139:
 		return "A process of the " + stage(f) + " crashed (segmentation fault)"
 	}
-	s := fmt.Sprintf("The %s command ended with exit code %d", stage(f), f.ExitCode)
 	for _, line := range l.Excerpt(20) {
 		line = strings.TrimSpace(line)
 		if level(line) == "error" && says(line) {
-			return s + ": " + line
+			return line
 		}
 	}
-	return s
+	return "Its output does not say why"
 }
 
 func stage(f Failure) string {

@@ -101,8 +101,9 @@ func TestCauseOfFailure(t *testing.T) {
 		"nothing written": {"", Failure{Missing: "dist"}, "Output folder dist is missing; the build wrote no folder that looks like one: set the output folder in the build settings"},
 		"127":             {"", Failure{ExitCode: 127}, "The build command was not found: add the tool that it needs to the project's dependencies"},
 		"137":             {"", Failure{ExitCode: 137, MemoryLimit: 512 << 20}, "A process of the build was killed, most likely for lack of memory: the limit is 512 MiB"},
-		"first error":     {"hello\nError: no luck today\n    at x.js:1:2\n", Failure{ExitCode: 3}, "The build command ended with exit code 3: Error: no luck today"},
-		"silent":          {"hello", Failure{ExitCode: 3, Stage: "install"}, "The install command ended with exit code 3"},
+		"first error":     {"hello\nError: no luck today\n    at x.js:1:2\n", Failure{ExitCode: 3}, "Error: no luck today"},
+		"abort":           {"", Failure{ExitCode: 134, MemoryLimit: 1 << 28}, "A process of the build crashed; Node.js does so when memory or threads run out: the limit is 256 MiB"},
+		"silent":          {"hello", Failure{ExitCode: 3, Stage: "install"}, "Its output does not say why"},
 		"zero":            {"", Failure{}, "The build failed"},
 	} {
 		t.Run(name, func(t *testing.T) {

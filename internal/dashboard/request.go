@@ -32,6 +32,9 @@ func (q *request) signedIn() bool { return q.user.ID != "" && !q.session.Pending
 // value is what was typed into a field.
 func (q *request) value(name string) string { return q.PostForm.Get(name) }
 
+// checked reports whether a box was ticked.
+func (q *request) checked(name string) bool { return q.PostForm.Get(name) != "" }
+
 // query is a value of the address.
 func (q *request) query(name string) string { return q.URL.Query().Get(name) }
 

@@ -39,6 +39,12 @@ type Builds struct {
 	Limits    sandbox.Limits // Optional: zero fields are the sandbox's defaults
 }
 
+// What a build's own directory holds, as it is made.
+const (
+	repoDir = "repo"
+	homeDir = ".home"
+)
+
 // maxTransfer is what one build may send and receive.
 const maxTransfer = 4 << 30
 
@@ -53,8 +59,7 @@ type build struct {
 	cache cache
 	tools toolchain.Tools
 	dir   string // ours: the socket, and work
-	work  string // the build's: repo and .home
-	repo  string
+	work  string // the build's: repo and .home, or whatever it puts in their place
 	uid   int
 	env   []string
 }
@@ -68,6 +73,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	waited := false
 	done, err := d.turns.take(ctx, s.Owner, func(ahead int) {
 		waited = true
+		p.clock.stop() // a place in the queue costs nobody his time
 		p.enter("queue", Building)
 		p.Printf("info", "Waiting for a free place: %d builds may run at once, %d wait before this one", d.c.Builds.AtOnce, ahead)
 	})
@@ -76,6 +82,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	}
 	defer done()
 	if waited {
+		p.clock.start()
 		p.Printf("info", "It is this build's turn")
 	}
 	b := &build{d: d, s: s, x: x, plan: plan, p: p, cache: d.cacheOf(s.ID, x.Branch)}
@@ -90,6 +97,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		return rel, err
 	}
 	defer closeNetwork()
+	defer func() { b.saveCaches(ctx, err == nil) }()
 	if err := b.install(ctx, network); err != nil {
 		return rel, err
 	}
@@ -97,11 +105,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		return rel, err
 	}
 	p.enter("publish", Deploying)
-	if rel, err = b.publish(ctx); err != nil {
-		return rel, err
-	}
-	b.saveCaches(ctx)
-	return rel, nil
+	return b.publish(ctx)
 }
 
 // prepare checks the commit out, brings caches and tools, and gives it all to the
@@ -109,7 +113,6 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 func (b *build) prepare(ctx context.Context, tree *source.Tree) (cleanup func() error, err error) {
 	b.dir = filepath.Join(b.d.c.Builds.Dir, "work", string(b.x.ID))
 	b.work = filepath.Join(b.dir, "work")
-	b.repo = filepath.Join(b.work, "repo")
 	cleanup = func() error {
 		b.tools.Release()
 		if b.log != nil {
@@ -132,7 +135,7 @@ func (b *build) prepare(ctx context.Context, tree *source.Tree) (cleanup func() 
 	if err := b.environment(ctx); err != nil {
 		return cleanup, err
 	}
-	if err := tree.Checkout(ctx, b.repo); err != nil {
+	if err := tree.Checkout(ctx, filepath.Join(b.work, repoDir)); err != nil {
 		return cleanup, fmt.Errorf("check out: %w", err)
 	}
 	want := toolchain.Want{Node: b.plan.Node, Manager: b.plan.Manager, ManagerVersion: b.plan.ManagerVersion}
@@ -145,11 +148,10 @@ func (b *build) prepare(ctx context.Context, tree *source.Tree) (cleanup func() 
 			return cleanup, fmt.Errorf("clear cache: %w", err)
 		}
 	}
-	home := filepath.Join(b.work, ".home")
-	if err := os.Mkdir(home, 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(b.work, homeDir), 0o755); err != nil {
 		return cleanup, fmt.Errorf("make home: %w", err)
 	}
-	if err := b.cache.restore("home", home, b.cacheFolders(true), b.uid); err != nil {
+	if err := b.cache.restore("home", b.work, homeDir, b.cacheFolders(true), b.uid); err != nil {
 		return cleanup, err
 	}
 	if err := sandbox.Own(b.work, b.uid); err != nil {
@@ -233,6 +235,19 @@ func (b *build) limits() sandbox.Limits {
 	return l
 }
 
+// Clear removes what builds that a crash ended have left on disk. It is for the start,
+// before the first build.
+func (c Builds) Clear() error {
+	left, err := filepath.Glob(filepath.Join(c.Dir, "way-*"))
+	for _, dir := range append(left, filepath.Join(c.Dir, "work")) {
+		err = errors.Join(err, removeTree(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("clear build directories: %w", err)
+	}
+	return nil
+}
+
 // Way opens the only way out of one sandbox: our proxy, on a socket in dir, which is
 // ours and closed to others.
 func (c Builds) Way(ctx context.Context, dir string) (sandbox.Network, func(), error) {
@@ -265,8 +280,12 @@ func (b *build) install(ctx context.Context, network sandbox.Network) error {
 	if err != nil {
 		return err
 	}
-	if key != "" && key == b.cache.modulesKey() {
-		if err := b.cache.restore("modules", b.repo, b.plan.Modules, b.uid); err != nil {
+	kept, err := b.cache.takeKey()
+	if err != nil {
+		return err
+	}
+	if key != "" && key == kept {
+		if err := b.cache.restore("modules", b.work, repoDir, b.plan.Modules, b.uid); err != nil {
 			return err
 		}
 		b.p.Printf("info", "Dependencies are unchanged since the last build: installation skipped")
@@ -282,7 +301,7 @@ func (b *build) modulesKey() (string, error) {
 	if len(b.plan.Inputs) == 0 || len(b.plan.Modules) == 0 {
 		return "", nil
 	}
-	root, err := os.OpenRoot(b.repo)
+	root, err := os.OpenRoot(b.work)
 	if err != nil {
 		return "", fmt.Errorf("open checkout: %w", err)
 	}
@@ -290,7 +309,7 @@ func (b *build) modulesKey() (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%q\n%q\n", b.tools.Node, b.tools.Manager, b.plan.Install, b.plan.Modules)
 	for _, name := range slices.Sorted(slices.Values(b.plan.Inputs)) {
-		f, err := root.Open(name)
+		f, err := root.Open(path.Join(repoDir, name))
 		if err != nil {
 			return "", nil // a link out, or gone: install as if for the first time
 		}
@@ -312,17 +331,17 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 	}
 	b.p.enter(stage, Building)
 	if stage == "build" {
-		if err := b.cache.restore("tree", b.repo, b.cacheFolders(false), b.uid); err != nil {
+		if err := b.cache.restore("tree", b.work, repoDir, b.cacheFolders(false), b.uid); err != nil {
 			return err
 		}
 	}
 	limits := b.limits()
 	stop := time.Now().Add(limits.Wall) // of the stage, not of each command
 	for _, c := range commands {
-		b.p.Printf("info", "$ %s", c)
+		fmt.Fprintf(b.log.Stdout(), "$ %s\n", c) // through the log, for a command may spell a secret out
 		limits.Wall = time.Until(stop)
 		cmd := sandbox.Command{
-			Argv: c.Argv, Dir: path.Join(sandbox.Root, "repo", c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
+			Argv: c.Argv, Dir: path.Join(sandbox.Root, repoDir, c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
 			UID: b.uid, Network: network, Limits: limits, Stdout: b.log.Stdout(), Stderr: b.log.Stderr(),
 		}
 		if c.Shell != "" { // the user's own text, in the user's own sandbox
@@ -346,7 +365,7 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 func (b *build) commandEnv(c framework.Command, extra map[string]string) []string {
 	var bins []string
 	for _, dir := range []string{c.Dir, b.plan.Root, ""} {
-		bins = append(bins, path.Join(sandbox.Root, "repo", dir, "node_modules/.bin"))
+		bins = append(bins, path.Join(sandbox.Root, repoDir, dir, "node_modules/.bin"))
 	}
 	bins = append(slices.Compact(bins), b.tools.Path...)
 	env := slices.Clone(b.tools.Env)
@@ -367,7 +386,11 @@ func (b *build) failed(stage string, c framework.Command, res sandbox.Result, li
 		ExitCode: res.ExitCode, OOM: res.OOM, Killed: string(res.Killed), Stage: stage, Manager: b.plan.Manager,
 		MemoryLimit: limit.Memory, DiskLimit: limit.Disk, TimeLimit: limit.Wall,
 	})
-	return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The %s command failed: %s", stage, res), Details: why, Code: "build_failed"}
+	message := fmt.Sprintf("The %s failed (%s)", stage, res)
+	if res.Killed != sandbox.NotKilled { // the cause says by what
+		message = fmt.Sprintf("The %s did not finish", stage)
+	}
+	return &fault.Error{Kind: fault.Invalid, Message: message, Details: why, Code: "build_failed"}
 }
 
 // publish finds the output folder and makes a release of it. Every process of the build
@@ -376,10 +399,10 @@ func (b *build) publish(ctx context.Context) (release.Sealed, error) {
 	folder, ok := b.output()
 	if !ok {
 		missing := path.Join(b.plan.Root, b.plan.Output)
-		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("Output folder %s is missing", folderName(missing)), Code: "output_missing",
+		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish", Code: "output_missing",
 			Details: b.log.Cause(buildlog.Failure{Stage: "publish", Missing: missing, Found: b.found(), Manager: b.plan.Manager})}
 	}
-	root, err := os.OpenRoot(filepath.Join(b.repo, folder))
+	root, err := os.OpenRoot(filepath.Join(b.work, repoDir, folder))
 	if err != nil {
 		return release.Sealed{}, fmt.Errorf("open output: %w", err)
 	}
@@ -398,13 +421,15 @@ func (b *build) publish(ctx context.Context) (release.Sealed, error) {
 // output is the plan's output folder, or the first of its candidates that is there.
 func (b *build) output() (string, bool) {
 	for _, f := range append([]string{b.plan.Output}, b.plan.OutputCandidates...) {
+		// The way begins above the checkout: a build may put a link in its place, too.
 		folder := path.Join(b.plan.Root, f)
-		if folder == "" || folder == "." {
-			return "", true
+		if !plainDir(b.work, path.Join(repoDir, folder)) {
+			continue
 		}
-		if plainDir(b.repo, folder) {
-			return folder, true
+		if folder == "." {
+			folder = ""
 		}
+		return folder, true
 	}
 	return "", false
 }
@@ -414,7 +439,7 @@ func (b *build) found() []string {
 	var out []string
 	for _, f := range []string{"dist", "build", "public", "out", "_site", ".output/public", "www", "site", "docs", "target"} {
 		folder := path.Join(b.plan.Root, f)
-		if plainDir(b.repo, folder) {
+		if plainDir(b.work, path.Join(repoDir, folder)) {
 			out = append(out, folder)
 		}
 	}
@@ -422,17 +447,18 @@ func (b *build) found() []string {
 }
 
 // saveCaches keeps what the next build can use. A cache that can't be kept costs time,
-// not the deployment.
-func (b *build) saveCaches(ctx context.Context) {
-	key, err := b.modulesKey()
-	if err == nil {
-		err = errors.Join(
-			b.cache.save("home", filepath.Join(b.work, ".home"), b.cacheFolders(true)),
-			b.cache.save("tree", b.repo, b.cacheFolders(false)),
-		)
+// not the deployment. Of a build that failed or was canceled only the package stores are
+// kept, whose tools check every entry: what else it leaves may be why it failed.
+func (b *build) saveCaches(ctx context.Context, good bool) {
+	err := b.cache.save("home", b.work, homeDir, b.cacheFolders(true))
+	var key string
+	if err == nil && good {
+		if err = b.cache.save("tree", b.work, repoDir, b.cacheFolders(false)); err == nil {
+			key, err = b.modulesKey()
+		}
 	}
 	if err == nil && key != "" {
-		if err = b.cache.save("modules", b.repo, b.plan.Modules); err == nil {
+		if err = b.cache.save("modules", b.work, repoDir, b.plan.Modules); err == nil {
 			err = b.cache.keep(key)
 		}
 	}

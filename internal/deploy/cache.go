@@ -41,16 +41,17 @@ func (c cache) path(elem ...string) string { return filepath.Join(append([]strin
 // clear drops what is kept.
 func (c cache) clear() error { return os.RemoveAll(c.dir) }
 
-// restore moves kept folders to where a build looks for them, as the site's uid. Moving
-// is instant and leaves no second copy; what a failed build loses is made again. A
-// folder that is there already stays as it is. Nothing of the build runs meanwhile.
-func (c cache) restore(kind, root string, folders []string, uid int) error {
+// restore moves kept folders to where a build looks for them, below work/at, as the
+// site's uid. Moving is instant and leaves no second copy; what a failed build loses is
+// made again. A folder that is there already stays as it is. Nothing of the build runs
+// meanwhile, but it may have run before and left a link anywhere below work.
+func (c cache) restore(kind, work, at string, folders []string, uid int) error {
 	for _, f := range folders {
-		from, to := c.path(kind, slot(f)), filepath.Join(root, f)
+		from, to := c.path(kind, slot(f)), filepath.Join(work, at, f)
 		if _, err := os.Lstat(from); err != nil {
 			continue
 		}
-		if ok, err := plainParents(root, f, uid); err != nil || !ok {
+		if ok, err := plainParents(work, filepath.Join(at, f), uid); err != nil || !ok {
 			if err != nil {
 				return fmt.Errorf("restore cache: %w", err)
 			}
@@ -66,17 +67,17 @@ func (c cache) restore(kind, root string, folders []string, uid int) error {
 	return nil
 }
 
-// save moves folders out of a finished build.
-func (c cache) save(kind, root string, folders []string) error {
+// save moves folders below work/at out of a finished build.
+func (c cache) save(kind, work, at string, folders []string) error {
 	if err := os.MkdirAll(c.path(kind), 0o700); err != nil {
 		return fmt.Errorf("save cache: %w", err)
 	}
 	for _, f := range folders {
 		// A link in the place of a folder, or on the way to it, would be somebody's trick.
-		if !plainDir(root, f) {
+		if !plainDir(work, filepath.Join(at, f)) {
 			continue
 		}
-		from, to := filepath.Join(root, f), c.path(kind, slot(f))
+		from, to := filepath.Join(work, at, f), c.path(kind, slot(f))
 		if err := os.RemoveAll(to); err != nil {
 			return fmt.Errorf("save cache: %w", err)
 		}
@@ -133,16 +134,23 @@ func plainDir(root, folder string) bool {
 	return true
 }
 
-// modulesKey returns what the kept modules were made from, or "".
-func (c cache) modulesKey() string {
+// takeKey returns what the kept modules were made from, or "", and forgets it: whoever
+// takes the modules out may fail or crash, and then nothing must say that they are here.
+func (c cache) takeKey() (string, error) {
 	b, err := os.ReadFile(c.path("key"))
-	if err != nil {
-		return ""
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	return string(b)
+	if err == nil {
+		err = os.Remove(c.path("key"))
+	}
+	if err != nil {
+		return "", fmt.Errorf("take cache key: %w", err)
+	}
+	return string(b), nil
 }
 
-// keep notes what the modules now kept were made from; it is written last.
+// keep notes what the modules now kept were made from; it is called last.
 func (c cache) keep(key string) error {
 	return os.WriteFile(c.path("key"), []byte(key), 0o600)
 }

@@ -25,6 +25,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/release"
+	"slipway/internal/sandbox"
 	"slipway/internal/site"
 	"slipway/internal/source"
 	"slipway/internal/webhook"
@@ -113,7 +114,7 @@ type Deployment struct {
 
 	URL     string // its immutable address
 	Current bool   // whether it is what the site serves
-	Queue   *Queue // for a pending one
+	Queue   *Queue // for a pending one, and one that waits for a free place to build
 }
 
 // Stage is one step of a deployment.
@@ -124,7 +125,7 @@ type Stage struct {
 	CompletedAt db.Time `json:"completedAt"`
 }
 
-// Queue says what a pending deployment waits for.
+// Queue says what a deployment that waits waits for.
 type Queue struct {
 	Position int    // 1 is next
 	Reason   string // site_busy: another deployment of the site runs; workers_busy: all are taken
@@ -140,7 +141,7 @@ type Config struct {
 	Builds   Builds
 	Log      *slog.Logger
 
-	Timeout time.Duration // of one deployment. Optional: 0 means 40 minutes: what a build may take, and what is around it.
+	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
 	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
 	History int           // deployments of a site that are remembered. Optional: 0 means 500.
 	Grace   time.Duration // how long unreferenced bytes stay. Optional: 0 means 2 hours, which is longer than any deployment.
@@ -157,7 +158,7 @@ type Deployments struct {
 
 // New returns the room. It starts nothing: Work registers its jobs.
 func New(c Config) *Deployments {
-	c.Timeout = cmp.Or(c.Timeout, 40*time.Minute)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*cmp.Or(c.Builds.Limits.Wall, sandbox.Defaults.Wall))
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
@@ -196,18 +197,29 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 // Get returns the owner's deployment, or a NotFound fault.
 func (d *Deployments) Get(ctx context.Context, owner account.ID, id ID) (Deployment, error) {
 	x, err := d.scan(d.c.DB.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1 AND d.owner_id = $2`, id, owner))
-	if err != nil || x.Status != Pending {
+	if err != nil {
 		return x, err
 	}
 	x.Queue, err = d.queue(ctx, x)
 	return x, err
 }
 
+// queued reports whether a deployment waits for a free place to build.
+func (x Deployment) queued() bool {
+	return x.Status == Building && len(x.Stages) > 0 && x.Stages[len(x.Stages)-1].Name == "queue" && x.Stages[len(x.Stages)-1].Status == "running"
+}
+
+// queue says what a deployment waits for; nil when it doesn't. Places are in the order of
+// asking: another user's turn may come first.
 func (d *Deployments) queue(ctx context.Context, x Deployment) (*Queue, error) {
+	if x.Status != Pending && !x.queued() {
+		return nil, nil
+	}
 	q := &Queue{Reason: "workers_busy"}
 	var ahead int
 	err := d.c.DB.QueryRow(ctx, `
-		SELECT count(*) FILTER (WHERE status = 'pending' AND id < $1), count(*) FILTER (WHERE site_id = $2 AND id < $1)
+		SELECT count(*) FILTER (WHERE id < $1 AND (status = 'pending' OR stages LIKE '%"queue","status":"running"%')),
+			count(*) FILTER (WHERE site_id = $2 AND id < $1)
 		FROM deployments WHERE status IN ('pending', 'building', 'deploying')`, x.ID, x.Site).Scan(&q.Position, &ahead)
 	if err != nil {
 		return nil, fmt.Errorf("find place in the queue: %w", err)
@@ -238,10 +250,8 @@ func (d *Deployments) List(ctx context.Context, owner account.ID, id site.ID, pa
 		return nil, 0, fmt.Errorf("list deployments: %w", err)
 	}
 	for i, x := range list {
-		if x.Status == Pending {
-			if list[i].Queue, err = d.queue(ctx, x); err != nil {
-				return nil, 0, err
-			}
+		if list[i].Queue, err = d.queue(ctx, x); err != nil {
+			return nil, 0, err
 		}
 	}
 	var total int

@@ -21,13 +21,17 @@ type Collect struct{}
 // maxTools is what downloaded Node versions and package managers may take.
 const maxTools = 8 << 30
 
+// maxWait is how long a build may wait for a free place. The deployment's own time does
+// not pass meanwhile.
+const maxWait = 24 * time.Hour
+
 // Kind names the job.
 func (Collect) Kind() string { return "deploy.collect" }
 
 // Work registers this room's jobs.
 func (d *Deployments) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
-		Timeout:  d.c.Timeout,
+		Timeout:  d.c.Timeout + maxWait,
 		Attempts: 50, // crashes of the service count, and are not the deployment's fault
 		Backoff:  func(int) time.Duration { return time.Second },
 		GivenUp: func(ctx context.Context, args []byte, _ error) error {

@@ -32,6 +32,7 @@ type progress struct {
 	d       *Deployments
 	id      ID
 	attempt int64
+	clock   *clock // of the deployment's time
 
 	writing sync.Mutex // held from a transaction's first statement until p knows of its commit
 	mu      sync.Mutex // guards what follows

@@ -36,6 +36,8 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) error {
 		return d.fail(ctx, x, p, Canceled, canceled)
 	}
 	run, lost := context.WithCancelCause(ctx)
+	p.clock = newClock(d.c.Timeout, func() { lost(context.DeadlineExceeded) })
+	defer p.clock.stop()
 	flushing, stop := context.WithCancel(run)
 	var wg sync.WaitGroup
 	wg.Go(func() { p.run(flushing, lost) })

@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"sync"
+	"time"
 
 	"slipway/internal/account"
 )
@@ -23,8 +24,8 @@ type waiter struct {
 
 func newTurns(n int) *turns { return &turns{free: n, running: map[account.ID]int{}} }
 
-// take waits for a place. say is called with the number of those ahead, when there is a
-// wait at all and whenever the number changes.
+// take waits for a place. say is called once, with the number of those ahead, when there
+// is a wait at all.
 func (t *turns) take(ctx context.Context, owner account.ID, say func(ahead int)) (release func(), err error) {
 	w := &waiter{owner: owner, turn: make(chan struct{})}
 	t.mu.Lock()
@@ -95,4 +96,28 @@ func (t *turns) ahead(w *waiter) int {
 		}
 	}
 	return 0
+}
+
+// clock ends a deployment that has worked for too long. While it is stopped no time
+// passes for it. One goroutine uses it.
+type clock struct {
+	left  time.Duration
+	since time.Time
+	timer *time.Timer
+}
+
+// newClock returns a running one that calls end when the time is over.
+func newClock(d time.Duration, end func()) *clock {
+	return &clock{left: d, since: time.Now(), timer: time.AfterFunc(d, end)}
+}
+
+func (c *clock) stop() {
+	if c.timer.Stop() {
+		c.left -= time.Since(c.since)
+	}
+}
+
+func (c *clock) start() {
+	c.since = time.Now()
+	c.timer.Reset(c.left)
 }

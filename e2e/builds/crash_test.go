@@ -1,0 +1,70 @@
+package builds
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The program is killed with SIGKILL in every phase of a build. After its next start the
+// deployment is done again, or ends; no process, and nothing on disk, is left of before.
+func TestKilledInEveryStage(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 0, "--builds", "2")
+	// One build that can be done again and takes a moment everywhere; the first time it
+	// leaves a process that would outlive it.
+	files := map[string]string{
+		"slipway.toml": "[build]\ninstall = \"(setsid sleep 863994 &) ; sleep 1\"\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n",
+		"build.sh":     "(setsid sleep 863994 &); sleep 1; mkdir dist; i=0; while [ $i -lt 600 ]; do echo $i > dist/$i.html; i=$((i+1)); done; echo whole > dist/index.html",
+	}
+	for i := range 400 {
+		files[fmt.Sprintf("some/%d/file.txt", i)] = strings.Repeat(strconv.Itoa(i), 100)
+	}
+	h.commit("acme/again", files)
+	for _, stage := range []string{"fetch", "prepare", "install", "build", "publish"} {
+		s := h.site("acme/again", map[string]any{"name": "killed in " + stage})
+		id := h.first(s)
+		var d deployment
+		h.until(30*time.Second, stage, func() bool { d = h.get(s, id); return d.running() == stage || d.ended() })
+		at := time.Now()
+		h.Kill()
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: ready again after %.1f s", stage, time.Since(at).Seconds())
+		if d.ended() {
+			t.Errorf("%s: it had ended before the kill", stage)
+		}
+		t.Logf("%s: %s", stage, times(h.built(s, id)))
+		h.shows(s.URL, "whole")
+		if left := processes("sleep\x00863994"); len(left) > 0 {
+			t.Errorf("%s: processes %v are alive", stage, left)
+		}
+		if left := h.leftovers(); len(left) > 0 {
+			t.Errorf("%s: left behind: %q", stage, left)
+		}
+	}
+	// One that was canceled while nobody ran is not built again, and leaves nothing either.
+	h.commit("acme/sleep", sleeper("5"))
+	s := h.site("acme/sleep", nil)
+	id := h.first(s)
+	h.until(20*time.Second, "running build", func() bool { return len(processes("sleep\x00863995")) > 0 })
+	h.Kill()
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.cancel(s, id)
+	if d := h.wait(s, id); d.Status != "canceled" {
+		t.Errorf("it is %s", d.Status)
+	}
+	if left := processes("sleep\x00863995"); len(left) > 0 {
+		t.Errorf("processes %v are alive", left)
+	}
+	h.until(5*time.Second, "clean disk", func() bool { return len(h.leftovers()) == 0 })
+	if groups, _ := filepath.Glob(h.groups() + "/*/"); len(groups) > 0 {
+		t.Errorf("control groups are left: %q", groups)
+	}
+}

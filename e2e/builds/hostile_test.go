@@ -1,0 +1,450 @@
+package builds
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// groups is a pattern that finds the installation's own control group in every hierarchy.
+func (h *house) groups() string {
+	dir, err := filepath.EvalSymlinks(filepath.Join(h.Data, "builds/sandbox"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return "/sys/fs/cgroup/*/slipway*/" + hex.EncodeToString(sum[:6])
+}
+
+// nothingLeft fails when anything of a site's builds is still there: a process with the
+// site in its environment, a control group, a mount, a scratch directory.
+func (h *house) nothingLeft(s aSite) {
+	h.t.Helper()
+	mark := []byte("SLIPWAY_SITE_ID=" + s.ID)
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		if env, err := os.ReadFile("/proc/" + e.Name() + "/environ"); err == nil && bytes.Contains(env, mark) {
+			h.t.Errorf("process %s of the build is alive", e.Name())
+		}
+	}
+	if left := h.leftovers(); len(left) > 0 {
+		h.t.Errorf("left on disk: %q", left)
+	}
+	if groups, _ := filepath.Glob(h.groups() + "/*/"); len(groups) > 0 {
+		h.t.Errorf("control groups are left: %q", groups)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || bytes.Contains(mounts, []byte(h.Data)) {
+		h.t.Errorf("a mount is left: %v", err)
+	}
+}
+
+// watch asks the service for a site 20 times a second until stop, and returns the p99.
+func (h *house) watch(s aSite) (stop func() time.Duration) {
+	quit := make(chan struct{})
+	var took []time.Duration
+	var wg, asked sync.WaitGroup
+	var mu sync.Mutex // guards took
+	wg.Go(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+			}
+			asked.Go(func() {
+				at := time.Now()
+				err := h.Call(h.t.Context(), s.key, "GET", "/sites/"+s.ID, nil, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					h.t.Errorf("while builds misbehave: %v", err)
+				}
+				took = append(took, time.Since(at))
+			})
+		}
+	})
+	return func() time.Duration {
+		close(quit)
+		wg.Wait()
+		asked.Wait()
+		slices.Sort(took)
+		h.t.Logf("%d requests meanwhile: median %s, p99 %s, worst %s", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		return took[len(took)*99/100]
+	}
+}
+
+// Builds that use up what they can end with a reason, and meanwhile the service answers.
+func TestGreedyBuilds(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, as int) {
+		h := newHouse(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "6s")
+		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
+		good := h.site("acme/good", nil)
+		h.built(good, h.first(good))
+		stop := h.watch(good)
+		for _, b := range []struct {
+			name  string
+			files map[string]string
+			why   string
+		}{
+			{"memory", node("const all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1))"), "out of memory"},
+			{"heap", node("const all = []; for (;;) all.push(new Array(1000).fill({}))"), "memory"},
+			{"forks", shell("bomb() { bomb | bomb & }\nbomb\nsleep 86399" + "6\n"), ""},
+			{"threads", node("const { Worker } = require('worker_threads'); for (let i = 0; i < 10000; i++) new Worker('setInterval(() => {}, 1000)', { eval: true })"), ""},
+			{"disk", shell("mkdir dist; i=0; while fallocate -l 512M dist/$i || head -c 512M /dev/zero > dist/$i; do i=$((i+1)); done; sleep 863996"), "disk"},
+			{"log", shell("exec yes 'the same line again and again'"), "log flood"},
+			{"endless", shell("while :; do :; done"), "took too long"},
+		} {
+			h.commit("acme/"+b.name, b.files)
+			s := h.site("acme/"+b.name, nil)
+			at := time.Now()
+			d := h.failed(s, h.first(s), b.why)
+			t.Logf("%s: %.1f s: %.200s", b.name, time.Since(at).Seconds(), d.Error)
+			h.nothingLeft(s)
+		}
+		if left := processes("sleep\x00863996"); len(left) > 0 {
+			t.Errorf("processes %v are alive", left)
+		}
+		if p99 := stop(); p99 > 500*time.Millisecond {
+			t.Errorf("the service's own p99 was %s meanwhile, want at most 500 ms", p99)
+		}
+		h.shows(good.URL, "good")
+		again := h.deploy(good, nil)
+		h.built(good, again)
+	})
+}
+
+// snoop is a build that tries what is forbidden and publishes what came of it. The
+// sandbox's own canary tries system calls; this is about what the product adds.
+const snoop = `
+const fs = require('fs'), net = require('net'), http = require('http'), { spawnSync } = require('child_process')
+const want = JSON.parse(fs.readFileSync('want.json', 'utf8'))
+const got = {}
+const note = (what, f) => { try { got[what] = String(f()) } catch (e) { got[what] = 'refused ' + e.code } }
+note('shadow', () => fs.readFileSync('/etc/shadow'))
+note('data', () => fs.readdirSync(want.data))
+note('other', () => fs.readdirSync(want.work))
+note('root', () => fs.readdirSync('/root'))
+note('usr', () => fs.writeFileSync('/usr/canary', 'x'))
+note('sys', () => fs.readdirSync('/sys'))
+note('userns', () => { const r = spawnSync('unshare', ['-Ur', 'true']); if (r.status !== 0) throw { code: 'status' }; return 'made' })
+note('mount', () => { const r = spawnSync('mount', ['-t', 'tmpfs', 'x', '/tmp']); if (r.status !== 0) throw { code: 'status' }; return 'made' })
+note('device', () => { const r = spawnSync('mknod', ['/tmp/sda', 'b', '8', '0']); if (r.status !== 0) throw { code: 'status' }; return 'made' })
+const pids = fs.readdirSync('/proc').filter((n) => /^[0-9]+$/.test(n))
+got.pids = pids.length
+got.seen = pids.map((p) => { try { return fs.readFileSync('/proc/' + p + '/cmdline', 'utf8') + fs.readFileSync('/proc/' + p + '/environ', 'utf8') } catch { return '' } }).join(' ').includes(want.canary)
+got.identity = fs.readFileSync('/proc/self/status', 'utf8').match(/(Uid|CapEff|NoNewPrivs|Seccomp):.*/g).join(' ')
+const direct = (what, where) => new Promise((done) => {
+  const c = net.connect({ ...where, timeout: 1500 })
+  c.on('connect', () => { got[what] = 'connected'; c.destroy(); done() })
+  c.on('error', (e) => { got[what] = 'refused ' + e.code; done() })
+  c.on('timeout', () => { got[what] = 'refused timeout'; c.destroy(); done() })
+})
+const proxied = (what, target) => new Promise((done) => {
+  const c = http.request({ host: '127.0.0.1', port: 3128, method: 'CONNECT', path: target, timeout: 8000 })
+  c.on('connect', (r, s) => { got[what] = r.statusCode === 200 ? 'connected' : 'refused ' + r.statusCode; s.destroy(); done() })
+  c.on('error', (e) => { got[what] = 'refused ' + e.code; done() })
+  c.on('timeout', () => { got[what] = 'refused timeout'; c.destroy() })
+  c.end()
+})
+;(async () => {
+  for (const port of want.ports) {
+    await direct('direct ' + port, { host: '127.0.0.1', port })
+    for (const host of ['127.0.0.1', 'localhost', '[::1]', '0.0.0.0', '[::ffff:127.0.0.1]', 'git.test', '2130706433', '0x7f.1'])
+      await proxied('proxy ' + host + ':' + port, host + ':' + port)
+  }
+  for (const ip of want.own) { await direct('direct ' + ip, { host: ip, port: 22 }); await proxied('proxy ' + ip, ip + ':443') }
+  await direct('abstract', { path: '\0' + want.abstract })
+  for (const t of ['169.254.169.254:80', '169.254.169.254:443', 'metadata.google.internal:80', '10.0.0.1:443', '172.16.0.1:80', '192.168.0.1:443', '100.100.100.200:80',
+    '[fd00:ec2::254]:80', '[fe80::1]:443', want.registry + ':22'])
+    await proxied('proxy ' + t, t)
+  await direct('direct metadata', { host: '169.254.169.254', port: 80 })
+  await proxied('the registry', want.registry + ':443')
+  fs.mkdirSync('dist'); fs.writeFileSync('dist/report.json', JSON.stringify(got)); fs.writeFileSync('dist/index.html', 'tried')
+})()
+`
+
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, as int) {
+		h := newHouse(t, as, "--builds", "2")
+		abstract := "slipway-e2e-" + filepath.Base(filepath.Dir(h.Dir)) + strconv.Itoa(as)
+		l, err := net.Listen("unix", "@"+abstract)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		h.Kill()
+		h.Env = append(h.Env, "CONTROL_PLANE_CANARY=planted-in-the-environment")
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.commit("acme/other", sleeper("7"))
+		other := h.site("acme/other", nil)
+		otherID := h.first(other)
+		h.until(20*time.Second, "running build", func() bool { return len(processes("sleep\x00863997")) > 0 })
+
+		var ports []int
+		for _, a := range []string{h.Listen, h.HTTP, h.HTTPS, strings.TrimPrefix(h.Git.URL, "http://")} {
+			_, p, _ := net.SplitHostPort(a)
+			n, _ := strconv.Atoi(p)
+			ports = append(ports, n)
+		}
+		var own []string
+		addrs, _ := net.InterfaceAddrs()
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+				own = append(own, n.IP.String())
+			}
+		}
+		want, err := json.Marshal(map[string]any{"data": h.Data, "work": filepath.Join(h.Data, "builds/work", otherID), "canary": "planted-in-the-environment",
+			"ports": ports, "own": own, "abstract": abstract, "registry": registryHost(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := node(snoop)
+		files["want.json"] = string(want)
+		h.commit("acme/snoop", files)
+		s := h.site("acme/snoop", nil)
+		h.built(s, h.first(s))
+		var got map[string]any
+		if err := json.Unmarshal(h.shows(s.URL+"/report.json", "{").Body, &got); err != nil {
+			t.Fatal(err)
+		}
+		for what, came := range got {
+			text, ok := came.(string)
+			switch {
+			case what == "seen":
+				if came != false {
+					t.Error("the control plane's environment can be seen")
+				}
+			case what == "pids":
+				if came.(float64) > 12 {
+					t.Errorf("the build sees %v processes", came)
+				}
+			case what == "identity":
+				if !strings.Contains(text, "Uid:\t1000") || !strings.Contains(text, "CapEff:\t0000000000000000") || !strings.Contains(text, "NoNewPrivs:\t1") || !strings.Contains(text, "Seccomp:\t2") {
+					t.Errorf("identity: %s", text)
+				}
+			case what == "the registry":
+				if text != "connected" {
+					t.Errorf("control: %s: %s", what, text)
+				}
+			case !ok || !strings.HasPrefix(text, "refused"):
+				t.Errorf("%s: %v", what, came)
+			}
+		}
+		if len(got) < 50 {
+			t.Errorf("only %d things were tried: %v", len(got), got)
+		}
+		h.nothingLeftBut(s, 1)
+		h.cancel(other, otherID)
+		h.wait(other, otherID)
+		h.nothingLeft(other)
+	})
+}
+
+// nothingLeftBut is nothingLeft beside n builds that are meant to run.
+func (h *house) nothingLeftBut(s aSite, n int) {
+	h.t.Helper()
+	if left := h.leftovers(); len(left) != n {
+		h.t.Errorf("left on disk: %q", left)
+	}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if env, err := os.ReadFile("/proc/" + e.Name() + "/environ"); err == nil && bytes.Contains(env, []byte("SLIPWAY_SITE_ID="+s.ID)) {
+			h.t.Errorf("process %s of the build is alive", e.Name())
+		}
+	}
+}
+
+// What a build leaves in its output folder is copied, or refused with its name: nothing
+// outside is ever published, and nothing that lives on can touch it.
+func TestHostileOutput(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, as int) {
+		h := newHouse(t, as, "--builds", "2")
+		good := "mkdir dist; echo good > dist/index.html; "
+		victim := h.victim()
+		for i, b := range []struct {
+			name, script string
+			why          string // the deployment fails with; "" where it succeeds …
+			page, want   string // … and then a page shows this
+		}{
+			{"link-out", good + "ln -s /etc/passwd dist/passwd.txt", "passwd.txt", "", ""},
+			{"link-climbs", good + "ln -s ../../../../../../etc/passwd dist/p.txt", "p.txt", "", ""},
+			{"link-folder", good + "ln -s /etc dist/etc", "etc", "", ""},
+			{"link-chain", good + "ln -s b dist/a; ln -s /etc/passwd dist/b", "symbolic link", "", ""},
+			{"link-loop", good + "ln -s . dist/loop", "loop", "", ""},
+			{"link-inside", good + "ln -s index.html dist/same.html", "", "/same", "good"},
+			{"hard-link", good + "ln dist/index.html dist/twin.html", "", "/twin", "good"},
+			{"fifo", good + "mkfifo dist/pipe", "pipe", "", ""},
+			{"socket", good + `node -e "require('net').createServer().listen('dist/sock', () => process.exit(0))"; node -e "const s=require('net').createServer().listen('dist/live.sock',()=>process.kill(process.pid,9))" || true`, "sock", "", ""},
+			{"device", good + "mknod dist/null c 1 3 || echo refused > dist/index.html", "", "/", "refused"},
+			{"output-link", "mkdir real; echo x > real/index.html; ln -s /etc dist", "dist", "", ""},
+			{"output-link-inside", "mkdir real; echo x > real/index.html; ln -s real dist", "dist", "", ""},
+			{"output-parent", "cd ..; mv repo old; ln -s " + victim + " repo", "nothing to publish", "", ""},
+			{"output-parent-inside", "cd ..; mv repo old; mkdir old/dist; echo x > old/dist/index.html; ln -s old repo", "nothing to publish", "", ""},
+			{"home", good + "rm -rf ~; ln -s " + victim + " ~", "", "/", "good"},
+			{"unreadable", good + "mkdir dist/no; echo secret > dist/no/x.html; chmod 0 dist/no", "", "", ""},
+			{"setuid", good + "chmod 4755 dist/index.html", "", "/", "good"},
+			{"names", good + `echo n > "$(printf 'dist/a\nb.html')"; echo q > "dist/x'\$(id)'.html"`, "", "", ""},
+			{"git", good + "mkdir dist/.git; echo s > dist/.git/config", "", "/", "good"},
+			// It goes on after the build has "ended", or so it thinks.
+			{"survivor", good + `mkdir dist/a; echo a > dist/a/x.html
+				(setsid sh -c 'trap "" TERM HUP; while :; do mv dist/a dist/b; ln -s /etc dist/a; rm dist/a; mv dist/b dist/a; done' > /dev/null 2>&1 &)
+				(setsid nohup sleep 863998 > /dev/null 2>&1 &)`, "", "", ""},
+		} {
+			repo := fmt.Sprintf("acme/out%d", i)
+			h.commit(repo, shell(b.script))
+			s := h.site(repo, map[string]any{"name": b.name})
+			d := h.wait(s, h.first(s))
+			t.Logf("%s: %s %.200q", b.name, d.Status, d.Error)
+			switch {
+			case b.why != "" && (d.Status != "failed" || !strings.Contains(d.Error, b.why)):
+				t.Errorf("%s: %s with %q, want failed with %q", b.name, d.Status, d.Error, b.why)
+			case b.want != "" && d.Status != "success":
+				t.Errorf("%s: %s: %s\n%s", b.name, d.Status, d.Error, h.log(s, d.ID))
+			case b.want != "":
+				h.shows(s.URL+b.page, b.want)
+			}
+			if strings.Contains(d.Error, "Internal error") {
+				t.Errorf("%s: %s", b.name, d.Error)
+			}
+			h.unharmed(victim)
+			for _, path := range []string{"/passwd.txt", "/p.txt", "/etc/passwd", "/a/passwd", "/a", "/b", "/passwd", "/.git/config", "/file"} {
+				if a := h.page(s.URL + path); a.Status == 200 && (bytes.Contains(a.Body, []byte("root:")) || bytes.Contains(a.Body, []byte("untouched"))) {
+					t.Errorf("%s: %s is served: %.80q", b.name, path, a.Body)
+				}
+			}
+			h.nothingLeft(s)
+		}
+		if left := processes("sleep\x00863998"); len(left) > 0 {
+			t.Errorf("processes %v are alive", left)
+		}
+	})
+}
+
+// Folders that caches are kept in, or restored to, may be links that somebody committed
+// or a build made: what they lead to is neither read nor written.
+func TestHostileCaches(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, as int) {
+		h := newHouse(t, as, "--builds", "2")
+		victim := h.victim()
+		toml := "[build]\nframework = \"vite\"\ninstall = \"true\"\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n"
+		manifest := `{"name":"x","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"x","version":"1.0.0"}}}`
+		for i, dirs := range [][]string{{"node_modules"}, {"node_modules/.vite", "node_modules/.cache"}, nil, nil} {
+			dir := t.TempDir()
+			files := map[string]string{"slipway.toml": toml, "package.json": `{"name":"x","version":"1.0.0"}`, "package-lock.json": manifest,
+				"build.sh": "mkdir -p dist; echo fine > dist/index.html; ls -la . node_modules ~ 2>&1\n"}
+			if dirs == nil { // the build itself makes them, from whatever it finds
+				files["build.sh"] += fmt.Sprintf("rm -rf ~/.npm ~/.cache node_modules; ln -s %[1]s ~/.npm; ln -s %[1]s ~/.cache; ln -s %[1]s node_modules\n", victim)
+			}
+			if i == 3 { // the place of the checkout itself, before the framework's cache comes back to it
+				files["slipway.toml"] = "[build]\nframework = \"next-export\"\ninstall = \"sh ./install.sh\"\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n"
+				files["build.sh"] = "mkdir -p dist .next/cache; echo fine > dist/index.html; echo kept > .next/cache/kept\n"
+				files["install.sh"] = "true"
+			}
+			if err := world.WriteFiles(dir, files); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range dirs {
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, d)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(victim, filepath.Join(dir, d)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			repo := fmt.Sprintf("acme/cache%d", i)
+			if _, err := h.Git.Commit(repo, "main", dir, "links"); err != nil {
+				t.Fatal(err)
+			}
+			s := h.site(repo, nil)
+			h.built(s, h.first(s))
+			if i == 3 {
+				files["install.sh"] = "cd ..; mv repo old; ln -s " + victim + " repo"
+				h.commit(repo, files)
+				h.wait(s, h.deploy(s, nil)) // however it ends
+				h.unharmed(victim)
+				continue
+			}
+			id := h.deploy(s, nil)
+			h.built(s, id)
+			if log := h.log(s, id); strings.Contains(log, "untouched") {
+				t.Errorf("%v: the build sees the victim:\n%s", dirs, log)
+			}
+			h.shows(s.URL, "fine")
+			h.nothingLeft(s)
+			h.unharmed(victim)
+		}
+	})
+}
+
+// victim is a folder of somebody else's that looks like all that builds work with. Its
+// modes would allow everything, to everybody.
+func (h *house) victim() string {
+	h.t.Helper()
+	dir := filepath.Join(h.Dir, "victim")
+	for _, f := range victimFiles {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(f)), 0o777); err != nil {
+			h.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, f), []byte("untouched"), 0o666); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	filepath.WalkDir(dir, func(name string, e fs.DirEntry, _ error) error {
+		if e.IsDir() {
+			return os.Chmod(name, 0o777)
+		}
+		return os.Chmod(name, 0o666)
+	})
+	return dir
+}
+
+var victimFiles = []string{"file", "dist/index.html", "dist/file", "node_modules/file", ".npm/file", ".cache/file", "package.json"}
+
+// unharmed fails when the victim has lost anything, or got anything.
+func (h *house) unharmed(victim string) {
+	h.t.Helper()
+	n := 0
+	err := filepath.WalkDir(victim, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		n++
+		text, err := os.ReadFile(name)
+		if err == nil && string(text) != "untouched" {
+			err = fmt.Errorf("%s is %q", name, text)
+		}
+		return err
+	})
+	if err != nil || n != len(victimFiles) {
+		h.t.Fatalf("the victim has %d files, want %d: %v", n, len(victimFiles), err)
+	}
+	entries, err := os.ReadDir(victim)
+	if err != nil || len(entries) != 6 {
+		h.t.Fatalf("the victim has %v, %v", entries, err)
+	}
+}
