@@ -243,10 +243,14 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 		return err
 	}
 	s.metrics.orders.WithLabelValues("failure").Inc()
-	if warn != 0 {
-		s.c.Log.WarnContext(ctx, "certificate ends soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", errors.Join(append(a.causes, cause)...))
-	} else {
-		s.c.Log.InfoContext(ctx, "certificate not obtained", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", errors.Join(append(a.causes, cause)...))
+	why := errors.Join(append(a.causes, cause)...)
+	switch {
+	case warn != 0:
+		s.c.Log.WarnContext(ctx, "certificate ends soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", why)
+	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS): // no authority had a say: it is us
+		s.c.Log.ErrorContext(ctx, "certificate not ordered", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)
+	default:
+		s.c.Log.InfoContext(ctx, "certificate not obtained", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)
 	}
 	return nil
 }
