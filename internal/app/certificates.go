@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"slipway/internal/certs"
@@ -17,15 +18,29 @@ import (
 
 // certificates makes the room that orders from ACME authorities; nil without one, and
 // the local authority stands in.
-func (h *house) certificates(out *egress.Egress) (*certs.Certs, error) {
+func (h *house) certificates() (*certs.Certs, error) {
 	if len(h.s.ACMECA) == 0 || !h.s.role("edge") {
 		return nil, nil
+	}
+	// The operator named these addresses: unlike what users name they may be private.
+	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+		CAFile: h.s.OutboundCAFile, Log: h.s.Log})
+	if err != nil {
+		return nil, err
 	}
 	return certs.New(certs.Config{
 		DB: h.db, Seal: h.seal, Out: out.Client(time.Minute), CAs: h.s.ACMECA, Email: h.s.ACMEEmail,
 		Name: func(host string) string { return h.edge.CertificateName(host) }, SiteDomain: h.s.SiteDomain, Hosts: h.s.controlHosts,
 		Report: h.reportACME, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
 	})
+}
+
+// retryCertificate makes the next order for a custom host due now.
+func (h *house) retryCertificate(ctx context.Context, tx *db.Tx, host string) error {
+	if h.certs == nil {
+		return nil
+	}
+	return h.certs.RetryTx(ctx, tx, host)
 }
 
 // reportACME tells the domain room and webhooks what became of a custom host's

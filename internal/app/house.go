@@ -54,6 +54,7 @@ type house struct {
 	answers     *idem.Answers
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
+	source      *source.Source
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
 	edge        *edge.Edge           // nil without the role
@@ -87,7 +88,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 		return nil, err
 	}
 	releases := release.New(release.Config{Blobs: store, Log: s.Log})
-	src, err := source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
+	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Site: s.baseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Log: s.Log, Domain: s.SiteDomain, Port: s.sitePort})
-	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: src, Releases: releases, Builds: builds, Log: s.Log,
+	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains}})
 	h.domains = domain.New(h.domainConfig(out))
 	h.answers = idem.New(idem.Config{DB: h.db, Seal: h.seal, Log: s.Log})
@@ -117,7 +118,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
 	}
-	if h.certs, err = h.certificates(out); err != nil {
+	if h.certs, err = h.certificates(); err != nil {
 		return nil, err
 	}
 	if s.role("edge") {
@@ -134,7 +135,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 
 func (h *house) domainConfig(out *egress.Egress) domain.Config {
 	return domain.Config{
-		DB: h.db, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, SiteDomain: h.s.SiteDomain, Registry: h.s.Registry, Reserved: h.s.controlHosts,
+		DB: h.db, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain, Registry: h.s.Registry, Reserved: h.s.controlHosts,
 		Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
 		Allowed: func(a netip.Addr) bool {
 			for _, p := range h.s.allow {

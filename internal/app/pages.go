@@ -8,20 +8,50 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/dashboard"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/framework"
+	"slipway/internal/source"
 )
 
 func (h *house) dashboardConfig() dashboard.Config {
 	return dashboard.Config{
 		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
-		Queues: h.queues, Disk: h.disk, Doctor: h.findings,
+		Branches: h.branches, Detect: h.detect, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
 	}
+}
+
+// branches looks at a repository that somebody is about to make a site of.
+func (h *house) branches(ctx context.Context, repository string, c *source.Credential) ([]string, string, error) {
+	repo, err := source.ParseRepository(repository)
+	if err != nil {
+		return nil, "", err
+	}
+	return h.source.Branches(ctx, source.Request{Site: "look", Repository: repo, Credential: c})
+}
+
+// detect says how a branch would be built, from a copy that is thrown away again.
+func (h *house) detect(ctx context.Context, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error) {
+	repo, err := source.ParseRepository(repository)
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	id := db.NewID("look")
+	defer h.source.Forget(context.WithoutCancel(ctx), id)
+	tree, err := h.source.Fetch(ctx, source.Request{Site: id, Repository: repo, Branch: branch, Credential: c})
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	defer tree.Close()
+	return deploy.Detect(ctx, tree, o)
 }
 
 // public is the part of the control plane that is meant for users, and that the edge

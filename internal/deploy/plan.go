@@ -15,15 +15,11 @@ import (
 
 // plan finds out what the commit is and what is to be done with it.
 func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, p *progress) (framework.Plan, error) {
-	files, err := tree.Files(ctx)
-	if err != nil {
-		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
-	}
 	o := framework.Overrides{Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Output: s.Build.Output, Node: s.Build.Node}
 	if s.Framework != "" {
 		o.Framework = &s.Framework
 	}
-	plan, err := framework.Detect(commit{ctx, tree, files}, o)
+	plan, err := Detect(ctx, tree, o)
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("detect: %w", err)
 	}
@@ -40,6 +36,15 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 			Details: "this version of the service publishes static sites; running Node and PHP comes with a later one"}
 	}
 	return plan, nil
+}
+
+// Detect says what a commit is and how it would be built.
+func Detect(ctx context.Context, tree *source.Tree, o framework.Overrides) (framework.Plan, error) {
+	files, err := tree.Files(ctx)
+	if err != nil {
+		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
+	}
+	return framework.Detect(commit{ctx, tree, files}, o)
 }
 
 // commit lets detection look at a commit without checking it out.

@@ -142,6 +142,9 @@ type Config struct {
 	// that causes it. Optional.
 	Emit func(ctx context.Context, tx *db.Tx, owner account.ID, event string, d Domain) error
 
+	// Retry makes the next order of a certificate due now. Optional.
+	Retry func(ctx context.Context, tx *db.Tx, name string) error
+
 	SiteDomain string       // sites live at <subdomain>.<SiteDomain>
 	Addrs      []netip.Addr // the edge's public addresses. Optional: those of the sites' own names count too.
 	Reserved   []string     // hosts nobody may claim, such as that of the control plane. Optional.

@@ -67,7 +67,11 @@ func (d *Domains) Verify(ctx context.Context, owner account.ID, id ID) (Domain, 
 	if err := d.check(ctx, dom); err != nil {
 		return Domain{}, err
 	}
-	return d.Get(ctx, d.c.DB, owner, id)
+	if dom, err = d.Get(ctx, d.c.DB, owner, id); err != nil || d.c.Retry == nil || !dom.Proven() || dom.SSL == SSLActive {
+		return dom, err
+	}
+	// Whoever asks has probably put right what kept the certificate away, too.
+	return dom, d.c.DB.Write(ctx, func(tx *db.Tx) error { return d.c.Retry(ctx, tx, dom.Name) })
 }
 
 // due claims the domain that has waited longest, or reports none. It may be claimed
