@@ -142,6 +142,20 @@ func (d *DB) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 	return d.read.QueryRowContext(ctx, q, args...)
 }
 
+// Snapshot lets fn read several times from one moment of the database.
+func (d *DB) Snapshot(ctx context.Context, fn func(r Reader) error) error {
+	o := &sql.TxOptions{ReadOnly: true}
+	if !d.single {
+		o.Isolation = sql.LevelRepeatableRead // SQLite's readers always have it
+	}
+	tx, err := d.read.BeginTx(ctx, o)
+	if err != nil {
+		return fmt.Errorf("begin snapshot: %w", err)
+	}
+	defer tx.Rollback()
+	return fn(&Tx{tx: tx, d: d})
+}
+
 // Integrity runs SQLite's own checks of the file and of the foreign keys, and reports
 // the first thing that is wrong. PostgreSQL looks after itself.
 func (d *DB) Integrity(ctx context.Context) error {

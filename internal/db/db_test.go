@@ -99,6 +99,35 @@ func TestConcurrentWritesAllCount(t *testing.T) {
 	}
 }
 
+func TestSnapshotIsOneMoment(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	table(t, d)
+	ctx := t.Context()
+	count := func(r db.Reader) (n int) {
+		if err := r.QueryRow(ctx, "SELECT count(*) FROM t").Scan(&n); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	err := d.Snapshot(ctx, func(r db.Reader) error {
+		before := count(r)
+		if err := d.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO t VALUES ('x', 0, FALSE, NULL)")
+			return err
+		}); err != nil {
+			return err
+		}
+		if after := count(r); before != 0 || after != 0 {
+			t.Errorf("saw %d, then %d rows; want none", before, after)
+		}
+		return nil
+	})
+	if err != nil || count(d) != 1 {
+		t.Fatalf("%v, %d rows afterwards", err, count(d))
+	}
+}
+
 func TestReadersCannotWriteSQLite(t *testing.T) {
 	t.Parallel()
 	d, err := db.Open(t.Context(), db.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "x.db"), Wait: 50 * time.Millisecond})

@@ -37,16 +37,25 @@ type Attempt struct {
 
 // Deliveries returns one page (from 1) of what was sent to a webhook, the newest first,
 // and how many there are.
-func (w *Webhooks) Deliveries(ctx context.Context, owner account.ID, hook ID, page, limit int) ([]Delivery, int, error) {
+func (w *Webhooks) Deliveries(ctx context.Context, owner account.ID, hook ID, page, limit int) (list []Delivery, total int, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return nil, 0, err
 	}
-	rows, err := w.c.DB.Query(ctx, `
+	// One moment for all: a delivery and its attempts must agree.
+	err = w.c.DB.Snapshot(ctx, func(r db.Reader) error {
+		list, total, err = deliveries(ctx, r, hook, page, limit)
+		return err
+	})
+	return list, total, err
+}
+
+func deliveries(ctx context.Context, r db.Reader, hook ID, page, limit int) ([]Delivery, int, error) {
+	rows, err := r.Query(ctx, `
 		SELECT d.id, d.event_id, e.name, d.state, e.body, d.created_at, d.next_at, d.finished_at
 		FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id
 		WHERE d.hook_id = $1 ORDER BY d.id DESC LIMIT $2 OFFSET $3`, hook, limit, (page-1)*limit)
-	list, err := db.Collect(rows, err, func(r db.Scanner) (d Delivery, err error) {
-		err = r.Scan(&d.ID, &d.EventID, &d.Event, &d.State, &d.Body, &d.CreatedAt, &d.NextAt, &d.FinishedAt)
+	list, err := db.Collect(rows, err, func(s db.Scanner) (d Delivery, err error) {
+		err = s.Scan(&d.ID, &d.EventID, &d.Event, &d.State, &d.Body, &d.CreatedAt, &d.NextAt, &d.FinishedAt)
 		switch d.State {
 		case "leased":
 			d.State, d.NextAt = "sending", 0
@@ -59,18 +68,18 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner account.ID, hook ID, pa
 		return nil, 0, fmt.Errorf("list deliveries: %w", err)
 	}
 	for i := range list {
-		rows, err := w.c.DB.Query(ctx, `
+		rows, err := r.Query(ctx, `
 			SELECT n, started_at, duration, status, error, answer, late FROM webhook_attempts
 			WHERE delivery_id = $1 ORDER BY n`, list[i].ID)
-		list[i].Attempts, err = db.Collect(rows, err, func(r db.Scanner) (a Attempt, err error) {
-			return a, r.Scan(&a.N, &a.StartedAt, &a.Duration, &a.Status, &a.Error, &a.Answer, &a.Late)
+		list[i].Attempts, err = db.Collect(rows, err, func(s db.Scanner) (a Attempt, err error) {
+			return a, s.Scan(&a.N, &a.StartedAt, &a.Duration, &a.Status, &a.Error, &a.Answer, &a.Late)
 		})
 		if err != nil {
 			return nil, 0, fmt.Errorf("list attempts: %w", err)
 		}
 	}
 	var total int
-	if err := w.c.DB.QueryRow(ctx, `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1`, hook).Scan(&total); err != nil {
+	if err := r.QueryRow(ctx, `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1`, hook).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count deliveries: %w", err)
 	}
 	return list, total, nil
