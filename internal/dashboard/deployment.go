@@ -69,17 +69,17 @@ func (r deploymentRow) Name() string {
 func (r deploymentRow) By() string {
 	switch r.Cause {
 	case deploy.ByProvision:
-		return "creation of the site"
+		return "when the site was made"
 	case deploy.ByAPI:
-		return "API"
+		return "by API"
 	case deploy.ByHook:
-		return "deploy hook"
+		return "by a deploy hook"
 	case deploy.ByDashboard:
-		return "dashboard"
+		return "from the dashboard"
 	case deploy.ByPush:
-		return "push"
+		return "by a push"
 	case deploy.ByRollback:
-		return "rollback"
+		return "as a rollback"
 	}
 	return string(r.Cause)
 }

@@ -17,7 +17,6 @@ type trouble struct {
 type overview struct {
 	siteHead
 	Rows    []deploymentRow
-	More    bool // there are older deployments
 	Domains []domain.Domain
 	Primary string // the name people should use: the primary domain, else the site's own
 	Trouble []trouble
@@ -51,11 +50,11 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 		return overview{}, err
 	}
 	data := overview{siteHead: head, Primary: head.Host}
-	list, total, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 5)
+	list, _, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 5)
 	if err != nil {
 		return data, err
 	}
-	data.Rows, data.More = rowsOf(head, list), total > len(list)
+	data.Rows = rowsOf(head, list)
 	if id := deploy.ID(head.Site.LiveDeployment); id != "" {
 		live, err := d.Deployments.Get(ctx, q.user.ID, id)
 		if err == nil {

@@ -15,6 +15,10 @@
     for (const el of e.target.querySelectorAll('details[id]')) if (opened.has(el.id)) el.open = true;
   });
 
+  // On a phone the tab one is at may lie beyond the edge.
+  const tab = document.querySelector('.tabs [aria-current]');
+  if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
+
   // A text area that holds one line grows with what is put into it.
   for (const area of document.querySelectorAll('textarea[rows="1"]')) {
     area.addEventListener('input', () => { area.rows = Math.min(12, Math.max(1, area.value.split('\n').length)); });
