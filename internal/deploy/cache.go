@@ -39,7 +39,7 @@ func (d *Deployments) cacheOf(id site.ID, branch string) cache {
 func (c cache) path(elem ...string) string { return filepath.Join(append([]string{c.dir}, elem...)...) }
 
 // clear drops what is kept.
-func (c cache) clear() error { return os.RemoveAll(c.dir) }
+func (c cache) clear() error { return removeTree(c.dir) }
 
 // restore moves kept folders to where a build looks for them, below work/at, as the
 // site's uid. Moving is instant and leaves no second copy; what a failed build loses is
@@ -78,7 +78,7 @@ func (c cache) save(kind, work, at string, folders []string) error {
 			continue
 		}
 		from, to := filepath.Join(work, at, f), c.path(kind, slot(f))
-		if err := os.RemoveAll(to); err != nil {
+		if err := removeTree(to); err != nil {
 			return fmt.Errorf("save cache: %w", err)
 		}
 		if err := os.Rename(from, to); err != nil {
@@ -186,7 +186,7 @@ func (d *Deployments) forgetCaches(id site.ID) error {
 	if d.c.Builds.Dir == "" {
 		return nil
 	}
-	return os.RemoveAll(filepath.Join(d.c.Builds.Dir, "caches", string(id)))
+	return removeTree(filepath.Join(d.c.Builds.Dir, "caches", string(id)))
 }
 
 // sweepCaches drops caches that no build has used for two weeks.
@@ -206,7 +206,7 @@ func (d *Deployments) sweepCaches(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeTree(dir); err != nil {
 			return fmt.Errorf("sweep caches: %w", err)
 		}
 	}

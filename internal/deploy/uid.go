@@ -19,27 +19,39 @@ const (
 	restUID  = 30 * 24 * time.Hour
 )
 
-// uidOf returns the site's own uid, taking one when it has none.
+// uidOf returns the site's own uid, taking one when it has none. Other nodes may take
+// theirs at the same moment: who finds that the one he chose is taken chooses again.
 func (d *Deployments) uidOf(ctx context.Context, id site.ID) (uid int, err error) {
-	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		err := tx.QueryRow(ctx, `SELECT uid FROM build_uids WHERE site_id = $1`, id).Scan(&uid)
+	for range 100 {
+		err = d.c.DB.Write(ctx, func(tx *db.Tx) error { uid, err = takeUID(ctx, tx, id); return err })
 		if !errors.Is(err, sql.ErrNoRows) {
-			return err
+			break
 		}
-		if err := tx.QueryRow(ctx, `SELECT COALESCE(MAX(uid), $1) + 1 FROM build_uids`, firstUID-1).Scan(&uid); err != nil {
-			return err
-		}
-		if uid <= lastUID {
-			_, err = tx.Exec(ctx, `INSERT INTO build_uids (uid, site_id, released_at) VALUES ($1, $2, 0)`, uid, id)
-			return err
-		}
-		return tx.QueryRow(ctx, `
-			UPDATE build_uids SET site_id = $1, released_at = 0
-			WHERE uid = (SELECT uid FROM build_uids WHERE released_at > 0 AND released_at < $2 ORDER BY released_at LIMIT 1)
-			RETURNING uid`, id, db.Now().Add(-restUID)).Scan(&uid)
-	})
+	}
 	if err != nil {
 		return 0, fmt.Errorf("take a uid for builds: %w", err)
 	}
 	return uid, nil
+}
+
+// takeUID answers sql.ErrNoRows when there is none left, or somebody else was quicker.
+func takeUID(ctx context.Context, tx *db.Tx, id site.ID) (uid int, err error) {
+	err = tx.QueryRow(ctx, `SELECT uid FROM build_uids WHERE site_id = $1`, id).Scan(&uid)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return uid, err
+	}
+	err = tx.QueryRow(ctx, `
+		INSERT INTO build_uids (uid, site_id, released_at)
+		SELECT COALESCE(MAX(uid), $1) + 1, $2, 0 FROM build_uids WHERE true HAVING COALESCE(MAX(uid), $1) < $3
+		ON CONFLICT DO NOTHING RETURNING uid`, firstUID-1, id, lastUID).Scan(&uid)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return uid, err
+	}
+	// The condition stands twice: the second holds for the row as it is once we have it.
+	err = tx.QueryRow(ctx, `
+		UPDATE build_uids SET site_id = $1, released_at = 0
+		WHERE uid = (SELECT uid FROM build_uids WHERE released_at > 0 AND released_at < $2 ORDER BY released_at LIMIT 1)
+			AND released_at > 0 AND released_at < $2
+		RETURNING uid`, id, db.Now().Add(-restUID)).Scan(&uid)
+	return uid, err
 }

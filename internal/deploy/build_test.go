@@ -1,0 +1,194 @@
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/framework"
+	"slipway/internal/site"
+	"slipway/internal/toolchain"
+)
+
+// Every site has a uid of its own, the same each time, also when many ask at once; one of
+// a deleted site rests for 30 days, and there is an end to them.
+func TestUIDs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mu sync.Mutex
+	seen := map[int]site.ID{}
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			id := site.ID(fmt.Sprintf("site_%d", i/2)) // each twice
+			uid, err := w.uidOf(t.Context(), id)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || uid < firstUID || uid > lastUID {
+				t.Errorf("%s: uid %d, %v", id, uid, err)
+			}
+			if other, ok := seen[uid]; ok && other != id {
+				t.Errorf("%s and %s share uid %d", id, other, uid)
+			}
+			seen[uid] = id
+		})
+	}
+	wg.Wait()
+	if len(seen) != 10 {
+		t.Errorf("10 sites have %d uids", len(seen))
+	}
+
+	// The range is used up: only one that has rested is given again.
+	exec := func(q string, args ...any) {
+		ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), q, args...); return err }))
+	}
+	exec(`INSERT INTO build_uids (uid, site_id, released_at) VALUES ($1, 'gone/last', $2)`, lastUID, db.Now().Add(-restUID+time.Hour))
+	if uid, err := w.uidOf(t.Context(), "site_new"); err == nil {
+		t.Errorf("uid %d was given before its rest was over", uid)
+	}
+	exec(`UPDATE build_uids SET released_at = $1 WHERE uid = $2`, db.Now().Add(-restUID-time.Hour), lastUID)
+	if uid, err := w.uidOf(t.Context(), "site_new"); err != nil || uid != lastUID {
+		t.Errorf("after its rest: uid %d, %v", uid, err)
+	}
+	if uid, err := w.uidOf(t.Context(), "site_newer"); err == nil {
+		t.Errorf("uid %d was given twice", uid)
+	}
+}
+
+// The output is the plan's folder or the first candidate that is there, reached over
+// folders alone; a link anywhere on the way counts as nothing.
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		files  map[string]string
+		plan   framework.Plan
+		want   string
+		absent bool
+	}{
+		"named":          {map[string]string{"repo/dist/x": "", "repo/build/x": ""}, framework.Plan{Output: "dist", OutputCandidates: []string{"build"}}, "dist", false},
+		"candidate":      {map[string]string{"repo/build/x": ""}, framework.Plan{Output: "dist", OutputCandidates: []string{"out", "build"}}, "build", false},
+		"below the root": {map[string]string{"repo/apps/web/dist/x": ""}, framework.Plan{Root: "apps/web", Output: "dist"}, "apps/web/dist", false},
+		"the repository": {map[string]string{"repo/index.html": ""}, framework.Plan{}, "", false},
+		"the root":       {map[string]string{"repo/site/index.html": ""}, framework.Plan{Root: "site"}, "site", false},
+		"missing":        {map[string]string{"repo/src/x": ""}, framework.Plan{Output: "dist"}, "", true},
+		"a file":         {map[string]string{"repo/dist": ""}, framework.Plan{Output: "dist"}, "", true},
+		"a link":         {map[string]string{"repo/real/x": "", "repo/dist": "-> real"}, framework.Plan{Output: "dist"}, "", true},
+		"a link above":   {map[string]string{"repo/real/dist/x": "", "repo/app": "-> real"}, framework.Plan{Root: "app", Output: "dist"}, "", true},
+		"the checkout":   {map[string]string{"old/dist/x": "", "repo": "-> old"}, framework.Plan{Output: "dist"}, "", true},
+		"all of a link":  {map[string]string{"repo": "-> /etc"}, framework.Plan{}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &build{work: t.TempDir(), plan: tt.plan}
+			tree(t, b.work, tt.files)
+			if got, there := b.output(); got != tt.want || there == tt.absent {
+				t.Errorf("output is %q, %v", got, there)
+			}
+		})
+	}
+}
+
+// The modules of the last build are taken only when all that decides them is the same.
+func TestModulesKey(t *testing.T) {
+	t.Parallel()
+	key := func(change func(b *build, files map[string]string)) string {
+		t.Helper()
+		b := &build{work: t.TempDir(), tools: toolchain.Tools{Node: "20.1.0", Manager: "10.2.0"},
+			plan: framework.Plan{Inputs: []string{"package.json", "package-lock.json"}, Modules: []string{"node_modules"},
+				Install: []framework.Command{{Argv: []string{"npm", "ci"}}}}}
+		files := map[string]string{"repo/package.json": "{}", "repo/package-lock.json": "{}", "repo/src/x.js": "1"}
+		change(b, files)
+		tree(t, b.work, files)
+		got, err := b.modulesKey()
+		ok(t, err)
+		return got
+	}
+	same := func(*build, map[string]string) {}
+	first := key(same)
+	if first == "" || key(same) != first {
+		t.Fatalf("the same twice: %q", first)
+	}
+	if key(func(_ *build, f map[string]string) { f["repo/src/x.js"] = "2" }) != first {
+		t.Error("a source file decides what is installed")
+	}
+	for name, change := range map[string]func(b *build, files map[string]string){
+		"the lock file": func(_ *build, f map[string]string) { f["repo/package-lock.json"] = `{"x": 1}` },
+		"Node":          func(b *build, _ map[string]string) { b.tools.Node = "22.0.0" },
+		"the manager":   func(b *build, _ map[string]string) { b.tools.Manager = "9.0.0" },
+		"the command":   func(b *build, _ map[string]string) { b.plan.Install[0].Argv = []string{"npm", "install"} },
+		"the folders":   func(b *build, _ map[string]string) { b.plan.Modules = append(b.plan.Modules, "apps/web/node_modules") },
+		"what counts":   func(b *build, _ map[string]string) { b.plan.Inputs = b.plan.Inputs[:1] },
+	} {
+		if got := key(change); got == first || got == "" {
+			t.Errorf("another of %s has the key %q", name, got)
+		}
+	}
+	for name, change := range map[string]func(b *build, files map[string]string){
+		"no inputs":    func(b *build, _ map[string]string) { b.plan.Inputs = nil },
+		"no modules":   func(b *build, _ map[string]string) { b.plan.Modules = nil },
+		"a link out":   func(_ *build, f map[string]string) { f["repo/package-lock.json"] = "-> /etc/hostname" },
+		"one is gone":  func(_ *build, f map[string]string) { delete(f, "repo/package-lock.json") },
+		"a whole link": func(_ *build, f map[string]string) { clear(f); f["repo"] = "-> /etc" },
+	} {
+		if got := key(change); got != "" {
+			t.Errorf("%s: the key is %q, want none", name, got)
+		}
+	}
+}
+
+// A later variable wins, so the order is: the tools', the stage's, the site's; and PATH
+// is ours, with the project's own programs first.
+func TestCommandEnvironment(t *testing.T) {
+	t.Parallel()
+	b := &build{env: []string{"A=site", "PATH=/evil"}, tools: toolchain.Tools{Path: []string{"/tools/node/bin"}, Env: []string{"A=tool", "B=tool"}}, plan: framework.Plan{Root: "apps/web"}}
+	got := map[string]string{}
+	for _, kv := range b.commandEnv(framework.Command{Dir: "apps/web"}, map[string]string{"NODE_ENV": "production"}) {
+		k, v, _ := strings.Cut(kv, "=")
+		got[k] = v
+	}
+	path := strings.Split(got["PATH"], ":")
+	want := []string{"/build/repo/apps/web/node_modules/.bin", "/build/repo/node_modules/.bin", "/tools/node/bin", "/usr/local/bin", "/usr/bin", "/bin"}
+	if got["A"] != "site" || got["B"] != "tool" || got["NODE_ENV"] != "production" || !slices.Equal(path, want) {
+		t.Errorf("environment: %v", got)
+	}
+}
+
+// What a crash leaves of builds is gone after Clear; tools and caches stay.
+func TestClear(t *testing.T) {
+	t.Parallel()
+	b := Builds{Dir: t.TempDir()}
+	ok(t, b.Clear())
+	tree(t, b.Dir, map[string]string{"work/dep_x/work/repo/locked/": "", "way-123/egress.sock": "", "caches/s/b/key": "k", "tools/kept/x": "x"})
+	ok(t, os.Chmod(filepath.Join(b.Dir, "work/dep_x/work/repo/locked"), 0))
+	ok(t, b.Clear())
+	if got := read(t, b.Dir); len(got) != 2 || got["caches/s/b/key"] != "k" || got["tools/kept/x"] != "x" {
+		t.Errorf("left: %v", got)
+	}
+	if _, err := os.Stat(filepath.Join(b.Dir, "work")); err == nil {
+		t.Error("the work folder is still there")
+	}
+}
+
+// Time stands still while a deployment waits for its turn, and then goes on.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	rang := make(chan time.Time, 1)
+	c := newClock(200*time.Millisecond, func() { rang <- time.Now() })
+	c.stop()
+	select {
+	case <-rang:
+		t.Fatal("it rang while it stood")
+	case <-time.After(400 * time.Millisecond): // longer than it has
+	}
+	at := time.Now()
+	c.start()
+	if took := (<-rang).Sub(at); took < 50*time.Millisecond {
+		t.Errorf("it rang %s after it went on", took)
+	}
+}

@@ -1,0 +1,215 @@
+package deploy
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/site"
+)
+
+// tree makes files (path → text) below dir; a text that begins with "-> " is a link, and
+// a path that ends with a slash a folder.
+func tree(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		at := filepath.Join(dir, name)
+		ok(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		switch to, link := strings.CutPrefix(text, "-> "); {
+		case strings.HasSuffix(name, "/"):
+			ok(t, os.MkdirAll(at, 0o755))
+		case link:
+			ok(t, os.Symlink(to, at))
+		default:
+			ok(t, os.WriteFile(at, []byte(text), 0o644))
+		}
+	}
+}
+
+// read is the inverse of tree, without folders.
+func read(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	ok(t, filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		if e.Type()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(name)
+			got[rel] = "-> " + to
+			return err
+		}
+		text, err := os.ReadFile(name)
+		got[rel] = string(text)
+		return err
+	}))
+	return got
+}
+
+// me is the uid that tests may give files to.
+func me() int { return max(os.Geteuid(), 1000) }
+
+// What a build leaves in its cache folders is what the next one finds there.
+func TestCacheComesBack(t *testing.T) {
+	t.Parallel()
+	c := cache{filepath.Join(t.TempDir(), "cache")}
+	folders := []string{"node_modules/.cache", "packages/app/.next/cache", "never/there"}
+	work := t.TempDir()
+	tree(t, work, map[string]string{"repo/node_modules/.cache/a": "one", "repo/packages/app/.next/cache/b/c": "two", "repo/node_modules/kept": "not of the cache"})
+	ok(t, c.save("tree", work, "repo", folders))
+	if got := read(t, work); len(got) != 1 || got["repo/node_modules/kept"] == "" {
+		t.Errorf("left in the work folder: %v", got)
+	}
+	next := t.TempDir()
+	tree(t, next, map[string]string{"repo/package.json": "{}"})
+	ok(t, c.restore("tree", next, "repo", folders, me()))
+	got := read(t, next)
+	if len(got) != 3 || got["repo/node_modules/.cache/a"] != "one" || got["repo/packages/app/.next/cache/b/c"] != "two" {
+		t.Errorf("restored: %v", got)
+	}
+	// A second restore finds nothing and changes nothing.
+	ok(t, c.restore("tree", next, "repo", folders, me()))
+	if again := read(t, next); len(again) != 3 {
+		t.Errorf("restored twice: %v", again)
+	}
+	// A folder that is there already stays as it is.
+	ok(t, c.save("tree", next, "repo", folders))
+	tree(t, next, map[string]string{"repo/node_modules/.cache/mine": "committed"})
+	ok(t, c.restore("tree", next, "repo", folders, me()))
+	if got := read(t, next); got["repo/node_modules/.cache/mine"] != "committed" || got["repo/node_modules/.cache/a"] != "" {
+		t.Errorf("over a committed folder: %v", got)
+	}
+}
+
+// Neither saving nor restoring follows a link, wherever on the way a repository or a
+// build has put it: what it leads to is as it was.
+func TestCacheFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	folder := "node_modules/.cache"
+	for name, links := range map[string]map[string]string{
+		"the folder":        {"repo/node_modules/.cache": "-> VICTIM/node_modules/.cache"},
+		"its parent":        {"repo/node_modules": "-> VICTIM/node_modules"},
+		"the checkout":      {"repo": "-> VICTIM"},
+		"relative":          {"repo/node_modules": "-> ../../VICTIMNAME/node_modules"},
+		"to nothing":        {"repo/node_modules/.cache": "-> VICTIM/nothing"},
+		"inside":            {"repo/real/.cache/x": "mine", "repo/node_modules": "-> real"},
+		"a file":            {"repo/node_modules": "a file"},
+		"a file, the place": {"repo": "a file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := t.TempDir()
+			victim, work := filepath.Join(base, "victim"), filepath.Join(base, "work")
+			tree(t, victim, map[string]string{"node_modules/.cache/precious": "untouched", "node_modules/other": "untouched"})
+			made := map[string]string{}
+			for k, v := range links {
+				made[k] = strings.NewReplacer("VICTIMNAME", "victim", "VICTIM", victim).Replace(v)
+			}
+			tree(t, work, made)
+			before := read(t, work)
+			c := cache{filepath.Join(base, "cache")}
+			ok(t, c.save("tree", work, "repo", []string{folder}))
+			tree(t, c.path("tree", slot(folder)), map[string]string{"kept": "by an earlier build"})
+			if err := c.restore("tree", work, "repo", []string{folder}, me()); err != nil {
+				t.Errorf("restore: %v", err)
+			}
+			after, harm := read(t, work), read(t, victim)
+			if len(harm) != 2 || harm["node_modules/.cache/precious"] != "untouched" {
+				t.Errorf("the victim is %v", harm)
+			}
+			if len(after) != len(before) {
+				t.Errorf("work was %v, is %v", before, after)
+			}
+			if got := read(t, c.path("tree")); len(got) != 1 {
+				t.Errorf("the cache holds %v", got)
+			}
+		})
+	}
+}
+
+// The key of the kept modules is gone as soon as somebody takes the modules: a build that
+// ends badly leaves neither.
+func TestCacheKeyIsTaken(t *testing.T) {
+	t.Parallel()
+	c := cache{t.TempDir()}
+	if key, err := c.takeKey(); err != nil || key != "" {
+		t.Errorf("an empty cache has key %q, %v", key, err)
+	}
+	ok(t, c.keep("of these"))
+	if key, err := c.takeKey(); err != nil || key != "of these" {
+		t.Errorf("the key is %q, %v", key, err)
+	}
+	if key, err := c.takeKey(); err != nil || key != "" {
+		t.Errorf("the second time it is %q, %v", key, err)
+	}
+}
+
+// A cache over its bound goes as a whole; links in it weigh nothing and are not followed.
+func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	big := filepath.Join(t.TempDir(), "big")
+	for name, tt := range map[string]struct {
+		size int64
+		gone bool
+	}{"small": {1 << 20, false}, "at the bound": {maxCache, false}, "over it": {maxCache + 1, true}} {
+		t.Run(name, func(t *testing.T) {
+			c := cache{filepath.Join(t.TempDir(), "cache")}
+			tree(t, c.dir, map[string]string{"home/x/store": "", "home/x/link": "-> " + big})
+			ok(t, os.Truncate(filepath.Join(c.dir, "home/x/store"), tt.size)) // holes: nothing is written
+			ok(t, c.touch())
+			if _, err := os.Stat(c.dir); (err != nil) != tt.gone {
+				t.Errorf("with %d bytes: %v", tt.size, err)
+			}
+		})
+	}
+	ok(t, cache{filepath.Join(t.TempDir(), "none")}.touch())
+}
+
+// Caches nobody has used for two weeks are swept, whole; a deleted site's are gone at
+// once, even where a build took the rights from its folders.
+func TestCachesAreSwept(t *testing.T) {
+	t.Parallel()
+	d := &Deployments{c: Config{Builds: Builds{Dir: t.TempDir()}}}
+	old, used := d.cacheOf("site_a", "old"), d.cacheOf("site_a", "used")
+	if old.dir == used.dir || filepath.Dir(old.dir) != filepath.Dir(used.dir) || d.cacheOf("site_b", "old").dir == old.dir {
+		t.Fatalf("caches are at %s and %s", old.dir, used.dir)
+	}
+	for _, c := range []cache{old, used} {
+		tree(t, c.dir, map[string]string{"home/x/file": "x"})
+		ok(t, os.Chmod(filepath.Join(c.dir, "home/x"), 0))
+	}
+	ago := time.Now().Add(-cacheAge - time.Hour)
+	ok(t, os.Chtimes(old.dir, ago, ago))
+	ok(t, d.sweepCaches(t.Context()))
+	if _, err := os.Stat(old.dir); err == nil {
+		t.Error("the old one is still there")
+	}
+	if _, err := os.Stat(used.dir); err != nil {
+		t.Error(err)
+	}
+	ok(t, d.forgetCaches("site_a"))
+	if _, err := os.Stat(filepath.Dir(used.dir)); err == nil {
+		t.Error("the site's caches are still there")
+	}
+	ok(t, (&Deployments{}).sweepCaches(t.Context()))
+	ok(t, (&Deployments{}).forgetCaches(site.ID("x")))
+}
+
+// A branch is a stranger's text; its cache's place is not.
+func TestCachePlace(t *testing.T) {
+	t.Parallel()
+	d := &Deployments{c: Config{Builds: Builds{Dir: "/caches-here"}}}
+	for _, branch := range []string{"", "main", "../../etc", "a/b", strings.Repeat("x", 5000), "\x00"} {
+		rel, err := filepath.Rel("/caches-here/caches/site_x", d.cacheOf("site_x", branch).dir)
+		if err != nil || strings.ContainsAny(rel, "/.\x00") || len(rel) > 40 {
+			t.Errorf("%.20q is kept at %q, %v", branch, rel, err)
+		}
+	}
+}
