@@ -365,7 +365,8 @@ func (h *house) failed(s aSite, id, why string) deployment {
 	h.t.Helper()
 	d := h.wait(s, id)
 	if d.Status != "failed" || !strings.Contains(strings.ToLower(d.Error), strings.ToLower(why)) {
-		h.t.Errorf("deployment is %s with %q, want failed with %q\n%s", d.Status, d.Error, why, h.log(s, id))
+		log := h.log(s, id)
+		h.t.Errorf("deployment is %s with %q, want failed with %q\n%s", d.Status, d.Error, why, log[max(0, len(log)-4000):])
 	}
 	return d
 }

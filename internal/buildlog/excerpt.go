@@ -35,7 +35,8 @@ var noise = regexp.MustCompile(`^[\s\x{2009}]*(` +
 	`(npm (error|ERR!)( (code (ELIFECYCLE|\d+)\b|errno|path|workspace|location|command|Lifecycle script|A complete log|in workspace|Exit status|Failed at the|This is probably not|Make sure|Tell the author|If you do|\s).*| *)$)` +
 	`|\[?ELIFECYCLE|ERR_PNPM_RECURSIVE_RUN_FIRST_FAIL` + // pnpm puts thin spaces around its codes
 	`|error Command failed with exit code|info Visit |Exit code: |Command: ` + // yarn
-	`|error: script "[^"]*" exited with code)`) // bun
+	`|error: script "[^"]*" exited with code` + // bun
+	`|\$ \S)`) // the command itself, as the log announces it
 
 // stacky is a line that goes on an error: a frame, a code frame, or an indented remark.
 var stacky = regexp.MustCompile(`^(\s+\S|at |> +\d+ \||\d+ \||\./\S|file:|[\w@./\\-]+[:(]\d+[:,]\d+|.*\berror\b.*:)`)

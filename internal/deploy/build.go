@@ -378,8 +378,11 @@ func (b *build) commandEnv(c framework.Command, extra map[string]string) []strin
 
 // failed turns the end of a command into an excerpt of its log and a likely cause.
 func (b *build) failed(stage string, c framework.Command, res sandbox.Result, limits sandbox.Limits) error {
-	for _, line := range b.log.Excerpt(20) {
-		b.p.Printf("error", "%s", line)
+	if lines := b.log.Excerpt(20); len(lines) > 0 {
+		b.p.Printf("info", "From the output above:")
+		for _, line := range lines {
+			b.p.Printf("error", "%s", line)
+		}
 	}
 	limit := b.limits()
 	why := b.log.Cause(buildlog.Failure{
