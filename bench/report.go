@@ -34,7 +34,7 @@ Client, Git host, webhook receiver and service share the machine. A ratio is our
 
 | what | measured | yardstick | ratio | goal |
 |---|---|---|---|---|
-`, time.Now().UTC().Format(time.DateOnly), commit(), runtime.NumCPU(), processor(), memory(), kernel(), runtime.Version())
+`, time.Now().UTC().Format(time.DateOnly), commit(), runtime.NumCPU(), processor(), memory(), runtime.GOOS, runtime.Version())
 	for _, r := range b.rows {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", r.what, r.value, cmp.Or(r.yardstick, "–"), cmp.Or(r.ratio, "–"), cmp.Or(r.goal, "–"))
 	}
@@ -81,12 +81,4 @@ func memory() string {
 	var kb int
 	fmt.Sscanf(field("/proc/meminfo", "MemTotal"), "%d", &kb)
 	return fmt.Sprintf("%.0f GB", float64(kb)/1e6)
-}
-
-func kernel() string {
-	out, err := exec.Command("uname", "-sr").Output()
-	if err != nil {
-		return runtime.GOOS
-	}
-	return strings.TrimSpace(string(out))
 }

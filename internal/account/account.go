@@ -10,6 +10,7 @@ package account
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -37,8 +38,9 @@ type Accounts struct {
 	flush  time.Duration
 	hashes chan struct{} // bounds argon2id's memory: 19 MiB each
 
-	mu   sync.Mutex // guards used
-	used map[KeyID]use
+	mu      sync.Mutex // guards what follows
+	used    map[KeyID]use
+	refused []refusal
 }
 
 // New returns the accounts kept in the database.
@@ -54,7 +56,7 @@ func New(c Config) *Accounts {
 	}
 }
 
-// Run writes the last uses of keys and drops what has expired until ctx ends, and once
+// Run writes the last uses of keys and refused sign-ins, and drops what has expired until ctx ends, and once
 // more then.
 func (a *Accounts) Run(ctx context.Context) error {
 	tick := time.NewTicker(a.flush)
@@ -70,11 +72,16 @@ func (a *Accounts) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
-			return a.writeUses(last)
+			return a.write(last)
 		case <-tick.C:
-			if err := a.writeUses(ctx); err != nil && ctx.Err() == nil {
-				a.log.WarnContext(ctx, "last uses of keys not written, will be tried again", "err", err)
+			if err := a.write(ctx); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "last uses and refusals not written, will be tried again", "err", err)
 			}
 		}
 	}
+}
+
+// write writes what was noted meanwhile.
+func (a *Accounts) write(ctx context.Context) error {
+	return errors.Join(a.writeUses(ctx), a.writeRefusals(ctx))
 }

@@ -47,6 +47,10 @@ const keepAudit = 400 * 24 * time.Hour
 
 // AuditTx writes a line into the log, in the transaction that does what it says.
 func (a *Accounts) AuditTx(ctx context.Context, tx *db.Tx, by Actor, d Deed) error {
+	return writeAudit(ctx, tx, db.NewID("aud"), db.Now(), by, d)
+}
+
+func writeAudit(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor, d Deed) error {
 	addr := ""
 	if by.Addr.IsValid() {
 		addr = by.Addr.String()
@@ -57,7 +61,7 @@ func (a *Accounts) AuditTx(ctx context.Context, tx *db.Tx, by Actor, d Deed) err
 	_, err := tx.Exec(ctx, `
 		INSERT INTO audit (id, at, user_id, about, key_id, session_id, addr, action, subject, detail)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		db.NewID("aud"), db.Now(), by.User, d.About, by.Key, by.Session, addr, d.Action, d.Subject, cut(d.Detail, 200))
+		id, at, by.User, d.About, by.Key, by.Session, addr, d.Action, d.Subject, cut(d.Detail, 200))
 	if err != nil {
 		return fmt.Errorf("write audit log: %w", err)
 	}

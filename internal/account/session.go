@@ -79,7 +79,9 @@ func sessionFields(s *Session) []any {
 func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device) (Session, string, error) {
 	u, err := a.CheckPassword(ctx, email, password)
 	if fault.Is(err, fault.Unauthorized) {
-		return Session{}, "", errors.Join(err, a.noteFailure(ctx, email, d))
+		if u, err := a.UserByEmail(ctx, email); err == nil {
+			a.noteRefusal(u.ID, d, "wrong password")
+		}
 	}
 	if err != nil {
 		return Session{}, "", err
@@ -95,20 +97,6 @@ func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device)
 		return err
 	})
 	return s, token, err
-}
-
-// noteFailure writes a wrong password into the log of the user whose it was not.
-func (a *Accounts) noteFailure(ctx context.Context, email string, d Device) error {
-	u, err := a.UserByEmail(ctx, email)
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return a.db.Write(ctx, func(tx *db.Tx) error {
-		return a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, Deed{Action: "session.refused", Detail: "wrong password"})
-	})
 }
 
 // SetUp uses a setup link and signs its holder in. The second factor, where there is

@@ -214,9 +214,7 @@ func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string,
 		return err
 	})
 	if fault.Is(err, fault.Unauthorized) && !errors.Is(err, errSession) {
-		err = errors.Join(err, a.db.Write(ctx, func(tx *db.Tx) error {
-			return a.AuditTx(ctx, tx, Actor{User: pending.User, Addr: d.Addr}, Deed{Action: "session.refused", Detail: "right password, wrong second factor"})
-		}))
+		a.noteRefusal(pending.User, d, "right password, wrong second factor")
 	}
 	return s, token, err
 }

@@ -92,6 +92,10 @@ type Config struct {
 	HTTP01    bool // a plain listener asks Challenge
 	TLSALPN01 bool // a TLS listener asks Certificate, with acme-tls/1 among its protocols
 
+	// DNS answers challenges in the DNS, which wildcards need. Optional: nil means that
+	// wildcards get no certificate.
+	DNS *DNS
+
 	Workers int          // orders at a time. Optional: 0 means 4.
 	Log     *slog.Logger // Optional.
 	Metrics prometheus.Registerer
@@ -124,6 +128,9 @@ func New(c Config) (*Certs, error) {
 		return nil, errors.New("no ACME directory is named")
 	}
 	s := &Certs{c: c, single: c.DB.Single(), storage: NewStorage(c.DB, c.Seal), held: newHeld(), slots: make(chan struct{}, 8), metrics: newMetrics(c.Metrics)}
+	if c.DNS != nil {
+		s.c.DNS.Zone = strings.ToLower(strings.Trim(c.DNS.Zone, "."))
+	}
 	for i, address := range c.CAs {
 		u, err := url.Parse(address)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -147,6 +154,7 @@ func (s *Certs) Run(ctx context.Context) error {
 	g.Go(func() error { return s.follow(ctx) })
 	g.Go(func() error { return s.work(ctx, magic) })
 	g.Go(func() error { return s.tidying(ctx) })
+	g.Go(func() error { return s.serveDNS(ctx) })
 	return g.Wait()
 }
 
@@ -173,6 +181,11 @@ func (s *Certs) begin(ctx context.Context) error {
 			_, err3 := tx.Exec(ctx, "DELETE FROM acme_challenges")
 			if err := errors.Join(err1, err2, err3); err != nil {
 				return fmt.Errorf("free certificates: %w", err)
+			}
+		}
+		if s.dns() && orderable(s.c.SiteDomain) {
+			if err := s.askTx(ctx, tx, s.wildcard(), kindSite, 0); err != nil {
+				return err
 			}
 		}
 		for _, host := range s.c.Hosts {

@@ -95,8 +95,9 @@ func TestStory(t *testing.T) {
 	// Removed: no handshake, and no key is left behind.
 	w.write(func(tx *db.Tx) error { _, err := w.domains.DeleteTx(ctx, tx, "ada", d.ID); return err })
 	w.until("it is gone", func() bool { return w.row(name).state == gone })
+	w.until("it is not routed", func() bool { return w.edge.CertificateName(name) == "" })
 	w.refused(name)
-	w.until("it is out of memory", func() bool { return w.held.get(name) == nil })
+	w.until("it is out of memory", func() bool { e := w.held.get(name); return e == nil || e.cert == nil })
 	if keys, err := w.storage.List(ctx, "certificates", true); err == nil {
 		t.Errorf("left behind: %v", keys)
 	}

@@ -46,7 +46,7 @@ func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(),
 			_, err := tx.Exec(ctx, `
 				INSERT INTO acme_challenges (token, host, kind, answer, until) VALUES ($1, $2, $3, $4, $5)
 				ON CONFLICT (token) DO UPDATE SET until = excluded.until`,
-				c.Token, c.Identifier.Value, c.Type, c.KeyAuthorization, db.Now().Add(attemptLease))
+				c.Token, s.asked(c), c.Type, c.KeyAuthorization, db.Now().Add(attemptLease))
 			return err
 		})
 		if err != nil {
@@ -64,6 +64,14 @@ func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(),
 		own.byHost[c.Identifier.Value] = proof
 	}
 	return func() { s.withdraw(ctx, c, proof) }, nil
+}
+
+// asked is the name by which other nodes are asked about a challenge.
+func (s *Certs) asked(c acme.Challenge) string {
+	if c.Type == acme.ChallengeTypeDNS01 {
+		return s.Delegation(c.Identifier.Value)
+	}
+	return c.Identifier.Value
 }
 
 func (s *Certs) withdraw(ctx context.Context, c acme.Challenge, proof *tls.Certificate) {

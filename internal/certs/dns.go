@@ -1,4 +1,143 @@
 package certs
 
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/mholt/acmez/v3/acme"
+	"github.com/miekg/dns"
+	"golang.org/x/sync/errgroup"
+)
+
+// DNS is a name server of our own for one zone, which holds nothing but the answers to
+// challenges of the kind dns-01 (RFC 8555, section 8.4). Owners point
+// _acme-challenge.<name> there once, by a CNAME record, and the operator delegates the
+// zone to this server with an NS record.
+type DNS struct {
+	Zone    string         // such as acme.example.com
+	Packets net.PacketConn // opened by the caller; Run closes both
+	Stream  net.Listener
+}
+
 // dns reports whether challenges in the DNS can be answered here.
-func (s *Certs) dns() bool { return false }
+func (s *Certs) dns() bool { return s.c.DNS != nil }
+
+// Delegation returns where a CNAME record at _acme-challenge.<name> must point before a
+// wildcard can have a certificate: a name in our zone that says nothing about it. It is
+// empty where this installation answers no challenges in the DNS.
+func (s *Certs) Delegation(host string) string {
+	if !s.dns() {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.TrimPrefix(strings.ToLower(host), "*.")))
+	label := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
+	return label + "." + s.c.DNS.Zone
+}
+
+const answerTTL = 1 // second: a verdict follows at once
+
+// serveDNS answers until ctx ends.
+func (s *Certs) serveDNS(ctx context.Context) error {
+	if !s.dns() {
+		return nil
+	}
+	var g errgroup.Group
+	servers := []*dns.Server{
+		{PacketConn: s.c.DNS.Packets, Handler: dns.HandlerFunc(s.answer), UDPSize: 1232},
+		{Listener: s.c.DNS.Stream, Handler: dns.HandlerFunc(s.answer), MaxTCPQueries: 16, ReadTimeout: 2 * time.Second,
+			IdleTimeout: func() time.Duration { return 2 * time.Second }},
+	}
+	for _, srv := range servers {
+		started := make(chan struct{})
+		srv.NotifyStartedFunc = func() { close(started) }
+		g.Go(func() error {
+			if err := srv.ActivateAndServe(); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("answer dns: %w", err)
+			}
+			return nil
+		})
+		g.Go(func() error {
+			<-ctx.Done()
+			select {
+			case <-started:
+				srv.Shutdown()
+			case <-time.After(time.Second): // it never came up
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// answer answers one question with authority: TXT records of our own orders, what a zone
+// must have (RFC 1034, section 4.2.1), and for everything else that there is nothing.
+func (s *Certs) answer(w dns.ResponseWriter, q *dns.Msg) {
+	m := new(dns.Msg)
+	if q.Response || q.Opcode != dns.OpcodeQuery || len(q.Question) != 1 {
+		m.SetRcode(q, dns.RcodeNotImplemented)
+		w.WriteMsg(m)
+		return
+	}
+	m.SetReply(q)
+	if q.IsEdns0() != nil {
+		m.SetEdns0(1232, false)
+	}
+	question := q.Question[0]
+	name := strings.ToLower(strings.TrimSuffix(question.Name, "."))
+	zone := s.c.DNS.Zone
+	header := func(kind uint16) dns.RR_Header {
+		return dns.RR_Header{Name: question.Name, Rrtype: kind, Class: dns.ClassINET, Ttl: answerTTL}
+	}
+	soa := &dns.SOA{Hdr: dns.RR_Header{Name: dns.Fqdn(zone), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: answerTTL},
+		Ns: dns.Fqdn(zone), Mbox: "hostmaster." + dns.Fqdn(zone), Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: answerTTL}
+	label, inside := strings.CutSuffix(name, "."+zone)
+	switch {
+	case question.Qclass != dns.ClassINET || name != zone && !inside:
+		m.Rcode = dns.RcodeRefused
+		w.WriteMsg(m)
+		return
+	case name == zone && question.Qtype == dns.TypeSOA:
+		m.Answer = append(m.Answer, soa)
+	case name == zone && question.Qtype == dns.TypeNS:
+		m.Answer = append(m.Answer, &dns.NS{Hdr: header(dns.TypeNS), Ns: dns.Fqdn(zone)})
+	case name == zone:
+	case len(label) != 24 || strings.Contains(label, "."):
+		m.Rcode = dns.RcodeNameError
+	case question.Qtype == dns.TypeTXT:
+		for _, value := range s.proofs(name) {
+			m.Answer = append(m.Answer, &dns.TXT{Hdr: header(dns.TypeTXT), Txt: []string{value}})
+		}
+	}
+	m.Authoritative = true
+	if len(m.Answer) == 0 {
+		m.Ns = append(m.Ns, soa)
+	}
+	w.WriteMsg(m)
+}
+
+// proofs are the values of the TXT records at a name of our zone.
+func (s *Certs) proofs(name string) []string {
+	var out []string
+	own := &s.challenges
+	own.mu.Lock()
+	for _, c := range own.byToken {
+		if c.Type == acme.ChallengeTypeDNS01 && s.Delegation(c.Identifier.Value) == name {
+			out = append(out, c.DNS01KeyAuthorization())
+		}
+	}
+	own.mu.Unlock()
+	if len(out) > 0 {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if answer := s.elsewhere(ctx, acme.ChallengeTypeDNS01, name, ""); answer != "" {
+		out = append(out, acme.Challenge{KeyAuthorization: answer}.DNS01KeyAuthorization())
+	}
+	return out
+}

@@ -138,7 +138,7 @@ func (s *Certs) wanted(ctx context.Context, r row) (bool, error) {
 	}
 	q, arg := "SELECT count(*) FROM custom_hosts WHERE host = $1 AND state = 'active'", r.host
 	if r.kind == kindSite {
-		if r.host == "*."+s.c.SiteDomain {
+		if r.host == s.wildcard() {
 			return s.dns(), nil
 		}
 		q, arg = "SELECT count(*) FROM live WHERE host_label = $1 AND state <> 'deleted'", strings.TrimSuffix(r.host, "."+s.c.SiteDomain)

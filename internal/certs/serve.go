@@ -108,7 +108,14 @@ func (s *Certs) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	if host == "" || net.ParseIP(host) != nil {
 		return nil, nil
 	}
-	name := s.name(host)
+	// All addresses of sites share one, if the operator has set up the DNS for it.
+	if label, ok := strings.CutSuffix(host, "."+s.c.SiteDomain); ok && s.dns() && !strings.Contains(label, ".") {
+		if e := s.held.get(s.wildcard()); e != nil && e.cert != nil {
+			s.metrics.hits.Inc()
+			return e.cert, nil
+		}
+	}
+	name := s.c.Name(host)
 	if name == "" || !orderable(name) {
 		return nil, nil
 	}
@@ -127,15 +134,8 @@ func (s *Certs) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return s.first(ctx, name)
 }
 
-func (s *Certs) name(host string) string {
-	name := s.c.Name(host)
-	if s.dns() && name != "" {
-		if label, ok := strings.CutSuffix(name, "."+s.c.SiteDomain); ok && !strings.Contains(label, ".") {
-			return "*." + s.c.SiteDomain
-		}
-	}
-	return name
-}
+// wildcard is the name that stands for every address of a site.
+func (s *Certs) wildcard() string { return "*." + s.c.SiteDomain }
 
 // first answers the first handshake for a name.
 func (s *Certs) first(ctx context.Context, name string) (*tls.Certificate, error) {
@@ -297,6 +297,11 @@ func (s *Certs) changes(ctx context.Context, above int64) (int64, error) {
 		if err != nil {
 			return -1, fmt.Errorf("read certificate version: %w", err)
 		}
+		if s.dns() {
+			if _, err := s.load(ctx, s.wildcard()); err != nil {
+				return -1, err
+			}
+		}
 		return above, s.refresh(ctx)
 	}
 	rows, err := s.c.DB.Query(ctx, "SELECT "+columns+" FROM certificates WHERE version > $1 ORDER BY version LIMIT 1000", above)
@@ -317,6 +322,9 @@ func (s *Certs) update(ctx context.Context, r row) error {
 	defer s.held.changed(r.host)
 	e := s.held.get(r.host)
 	switch {
+	case e == nil && r.host == s.wildcard() && r.material != "": // nobody asks for it by name
+		_, err := s.load(ctx, r.host)
+		return err
 	case e == nil:
 	case r.state == gone || e.cert == nil:
 		s.held.drop(r.host)

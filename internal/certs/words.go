@@ -20,7 +20,12 @@ var (
 // note keeps what an authority said.
 func (a *attempt) note(i *issuer, err error) {
 	a.causes = append(a.causes, fmt.Errorf("%s: %w", i.host, err))
-	a.errs = append(a.errs, explain(i.host, err))
+	base, wild := strings.CutPrefix(a.host, "*.")
+	target := ""
+	if wild {
+		target = i.s.Delegation(base)
+	}
+	a.errs = append(a.errs, explain(i.host, err, "_acme-challenge."+base, target))
 }
 
 // limit keeps that an authority may not be asked before a moment, and says so.
@@ -48,8 +53,9 @@ func (a *attempt) words(cause error) string {
 	return "Something went wrong on our side and has been noted."
 }
 
-// explain puts into words what an authority answered, or that it did not.
-func explain(host string, err error) string {
+// explain puts into words what an authority answered, or that it did not. target is
+// where a wildcard's challenge at where must lead, or nothing.
+func explain(host string, err error, where, target string) string {
 	p := problem(err)
 	switch {
 	case errors.Is(err, errNoChallenge):
@@ -77,6 +83,9 @@ func explain(host string, err error) string {
 		what = "has trouble of its own"
 	}
 	detail := strings.TrimSuffix(strings.Join(strings.Fields(p.Detail), " "), ".")
+	if target != "" && (p.Type == acme.ProblemTypeUnauthorized || p.Type == acme.ProblemTypeDNS || p.Type == acme.ProblemTypeIncorrectResponse) {
+		detail += fmt.Sprintf(". A wildcard needs a CNAME record at %s that points to %s", where, target)
+	}
 	if detail == "" {
 		return fmt.Sprintf("%s %s.", host, what)
 	}

@@ -48,8 +48,9 @@ func TestMain(m *testing.M) {
 type zone struct {
 	addr string
 
-	mu      sync.Mutex // guards records
-	records map[string][]dns.RR
+	mu        sync.Mutex // guards the rest
+	records   map[string][]dns.RR
+	delegated map[string]string // zones and the address of the server that has them
 }
 
 func newZone(t testing.TB) *zone {
@@ -89,6 +90,16 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m.SetReply(q)
 	exists := false
 	for range 8 {
+		for below, server := range z.delegated {
+			if strings.HasSuffix(name, "."+below) {
+				further := new(dns.Msg)
+				further.SetQuestion(dns.Fqdn(name), q.Question[0].Qtype)
+				if a, err := dns.Exchange(further, server); err == nil {
+					m.Answer = append(m.Answer, a.Answer...)
+					exists = a.Rcode == dns.RcodeSuccess
+				}
+			}
+		}
 		rrs := z.records[name]
 		if rrs == nil {
 			_, parent, _ := strings.Cut(name, ".")
@@ -162,20 +173,25 @@ func newPebble(t testing.TB, httpPort, tlsPort int, resolver string) *pebble {
 		if sick := p.sick.Load(); sick != nil && (*sick)(w, r) {
 			return
 		}
-		if r.URL.Path == "/order-plz" {
-			p.orders.Add(1)
-		}
-		h.ServeHTTP(&hasty{w}, r)
+		h.ServeHTTP(&hasty{w, func(status int) {
+			if r.URL.Path == "/order-plz" && status == http.StatusCreated {
+				p.orders.Add(1)
+			}
+		}}, r)
 	}))
 	t.Cleanup(p.Close)
 	return p
 }
 
 // hasty takes the answers' wish to be asked again after a second away.
-type hasty struct{ http.ResponseWriter }
+type hasty struct {
+	http.ResponseWriter
+	answered func(status int)
+}
 
 func (h *hasty) WriteHeader(status int) {
 	h.Header().Del("Retry-After")
+	h.answered(status)
 	h.ResponseWriter.WriteHeader(status)
 }
 

@@ -7,9 +7,11 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"io/fs"
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
 	"slipway/internal/fault"
@@ -39,13 +41,20 @@ func loadAssets() assets {
 	if err != nil {
 		panic(err)
 	}
+	// Style sheets last: they name the others, as url(file).
+	slices.SortStableFunc(list, func(a, b fs.DirEntry) int { return rank(a) - rank(b) })
 	for _, f := range list {
 		body, err := assetFiles.ReadFile("assets/" + f.Name())
 		if err != nil {
 			panic(err)
 		}
-		sum := sha256.Sum256(body)
 		ext := path.Ext(f.Name())
+		if ext == ".css" {
+			for plain, public := range out.names {
+				body = bytes.ReplaceAll(body, []byte("url("+plain+")"), []byte("url(/assets/"+public+")"))
+			}
+		}
+		sum := sha256.Sum256(body)
 		name := strings.TrimSuffix(f.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
 		a := asset{kind: mime.TypeByExtension(ext), plain: body}
 		switch ext { // the host's table may say something else, or nothing
@@ -55,6 +64,8 @@ func loadAssets() assets {
 			a.kind = "text/css; charset=utf-8"
 		case ".svg":
 			a.kind = "image/svg+xml"
+		case ".woff2":
+			a.kind = "font/woff2"
 		}
 		var buf bytes.Buffer
 		z, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // the level is a valid one
@@ -66,6 +77,13 @@ func loadAssets() assets {
 		out.files[name], out.names[f.Name()] = a, name
 	}
 	return out
+}
+
+func rank(f fs.DirEntry) int {
+	if path.Ext(f.Name()) == ".css" {
+		return 1
+	}
+	return 0
 }
 
 // url is the public address of an asset.

@@ -151,9 +151,7 @@ func TestPolicy(t *testing.T) {
 	u := w.user("ada@example.test", true)
 	ada := w.as("ada@example.test")
 	th := w.things()
-	for range 30 {
-		w.site(u, `<img src=x onerror=alert(1)> "' </script>`)
-	}
+	w.sites(u, 30, `<img src=x onerror=alert(1)> "' </script>`)
 	for _, rt := range w.dash.routes {
 		if strings.HasPrefix(rt.path, "/live/") || strings.HasSuffix(rt.path, "/follow") {
 			continue
@@ -249,7 +247,7 @@ func TestAssets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.browser()
-	for _, name := range []string{"app.css", "app.js", "mark.svg", "passkey.js"} {
+	for _, name := range []string{"app.css", "app.js", "mark.svg", "passkey.js", "inter.woff2"} {
 		path := w.dash.assets.url(name)
 		p := b.get(path)
 		if p.status != 200 || !strings.Contains(p.header.Get("Cache-Control"), "immutable") || p.header.Get("ETag") == "" || p.body != string(w.dash.assets.files[strings.TrimPrefix(path, "/assets/")].plain) {
@@ -258,5 +256,8 @@ func TestAssets(t *testing.T) {
 		if p := b.get(path, "If-None-Match: "+p.header.Get("ETag")); p.status != 304 || p.body != "" {
 			t.Errorf("%s again: %d", name, p.status)
 		}
+	}
+	if css := b.get(w.dash.assets.url("app.css")); !strings.Contains(css.body, "url("+w.dash.assets.url("inter.woff2")+")") || css.header.Get("Content-Type") != "text/css; charset=utf-8" {
+		t.Error("the style sheet does not name the font as it is served")
 	}
 }

@@ -73,10 +73,7 @@ func TestAllSites(t *testing.T) {
 	w.user("root@example.test", true)
 	var all []site.Site
 	for i, n := range []int{3, 0, 60, 4} {
-		u := w.user(fmt.Sprintf("u%d@example.test", i), false)
-		for j := range n {
-			all = append(all, w.site(u, fmt.Sprintf("site %d %d", i, j)))
-		}
+		all = append(all, w.sites(w.user(fmt.Sprintf("u%d@example.test", i), false), n, fmt.Sprint("site ", i))...)
 	}
 	root := w.as("root@example.test")
 	seen := map[site.ID]int{}

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -84,6 +85,25 @@ func (w *world) site(u account.User, name string) site.Site {
 		w.t.Fatal(err)
 	}
 	return s
+}
+
+// sites makes many sites in one transaction.
+func (w *world) sites(u account.User, n int, name string) (made []site.Site) {
+	w.t.Helper()
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		for i := range n {
+			s, err := w.dash.Sites.CreateTx(w.t.Context(), tx, u.ID, site.NewSite{Name: fmt.Sprintf("%s %d", name, i), Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+			if err != nil {
+				return err
+			}
+			made = append(made, s)
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return made
 }
 
 // browser keeps cookies and does not follow redirects.

@@ -113,6 +113,12 @@
     setTimeout(() => { delete f.dataset.sent; if (b) b.removeAttribute('aria-disabled'); }, 8000);
   });
 
+  // In a row of links that is wider than the screen the current one is in sight.
+  for (const a of document.querySelectorAll('.side [aria-current], .tabs [aria-current], .chips [aria-current]')) {
+    const row = a.parentElement;
+    if (row.scrollWidth > row.clientWidth) row.scrollLeft = a.offsetLeft - row.offsetLeft - (row.clientWidth - a.offsetWidth) / 2;
+  }
+
   // The field that is wrong is where the reader wants to be.
   const wrong = document.querySelector('[aria-invalid="true"]');
   if (wrong) wrong.focus();

@@ -1,0 +1,142 @@
+package certs
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"slipway/internal/domain"
+)
+
+// withDNS gives an installation a name server of its own for a zone, which the test's DNS
+// asks as a resolver would.
+func withDNS(zoneName string) func(*world, *Config) {
+	return func(w *world, c *Config) {
+		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		c.DNS = &DNS{Zone: zoneName, Packets: pc, Stream: l}
+		w.zone.mu.Lock()
+		defer w.zone.mu.Unlock()
+		w.zone.delegated = map[string]string{zoneName: pc.LocalAddr().String()}
+	}
+}
+
+// A wildcard is proven by a CNAME record that its owner sets once, and the sites' own
+// addresses share one certificate in the same way.
+func TestWildcards(t *testing.T) {
+	t.Parallel()
+	w := start(t, withDNS("acme.test"))
+	w.site("blog")
+	d := w.add("*.customer.test", "blog")
+	w.until("it failed", func() bool { return w.get(d.ID).Certificate.LastError != "" })
+	target := w.Delegation("*.customer.test")
+	if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, "_acme-challenge.customer.test") || !strings.Contains(said, target) {
+		t.Errorf("it isn't said what is missing: %q", said)
+	}
+	w.zone.set(t, "_acme-challenge.customer.test", "CNAME "+target+".")
+	w.exec("UPDATE certificates SET next_at = 1 WHERE host = '*.customer.test'")
+	leaf := w.served("any.customer.test")
+	if other := w.served("other.customer.test"); !other.Equal(leaf) || leaf.DNSNames[0] != "*.customer.test" {
+		t.Errorf("names %v", leaf.DNSNames)
+	}
+	if w.get(d.ID).SSL != domain.SSLActive {
+		t.Errorf("state %v", w.get(d.ID).SSL)
+	}
+	w.refused("a.b.customer.test")
+	w.refused("customer.test")
+
+	w.until("the sites' wildcard failed", func() bool { return w.row("*.sites.test").failures > 0 })
+	w.zone.set(t, "_acme-challenge.sites.test", "CNAME "+w.Delegation("sites.test")+".")
+	w.exec("UPDATE certificates SET next_at = 1 WHERE host = '*.sites.test'")
+	shared := w.served("abcdefghijk1--blog.sites.test")
+	before := w.pebble.orders.Load()
+	for _, name := range []string{"blog.sites.test", "made-up.sites.test"} {
+		if c := w.served(name); !c.Equal(shared) {
+			t.Errorf("%s has a certificate of its own", name)
+		}
+	}
+	if w.pebble.orders.Load() != before {
+		t.Error("it was ordered for")
+	}
+}
+
+// Without the DNS a wildcard has no certificate, and its owner reads why.
+func TestWildcardWithoutDNS(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.site("blog")
+	d := w.add("*.customer.test", "blog")
+	w.until("it failed", func() bool { return w.get(d.ID).SSL == domain.SSLFailed })
+	if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, "proven in the DNS") || w.pebble.orders.Load() != 0 {
+		t.Errorf("%q, %d orders", said, w.pebble.orders.Load())
+	}
+	if w.Delegation("x.test") != "" {
+		t.Error("a delegation that leads nowhere")
+	}
+}
+
+// Strangers' questions get short and honest answers.
+func TestNameServer(t *testing.T) {
+	t.Parallel()
+	w := start(t, withDNS("Acme.test."))
+	addr := w.c.DNS.Packets.LocalAddr().String()
+	ask := func(name string, kind uint16, change func(*dns.Msg)) *dns.Msg {
+		t.Helper()
+		q := new(dns.Msg)
+		q.SetQuestion(name, kind)
+		if change != nil {
+			change(q)
+		}
+		c := &dns.Client{Timeout: 5 * time.Second}
+		a, _, err := c.ExchangeContext(t.Context(), q, addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	label := w.Delegation("customer.test")
+	for name, tt := range map[string]struct {
+		question string
+		kind     uint16
+		rcode    int
+		answers  int
+	}{
+		"soa":            {"acme.test.", dns.TypeSOA, dns.RcodeSuccess, 1},
+		"ns":             {"ACME.test.", dns.TypeNS, dns.RcodeSuccess, 1},
+		"nothing there":  {"acme.test.", dns.TypeA, dns.RcodeSuccess, 0},
+		"no order":       {label + ".", dns.TypeTXT, dns.RcodeSuccess, 0},
+		"another kind":   {label + ".", dns.TypeAAAA, dns.RcodeSuccess, 0},
+		"unknown":        {"x.acme.test.", dns.TypeTXT, dns.RcodeNameError, 0},
+		"deeper":         {"_acme-challenge." + label + ".", dns.TypeTXT, dns.RcodeNameError, 0},
+		"another zone":   {"example.com.", dns.TypeTXT, dns.RcodeRefused, 0},
+		"similar zone":   {"xacme.test.", dns.TypeTXT, dns.RcodeRefused, 0},
+		"the root":       {".", dns.TypeNS, dns.RcodeRefused, 0},
+		"a zone's words": {"acme.test.", dns.TypeANY, dns.RcodeSuccess, 0},
+	} {
+		a := ask(tt.question, tt.kind, nil)
+		if a.Rcode != tt.rcode || len(a.Answer) != tt.answers || a.RecursionAvailable || a.Authoritative != (tt.rcode != dns.RcodeRefused) || a.Len() > 200 {
+			t.Errorf("%s: %v", name, a)
+		}
+		if tt.answers == 0 && tt.rcode != dns.RcodeRefused && (len(a.Ns) != 1 || a.Ns[0].Header().Rrtype != dns.TypeSOA) {
+			t.Errorf("%s: no SOA record beside no answer", name)
+		}
+	}
+	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) { q.Opcode = dns.OpcodeNotify }); a.Rcode != dns.RcodeNotImplemented {
+		t.Errorf("a notification: %v", a)
+	}
+	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) { q.SetEdns0(4096, false) }); a.IsEdns0() == nil || a.IsEdns0().UDPSize() != 1232 {
+		t.Errorf("with EDNS: %v", a)
+	}
+	if a := ask("acme.test.", dns.TypeTXT, func(q *dns.Msg) { q.Question[0].Qclass = dns.ClassCHAOS }); a.Rcode != dns.RcodeRefused {
+		t.Errorf("another class: %v", a)
+	}
+}
