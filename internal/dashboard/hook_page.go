@@ -3,6 +3,8 @@ package dashboard
 import (
 	"context"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"slipway/internal/account"
@@ -31,9 +33,13 @@ type hookRow struct {
 	Last string // the page of the last deployment it caused, or empty
 }
 
+// hooksPerPage keeps a page of hooks under 100 KB.
+const hooksPerPage = 20
+
 type hooksData struct {
 	siteHead
-	Hooks []hookRow
+	Hooks []hookRow // the newest first
+	Pages pages
 }
 
 func (d *Dashboard) hooksPage(ctx context.Context, q *request) (answer, error) {
@@ -45,8 +51,11 @@ func (d *Dashboard) hooksPage(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	data := hooksData{siteHead: head}
-	for _, h := range hooks {
+	slices.Reverse(hooks)
+	n := pageNumber(q)
+	from := min((n-1)*hooksPerPage, len(hooks))
+	data := hooksData{siteHead: head, Pages: turn(n, len(hooks), hooksPerPage, func(p int) string { return head.Base() + "/hooks?page=" + strconv.Itoa(p) })}
+	for _, h := range hooks[from:min(from+hooksPerPage, len(hooks))] {
 		r := hookRow{Hook: h, ID: h.ID.Reveal(), URL: d.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal())}
 		r.Curl = "curl -X POST " + quote(r.URL)
 		if h.LastDeployment != "" {

@@ -631,6 +631,12 @@ func TestHooks(t *testing.T) {
 	}
 	b.post(base+"/delete", "hook", n.ID.Reveal()).to(t, base)
 	b.get(base).want(t, 200, "No deploy hook yet")
+	for i := range 45 {
+		b.post(base, "name", fmt.Sprintf("hook %d", i)).to(t, base)
+	}
+	if p := b.get(base).want(t, 200, "Page 1 of 3", "hook 44"); len(p.body) > 100<<10 {
+		t.Errorf("a page of hooks weighs %d bytes", len(p.body))
+	}
 }
 
 func TestWebhooks(t *testing.T) {
@@ -663,6 +669,22 @@ func TestWebhooks(t *testing.T) {
 		t.Error("an endpoint's answer is markup")
 	}
 	b.follow(to+"/follow", "", func(e event) bool { return strings.Contains(e.data, "HTTP 500") })
+	for range 25 {
+		b.post(to+"/ping").to(t, to)
+	}
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		for n := range 10 {
+			_, err := tx.Exec(t.Context(), `INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, answer, late)
+				SELECT id, $1, $2, 42, 500, '', $3, FALSE FROM webhook_deliveries`, n+10, db.Now(), strings.Repeat("a long answer ", 290))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if p := b.get(to).want(t, 200, "Page 1 of 2"); len(p.body) > 200<<10 {
+		t.Errorf("a page of the worst deliveries weighs %d bytes", len(p.body))
+	}
 	b.post(to, "form-events", "1", "url", "https://hooks.example.com/other", "events", "site.deleted").to(t, to)
 	b.post(to, "form-events", "1", "url", "https://hooks.example.com/other").want(t, 422, `data-test="wrong-events"`)
 	b.post(to+"/switch", "to", "off").to(t, to)

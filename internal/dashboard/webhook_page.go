@@ -15,6 +15,10 @@ import (
 
 const deliveriesPerPage = 20
 
+// answersPerPage is how many bytes of endpoints' answers one page carries; what is over
+// is cut to its beginning, and the REST interface has all of it.
+const answersPerPage = 32 << 10
+
 func (d *Dashboard) webhookRoutes() []route {
 	return []route{
 		get("/webhooks", user, d.webhooksPage),
@@ -174,7 +178,15 @@ func (d *Dashboard) webhookData(ctx context.Context, q *request) (webhookData, e
 	if err != nil {
 		return data, err
 	}
+	left := answersPerPage
 	for _, x := range list {
+		for i := len(x.Attempts) - 1; i >= 0; i-- { // the newest say the most
+			a := &x.Attempts[i].Answer
+			if len(*a) > left {
+				*a = short(100, *a) + "…"
+			}
+			left = max(0, left-len(*a))
+		}
 		data.Deliveries = append(data.Deliveries, deliveryView{x, short(8000, pretty(x.Body))})
 	}
 	data.Total = total
