@@ -116,6 +116,10 @@ func (c Config) check() (settings, error) {
 		if !ok || host == "" || to == "" {
 			return s, fmt.Errorf("--git-host: %q is not HOST=ADDRESS", m)
 		}
+		if u, err := url.Parse(to); err != nil || u.User != nil || u.RawQuery != "" ||
+			!(u.Scheme == "file" && u.Host == "" && strings.HasPrefix(u.Path, "/") || (u.Scheme == "http" || u.Scheme == "https") && u.Host != "") {
+			return s, fmt.Errorf("--git-host: %q is not http://HOST:PORT, https://HOST or file:///DIRECTORY", to)
+		}
 		s.gitHosts[host] = to
 	}
 	if s.allow, err = prefixes("--outbound-allow", c.OutboundAllow); err != nil {

@@ -29,6 +29,9 @@ func Serve(ctx context.Context, c Config) error {
 		return err
 	}
 	defer listeners.close()
+	if err := s.reachable(ctx); err != nil {
+		return err
+	}
 	unlock, err := s.lock()
 	if err != nil {
 		return err

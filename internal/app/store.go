@@ -30,6 +30,19 @@ func (s Store) path(elem ...string) string {
 	return filepath.Join(append([]string{s.DataDir}, elem...)...)
 }
 
+// reachable reports what is wrong with a database that lies elsewhere, before anything
+// is made here.
+func (s Store) reachable(ctx context.Context) error {
+	if s.Database == "" {
+		return nil
+	}
+	d, err := db.Open(ctx, db.Config{URL: s.Database})
+	if err != nil {
+		return err
+	}
+	return d.Close()
+}
+
 // open opens and migrates the database and reads the secrets key. Any process may, also
 // beside one that serves.
 func (s Store) open(ctx context.Context, log *slog.Logger) (*db.DB, *seal.Sealer, error) {

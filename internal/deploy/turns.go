@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -9,11 +10,14 @@ import (
 )
 
 // turns lets n builds run at once in this process, fairly: a free place goes to the
-// owner with the fewest running, and among equals to the one that waits longest.
+// owner with the fewest running, among equals to the one whose last turn is longest ago,
+// and then to the one that waits longest.
 type turns struct {
 	mu      sync.Mutex // guards what follows
 	free    int
 	running map[account.ID]int
+	last    map[account.ID]int // when an owner was last given a place, by count
+	given   int
 	waiting []*waiter
 }
 
@@ -22,7 +26,9 @@ type waiter struct {
 	turn  chan struct{} // closed when it is theirs
 }
 
-func newTurns(n int) *turns { return &turns{free: n, running: map[account.ID]int{}} }
+func newTurns(n int) *turns {
+	return &turns{free: n, running: map[account.ID]int{}, last: map[account.ID]int{}}
+}
 
 // take waits for a place. say is called once, with the number of those ahead, when there
 // is a wait at all.
@@ -69,6 +75,9 @@ func (t *turns) give(owner account.ID) {
 		delete(t.running, owner)
 	}
 	t.next()
+	if len(t.running) == 0 {
+		clear(t.last) // nobody runs or waits: nothing to be fair about
+	}
 }
 
 // next hands out free places. The caller holds mu.
@@ -76,7 +85,7 @@ func (t *turns) next() {
 	for t.free > 0 && len(t.waiting) > 0 {
 		best := 0
 		for i, w := range t.waiting {
-			if t.running[w.owner] < t.running[t.waiting[best].owner] {
+			if b := t.waiting[best].owner; cmp.Or(t.running[w.owner]-t.running[b], t.last[w.owner]-t.last[b]) < 0 {
 				best = i
 			}
 		}
@@ -84,6 +93,8 @@ func (t *turns) next() {
 		t.waiting = append(t.waiting[:best], t.waiting[best+1:]...)
 		t.free--
 		t.running[w.owner]++
+		t.given++
+		t.last[w.owner] = t.given
 		close(w.turn)
 	}
 }
