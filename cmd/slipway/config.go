@@ -9,6 +9,19 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// configFile is the flag that names the file.
+type configFile string
+
+// BeforeResolve reads the file before kong looks for the values of other flags.
+func (configFile) BeforeResolve(k *kong.Kong, ctx *kong.Context, trace *kong.Path) error {
+	resolver, err := k.LoadConfig(string(ctx.FlagValue(trace.Flag).(configFile)))
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	ctx.AddResolver(resolver)
+	return nil
+}
+
 // tomlFile makes a file's keys stand in for flags that neither the command line nor the
 // environment sets. A key that no flag has is an error: it is a typing mistake that
 // would otherwise go unnoticed.
