@@ -24,11 +24,15 @@ var errOvertaken = errors.New("a newer deployment or rollback is already live")
 // work is the handler of Run: it starts a deployment, carries it, and writes its end
 // whatever that is. It may be called again after a crash at any line.
 func (d *Deployments) work(ctx context.Context, r Run, attempt int64) error {
-	x, canceled, err := d.start(ctx, r.Deployment, attempt)
+	// A cancellation that comes while this starts must not end the job: the job is gone
+	// then, and nobody would write the deployment's end.
+	starting, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer done()
+	x, canceled, err := d.start(starting, r.Deployment, attempt)
 	if err != nil || x.Status.Ended() {
 		return err // nil: it ended before, or its site is gone
 	}
-	p, err := d.progress(ctx, x, attempt)
+	p, err := d.progress(starting, x, attempt)
 	if err != nil {
 		return err
 	}

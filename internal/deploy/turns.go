@@ -1,7 +1,9 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,12 +11,15 @@ import (
 )
 
 // turns lets n builds run at once in this process, fairly: a free place goes to the
-// owner with the fewest running, and among equals to the one that waits longest.
+// owner with the fewest running, among equals to the one whose last turn is longest ago,
+// and then to the one that waits longest.
 type turns struct {
 	mu      sync.Mutex // guards what follows
 	free    int
 	running map[account.ID]int
 	waiting []*waiter
+	given   int                // turns so far
+	last    map[account.ID]int // the number of each owner's last turn, while it waits for more or runs
 }
 
 type waiter struct {
@@ -22,7 +27,7 @@ type waiter struct {
 	turn  chan struct{} // closed when it is theirs
 }
 
-func newTurns(n int) *turns { return &turns{free: n, running: map[account.ID]int{}} }
+func newTurns(n int) *turns { return &turns{free: n, running: map[account.ID]int{}, last: map[account.ID]int{}} }
 
 // take waits for a place. say is called once, with the number of those ahead, when there
 // is a wait at all.
@@ -76,7 +81,8 @@ func (t *turns) next() {
 	for t.free > 0 && len(t.waiting) > 0 {
 		best := 0
 		for i, w := range t.waiting {
-			if t.running[w.owner] < t.running[t.waiting[best].owner] {
+			b := t.waiting[best]
+			if cmp.Or(cmp.Compare(t.running[w.owner], t.running[b.owner]), cmp.Compare(t.last[w.owner], t.last[b.owner])) < 0 {
 				best = i
 			}
 		}
@@ -84,7 +90,14 @@ func (t *turns) next() {
 		t.waiting = append(t.waiting[:best], t.waiting[best+1:]...)
 		t.free--
 		t.running[w.owner]++
+		t.given++
+		t.last[w.owner] = t.given
 		close(w.turn)
+	}
+	for owner := range t.last {
+		if t.running[owner] == 0 && !slices.ContainsFunc(t.waiting, func(w *waiter) bool { return w.owner == owner }) {
+			delete(t.last, owner)
+		}
 	}
 }
 
