@@ -27,7 +27,9 @@ type waiter struct {
 	turn  chan struct{} // closed when it is theirs
 }
 
-func newTurns(n int) *turns { return &turns{free: n, running: map[account.ID]int{}, last: map[account.ID]int{}} }
+func newTurns(n int) *turns {
+	return &turns{free: n, running: map[account.ID]int{}, last: map[account.ID]int{}}
+}
 
 // take waits for a place. say is called once, with the number of those ahead, when there
 // is a wait at all.
