@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/framework"
 	"slipway/internal/site"
@@ -172,6 +173,42 @@ func TestClear(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(b.Dir, "work")); err == nil {
 		t.Error("the work folder is still there")
+	}
+}
+
+// With one place, owners take turns, however many builds one of them has waiting.
+func TestTurnsAlternate(t *testing.T) {
+	t.Parallel()
+	turns := newTurns(1)
+	hold, err := turns.take(t.Context(), "greedy", nil)
+	ok(t, err)
+	order := make(chan account.ID, 4)
+	var wg sync.WaitGroup
+	for i, owner := range []account.ID{"greedy", "greedy", "greedy", "modest"} {
+		waits := make(chan struct{})
+		wg.Go(func() {
+			release, err := turns.take(t.Context(), owner, func(ahead int) {
+				if ahead != i {
+					t.Errorf("%d are ahead of number %d", ahead, i)
+				}
+				close(waits)
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order <- owner
+			release()
+		})
+		<-waits
+	}
+	hold()
+	wg.Wait()
+	if first, second := <-order, <-order; first != "modest" || second != "greedy" {
+		t.Errorf("the turn went to %s, then to %s", first, second)
+	}
+	if len(turns.last)+len(turns.running) > 0 || turns.free != 1 {
+		t.Errorf("left: %+v", turns)
 	}
 }
 

@@ -472,6 +472,14 @@ func TestInterruptedRunIsDoneAgain(t *testing.T) {
 	if err := dead.flush(t.Context()); !errors.Is(err, errFenced) {
 		t.Fatalf("the first worker wrote: %v, want errFenced", err)
 	}
+	late := w.trigger(s.ID, Trigger{})
+	if _, _, err := w.Deployments.start(t.Context(), late.ID, 5); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, w.work(t.Context(), Run{late.ID}, 4)) // a worker that was held up takes nothing over
+	if got := w.status(late.ID); got.Status != Building {
+		t.Fatalf("the older worker left it %s", got.Status)
+	}
 	ok(t, w.work(t.Context(), Run{x.ID}, 3)) // once more does nothing
 	if again := w.status(x.ID); again.CompletedAt != got.CompletedAt {
 		t.Fatal("an ended deployment ended again")

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,11 +25,18 @@ var errOvertaken = errors.New("a newer deployment or rollback is already live")
 // work is the handler of Run: it starts a deployment, carries it, and writes its end
 // whatever that is. It may be called again after a crash at any line.
 func (d *Deployments) work(ctx context.Context, r Run, attempt int64) error {
-	x, canceled, err := d.start(ctx, r.Deployment, attempt)
+	// A cancellation that comes while this starts must not end the job: the job is gone
+	// then, and nobody would write the deployment's end.
+	starting, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer done()
+	x, canceled, err := d.start(starting, r.Deployment, attempt)
+	if errors.Is(err, errFenced) {
+		return nil
+	}
 	if err != nil || x.Status.Ended() {
 		return err // nil: it ended before, or its site is gone
 	}
-	p, err := d.progress(ctx, x, attempt)
+	p, err := d.progress(starting, x, attempt)
 	if err != nil {
 		return err
 	}
@@ -83,7 +91,11 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 		if err != nil || x.Status.Ended() {
 			return err
 		}
-		if err := tx.QueryRow(ctx, `UPDATE deployments SET attempt = $2 WHERE id = $1 RETURNING cancel`, id, attempt).Scan(&canceled); err != nil {
+		err := tx.QueryRow(ctx, `UPDATE deployments SET attempt = $2 WHERE id = $1 AND attempt <= $2 RETURNING cancel`, id, attempt).Scan(&canceled)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errFenced // we were held up, and another worker took over meanwhile
+		}
+		if err != nil {
 			return fmt.Errorf("take deployment: %w", err)
 		}
 		if x.Status != Pending || canceled != "" {

@@ -3,6 +3,7 @@ package deploy
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,9 +17,9 @@ type turns struct {
 	mu      sync.Mutex // guards what follows
 	free    int
 	running map[account.ID]int
-	last    map[account.ID]int // when an owner was last given a place, by count
-	given   int
 	waiting []*waiter
+	given   int                // turns so far
+	last    map[account.ID]int // the number of each owner's last turn, while it waits for more or runs
 }
 
 type waiter struct {
@@ -75,9 +76,6 @@ func (t *turns) give(owner account.ID) {
 		delete(t.running, owner)
 	}
 	t.next()
-	if len(t.running) == 0 {
-		clear(t.last) // nobody runs or waits: nothing to be fair about
-	}
 }
 
 // next hands out free places. The caller holds mu.
@@ -85,7 +83,8 @@ func (t *turns) next() {
 	for t.free > 0 && len(t.waiting) > 0 {
 		best := 0
 		for i, w := range t.waiting {
-			if b := t.waiting[best].owner; cmp.Or(t.running[w.owner]-t.running[b], t.last[w.owner]-t.last[b]) < 0 {
+			b := t.waiting[best]
+			if cmp.Or(cmp.Compare(t.running[w.owner], t.running[b.owner]), cmp.Compare(t.last[w.owner], t.last[b.owner])) < 0 {
 				best = i
 			}
 		}
@@ -96,6 +95,11 @@ func (t *turns) next() {
 		t.given++
 		t.last[w.owner] = t.given
 		close(w.turn)
+	}
+	for owner := range t.last {
+		if t.running[owner] == 0 && !slices.ContainsFunc(t.waiting, func(w *waiter) bool { return w.owner == owner }) {
+			delete(t.last, owner)
+		}
 	}
 }
 
