@@ -53,40 +53,6 @@ func TestTurnsAreFair(t *testing.T) {
 	})
 }
 
-// With one place, the owner who had the last turn comes after one who had none.
-func TestTurnsAlternate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
-		order := make(chan account.ID, 10)
-		first, err := turns.take(t.Context(), "greedy", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, owner := range []account.ID{"greedy", "greedy", "modest", "greedy", "modest"} {
-			go func() {
-				release, err := turns.take(t.Context(), owner, func(int) {})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				order <- owner
-				release()
-			}()
-			synctest.Wait()
-		}
-		first()
-		synctest.Wait()
-		for i, want := range []account.ID{"modest", "greedy", "modest", "greedy", "greedy"} {
-			if got := <-order; got != want {
-				t.Errorf("turn %d went to %s, want %s", i, got, want)
-			}
-		}
-		if len(turns.last) != 0 || turns.free != 1 {
-			t.Errorf("%v remembered, %d free", turns.last, turns.free)
-		}
-	})
-}
-
 func TestGivingUpAWaitLosesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(1)
