@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
+	"slipway/internal/client"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -53,7 +54,7 @@ type API struct {
 	mux     *http.ServeMux
 	huma    huma.API
 	ops     []Route
-	streams streams
+	streams client.Streams
 	spec    []byte // openapi.json
 	docs    []byte // the reference page
 	home    []byte // the page at /
@@ -68,7 +69,7 @@ func New(c Config) *API {
 	if c.Ready == nil {
 		c.Ready = func() bool { return true }
 	}
-	a := &API{Config: c, mux: http.NewServeMux()}
+	a := &API{Config: c, mux: http.NewServeMux(), streams: client.Streams{PerUser: maxUserStreams, All: maxStreams}}
 	a.huma = newHuma(a.mux, c)
 	a.routes()
 	a.finish()

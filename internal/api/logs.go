@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -111,9 +110,10 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 				return nil, err
 			}
 		}
-		done, err := a.streams.begin(c.User)
-		if err != nil {
-			return nil, err
+		done, ok := a.streams.Begin(c.User)
+		if !ok {
+			return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
+				Details: fmt.Sprintf("a user follows at most %d logs at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
 		}
 		return func(ctx huma.Context) {
 			defer done()
@@ -197,33 +197,4 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.I
 
 func showLine(l deploy.Line) lineBody {
 	return lineBody{l.N, l.At.String(), l.Level, some(l.Stage), l.Message, some(l.Raw)}
-}
-
-// streams bounds what is held open.
-type streams struct {
-	mu   sync.Mutex // guards all below
-	all  int
-	user map[account.ID]int
-}
-
-func (s *streams) begin(u account.ID) (done func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all >= maxStreams || s.user[u] >= maxUserStreams {
-		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
-			Details: fmt.Sprintf("a user follows at most %d logs at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
-	}
-	if s.user == nil {
-		s.user = map[account.ID]int{}
-	}
-	s.all++
-	s.user[u]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.all--
-		if s.user[u]--; s.user[u] == 0 {
-			delete(s.user, u)
-		}
-	}, nil
 }

@@ -7,16 +7,14 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
-	"regexp"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"slipway/internal/account"
-	"slipway/internal/db"
+	"slipway/internal/client"
 	"slipway/internal/fault"
 	"slipway/internal/ratelimit"
 )
@@ -66,7 +64,7 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // serve is the way every request goes.
 func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 	w, begun := &response{ResponseWriter: rw}, time.Now()
-	req := &request{id: requestID(r), addr: a.client(r), http: r}
+	req := &request{id: client.RequestID(r), addr: client.Addr(r, a.TrustedProxies), http: r}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
 	ctx := r.Context()
 	w.Header().Set("X-Request-Id", req.id)
@@ -131,7 +129,7 @@ func public(p string) bool {
 // the API key, the deploy hook, else the client's address (IPv6 by /64, for one machine
 // has as many addresses as it likes in it).
 func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (key string, err error) {
-	key = "addr:" + network(req.addr)
+	key = "addr:" + client.Network(req.addr)
 	if under(r.URL.Path, "/hooks") {
 		if hook, ok := a.hookKey(ctx, r); ok {
 			return hook, nil
@@ -228,51 +226,4 @@ func setWindow(h http.Header, win ratelimit.Window) {
 	h["X-RateLimit-Reset"] = []string{strconv.FormatInt(win.Reset(), 10)}
 	h["RateLimit-Policy"] = []string{`"default";q=` + strconv.Itoa(win.Limit) + `;w=60`}
 	h["RateLimit"] = []string{`"default";r=` + strconv.Itoa(win.Remaining) + `;t=` + strconv.FormatInt(win.Wait(), 10)}
-}
-
-var requestIDs = regexp.MustCompile(`^[\w-]{8,64}$`)
-
-// requestID takes the client's id when it is harmless in logs, else makes one.
-func requestID(r *http.Request) string {
-	if id := r.Header["X-Request-Id"]; len(id) == 1 && requestIDs.MatchString(id[0]) {
-		return id[0]
-	}
-	return db.NewID("req")
-}
-
-// client returns the address of who is asking: the connection's, or, when a trusted
-// proxy is at the other end, the last one in X-Forwarded-For that is no trusted proxy.
-func (a *API) client(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	addr := peer.Addr().Unmap().WithZone("")
-	trusted := func(ip netip.Addr) bool {
-		return slices.ContainsFunc(a.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
-	}
-	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
-	for i := len(hops) - 1; i >= 0 && trusted(addr); i-- {
-		hop := strings.TrimSpace(hops[i])
-		ip, err := netip.ParseAddr(hop)
-		if err != nil {
-			if withPort, err2 := netip.ParseAddrPort(hop); err2 == nil {
-				ip, err = withPort.Addr(), nil
-			}
-		}
-		if err != nil {
-			break // what stands left of nonsense is nonsense
-		}
-		addr = ip.Unmap().WithZone("")
-	}
-	return addr
-}
-
-// network is what an address counts as.
-func network(ip netip.Addr) string {
-	if ip.Is6() {
-		p, _ := ip.Prefix(64)
-		return p.String()
-	}
-	return ip.String()
 }

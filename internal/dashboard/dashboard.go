@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/client"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -111,7 +112,7 @@ type Dashboard struct {
 	pages   map[string]*template.Template
 	routes  []route
 	mux     *http.ServeMux
-	streams streams
+	streams client.Streams
 }
 
 // New reads the templates and lists the routes. It starts nothing.
@@ -122,7 +123,7 @@ func New(c Config) *Dashboard {
 	if c.Ready == nil {
 		c.Ready = func() bool { return true }
 	}
-	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(),
+	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(), streams: client.Streams{PerUser: maxUserStreams, All: maxStreams},
 		// Guesses are counted in the database also on one node: a restart forgives nothing.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
 	}

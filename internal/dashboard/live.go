@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
-	"slipway/internal/account"
 	"slipway/internal/fault"
 )
 
@@ -76,9 +74,10 @@ func (e *events) write(text string) error {
 // serveStream opens a stream and lets fn fill it until it returns, the browser is gone,
 // the session has ended or the service stops.
 func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *events) error) {
-	done, err := d.streams.begin(q.user.ID)
-	if err != nil {
-		d.finish(w, q, route{}, answer{}, err)
+	done, ok := d.streams.Begin(q.user.ID)
+	if !ok {
+		d.finish(w, q, route{}, answer{}, &fault.Error{Kind: fault.Limited, Message: "Too many live pages are open",
+			Details: fmt.Sprintf("close some: at most %d are kept up to date at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
 		return
 	}
 	defer done()
@@ -162,33 +161,4 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, q *request, l live) {
 			}
 		}
 	})
-}
-
-// streams bounds what is held open.
-type streams struct {
-	mu   sync.Mutex // guards all below
-	all  int
-	user map[account.ID]int
-}
-
-func (s *streams) begin(u account.ID) (done func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all >= maxStreams || s.user[u] >= maxUserStreams {
-		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many live pages are open",
-			Details: fmt.Sprintf("close some: at most %d are kept up to date at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
-	}
-	if s.user == nil {
-		s.user = map[account.ID]int{}
-	}
-	s.all++
-	s.user[u]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.all--
-		if s.user[u]--; s.user[u] == 0 {
-			delete(s.user, u)
-		}
-	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slipway/internal/account"
+	"slipway/internal/client"
 	"slipway/internal/db"
 )
 
@@ -11,7 +12,7 @@ import (
 // (JSON); the browser's answer comes back in an ordinary form.
 
 func (d *Dashboard) askPasskey(ctx context.Context, q *request) (answer, error) {
-	if err := d.throttle(ctx, guesses{"login-net:" + network(q.addr), perNetwork}); err != nil {
+	if err := d.throttle(ctx, guesses{"login-net:" + client.Network(q.addr), perNetwork}); err != nil {
 		return answer{}, err
 	}
 	c, err := d.Accounts.AskPasskey(ctx)

@@ -4,12 +4,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
-	"slices"
 	"strings"
 
 	"slipway/internal/account"
-	"slipway/internal/db"
 )
 
 // request is what a handler is given: the HTTP request, and who it comes from.
@@ -69,53 +66,6 @@ func page(name, title string, data any) answer { return answer{page: name, title
 
 // goTo sends the browser to a page, which says the sentence once. It may be empty.
 func goTo(path, flash string) answer { return answer{to: path, flash: flash} }
-
-var requestIDs = regexp.MustCompile(`^[\w-]{8,64}$`)
-
-func requestID(r *http.Request) string {
-	if id := r.Header["X-Request-Id"]; len(id) == 1 && requestIDs.MatchString(id[0]) {
-		return id[0]
-	}
-	return db.NewID("req")
-}
-
-// client returns the address of who is asking: the connection's, or, when a trusted
-// proxy is at the other end, the last one in X-Forwarded-For that is no trusted proxy.
-func (d *Dashboard) client(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	addr := peer.Addr().Unmap().WithZone("")
-	trusted := func(ip netip.Addr) bool {
-		return slices.ContainsFunc(d.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
-	}
-	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
-	for i := len(hops) - 1; i >= 0 && trusted(addr); i-- {
-		hop := strings.TrimSpace(hops[i])
-		ip, err := netip.ParseAddr(hop)
-		if err != nil {
-			if withPort, err2 := netip.ParseAddrPort(hop); err2 == nil {
-				ip, err = withPort.Addr(), nil
-			}
-		}
-		if err != nil {
-			break // what stands left of nonsense is nonsense
-		}
-		addr = ip.Unmap().WithZone("")
-	}
-	return addr
-}
-
-// network is what an address counts as: one machine has as many IPv6 addresses of a /64
-// as it likes.
-func network(ip netip.Addr) string {
-	if ip.Is6() {
-		p, _ := ip.Prefix(64)
-		return p.String()
-	}
-	return ip.String()
-}
 
 // local returns next when it is a path of this dashboard, else "/": an address that
 // leads elsewhere would make our sign-in page somebody else's bait.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/client"
 	"slipway/internal/fault"
 )
 
@@ -64,7 +65,7 @@ func (d *Dashboard) refuseForeign(w http.ResponseWriter, r *http.Request) {
 // answer.
 func (d *Dashboard) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := &request{Request: r, id: requestID(r), addr: d.client(r)}
+		q := &request{Request: r, id: client.RequestID(r), addr: client.Addr(r, d.TrustedProxies)}
 		w.Header().Set("X-Request-Id", q.id)
 		begun := time.Now()
 		defer func() {

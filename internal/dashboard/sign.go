@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/client"
 	"slipway/internal/fault"
 )
 
@@ -49,8 +50,8 @@ func (d *Dashboard) throttlePassword(ctx context.Context, q *request, email stri
 		email = email[:254]
 	}
 	return d.throttle(ctx,
-		guesses{"login-net:" + network(q.addr), perNetwork},
-		guesses{"login-here:" + network(q.addr) + "/" + email, perAccountHere},
+		guesses{"login-net:" + client.Network(q.addr), perNetwork},
+		guesses{"login-here:" + client.Network(q.addr) + "/" + email, perAccountHere},
 		guesses{"login-all:" + email, perAccount})
 }
 
@@ -142,7 +143,7 @@ func (d *Dashboard) setupPage(ctx context.Context, q *request) (answer, error) {
 }
 
 func (d *Dashboard) setUp(ctx context.Context, q *request) (answer, error) {
-	if err := d.throttle(ctx, guesses{"setup-net:" + network(q.addr), perNetwork}); err != nil {
+	if err := d.throttle(ctx, guesses{"setup-net:" + client.Network(q.addr), perNetwork}); err != nil {
 		return answer{}, err
 	}
 	s, token, err := d.Accounts.SetUp(ctx, q.PathValue("token"), q.value("email"), q.value("password"), q.device())

@@ -30,7 +30,7 @@ const unavailable = 77 // exit status of withpostgres where there is no PostgreS
 
 func main() {
 	paint := machine.Colours(os.Stdout)
-	if err := machine.Install("git", "bubblewrap", "curl"); err != nil {
+	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium"); err != nil {
 		fmt.Println(err)
 	}
 	started := time.Now()
@@ -69,6 +69,7 @@ func steps() []step {
 		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", "./..."}},
 		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres"}}, // go run would hide its exit status
 		{name: "tests", argv: []string{"go", "test", "-count=1", "-timeout=8m", "./..."}, shown: true},
+		{name: "pages in a browser", argv: []string{"go", "test", "-count=1", "-tags=browser", "-run=Browser", "./internal/dashboard"}, shown: true},
 		{name: "rooms on PostgreSQL", argv: rooms, shown: true},
 	}
 }

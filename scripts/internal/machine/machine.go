@@ -18,8 +18,11 @@ import (
 // programs says which file shows that a Debian package is there.
 var programs = map[string]string{
 	"bubblewrap": "/usr/bin/bwrap",
+	"chromium":   "/usr/bin/chromium",
 	"curl":       "/usr/bin/curl",
 	"git":        "/usr/bin/git",
+	"nodejs":     "/usr/bin/node",
+	"npm":        "/usr/bin/npm",
 	"postgresql": "/usr/lib/postgresql/*/bin/postgres",
 }
 
