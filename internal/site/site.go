@@ -7,7 +7,6 @@
 package site
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -124,7 +123,10 @@ func scan(row db.Scanner) (Site, error) {
 	if err != nil {
 		return Site{}, err
 	}
-	if err := json.Unmarshal([]byte(cmp.Or(build, "{}")), &s.Build); err != nil {
+	if build == "{}" { // most have none, and a list has many
+		return s, nil
+	}
+	if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
 		return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
 	}
 	return s, nil
