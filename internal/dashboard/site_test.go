@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -651,7 +650,7 @@ func TestWebhooks(t *testing.T) {
 	id := webhook.ID(strings.TrimPrefix(to, "/webhooks/"))
 	secret, err := w.dash.Webhooks.Reveal(t.Context(), owner, id)
 	must(t, err)
-	secret = template.HTMLEscapeString(secret)
+	secret = strings.ReplaceAll(secret, "+", "&#43;") // as html/template writes it
 	b.get(to).want(t, 200, secret, `data-test="secret-shown"`)
 	if p := b.get(to).want(t, 200); strings.Contains(p.body, secret) {
 		t.Error("the secret is shown a second time unasked")
