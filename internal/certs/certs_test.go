@@ -62,24 +62,38 @@ func TestStory(t *testing.T) {
 	w.until("the new one is served", func() bool { c, err := w.shake(name); return err == nil && !c.Equal(first) })
 	equal(t, "events", w.events(name), []Event{Issued, Renewed})
 
-	// A renewal that fails keeps the old one, and says why and when again.
+	// A renewal that fails keeps the old one, and says why and when again. Pebble takes an
+	// old proof once in a hundred orders although it is told not to (it compares a number
+	// from 0 with 0): such an order is good, and the story goes on from there.
 	w.zone.set(t, name, "A 127.0.0.2")
-	w.exec("UPDATE certificates SET next_at = 1 WHERE host = $1", name)
-	w.until("the failure is told", func() bool { return len(w.events(name)) == 3 })
-	d = w.get(d.ID)
-	if d.SSL != domain.SSLActive || !strings.Contains(d.Certificate.LastError, "could not reach the name") || !strings.Contains(d.Certificate.LastError, "127.0.0.1") {
-		t.Errorf("a failed renewal: %v, %+v", d.SSL, d.Certificate)
+	attempt := func(q string) Event {
+		n := len(w.events(name))
+		w.exec(q, name)
+		w.until("the attempt is reported", func() bool { return len(w.events(name)) == n+1 })
+		return w.events(name)[n]
 	}
-	if next := d.Certificate.NextAttemptAt.Time(); time.Until(next) < 50*time.Minute || time.Until(next) > 70*time.Minute {
-		t.Errorf("next attempt %v", next)
+	for told, again := Nothing, Renewed; again == Renewed; {
+		for told = Renewed; told == Renewed; {
+			told = attempt("UPDATE certificates SET next_at = 1 WHERE host = $1")
+		}
+		equal(t, "told", []Event{told}, []Event{Failure})
+		d = w.get(d.ID)
+		if d.SSL != domain.SSLActive || !strings.Contains(d.Certificate.LastError, "could not reach the name") || !strings.Contains(d.Certificate.LastError, "127.0.0.1") {
+			t.Errorf("a failed renewal: %v, %+v", d.SSL, d.Certificate)
+		}
+		if next := d.Certificate.NextAttemptAt.Time(); time.Until(next) < 50*time.Minute || time.Until(next) > 70*time.Minute {
+			t.Errorf("next attempt %v", next)
+		}
+		w.served(name)
+		// The next one, by the other kind of challenge, is not told again. When there is no
+		// good certificate left the state says so.
+		if again = attempt("UPDATE certificates SET next_at = 1, not_after = 5 WHERE host = $1"); again != Renewed {
+			equal(t, "told again", []Event{again}, []Event{Nothing})
+		}
 	}
-	w.served(name)
-	// The next one, by the other kind of challenge, is not told again. When there is no
-	// good certificate left the state says so.
-	w.exec("UPDATE certificates SET next_at = 1, not_after = 5 WHERE host = $1", name)
-	w.until("it failed again", func() bool { return w.row(name).failures == 2 })
-	w.until("that is reported", func() bool { return len(w.events(name)) == 4 })
-	equal(t, "events", w.events(name), []Event{Issued, Renewed, Failure, Nothing})
+	if n := w.row(name).failures; n != 2 {
+		t.Errorf("%d failures are counted, want 2", n)
+	}
 	if d = w.get(d.ID); d.SSL != domain.SSLFailed {
 		t.Errorf("ended and not renewed: %v", d.SSL)
 	}
