@@ -54,6 +54,7 @@ func TestStory(t *testing.T) {
 	if first.DNSNames[0] != name || len(first.DNSNames) != 1 {
 		t.Errorf("names %v", first.DNSNames)
 	}
+	w.until("that is told", func() bool { return len(w.events(name)) > 0 })
 	equal(t, "events", w.events(name), []Event{Issued})
 
 	// Renewed, and the warm name gets the new one without a visitor's wait.
