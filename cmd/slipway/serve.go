@@ -32,7 +32,7 @@ type serveCommand struct {
 	ACMEEmail    string   `name:"acme-email" help:"Contact for the ACME directory." placeholder:"EMAIL"`
 	Blobs        string   `help:"Where files are kept; files in the data directory when absent." placeholder:"URL"`
 	Roles        []string `help:"What this process does: api, worker, edge." default:"api,worker,edge"`
-	GitHost      []string `help:"HOST=ADDRESS: where the repositories of a host are fetched from, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." sep:"none" placeholder:"HOST=ADDRESS"`
+	GitHost      []string `help:"HOST=ADDRESS: where the repositories of a host are fetched from, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
 	OutboundAllow  []string      `help:"CIDR that webhooks and fetches may reach although it is private. Repeatable." placeholder:"CIDR"`
 	OutboundCAFile string        `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches." type:"path" placeholder:"FILE"`

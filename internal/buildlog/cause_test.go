@@ -132,7 +132,7 @@ func TestCauses(t *testing.T) {
 		"npm error code EBADENGINE": ".nvmrc",
 		"npm error code EINTEGRITY": "lock file",
 		" ERR_PNPM_FETCH_404  GET https://registry.example.com/no-such-thing: Not Found - 404":                 "no-such-thing is not",
-		`error An unexpected error occurred: "https://registry.yarnpkg.com/no-such-thing: Not found".`:         "no-such-thing is not",
+		`error An unexpected error occurred: "https://registry.example.com/no-such-thing: Not found".`:         "no-such-thing is not",
 		"error This project's package.json defines \"x\"; error: lockfile had changes, but lockfile is frozen": "bun install",
 		"➤ YN0028: │ The lockfile would have been modified by this install, which is explicitly forbidden.":    "yarn install",
 		"Error: error:0308010C:digital envelope routines::unsupported":                                         "Node.js 16",

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// parse reads a command line as main does, without running it.
+func parse(t *testing.T, args ...string) (commands, error) {
+	t.Helper()
+	var c commands
+	p, err := kong.New(&c, kong.Name("slipway"), kong.DefaultEnvars("SLIPWAY"), kong.Configuration(tomlFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Parse(args)
+	return c, err
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "slipway.toml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// A flag wins over the environment, and the environment over the file.
+func TestSettingsComeInThatOrder(t *testing.T) {
+	config := file(t, `
+site-domain = "file.test"
+listen = "127.0.0.1:1"
+rate-limit = 7
+git-host = ["a.test=http://127.0.0.1:1", "b.test=file:///srv/git"]
+`)
+	t.Setenv("SLIPWAY_LISTEN", "127.0.0.1:2")
+	t.Setenv("SLIPWAY_SITE_DOMAIN", "env.test")
+	c, err := parse(t, "serve", "--config", config, "--site-domain", "flag.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Serve; s.SiteDomain != "flag.test" || s.Listen != "127.0.0.1:2" || s.RateLimit != 7 ||
+		!slices.Equal(s.GitHost, []string{"a.test=http://127.0.0.1:1", "b.test=file:///srv/git"}) {
+		t.Errorf("got %q %q %d %q", s.SiteDomain, s.Listen, s.RateLimit, s.GitHost)
+	}
+}
+
+func TestConfigFileRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"listne = \"x\"":           `unknown setting "listne"`,
+		"listen = {a = 1}":         "listen must be",
+		"git-host = [1]":           "git-host holds something",
+		"listen = ":                "--config",
+		"outbound-allow=[\"a,b\"]": "outbound-allow holds something",
+	} {
+		if _, err := parse(t, "serve", "--config", file(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
