@@ -82,7 +82,23 @@ func (d *Dashboard) setVar(ctx context.Context, q *request) (answer, error) {
 		return answer{}, at("key", &fault.Error{Kind: fault.Conflict, Message: "There is a variable of this name already", Details: "change that one, or choose another name"})
 	}
 	err = d.setVars(ctx, q, head.Site.ID, []site.NewVar{{Key: key, Value: q.value("value"), Secret: q.checked("secret"), Target: targetsOf(q)}})
-	return goTo(head.Base()+"/env", key+" is set"), at(varField(err), err)
+	if err != nil {
+		return answer{}, at(varField(err), err)
+	}
+	return d.thenDeploy(ctx, q, goTo(head.Base()+"/env", key+" is set"))
+}
+
+// thenDeploy puts a change in force where the button that made it says so. The change
+// stays when no deployment can be asked for; the page it leads to then says why.
+func (d *Dashboard) thenDeploy(ctx context.Context, q *request, done answer) (answer, error) {
+	if q.value("then") != "deploy" {
+		return done, nil
+	}
+	watch, err := d.deploySite(ctx, q)
+	if f := fault.As(err); f != nil {
+		return goTo(done.to, done.flash+", but not deployed: "+f.Message), nil
+	}
+	return watch, err
 }
 
 // varField says at which field a fault about a variable belongs.
@@ -156,7 +172,10 @@ func (d *Dashboard) changeVar(ctx context.Context, q *request) (answer, error) {
 		_, err := d.Sites.UpdateEnvTx(ctx, tx, q.user.ID, data.Site.ID, data.Var.Key, p)
 		return account.Deed{Action: "env.set", Subject: string(data.Site.ID), Detail: data.Var.Key}, err
 	})
-	return goTo(data.Base()+"/env", data.Var.Key+" is changed"), at(varField(err), err)
+	if err != nil {
+		return answer{}, at(varField(err), err)
+	}
+	return d.thenDeploy(ctx, q, goTo(data.Base()+"/env", data.Var.Key+" is changed"))
 }
 
 func (d *Dashboard) deleteVar(ctx context.Context, q *request) (answer, error) {

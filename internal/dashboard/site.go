@@ -48,6 +48,9 @@ func (h siteHead) Base() string { return "/sites/" + string(h.Site.ID) }
 // Deployable reports whether a deployment can be asked for.
 func (h siteHead) Deployable() bool { return h.Site.Type == site.Static }
 
+// CanDeploy reports whether asking for one now would be answered.
+func (h siteHead) CanDeploy() bool { return h.Deployable() && h.Site.Status != site.Stopped }
+
 // head loads the asker's own site; any other does not exist.
 func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead, error) {
 	s, err := d.Sites.Get(ctx, q.user.ID, site.ID(q.PathValue("id")))

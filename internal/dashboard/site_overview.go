@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"slipway/internal/deploy"
@@ -18,7 +19,8 @@ type overview struct {
 	siteHead
 	Rows    []deploymentRow
 	Domains []domain.Domain
-	Primary string // the name people should use: the primary domain, else the site's own
+	Hooks   []site.Hook // the newest three
+	Primary string      // the name people should use: the primary domain, else the site's own
 	Trouble []trouble
 	Current *deploymentRow // what is served; nil when nothing, or when it is long ago
 }
@@ -69,6 +71,11 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 			data.Primary = dom.Name
 		}
 	}
+	if data.Hooks, err = d.Sites.Hooks(ctx, q.user.ID, head.Site.ID); err != nil {
+		return data, err
+	}
+	slices.Reverse(data.Hooks)
+	data.Hooks = data.Hooks[:min(len(data.Hooks), 3)]
 	data.Trouble = troubles(head, list, data.Domains)
 	return data, nil
 }

@@ -589,6 +589,18 @@ func TestEnv(t *testing.T) {
 		t.Errorf("variables %+v", v)
 	}
 	b.get(base+"/export").want(t, 200, "NEW='a b'\n", "# TOKEN is secret", "PLAIN=three\n")
+	b.get(base).want(t, 200, `data-test="add-var-deploy"`)
+	b.post(base, append(both, "key", "1BAD", "value", "kept", "then", "deploy")...).want(t, 422, `data-test="wrong-key"`, "kept")
+	b.post(base, append(both, "key", "LATER", "value", "x", "then", "deploy")...).to(t, "/sites/"+string(s.ID)+"/deployments/dep_")
+	b.post("/sites/"+string(s.ID)+"/stop").to(t, "/sites/")
+	if p := b.get(base).want(t, 200); p.has("add-var-deploy") {
+		t.Error("a stopped site offers to deploy")
+	}
+	b.post(base+"/var/LATER", append(both, "value", "y", "then", "deploy")...).to(t, base)
+	b.get(base).want(t, 200, "LATER is changed, but not deployed")
+	if v = read(); v["LATER"].Value != "y" {
+		t.Errorf("LATER is %q", v["LATER"].Value)
+	}
 	b.post(base+"/var/NEW/delete").to(t, base)
 	if _, there := read()["NEW"]; there {
 		t.Error("NEW is still there")
@@ -600,6 +612,7 @@ func TestHooks(t *testing.T) {
 	w, b, s := ada(t)
 	base := "/sites/" + string(s.ID) + "/hooks"
 	b.get(base).want(t, 200, "No deploy hook yet")
+	b.get("/sites/"+string(s.ID)).want(t, 200, `data-test="first-hook"`)
 	b.post(base, "name", "", "branch", "dev").want(t, 422, `data-test="wrong-name"`, `value="dev"`)
 	b.post(base, "name", "CMS", "branch", "", "any_branch", "1").to(t, base)
 	one := func() site.Hook {
