@@ -30,6 +30,10 @@ type serveCommand struct {
 	SharedDomain bool     `help:"Allow sites and control plane to share a registrable domain."`
 	ACMECA       []string `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it. Repeatable: a further one is asked when the first can't help." placeholder:"URL"`
 	ACMEEmail    string   `name:"acme-email" help:"Contact for the ACME directory." placeholder:"EMAIL"`
+	ACMEEAB      []string `name:"acme-eab" help:"External account binding that an ACME directory asks for; its host in front where there are several. Better in the environment. Repeatable." placeholder:"[HOST=]KID:HMAC"`
+	ACMEDNS      string   `name:"acme-dns" help:"Where challenges in the DNS are answered, over UDP and TCP, for wildcard certificates." placeholder:"HOST:PORT"`
+	ACMEDNSZone  string   `name:"acme-dns-zone" help:"The zone that is answered for there, and delegated to it by an NS record." placeholder:"DOMAIN"`
+	PublicAddr   []string `name:"public-address" help:"IP address by which the internet finds the sites, for where domains must point; from the sites' own names when absent. Repeatable." placeholder:"IP"`
 	Blobs        string   `help:"Where files are kept; files in the data directory when absent." placeholder:"URL"`
 	Roles        []string `help:"What this process does: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string `help:"HOST=ADDRESS: where the repositories of a host are fetched from, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
@@ -39,6 +43,7 @@ type serveCommand struct {
 	DNSResolver    string        `name:"dns-resolver" help:"host:port for domain verification; the system's when absent." placeholder:"HOST:PORT"`
 	RateLimit      int           `help:"Requests per minute and key." default:"100"`
 	Registry       string        `help:"Who is asked for domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
+	Prices         string        `help:"Price list for domain availability, over the one that ships: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
 	TrustedProxy   []string      `help:"CIDR of proxies whose X-Forwarded-For is believed. Repeatable." placeholder:"CIDR"`
 	Builds         int           `help:"Builds that run at once; half the processors when 0." default:"0"`
 	BuildMemory    int           `help:"MiB of memory that one build may use." default:"2048"`
@@ -61,7 +66,8 @@ func (s serveCommand) Run(ctx context.Context) error {
 		Store: s.store(), Version: version, Log: s.logger(),
 		Listen: s.Listen, EdgeHTTP: str(s.EdgeHTTP, "127.0.0.1:8081"), EdgeHTTPS: str(s.EdgeHTTPS, "127.0.0.1:8443"),
 		BaseURL: s.BaseURL, APIURL: s.APIURL, SiteDomain: s.SiteDomain, SharedDomain: s.SharedDomain,
-		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, Blobs: s.Blobs, Roles: s.Roles, GitHosts: s.GitHost,
+		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, ACMEEAB: s.ACMEEAB, ACMEDNS: s.ACMEDNS, ACMEDNSZone: s.ACMEDNSZone, PublicAddress: s.PublicAddr, Prices: s.Prices,
+		Blobs: s.Blobs, Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds,

@@ -18,7 +18,7 @@ type domainBody struct {
 	Primary      bool            `json:"primary"`
 	RedirectTo   *string         `json:"redirectTo" doc:"Where visitors are sent; null when it serves the site."`
 	Verification []recordBody    `json:"verification" doc:"How ownership is proven: one valid record is enough."`
-	DNS          []recordBody    `json:"dns" doc:"Where the name must point."`
+	DNS          []recordBody    `json:"dns" doc:"Where the name must point, and for a wildcard where the proof for its certificate must lead."`
 	Problems     []dnsProblem    `json:"problems" doc:"What else stands in the way."`
 	Certificate  certificateBody `json:"certificate"`
 	CheckedAt    *string         `json:"checkedAt" format:"date-time"`
@@ -27,7 +27,7 @@ type domainBody struct {
 }
 
 type dnsProblem struct {
-	Code    string `json:"code" doc:"caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, …"`
+	Code    string `json:"code" doc:"caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards, …"`
 	Message string `json:"message"`
 }
 

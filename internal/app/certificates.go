@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -16,20 +17,39 @@ import (
 	"slipway/internal/webhook"
 )
 
-// certificates makes the room that orders from ACME authorities; nil without one, and
-// the local authority stands in.
-func (h *house) certificates() (*certs.Certs, error) {
-	if len(h.s.ACMECA) == 0 || !h.s.role("edge") {
-		return nil, nil
-	}
-	// The operator named these addresses: unlike what users name they may be private.
+// authorities reaches what the operator named: unlike what users name it may be private.
+func (s settings) authorities() (*http.Client, error) {
 	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
-		CAFile: h.s.OutboundCAFile, Log: h.s.Log})
+		CAFile: s.OutboundCAFile, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
+	return out.Client(time.Minute), nil
+}
+
+// delegation is where the challenges of a wildcard are answered, or nothing.
+func (s settings) delegation(name string) string {
+	if s.ACMEDNSZone == "" {
+		return ""
+	}
+	return certs.Delegation(s.ACMEDNSZone, name)
+}
+
+// certificates makes the room that orders from ACME authorities; nil without one, and
+// the local authority stands in.
+func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error) {
+	if len(h.s.ACMECA) == 0 || !h.s.role("edge") {
+		return nil, nil
+	}
+	var names *certs.DNS
+	if l.dns != nil {
+		names = &certs.DNS{Zone: h.s.ACMEDNSZone, Packets: l.packets, Stream: l.dns}
+		if len(h.s.controlHosts) > 0 { // its address is known to lead here
+			names.Host = h.s.controlHosts[0]
+		}
+	}
 	return certs.New(certs.Config{
-		DB: h.db, Seal: h.seal, Out: out.Client(time.Minute), CAs: h.s.ACMECA, Email: h.s.ACMEEmail,
+		DB: h.db, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.bindings, DNS: names,
 		Name: func(host string) string { return h.edge.CertificateName(host) }, SiteDomain: h.s.SiteDomain, Hosts: h.s.controlHosts,
 		Report: h.reportACME, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
 	})
@@ -54,14 +74,13 @@ func (h *house) reportACME(ctx context.Context, tx *db.Tx, r certs.Report) error
 // reportLocal does the same for a certificate of the local authority.
 func (h *house) reportLocal(ctx context.Context, host string, c edge.Certificate) {
 	err := h.db.Write(ctx, func(tx *db.Tx) error {
-		var had domain.SSL
-		err := tx.QueryRow(ctx, `SELECT ssl_status FROM domains WHERE name = $1 AND proven_at <> 0`, host).Scan(&had)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("read certificate state: %w", err)
+		had, err := h.domains.Certified(ctx, tx, host)
+		if err != nil {
+			return err
 		}
-		event := string(certs.Renewed)
-		if had != domain.SSLActive {
-			event = string(certs.Issued)
+		event := string(certs.Issued)
+		if had {
+			event = string(certs.Renewed)
 		}
 		return h.reportTx(ctx, tx, host, domain.SSLActive, domain.Certificate{Issuer: c.Issuer, NotBefore: db.At(c.NotBefore), ExpiresAt: db.At(c.NotAfter)}, event)
 	})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/mail"
 	"net/netip"
 	"net/url"
 	"os"
@@ -18,6 +17,9 @@ import (
 	"time"
 
 	"golang.org/x/net/publicsuffix"
+
+	"slipway/internal/certs"
+	"slipway/internal/domain"
 )
 
 // Config is everything an operator can say, as it was said.
@@ -35,6 +37,9 @@ type Config struct {
 	SharedDomain bool
 	ACMECA       []string // ACME directories, the preferred one first
 	ACMEEmail    string
+	ACMEEAB      []string // [HOST=]KID:HMAC
+	ACMEDNS      string   // empty: challenges in the DNS are not answered
+	ACMEDNSZone  string
 	Blobs        string
 	Roles        []string
 	GitHosts     []string // HOST=ADDRESS
@@ -44,6 +49,8 @@ type Config struct {
 	DNSResolver    string
 	RateLimit      int
 	Registry       string
+	Prices         string   // file
+	PublicAddress  []string // where the internet finds the edge
 	TrustedProxies []string
 
 	Builds         int           // at once; 0: half the processors
@@ -56,11 +63,15 @@ type Config struct {
 type settings struct {
 	Config
 	baseURL, apiURL string
+	ownHosts        []string // of the control plane's addresses
 	controlHosts    []string // hosts that the edge answers for the control plane, where its address is https
 	gitHosts        map[string]string
 	allow           []netip.Prefix
 	proxies         []netip.Prefix
 	sitePort        int
+	bindings        map[string]certs.Binding
+	prices          domain.Prices
+	public          []netip.Addr
 }
 
 var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
@@ -69,7 +80,7 @@ var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-
 // It changes nothing.
 func (c Config) check() (settings, error) {
 	s := settings{Config: c, gitHosts: map[string]string{}}
-	for flag, addr := range map[string]string{"--listen": c.Listen, "--edge-http": c.EdgeHTTP, "--edge-https": c.EdgeHTTPS} {
+	for flag, addr := range map[string]string{"--listen": c.Listen, "--edge-http": c.EdgeHTTP, "--edge-https": c.EdgeHTTPS, "--acme-dns": c.ACMEDNS} {
 		if addr == "" && flag != "--listen" {
 			continue
 		}
@@ -97,13 +108,14 @@ func (c Config) check() (settings, error) {
 		if err != nil {
 			return s, err
 		}
+		host := strings.ToLower(p.Hostname())
+		s.ownHosts = append(s.ownHosts, host)
 		if p.Scheme != "https" {
 			continue
 		}
 		if c.EdgeHTTPS == "" {
 			return s, errors.New("--base-url is https, but --edge-https is off: nothing would serve it")
 		}
-		host := strings.ToLower(p.Hostname())
 		if !slices.Contains(s.controlHosts, host) {
 			s.controlHosts = append(s.controlHosts, host)
 		}
@@ -167,22 +179,28 @@ func (c Config) check() (settings, error) {
 	if c.Blobs != "" {
 		return s, errors.New("--blobs: this version keeps files in the data directory only")
 	}
-	for _, ca := range c.ACMECA {
-		if u, err := url.Parse(ca); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
-			return s, fmt.Errorf("--acme-ca: %q is not an https address of an ACME directory", ca)
+	for _, text := range c.PublicAddress {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {
+			return s, fmt.Errorf("--public-address: %q is not an IP address that others can reach", text)
+		}
+		s.public = append(s.public, a.Unmap())
+	}
+	if c.Prices != "" {
+		if s.prices, err = domain.LoadPrices(c.Prices); err != nil {
+			return s, fmt.Errorf("--prices: %w", err)
 		}
 	}
-	switch {
-	case len(c.ACMECA) > 0 && c.EdgeHTTPS == "":
-		return s, errors.New("--acme-ca: certificates are of no use while --edge-https is off")
-	case len(c.ACMECA) == 0 && c.ACMEEmail != "":
-		return s, errors.New("--acme-email says nothing without --acme-ca")
-	case c.ACMEEmail != "":
-		if a, err := mail.ParseAddress(c.ACMEEmail); err != nil || a.Address != c.ACMEEmail {
-			return s, fmt.Errorf("--acme-email: %q is not an e-mail address", c.ACMEEmail)
-		}
+	return s, s.checkACME()
+}
+
+// listens is the address of the edge, if it has a certain one.
+func (s settings) listens() []netip.Addr {
+	host, _, _ := net.SplitHostPort(s.EdgeHTTPS)
+	if a, err := netip.ParseAddr(host); err == nil && !a.IsUnspecified() {
+		return []netip.Addr{a.Unmap()}
 	}
-	return s, nil
+	return nil
 }
 
 func (s settings) role(name string) bool { return slices.Contains(s.Roles, name) }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/certs"
 )
 
 func good() Config {
@@ -35,6 +37,45 @@ func TestCheckTurnsWhatWasSaidIntoWhatIsMeant(t *testing.T) {
 	if s, err = c.check(); err != nil || s.baseURL != "https://Panel.example.com" || s.SiteDomain != "sites.example.net" ||
 		!slices.Equal(s.controlHosts, []string{"panel.example.com", "api.example.com"}) {
 		t.Errorf("got %q %q %v, %v", s.baseURL, s.SiteDomain, s.controlHosts, err)
+	}
+}
+
+// acme changes a Config that has an authority.
+func acme(change func(*Config)) func(*Config) {
+	return func(c *Config) {
+		c.ACMECA, c.SiteDomain, c.BaseURL = []string{"https://ca.test:14000/dir"}, "sites.example.com", "http://panel.example.net"
+		change(c)
+	}
+}
+
+func zone(name string) func(*Config) {
+	return func(c *Config) { c.ACMEDNS, c.ACMEDNSZone = "127.0.0.1:5353", name }
+}
+
+func TestCheckACME(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cas, eab []string
+		zone     string
+		want     map[string]certs.Binding
+	}{
+		{[]string{"https://ca.test/dir"}, nil, "ACME.example.org.", nil},
+		{[]string{"https://ca.test/dir"}, []string{"kid:a2V5"}, "_acme.sites.example.com", map[string]certs.Binding{"ca.test": {KeyID: "kid", HMAC: "a2V5"}}},
+		{[]string{"https://ca.test/dir", "https://b.test/dir"}, []string{"b.test=kid:a2V5LQ==", "ca.test=other:_-8"}, "acme.example.net",
+			map[string]certs.Binding{"b.test": {KeyID: "kid", HMAC: "a2V5LQ=="}, "ca.test": {KeyID: "other", HMAC: "_-8"}}},
+	} {
+		c := good()
+		acme(zone(tt.zone))(&c)
+		c.ACMECA, c.ACMEEAB, c.PublicAddress = tt.cas, tt.eab, []string{"203.0.113.7", "2001:db8::7"}
+		s, err := c.check()
+		if err != nil || s.ACMEDNSZone != strings.Trim(strings.ToLower(tt.zone), ".") || len(s.bindings) != len(tt.want) || len(s.public) != 2 {
+			t.Errorf("%v: %q %v %v, %v", tt, s.ACMEDNSZone, s.bindings, s.public, err)
+		}
+		for host, want := range tt.want {
+			if s.bindings[host] != want {
+				t.Errorf("%s: %v", host, s.bindings[host].KeyID)
+			}
+		}
 	}
 }
 
@@ -68,6 +109,25 @@ func TestCheckRefuses(t *testing.T) {
 		"--acme-email":       func(c *Config) { c.ACMEEmail = "a@b.test" },
 		"--acme-email: ":     func(c *Config) { c.ACMECA, c.ACMEEmail = []string{"https://ca.test/dir"}, "nobody" },
 		"of no use":          func(c *Config) { c.ACMECA, c.EdgeHTTPS = []string{"https://ca.test/dir"}, "" },
+		"--acme-eab":         func(c *Config) { c.ACMEEAB = []string{"kid:a2V5"} },
+		"not KID:HMAC":       acme(func(c *Config) { c.ACMEEAB = []string{"kid:not base64!"} }),
+		"KID:HMAC or":        acme(func(c *Config) { c.ACMEEAB = []string{"kid"} }),
+		"at \"other.test\"":  acme(func(c *Config) { c.ACMEEAB = []string{"other.test=kid:a2V5"} }),
+		"several":            acme(func(c *Config) { c.ACMECA, c.ACMEEAB = append(c.ACMECA, "https://b.test/dir"), []string{"kid:a2V5"} }),
+		"--acme-dns ":        func(c *Config) { c.ACMEDNS = "127.0.0.1:5353" },
+		"--acme-dns: ":       acme(func(c *Config) { c.ACMEDNS, c.ACMEDNSZone = "5353", "acme.example.net" }),
+		"--acme-dns-zone ":   func(c *Config) { c.ACMEDNSZone = "acme.example.net" },
+		"need each":          acme(func(c *Config) { c.ACMEDNSZone = "acme.example.net" }),
+		"each other":         acme(func(c *Config) { c.ACMEDNS = "127.0.0.1:5353" }),
+		"is not a domain":    acme(zone("not a zone")),
+		"such as acme":       acme(zone("acme")),
+		"gone from":          acme(zone("Example.com.")),
+		"lies in":            acme(zone("sites.example.com")),
+		"panel.example.net":  acme(zone("example.net")),
+		"among the sites":    acme(zone("acme.sites.example.com")),
+		"--public-address":   func(c *Config) { c.PublicAddress = []string{"0.0.0.0"} },
+		"not an IP":          func(c *Config) { c.PublicAddress = []string{"example.com"} },
+		"--prices":           func(c *Config) { c.Prices = noCert },
 		"--builds":           func(c *Config) { c.Builds = -1 },
 		"--build-memory":     func(c *Config) { c.BuildMemory = 1 },
 		"--build-time":       func(c *Config) { c.BuildTime = 0 },

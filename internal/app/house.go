@@ -68,7 +68,7 @@ type house struct {
 var workers = map[string]int{"default": 4, deploy.QueueName: max(16, 4*runtime.NumCPU())}
 
 // build makes every room from the settings. It opens the database and starts nothing.
-func build(ctx context.Context, s settings) (_ *house, err error) {
+func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h := &house{s: s, metrics: prometheus.NewRegistry()}
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if h.db, h.seal, err = s.open(ctx, s.Log); err != nil {
@@ -80,6 +80,10 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 		}
 	}()
 	out, err := egress.New(egress.Config{Allow: s.allow, OwnPorts: []uint16{443}, CAFile: s.OutboundCAFile, Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
+	authorities, err := s.authorities()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +107,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Log: s.Log, Domain: s.SiteDomain, Port: s.sitePort})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains}})
-	h.domains = domain.New(h.domainConfig(out))
+	h.domains = domain.New(h.domainConfig(out, authorities))
 	h.answers = idem.New(idem.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
@@ -118,7 +122,7 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
 	}
-	if h.certs, err = h.certificates(); err != nil {
+	if h.certs, err = h.certificates(authorities, l); err != nil {
 		return nil, err
 	}
 	if s.role("edge") {
@@ -133,10 +137,10 @@ func build(ctx context.Context, s settings) (_ *house, err error) {
 	return h, nil
 }
 
-func (h *house) domainConfig(out *egress.Egress) domain.Config {
-	return domain.Config{
-		DB: h.db, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain, Registry: h.s.Registry, Reserved: h.s.controlHosts,
-		Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
+func (h *house) domainConfig(out *egress.Egress, authorities *http.Client) domain.Config {
+	c := domain.Config{
+		DB: h.db, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
+		Registry: h.s.Registry, Prices: h.s.prices, Reserved: h.s.ownHosts, Addrs: h.s.public, Listens: h.s.listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
 		Allowed: func(a netip.Addr) bool {
 			for _, p := range h.s.allow {
 				if p.Contains(a.Unmap()) {
@@ -146,6 +150,11 @@ func (h *house) domainConfig(out *egress.Egress) domain.Config {
 			return egress.Public(a)
 		},
 	}
+	if len(h.s.ACMECA) > 0 {
+		c.CAs = certs.NewPermits(h.s.ACMECA, authorities).Names
+		c.Delegation = h.s.delegation
+	}
+	return c
 }
 
 // siteOf tells the domain room whose a site is: it knows no sites.

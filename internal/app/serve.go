@@ -37,7 +37,7 @@ func Serve(ctx context.Context, c Config) error {
 		return err
 	}
 	defer unlock()
-	h, err := build(ctx, s)
+	h, err := build(ctx, s, listeners)
 	if err != nil {
 		return err
 	}
@@ -50,23 +50,31 @@ func Serve(ctx context.Context, c Config) error {
 }
 
 // listeners are the doors, opened before anything is changed. A closed one is nil.
-type listeners struct{ control, http, https net.Listener }
+type listeners struct {
+	control, http, https net.Listener
+	dns                  net.Listener // with packets on the same port
+	packets              net.PacketConn
+}
 
 func listen(s settings) (l listeners, err error) {
-	open := func(flag, addr string) net.Listener {
-		if err != nil || addr == "" {
-			return nil
-		}
-		// A child that was about to start when the process before us was killed holds its
-		// ports for a moment longer.
-		var got net.Listener
+	// A child that was about to start when the process before us was killed holds its
+	// ports for a moment longer.
+	patiently := func(flag string, open func() error) {
 		for stop := time.Now().Add(time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if got, err = net.Listen("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(stop) {
+			if err = open(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(stop) {
 				break
 			}
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	open := func(flag, addr string) (got net.Listener) {
+		if err == nil && addr != "" {
+			patiently(flag, func() (err error) {
+				got, err = net.Listen("tcp", addr)
+				return err
+			})
 		}
 		return got
 	}
@@ -74,6 +82,12 @@ func listen(s settings) (l listeners, err error) {
 	if s.role("edge") {
 		l.http = open("--edge-http", s.EdgeHTTP)
 		l.https = open("--edge-https", s.EdgeHTTPS)
+		if l.dns = open("--acme-dns", s.ACMEDNS); err == nil && l.dns != nil {
+			patiently("--acme-dns", func() (err error) {
+				l.packets, err = net.ListenPacket("udp", l.dns.Addr().String())
+				return err
+			})
+		}
 	}
 	if err != nil {
 		l.close()
@@ -82,10 +96,13 @@ func listen(s settings) (l listeners, err error) {
 }
 
 func (l listeners) close() {
-	for _, x := range []net.Listener{l.control, l.http, l.https} {
+	for _, x := range []net.Listener{l.control, l.http, l.https, l.dns} {
 		if x != nil {
 			x.Close()
 		}
+	}
+	if l.packets != nil {
+		l.packets.Close()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/caddyserver/certmagic"
 	"github.com/mholt/acmez/v3/acme"
@@ -27,7 +28,7 @@ func (i *issuer) accountTo(ctx context.Context) (acme.Account, error) {
 		account, err = i.register(ctx)
 	}
 	if err != nil {
-		return acme.Account{}, fmt.Errorf("account with %s: %w", i.host, err)
+		return acme.Account{}, fmt.Errorf("%w with %s: %w", errAccount, i.host, err)
 	}
 	i.account = &account
 	return account, nil
@@ -76,6 +77,11 @@ func (i *issuer) register(ctx context.Context) (acme.Account, error) {
 	a := acme.Account{PrivateKey: key, TermsOfServiceAgreed: true}
 	if i.s.c.Email != "" {
 		a.Contact = []string{"mailto:" + i.s.c.Email}
+	}
+	if b, ok := i.s.c.Bindings[i.host]; ok {
+		if err := a.SetExternalAccountBinding(ctx, i.client, acme.EAB{KeyID: b.KeyID, MACKey: strings.TrimRight(b.HMAC, "=")}); err != nil {
+			return acme.Account{}, fmt.Errorf("bind: %w", err)
+		}
 	}
 	// The key goes first: an account whose key is lost is of no use.
 	pem, err := certmagic.PEMEncodePrivateKey(key)

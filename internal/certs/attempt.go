@@ -218,9 +218,6 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	}
 	a.err = a.words(cause)
 	event := Nothing
-	if !limited && now.Sub(a.toldAt.Time()) > tellEvery {
-		event, a.toldAt = Failure, db.At(now)
-	}
 	if a.notAfter <= db.At(now) {
 		a.state = Failed
 	}
@@ -229,8 +226,11 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	if warn != 0 {
 		a.warned = int64(warn)
 	}
+	if warn != 0 || !limited && now.Sub(a.toldAt.Time()) > tellEvery {
+		event, a.toldAt = Failure, db.At(now)
+	}
 	if a.state == Active && a.warned != 0 {
-		a.err = clip(fmt.Sprintf("The certificate ends in %d days and can't be renewed. %s", int(left.Hours()/24), a.err))
+		a.err = clip(fmt.Sprintf("The certificate ends in %s and can't be renewed. %s", remaining(left), a.err))
 	}
 	kept := false
 	err := s.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
@@ -247,7 +247,8 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	switch {
 	case warn != 0:
 		s.c.Log.WarnContext(ctx, "certificate ends soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", why)
-	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS): // no authority had a say: it is us
+	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS), errors.Is(why, errAccount) && problem(why) != nil:
+		// No authority had a say about the name: it is us.
 		s.c.Log.ErrorContext(ctx, "certificate not ordered", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)
 	default:
 		s.c.Log.InfoContext(ctx, "certificate not obtained", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)

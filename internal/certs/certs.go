@@ -49,7 +49,8 @@ const (
 // Event is what happened, as subscribers of webhooks hear it.
 type Event string
 
-// The events of a Report. Failures are told once when they begin and then once a day.
+// The events of a Report. Failures are told once when they begin, then once a day, and
+// when 21, 14 and 7 days are left.
 const (
 	Nothing Event = ""
 	Issued  Event = "ssl.issued"
@@ -79,6 +80,10 @@ type Config struct {
 	CAs   []string // ACME directories, the one to prefer first
 	Email string   // contact of the account. Optional.
 
+	// Bindings are what authorities gave the operator to tie an account to (RFC 8555,
+	// section 7.3.4), by the host of their directory. Optional.
+	Bindings map[string]Binding
+
 	// Name returns the name that the certificate of a host is made out to ("*.x.test" for
 	// a host that a wildcard stands for), or nothing for a host that gets none from here.
 	// It is asked at every handshake and must answer from memory.
@@ -103,6 +108,15 @@ type Config struct {
 	// Retry replaces the waits between failed attempts, for tests. The last one repeats.
 	Retry []time.Duration
 }
+
+// Binding is a key that an authority gave out, and its name.
+type Binding struct {
+	KeyID string
+	HMAC  string // base64url, as authorities show it
+}
+
+// LogValue keeps the key out of logs.
+func (Binding) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
 // Certs is the front door. It is safe for concurrent use.
 type Certs struct {
@@ -174,6 +188,10 @@ func (s *Certs) magic() (m *certmagic.Config, stop func()) {
 
 // begin frees what a process that is no more held, and asks for the control plane's names.
 func (s *Certs) begin(ctx context.Context) error {
+	if s.dns() && orderable(s.c.SiteDomain) {
+		s.c.Log.InfoContext(ctx, "sites share a certificate where this record is there", "record",
+			fmt.Sprintf("_acme-challenge.%s. CNAME %s.", s.c.SiteDomain, s.Delegation(s.c.SiteDomain)))
+	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		if s.single {
 			_, err1 := tx.Exec(ctx, "UPDATE certificates SET lease_until = 0 WHERE lease_until <> 0")

@@ -95,7 +95,7 @@ func TestStory(t *testing.T) {
 	if n := w.row(name).failures; n != 2 {
 		t.Errorf("%d failures are counted, want 2", n)
 	}
-	if d = w.get(d.ID); d.SSL != domain.SSLFailed {
+	if d = w.get(d.ID); d.SSL != domain.SSLExpired {
 		t.Errorf("ended and not renewed: %v", d.SSL)
 	}
 

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -20,6 +21,7 @@ import (
 // zone to this server with an NS record.
 type DNS struct {
 	Zone    string         // such as acme.example.com
+	Host    string         // what its NS record names. Optional: empty means the zone itself.
 	Packets net.PacketConn // opened by the caller; Run closes both
 	Stream  net.Listener
 }
@@ -28,15 +30,21 @@ type DNS struct {
 func (s *Certs) dns() bool { return s.c.DNS != nil }
 
 // Delegation returns where a CNAME record at _acme-challenge.<name> must point before a
-// wildcard can have a certificate: a name in our zone that says nothing about it. It is
-// empty where this installation answers no challenges in the DNS.
+// wildcard can have a certificate. It is empty where this installation answers no
+// challenges in the DNS.
 func (s *Certs) Delegation(host string) string {
 	if !s.dns() {
 		return ""
 	}
+	return Delegation(s.c.DNS.Zone, host)
+}
+
+// Delegation returns the name in a zone for answers to challenges that stands for host,
+// which may be a wildcard, and says nothing about it.
+func Delegation(zone, host string) string {
 	sum := sha256.Sum256([]byte(strings.TrimPrefix(strings.ToLower(host), "*.")))
 	label := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
-	return label + "." + s.c.DNS.Zone
+	return label + "." + strings.ToLower(strings.Trim(zone, "."))
 }
 
 const answerTTL = 1 // second: a verdict follows at once
@@ -90,11 +98,12 @@ func (s *Certs) answer(w dns.ResponseWriter, q *dns.Msg) {
 	question := q.Question[0]
 	name := strings.ToLower(strings.TrimSuffix(question.Name, "."))
 	zone := s.c.DNS.Zone
+	server := dns.Fqdn(cmp.Or(s.c.DNS.Host, zone))
 	header := func(kind uint16) dns.RR_Header {
 		return dns.RR_Header{Name: question.Name, Rrtype: kind, Class: dns.ClassINET, Ttl: answerTTL}
 	}
 	soa := &dns.SOA{Hdr: dns.RR_Header{Name: dns.Fqdn(zone), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: answerTTL},
-		Ns: dns.Fqdn(zone), Mbox: "hostmaster." + dns.Fqdn(zone), Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: answerTTL}
+		Ns: server, Mbox: "hostmaster." + dns.Fqdn(zone), Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: answerTTL}
 	label, inside := strings.CutSuffix(name, "."+zone)
 	switch {
 	case question.Qclass != dns.ClassINET || name != zone && !inside:
@@ -104,7 +113,7 @@ func (s *Certs) answer(w dns.ResponseWriter, q *dns.Msg) {
 	case name == zone && question.Qtype == dns.TypeSOA:
 		m.Answer = append(m.Answer, soa)
 	case name == zone && question.Qtype == dns.TypeNS:
-		m.Answer = append(m.Answer, &dns.NS{Hdr: header(dns.TypeNS), Ns: dns.Fqdn(zone)})
+		m.Answer = append(m.Answer, &dns.NS{Hdr: header(dns.TypeNS), Ns: server})
 	case name == zone:
 	case len(label) != 24 || strings.Contains(label, "."):
 		m.Rcode = dns.RcodeNameError

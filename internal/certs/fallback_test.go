@@ -5,7 +5,9 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -235,7 +237,7 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 	w.until("all is reported", func() bool { return len(w.events(name)) == 7 })
-	equal(t, "events", w.events(name), []Event{Issued, Failure, Nothing, Nothing, Nothing, Nothing, Nothing})
+	equal(t, "events", w.events(name), []Event{Issued, Failure, Failure, Nothing, Failure, Failure, Nothing})
 }
 
 func TestBackOff(t *testing.T) {
@@ -284,4 +286,63 @@ func TestWords(t *testing.T) {
 			t.Errorf("%q is taken for a directory", bad)
 		}
 	}
+}
+
+// An authority that takes its customers only gets what it gave the operator; without it the
+// owner reads whose fault that is.
+func TestExternalAccountBinding(t *testing.T) {
+	t.Parallel()
+	const key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
+	for name, tt := range map[string]struct {
+		binding Binding
+		want    string
+	}{
+		"bound":         {Binding{"kid-1", key}, ""},
+		"another's key": {Binding{"kid-1", strings.Repeat("A", 64)}, "does not accept this installation as a customer"},
+		"unknown":       {Binding{"kid-2", key}, "does not accept this installation as a customer"},
+		"none":          {Binding{}, "issues only to customers of its own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t, func(w *world, c *Config) {
+				w.pebble = w.further("kid-1", key)
+				c.CAs, c.Out = []string{w.pebble.dir()}, w.pebble.Client()
+				if tt.binding.KeyID != "" {
+					c.Bindings = map[string]Binding{"127.0.0.1": tt.binding}
+				}
+			})
+			w.site("blog")
+			d := w.add("www.customer.test", "blog")
+			if tt.want == "" {
+				w.served("www.customer.test")
+				return
+			}
+			w.until("it failed", func() bool { return w.get(d.ID).SSL == domain.SSLFailed })
+			if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, tt.want) || strings.Contains(said, key) || w.pebble.orders.Load() != 0 {
+				t.Errorf("%q, %d orders", said, w.pebble.orders.Load())
+			}
+		})
+	}
+	if s := fmt.Sprint(slog.AnyValue(Binding{"kid-1", key}).Resolve()); strings.Contains(s, key) {
+		t.Errorf("the key can be logged: %s", s)
+	}
+}
+
+// Whoever asks again and again waits longer each time.
+func TestRetryIsBounded(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.site("blog")
+	w.pebble.refuse(403, "rejectedIdentifier", "policy")
+	const name = "www.customer.test"
+	w.add(name, "blog")
+	w.until("it failed", func() bool { return w.row(name).failures == 1 })
+	w.exec("UPDATE certificates SET failures = 5 WHERE host = $1", name)
+	w.write(func(tx *db.Tx) error { return w.RetryTx(t.Context(), tx, name) })
+	if in := w.row(name).nextAt.Sub(db.Now()); in < 20*time.Second || in > 26*time.Second {
+		t.Errorf("after the fifth the next is in %v", in)
+	}
+	w.exec("UPDATE certificates SET changed_at = changed_at - 60000 WHERE host = $1", name)
+	w.write(func(tx *db.Tx) error { return w.RetryTx(t.Context(), tx, name) })
+	w.until("there was a sixth", func() bool { return w.row(name).failures == 6 })
 }

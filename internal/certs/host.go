@@ -70,9 +70,13 @@ func (s *Certs) askTx(ctx context.Context, tx *db.Tx, host, kind string, route i
 }
 
 // RetryTx makes the next attempt for a custom host due now, for an owner who has put
-// right what was wrong. The limits of the authorities stay in force.
+// right what was wrong. The limits of the authorities stay in force, and whoever asks again
+// and again waits longer each time: a second, 4, 9, … after the last attempt.
 func (s *Certs) RetryTx(ctx context.Context, tx *db.Tx, host string) error {
-	n, err := tx.Exec(ctx, "UPDATE certificates SET next_at = $2 WHERE host = $1 AND failures > 0 AND state <> 'gone'", host, db.Now())
+	n, err := tx.Exec(ctx, `
+		UPDATE certificates SET next_at = CASE WHEN next_at < changed_at + $3 * failures * failures THEN next_at
+		  WHEN changed_at + $3 * failures * failures > $2 THEN changed_at + $3 * failures * failures ELSE $2 END
+		WHERE host = $1 AND failures > 0 AND state <> 'gone'`, host, db.Now(), time.Second.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("retry certificate of %s: %w", host, err)
 	}
@@ -140,6 +144,9 @@ func (s *Certs) wanted(ctx context.Context, r row) (bool, error) {
 	if r.kind == kindSite {
 		if r.host == s.wildcard() {
 			return s.dns(), nil
+		}
+		if shared := s.held.get(s.wildcard()); s.dns() && shared != nil && shared.cert != nil {
+			return false, nil // it is what handshakes get
 		}
 		q, arg = "SELECT count(*) FROM live WHERE host_label = $1 AND state <> 'deleted'", strings.TrimSuffix(r.host, "."+s.c.SiteDomain)
 	}

@@ -14,6 +14,7 @@ import (
 
 var (
 	errNoDNS       = errors.New("a wildcard needs a proof in the DNS, and this installation answers none")
+	errAccount     = errors.New("account")
 	errNoChallenge = errors.New("the authority offers no way to prove the name that can be answered here")
 )
 
@@ -67,6 +68,8 @@ func explain(host string, err error, where, target string) string {
 	}
 	what := "refused"
 	switch p.Type {
+	case acme.ProblemTypeExternalAccountRequired:
+		return fmt.Sprintf("%s issues only to customers of its own, and this installation is not set up as one. That is for its operator to put right.", host)
 	case acme.ProblemTypeCAA:
 		what = "is not permitted by the CAA records of the name"
 	case acme.ProblemTypeDNS:
@@ -82,6 +85,9 @@ func explain(host string, err error, where, target string) string {
 	case acme.ProblemTypeServerInternal:
 		what = "has trouble of its own"
 	}
+	if errors.Is(err, errAccount) && p.Type != acme.ProblemTypeServerInternal {
+		what, target = "does not accept this installation as a customer, which is for its operator to put right", ""
+	}
 	detail := strings.TrimSuffix(strings.Join(strings.Fields(p.Detail), " "), ".")
 	if target != "" && (p.Type == acme.ProblemTypeUnauthorized || p.Type == acme.ProblemTypeDNS || p.Type == acme.ProblemTypeIncorrectResponse) {
 		detail += fmt.Sprintf(". A wildcard needs a CNAME record at %s that points to %s", where, target)
@@ -90,6 +96,18 @@ func explain(host string, err error, where, target string) string {
 		return fmt.Sprintf("%s %s.", host, what)
 	}
 	return fmt.Sprintf("%s %s: %s.", host, what, detail)
+}
+
+// remaining is how long something lasts, as a reader says it.
+func remaining(d time.Duration) string {
+	n, unit := int(d.Hours()/24), "day"
+	if n == 0 {
+		n, unit = max(int(d.Hours()), 1), "hour"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%d %s", n, unit)
 }
 
 // clip bounds what an authority can make us keep.

@@ -156,12 +156,18 @@ type pebble struct {
 
 func (p *pebble) dir() string { return p.URL + "/dir" }
 
-func newPebble(t testing.TB, httpPort, tlsPort int, resolver string) *pebble {
+// newPebble starts an authority. With keys (a name and a key each) it takes only those who have one.
+func newPebble(t testing.TB, httpPort, tlsPort int, resolver string, keys ...string) *pebble {
 	t.Helper()
 	quiet := log.New(io.Discard, "", 0)
 	store := pebbledb.NewMemoryStore()
+	for i := 0; i+1 < len(keys); i += 2 {
+		if err := store.AddExternalAccountKeyByID(keys[i], keys[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
 	authority := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: 90 * 24 * 3600}})
-	front := wfe.New(quiet, store, va.New(quiet, httpPort, tlsPort, false, resolver, store), authority, []string{"pebble.test"}, false, false, 1, 1)
+	front := wfe.New(quiet, store, va.New(quiet, httpPort, tlsPort, false, resolver, store), authority, []string{"pebble.test"}, false, len(keys) > 0, 1, 1)
 	p := &pebble{root: x509.NewCertPool()}
 	root, err := x509.ParseCertificate(authority.GetRootCert(0).DER)
 	if err != nil {
@@ -230,8 +236,8 @@ type world struct {
 	mu      sync.Mutex // guards reports
 	reports []Report
 
-	further func() *pebble // another authority that comes to this node
-	nodes   bool           // there are others
+	further func(keys ...string) *pebble // another authority that comes to this node
+	nodes   bool                         // there are others
 }
 
 func start(t testing.TB, change ...func(*world, *Config)) *world { return startNode(t, nil, change...) }
@@ -257,7 +263,7 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 	}
 	w.https, w.http = secure.Addr().String(), plain.Addr().String()
 	port := func(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
-	w.further = func() *pebble { return newPebble(t, port(plain), port(secure), w.zone.addr) }
+	w.further = func(keys ...string) *pebble { return newPebble(t, port(plain), port(secure), w.zone.addr, keys...) }
 	w.pebble = w.further()
 	if of != nil {
 		w.pebble.Close()

@@ -31,15 +31,20 @@ type NewDomain struct {
 	RedirectTo string // host that visitors are sent to. Optional.
 	Primary    bool   // the name by which the site is called. The first that can be is.
 
-	shown bool // Prepare saw the account's TXT record
+	shown bool         // Prepare saw the account's TXT record
+	ours  []netip.Addr // where the name must point, as far as Prepare found out
 }
 
 // Prepare does for Create what no transaction may: where somebody else holds the name it
-// asks the DNS for the owner's proof. It takes at most 10 s.
+// asks the DNS for the owner's proof. It also finds out where a name must point that can't
+// be an alias. It takes at most 10 s.
 func (d *Domains) Prepare(ctx context.Context, owner account.ID, n NewDomain) (NewDomain, error) {
 	name, err := d.claimable(n.Name)
 	if err != nil {
 		return n, err
+	}
+	if name == zoneOf(name) {
+		n.ours = d.aims(ctx)
 	}
 	holder, err := holderOf(ctx, d.c.DB, name, owner)
 	if err != nil || holder == "" {
@@ -118,7 +123,7 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, sit
 		return Domain{}, err
 	}
 	now := db.Now()
-	j := judge(claim{name: name, token: token, target: target, below: d.below(), rival: rival}, sight{ours: d.knownAddrs()})
+	j := judge(d.claim(name, token, target, rival, false), sight{ours: n.ours})
 	dom := Domain{ID: ID(db.NewID("dom")), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,
 		Verification: j.Verification, DNS: j.DNS, Problems: j.Problems, Primary: n.Primary || plain && primaries == 0, RedirectTo: redirect,
 		NextCheckAt: now, CreatedAt: now, UpdatedAt: now, pendingAt: now}
@@ -197,11 +202,11 @@ func (d *Domains) target(ctx context.Context, r db.Reader, owner account.ID, sit
 
 func (d *Domains) below() string { return strings.ToLower(strings.TrimSuffix(d.c.SiteDomain, ".")) }
 
-// knownAddrs is where names must point, as far as that is known without asking anybody.
-func (d *Domains) knownAddrs() []netip.Addr {
-	out := slices.Clone(d.c.Addrs)
-	slices.SortFunc(out, netip.Addr.Compare)
-	return out
+// claim is what a sight of the name is judged against.
+func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
+	c := claim{name: name, token: token, target: target, below: d.below(), rival: rival, proven: proven, delegation: d.delegation(name)}
+	c.uncertain = d.c.Delegation != nil && strings.HasPrefix(name, "*.") && c.delegation == ""
+	return c
 }
 
 // claimable returns the name as it is kept, or an Invalid fault: nobody's names, and the

@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -47,8 +48,8 @@ type SSL string
 const (
 	SSLPending SSL = "pending"
 	SSLActive  SSL = "active"
-	SSLFailed  SSL = "failed"
-	SSLExpired SSL = "expired"
+	SSLFailed  SSL = "failed"  // there is none, and the last attempt failed
+	SSLExpired SSL = "expired" // the one there was has ended
 )
 
 // Domain is one account's claim of one name for one site.
@@ -104,7 +105,7 @@ const (
 
 // Problem is something in the DNS that will get in the way, in words.
 type Problem struct {
-	Code    string `json:"code"` // caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token
+	Code    string `json:"code"` // caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards
 	Message string `json:"message"`
 }
 
@@ -147,8 +148,16 @@ type Config struct {
 
 	SiteDomain string       // sites live at <subdomain>.<SiteDomain>
 	Addrs      []netip.Addr // the edge's public addresses. Optional: those of the sites' own names count too.
-	Reserved   []string     // hosts nobody may claim, such as that of the control plane. Optional.
-	CAs        []string     // domains by which CAA records name our authorities (RFC 8659). Optional: empty means CAA is not looked at.
+	Listens    []netip.Addr // where the edge listens, for where nothing else is known. Optional: this machine's.
+	Reserved   []string     // hosts nobody may claim, such as those of the control plane. Optional.
+
+	// CAs returns the names by which CAA records permit our authorities (RFC 8659), or none
+	// where they don't say. Optional: nil means that CAA does not matter here.
+	CAs func(ctx context.Context) []string
+	// Delegation returns where _acme-challenge.<name> must lead for the certificate of a
+	// wildcard, or nothing where wildcards can't have one. Optional: nil means that they
+	// need no such record.
+	Delegation func(name string) string
 
 	Registry     string   // who is asked for availability: auto, rdap or local. Optional: empty means auto.
 	Prices       Prices   // laid over the list that ships. Optional.
@@ -171,6 +180,10 @@ type Domains struct {
 	flight singleflight.Group
 	asking chan struct{} // holds one for each availability check that asks outside
 	looks  chan struct{} // holds one for each look at a domain's DNS
+
+	aim      sync.Mutex // guards aimAt and aimUntil; held while the DNS is asked
+	aimAt    []netip.Addr
+	aimUntil time.Time
 
 	budget, hedge time.Duration
 }
@@ -215,7 +228,7 @@ func scan(row db.Scanner) (Domain, error) {
 	if err := json.Unmarshal([]byte(seen), &f); err != nil {
 		return Domain{}, fmt.Errorf("read findings of %s: %w", d.ID, err)
 	}
-	if d.SSL == SSLActive && d.Certificate.ExpiresAt != 0 && d.Certificate.ExpiresAt <= db.Now() {
+	if d.SSL != SSLPending && d.Certificate.ExpiresAt != 0 && d.Certificate.ExpiresAt <= db.Now() {
 		d.SSL = SSLExpired
 	}
 	d.Verification, d.DNS, d.Problems = f.Verification, f.DNS, f.Problems

@@ -10,22 +10,24 @@ import (
 
 // claim is what a sight is judged against.
 type claim struct {
-	name   string
-	token  string // of the account
-	target string // the site's own host name
-	below  string // the domain that all sites live under
-	cas    []string
-	rival  string // why a CNAME proves nothing here, in words; empty where it does
-	proven bool   // the name is held already: the proof need not be seen again
+	name       string
+	token      string // of the account
+	target     string // the site's own host name
+	below      string // the domain that all sites live under
+	delegation string // where the challenge of a wildcard must lead; empty: no such record is needed
+	uncertain  bool   // a wildcard, which can't have a certificate here
+	rival      string // why a CNAME proves nothing here, in words; empty where it does
+	proven     bool   // the name is held already: the proof need not be seen again
 }
 
 // judgement is what follows from a sight.
 type judgement struct {
 	findings
-	proof   string // txt or cname; empty: none was seen
-	points  bool   // visitors of the name arrive here, as far as can be told
-	unknown bool   // nobody answered about the addresses: points means nothing
-	reason  string // why it can't be active, in words
+	proof     string // txt or cname; empty: none was seen
+	points    bool   // visitors of the name arrive here, as far as can be told
+	unknown   bool   // nobody answered about the addresses: points means nothing
+	delegated bool   // the challenge of a wildcard leads where it must, or need not
+	reason    string // why it can't be active, in words
 }
 
 // judge is pure: the same sight gives the same judgement.
@@ -34,6 +36,7 @@ func judge(c claim, s sight) judgement {
 	j.verification(c, s)
 	j.pointing(c, s)
 	j.certification(c, s)
+	j.challenge(c, s)
 	if j.proof == "" && !c.proven {
 		j.reason = "Waiting for proof: " + lower(j.Verification[0].Reason)
 	}
@@ -205,7 +208,10 @@ func addressRecords(c claim, s sight, reason string) []Record {
 		if len(have) == 0 && len(want) == 0 || family.kind == "AAAA" && len(have) == 0 {
 			continue // an AAAA record is welcome, not required
 		}
-		r := Record{Type: family.kind, Name: c.name, Required: strings.Join(want[:min(len(want), 4)], ", "), Current: clips(have), Status: RecordPending}
+		r := Record{Type: family.kind, Name: c.name, Current: clips(have), Status: RecordPending}
+		if len(want) > 0 { // any of them will do, and a record holds one
+			r.Required = want[0]
+		}
 		switch {
 		case len(have) == 0:
 			r.Reason = cmp.Or(reason, "There is no such record yet")
@@ -228,14 +234,47 @@ func addressRecords(c claim, s sight, reason string) []Record {
 
 // certification says what will keep a certificate away although all else is well.
 func (j *judgement) certification(c claim, s sight) {
+	permitted := strings.Join(clips(without(s.caa, "")), ", ")
 	switch {
-	case len(c.cas) == 0:
 	case s.caaErr != nil:
 		j.problem("caa", "The name servers do not answer about CAA records: certificate authorities will refuse")
-	case s.caaName != "" && !slices.ContainsFunc(s.caa, func(ca string) bool { return slices.Contains(c.cas, ca) }):
-		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s",
-			s.caaName, cmp.Or(strings.Join(clips(without(s.caa, "")), ", "), "nobody"), c.cas[0]))
+	case s.caaName == "" || slices.ContainsFunc(s.caa, func(ca string) bool { return slices.Contains(s.cas, ca) }):
+	case len(s.cas) > 0:
+		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s", s.caaName, cmp.Or(permitted, "nobody"), s.cas[0]))
+	case permitted == "":
+		j.problem("caa", fmt.Sprintf("The CAA records of %s permit no authority: remove them", s.caaName))
+	default:
+		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s alone: if that is not the authority that is used here, it will refuse", s.caaName, permitted))
 	}
+}
+
+// challenge says whether authorities will find the proof for a wildcard.
+func (j *judgement) challenge(c claim, s sight) {
+	j.delegated = true
+	if c.uncertain {
+		j.problem("no_wildcards", "This service is not set up for certificates of wildcards: add the names you need one by one, or ask its operator")
+	}
+	if c.delegation == "" {
+		return
+	}
+	r := Record{Type: "CNAME", Name: challengeName(c.name), Required: c.delegation, Current: clips(s.challenge[:min(len(s.challenge), 1)]), Status: RecordPending}
+	if slices.Contains(s.challenge, c.delegation) {
+		r.Status = RecordValid
+		j.DNS = append(j.DNS, r)
+		return
+	}
+	j.delegated = false
+	switch {
+	case s.challengeErr != nil:
+		r.Reason = "The name servers of " + r.Name + " do not answer"
+	case len(s.challenge) > 0:
+		r.Status = RecordInvalid
+		r.Reason = fmt.Sprintf("%s is an alias of %s: make it one of %s", r.Name, clip(s.challenge[0]), c.delegation)
+	default:
+		r.Reason = fmt.Sprintf("Make %s a CNAME of %s, and remove what else is there", r.Name, c.delegation)
+	}
+	j.DNS = append(j.DNS, r)
+	j.problem("challenge", "A wildcard has no certificate before its proof can be found. "+r.Reason)
 }
 
 func (j *judgement) problem(code, message string) {

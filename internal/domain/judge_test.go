@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -61,8 +62,8 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tt.s.ours = ours
-			j := judge(claim{name: tt.name, token: "slipway-t", target: "ann-1.sites.test", below: "sites.test", cas: []string{"ca.test"}, proven: true}, tt.s)
+			tt.s.ours, tt.s.cas = ours, []string{"ca.test"}
+			j := judge(claim{name: tt.name, token: "slipway-t", target: "ann-1.sites.test", below: "sites.test", proven: true}, tt.s)
 			var records []string
 			for _, r := range j.DNS {
 				records = append(records, r.Type+"="+string(r.Status))
@@ -83,7 +84,7 @@ func TestJudge(t *testing.T) {
 // CAA records are looked for upwards, and a wildcard has its own kind (RFC 8659).
 func TestCAAIsFoundAbove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.CAs = []string{"ca.test"} }, nil)
+	w := newWorld(t, func(c *Config) { c.CAs = func(context.Context) []string { return []string{"ca.test"} } }, nil)
 	w.zone.set(t, "example.com", `CAA 0 issue "ca.test; account=1"`, `CAA 0 issuewild ";"`)
 	w.zone.set(t, "mail.example.com", `CAA 0 iodef "mailto:x@example.com"`)
 	for name, want := range map[string]struct {

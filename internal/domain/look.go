@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"slipway/internal/egress"
 )
 
 // lookBudget bounds one look at a domain's DNS, all questions together.
@@ -28,13 +31,28 @@ type sight struct {
 
 	ours []netip.Addr // addresses of this service, as far as they are known
 
+	challenge    []string // aliases from _acme-challenge.<name> on; for wildcards
+	challengeErr error
+
 	caa     []string // what CAA records permit, where there are any
 	caaName string   // whose records they are; empty: there are none
 	caaErr  error
+	cas     []string // by which of them ours would be permitted, where they say so
 }
 
 // proofName is where the account's token belongs for a name, which may be a wildcard.
 func proofName(name string) string { return "_slipway." + strings.TrimPrefix(name, "*.") }
+
+// challengeName is where authorities look for the proof of a wildcard (RFC 8555, section 8.4).
+func challengeName(name string) string { return "_acme-challenge." + strings.TrimPrefix(name, "*.") }
+
+// delegation is where a name's challenge must lead, or nothing where it needs no record.
+func (d *Domains) delegation(name string) string {
+	if d.c.Delegation == nil || !strings.HasPrefix(name, "*.") {
+		return ""
+	}
+	return strings.ToLower(d.c.Delegation(name))
+}
 
 // look asks the zone's own name servers, which know of a change at once, and the
 // resolver where they can't be asked. target is the site's own host name.
@@ -48,8 +66,12 @@ func (d *Domains) look(ctx context.Context, name, target string) sight {
 	wg.Go(func() { s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name)) })
 	wg.Go(func() { s.cname, s.chain, s.addrs, s.addrErr = d.addresses(ctx, servers, name) })
 	wg.Go(func() { s.ours = d.ourAddrs(ctx, target) })
-	if len(d.c.CAs) > 0 {
+	if d.c.CAs != nil {
 		wg.Go(func() { s.caa, s.caaName, s.caaErr = d.authorities(ctx, name) })
+		wg.Go(func() { s.cas = d.c.CAs(ctx) })
+	}
+	if d.delegation(name) != "" {
+		wg.Go(func() { s.challenge, s.challengeErr = d.aliases(ctx, servers, challengeName(name)) })
 	}
 	wg.Wait()
 	return s
@@ -122,53 +144,85 @@ func (d *Domains) addresses(ctx context.Context, servers []netip.AddrPort, name 
 		if err != nil {
 			return "", nil, nil, err
 		}
-		found, aliases, first := gather(m, name)
+		found, aliases := gather(m, name)
 		// The zone's servers know where the alias leads, not always what is there.
 		if fresh && len(found) == 0 && len(aliases) > 0 {
 			m, err := d.c.Resolver.Ask(ctx, netip.AddrPort{}, aliases[len(aliases)-1], qtype)
 			if err == nil {
-				more, further, _ := gather(m, aliases[len(aliases)-1])
+				more, further := gather(m, aliases[len(aliases)-1])
 				found, aliases = more, append(aliases, further...)
 			}
 		}
 		addrs = append(addrs, found...)
 		for _, a := range aliases {
-			if !slices.Contains(chain, a) && len(chain) < 16 {
+			if !slices.Contains(chain, a) && len(chain) < aliasesMax {
 				chain = append(chain, a)
 			}
 		}
-		if first != "" {
-			cname = first
+		if len(aliases) > 0 {
+			cname = aliases[0]
 		}
 	}
 	return cname, chain, addrs[:min(len(addrs), 32)], nil
 }
 
-// gather reads the addresses in an answer, the aliases in the order they were followed,
-// and the alias of name itself.
-func gather(m *dns.Msg, name string) (addrs []netip.Addr, aliases []string, first string) {
-	for _, rr := range m.Answer {
-		switch rr := rr.(type) {
-		case *dns.A:
-			if a, ok := netip.AddrFromSlice(rr.A); ok {
-				addrs = append(addrs, a.Unmap())
-			}
-		case *dns.AAAA:
-			if a, ok := netip.AddrFromSlice(rr.AAAA); ok {
-				addrs = append(addrs, a.Unmap())
-			}
-		case *dns.CNAME:
-			to := strings.ToLower(strings.TrimSuffix(rr.Target, "."))
-			aliases = append(aliases, to)
-			if strings.EqualFold(rr.Hdr.Name, dns.Fqdn(name)) {
-				first = to
-			}
-		}
+// aliases follows name from alias to alias, whatever is at the end.
+func (d *Domains) aliases(ctx context.Context, servers []netip.AddrPort, name string) ([]string, error) {
+	m, _, err := d.ask(ctx, servers, name, dns.TypeCNAME)
+	if err != nil {
+		return nil, err
 	}
-	return addrs, aliases, first
+	_, chain := gather(m, name)
+	for range aliasesMax {
+		if len(chain) == 0 || len(chain) >= aliasesMax {
+			break
+		}
+		m, err := d.c.Resolver.Ask(ctx, netip.AddrPort{}, chain[len(chain)-1], dns.TypeCNAME)
+		if err != nil {
+			break // what was found so far was found
+		}
+		_, further := gather(m, chain[len(chain)-1])
+		if len(further) == 0 || slices.Contains(chain, further[0]) {
+			break
+		}
+		chain = append(chain, further...)
+	}
+	return chain, nil
 }
 
-// resolve returns up to four addresses of a host.
+const aliasesMax = 16
+
+// gather follows name through an answer: the aliases on the way, and the addresses at its
+// end. What the answer says of other names is left alone.
+func gather(m *dns.Msg, name string) (addrs []netip.Addr, aliases []string) {
+	for at := name; ; {
+		next := ""
+		for _, rr := range m.Answer {
+			if !strings.EqualFold(rr.Header().Name, dns.Fqdn(at)) {
+				continue
+			}
+			switch rr := rr.(type) {
+			case *dns.A:
+				if a, ok := netip.AddrFromSlice(rr.A); ok {
+					addrs = append(addrs, a.Unmap())
+				}
+			case *dns.AAAA:
+				if a, ok := netip.AddrFromSlice(rr.AAAA); ok {
+					addrs = append(addrs, a.Unmap())
+				}
+			case *dns.CNAME:
+				next = strings.ToLower(strings.TrimSuffix(rr.Target, "."))
+			}
+		}
+		if next == "" || next == at || slices.Contains(aliases, next) || len(aliases) == aliasesMax {
+			return addrs, aliases
+		}
+		aliases = append(aliases, next)
+		at = next
+	}
+}
+
+// resolve returns up to eight addresses of a host.
 func (d *Domains) resolve(ctx context.Context, host string) []netip.Addr {
 	var out []netip.Addr
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
@@ -176,14 +230,15 @@ func (d *Domains) resolve(ctx context.Context, host string) []netip.Addr {
 		if err != nil {
 			continue
 		}
-		found, _, _ := gather(m, host)
-		out = append(out, found[:min(len(found), 2)]...)
+		found, _ := gather(m, host)
+		out = append(out, found[:min(len(found), 4)]...)
 	}
 	return out
 }
 
 // ourAddrs returns where names must point: the configured addresses and those of the
-// site's own name, or what this machine has when neither is known.
+// site's own name, or where the edge listens when neither is known. What the operator said
+// comes first, and what the internet reaches before what it does not.
 func (d *Domains) ourAddrs(ctx context.Context, target string) []netip.Addr {
 	out := slices.Clone(d.c.Addrs)
 	if target == "localhost" || strings.HasSuffix(target, ".localhost") { // RFC 6761 §6.3
@@ -192,13 +247,51 @@ func (d *Domains) ourAddrs(ctx context.Context, target string) []netip.Addr {
 		out = append(out, d.resolve(ctx, target)...)
 	}
 	if len(out) == 0 {
+		out = slices.Clone(d.c.Listens)
+	}
+	if len(out) == 0 {
 		out = machineAddrs()
 	}
 	for i := range out {
 		out[i] = out[i].Unmap()
 	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Compact(out)
+	said := len(d.c.Addrs)
+	slices.SortStableFunc(out[said:], func(a, b netip.Addr) int {
+		return cmp.Or(cmp.Compare(scope(a), scope(b)), a.Compare(b))
+	})
+	var once []netip.Addr
+	for _, a := range out {
+		if !slices.Contains(once, a) {
+			once = append(once, a)
+		}
+	}
+	return once
+}
+
+const aimsFor = time.Minute
+
+// aims is where names must point that can't be an alias, from a name that no site has. It
+// is asked for once in a while, and for 2 s at most.
+func (d *Domains) aims(ctx context.Context) []netip.Addr {
+	d.aim.Lock()
+	defer d.aim.Unlock()
+	if time.Now().After(d.aimUntil) {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		d.aimAt, d.aimUntil = d.ourAddrs(ctx, "www."+d.below()), time.Now().Add(aimsFor)
+	}
+	return d.aimAt
+}
+
+// scope is how far from the internet an address is.
+func scope(a netip.Addr) int {
+	switch {
+	case egress.Public(a):
+		return 0
+	case a.IsLoopback():
+		return 2
+	}
+	return 1
 }
 
 // authorities returns whom the CAA records for name permit (RFC 8659 §3: the closest

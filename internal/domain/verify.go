@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"slipway/internal/account"
@@ -67,7 +68,7 @@ func (d *Domains) Verify(ctx context.Context, owner account.ID, id ID) (Domain, 
 	if err := d.check(ctx, dom); err != nil {
 		return Domain{}, err
 	}
-	if dom, err = d.Get(ctx, d.c.DB, owner, id); err != nil || d.c.Retry == nil || !dom.Proven() || dom.SSL == SSLActive {
+	if dom, err = d.Get(ctx, d.c.DB, owner, id); err != nil || d.c.Retry == nil || !dom.Proven() || dom.SSL == SSLActive && dom.Certificate.LastError == "" {
 		return dom, err
 	}
 	// Whoever asks has probably put right what kept the certificate away, too.
@@ -170,7 +171,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	if err != nil {
 		return err
 	}
-	j := judge(claim{name: dom.Name, token: token, target: target, below: d.below(), cas: d.c.CAs, rival: rival, proven: dom.Proven()}, s)
+	j := judge(d.claim(dom.Name, token, target, rival, dom.Proven()), s)
 	now := db.Now()
 	before := dom
 	var events []string
@@ -218,7 +219,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 
 	dom.Verification, dom.DNS, dom.Problems = j.Verification, j.DNS, j.Problems
 	dom.CheckedAt, dom.UpdatedAt = now, now
-	dom.NextCheckAt = dom.next(j.unknown)
+	dom.NextCheckAt = dom.next(j)
 	dom.tries++
 	seen, err := json.Marshal(j.findings)
 	if err != nil {
@@ -239,6 +240,11 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	if err != nil {
 		return err
 	}
+	if j.delegated && slices.ContainsFunc(before.Problems, func(p Problem) bool { return p.Code == "challenge" }) && d.c.Retry != nil {
+		if err := d.c.Retry(ctx, tx, dom.Name); err != nil {
+			return err
+		}
+	}
 	for _, e := range events {
 		if err := d.emit(ctx, tx, e, dom); err != nil {
 			return err
@@ -251,9 +257,11 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 }
 
 // next is when the domain is looked at again, or 0 for never.
-func (d Domain) next(unknown bool) db.Time {
+func (d Domain) next(j judgement) db.Time {
 	switch {
-	case d.Status == Active && (unknown || d.astrayAt != 0):
+	case d.Status == Active && !j.delegated: // its owner is about to set one more record
+		return soon(backoff[min(int(d.tries), len(backoff)-1)])
+	case d.Status == Active && (j.unknown || d.astrayAt != 0):
 		return soon(whenAstray)
 	case d.Status == Active, d.Status == Failed && d.Proven():
 		return soon(everyDay)

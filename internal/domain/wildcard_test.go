@@ -1,0 +1,141 @@
+package domain
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"slipway/internal/db"
+)
+
+// A wildcard's owner reads which record its certificate needs, and the certificate is
+// ordered as soon as the record is there.
+func TestWildcardNeedsItsChallenge(t *testing.T) {
+	t.Parallel()
+	var retried []string
+	w := newWorld(t, func(c *Config) {
+		c.Delegation = func(name string) string { return strings.TrimPrefix(name, "*.") + ".Acme.test" }
+		c.Retry = func(_ context.Context, tx *db.Tx, name string) error {
+			tx.AfterCommit(func() { retried = append(retried, name) })
+			return nil
+		}
+	}, nil)
+	dom := w.add(ann, "*.example.com")
+	last := func() Record { return dom.DNS[len(dom.DNS)-1] }
+	if r := last(); r.Type != "CNAME" || r.Name != "_acme-challenge.example.com" || r.Required != "example.com.acme.test" || r.Status != RecordPending || !has(dom.Problems, "challenge") {
+		t.Errorf("at first: %+v", dom)
+	}
+	w.zone.set(t, "_slipway.example.com", w.txt(ann))
+	w.zone.set(t, "*.example.com", here)
+	w.zone.set(t, "_acme-challenge.example.com", "CNAME other.test.")
+	if dom = w.verify(dom); dom.Status != Active || last().Status != RecordInvalid || !slices.Equal(last().Current, []string{"other.test"}) || !has(dom.Problems, "challenge") {
+		t.Errorf("with an alias of something else: %+v", dom)
+	}
+	if in := dom.NextCheckAt.Sub(db.Now()); in > backoff[1] {
+		t.Errorf("looked at again in %v", in)
+	}
+	retried = nil
+	w.zone.set(t, "other.test", "CNAME example.com.acme.test.") // over a name of its own
+	if dom = w.verify(dom); last().Status != RecordValid || len(dom.Problems) != 0 {
+		t.Errorf("with the record: %+v", dom)
+	}
+	if in := dom.NextCheckAt.Sub(db.Now()); in < everyDay/2 || len(retried) == 0 || retried[0] != "*.example.com" {
+		t.Errorf("looked at again in %v, ordered for %v", in, retried)
+	}
+	// Loops and long ways end.
+	w.zone.set(t, "other.test", "CNAME _acme-challenge.example.com.")
+	if dom = w.verify(dom); last().Status != RecordInvalid {
+		t.Errorf("a loop: %+v", last())
+	}
+	if plain := w.add(ann, "example.com"); len(plain.DNS) != 1 || len(plain.Problems) != 0 {
+		t.Errorf("a name that needs none: %+v", plain)
+	}
+}
+
+// Where wildcards can't have certificates their owners read so at once.
+func TestWildcardWithoutCertificates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.Delegation = func(string) string { return "" } }, nil)
+	if dom := w.add(ann, "*.example.com"); !has(dom.Problems, "no_wildcards") || len(dom.DNS) != 1 {
+		t.Errorf("got %+v", dom)
+	}
+	if dom := w.add(ann, "www.example.com"); len(dom.Problems) != 0 {
+		t.Errorf("got %+v", dom.Problems)
+	}
+}
+
+// An answer counts for the name that was asked about and what it is an alias of.
+func TestGatherFollowsTheName(t *testing.T) {
+	t.Parallel()
+	m := new(dns.Msg)
+	for _, text := range []string{"other.test. A 192.0.2.1", "b.test. A 192.0.2.2", "a.test. CNAME B.test.", "c.test. CNAME d.test.", "A.test. AAAA 2001:db8::1"} {
+		rr, err := dns.NewRR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Answer = append(m.Answer, rr)
+	}
+	found, aliases := gather(m, "a.test")
+	if !slices.Equal(aliases, []string{"b.test"}) || !slices.Equal(found, []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.2")}) {
+		t.Errorf("got %v over %v", found, aliases)
+	}
+	loop := new(dns.Msg)
+	for _, text := range []string{"a.test. CNAME b.test.", "b.test. CNAME a.test.", "x.test. CNAME x.test."} {
+		rr, _ := dns.NewRR(text)
+		loop.Answer = append(loop.Answer, rr)
+	}
+	if found, aliases := gather(loop, "a.test"); len(found) != 0 || len(aliases) > aliasesMax {
+		t.Errorf("got %v over %v", found, aliases)
+	}
+	if _, aliases := gather(loop, "x.test"); len(aliases) != 0 {
+		t.Errorf("an alias of itself: %v", aliases)
+	}
+}
+
+// CAA records stand in the way also where our authorities don't say what they are called.
+func TestCAAOfUnnamedAuthorities(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		s    sight
+		want string
+	}{
+		"none":   {sight{}, ""},
+		"others": {sight{caaName: "example.com", caa: []string{"other.example"}}, "permit other.example alone"},
+		"nobody": {sight{caaName: "example.com", caa: []string{""}}, "permit no authority"},
+	} {
+		j := judge(claim{name: "example.com", proven: true}, tt.s)
+		if tt.want == "" && has(j.Problems, "caa") || tt.want != "" && (!has(j.Problems, "caa") || !strings.Contains(j.Problems[0].Message, tt.want)) {
+			t.Errorf("%s: %+v", name, j.Problems)
+		}
+	}
+}
+
+// A record's value can be set as it is: one address, the operator's before those that were
+// found, and those that the internet reaches before the others.
+func TestRequiredAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.Addrs = nil }, nil)
+	w.zone.set(t, "*.sites.test", "A 10.0.0.1", "A 127.0.0.1", "A 198.51.100.200", "A 8.8.8.8")
+	dom := w.add(ann, "example.com")
+	if r := dom.DNS[0]; r.Type != "A" || r.Required != "8.8.8.8" {
+		t.Errorf("at first: %+v", r)
+	}
+	if dom = w.verify(dom); dom.DNS[0].Required != "8.8.8.8" {
+		t.Errorf("checked: %+v", dom.DNS[0])
+	}
+	w = newWorld(t, func(c *Config) {
+		c.Addrs, c.Listens = nil, []netip.Addr{netip.MustParseAddr("127.0.0.7")}
+	}, nil)
+	if dom := w.add(ann, "example.com"); dom.DNS[0].Required != "127.0.0.7" {
+		t.Errorf("where the edge listens: %+v", dom.DNS[0])
+	}
+	w = newWorld(t, func(c *Config) { c.Addrs = addrs("10.1.1.1", "2001:db8::1") }, nil)
+	w.zone.set(t, "*.sites.test", "A 8.8.8.8")
+	if dom := w.add(ann, "example.com"); dom.DNS[0].Required != "10.1.1.1" {
+		t.Errorf("what the operator says: %+v", dom.DNS[0])
+	}
+}
