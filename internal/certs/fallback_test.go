@@ -205,6 +205,12 @@ func TestLedger(t *testing.T) {
 	if w.get(d.ID).SSL != domain.SSLFailed {
 		t.Errorf("state %v", w.get(d.ID).SSL)
 	}
+	enter(maxOrders-1, "many.test", "order", 2*time.Hour)
+	check("almost all orders", "other.test", false, 0)
+	enter(1, "many.test", "order", time.Hour)
+	check("all orders", "other.test", false, time.Hour)
+	check("all orders, renewal", "other.test", true, time.Hour)
+	enter(1, "old.test", "order", 4*time.Hour)
 	enter(1, "old.test", "issued", 8*24*time.Hour)
 	if err := w.tidy(t.Context()); err != nil {
 		t.Fatal(err)

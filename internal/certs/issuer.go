@@ -83,6 +83,9 @@ func (i *issuer) issue(ctx context.Context, a *attempt, csr *x509.CertificateReq
 	if err != nil {
 		return none, err
 	}
+	if err := i.s.count(ctx, i, a.host, ledgerOrder); err != nil {
+		return none, fmt.Errorf("count order: %w", err)
+	}
 	for _, address := range order.Authorizations {
 		authz, err := i.client.GetAuthorization(ctx, account, address)
 		if err != nil {

@@ -17,11 +17,14 @@ const (
 	maxInvalid   = 5  // failed validations of a name in an hour
 	maxIssued    = 50 // new certificates in a registrable domain in a week
 	maxDuplicate = 5  // certificates of a name in a week, renewals that replace one aside
+	maxOrders    = 290 // orders in three hours: 300 less those that are being placed
 	week         = 7 * 24 * time.Hour
+	orderWindow  = 3 * time.Hour
 )
 
 // What the ledger counts.
 const (
+	ledgerOrder   = "order"
 	ledgerInvalid = "invalid"
 	ledgerIssued  = "issued"
 	ledgerRenewed = "renewed"
@@ -53,6 +56,9 @@ func (s *Certs) allowed(ctx context.Context, i *issuer, a *attempt) (kind string
 			}
 		}
 		return nil
+	}
+	if err := check(maxOrders, orderWindow, "kind = 'order'"); err != nil {
+		return "", until, err
 	}
 	if err := check(maxInvalid, time.Hour, "kind = 'invalid' AND host = $3", a.host); err != nil {
 		return "", until, err
@@ -106,6 +112,7 @@ func (s *Certs) tidy(ctx context.Context) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		for q, at := range map[string]db.Time{
 			"DELETE FROM acme_ledger WHERE at < $1":                             now.Add(-week),
+			"DELETE FROM acme_ledger WHERE kind = 'order' AND at < $1":          now.Add(-orderWindow),
 			"DELETE FROM acme_challenges WHERE until < $1":                      now,
 			"DELETE FROM acme_locks WHERE until < $1":                           now.Add(-time.Hour),
 			"DELETE FROM certificates WHERE state = 'gone' AND changed_at < $1": now.Add(-24 * time.Hour),
