@@ -90,6 +90,8 @@ func registrable(received string) (string, error) {
 	switch zone := zoneOf(name); {
 	case !known && !strings.Contains(name, "."):
 		return "", invalid(want)
+	case specialUse[suffix[strings.LastIndexByte(suffix, '.')+1:]]:
+		return "", invalid(fmt.Sprintf("Nobody sells names below .%s", suffix))
 	case !known:
 		return "", invalid(fmt.Sprintf("No registry is known for .%s", suffix))
 	case name == suffix:

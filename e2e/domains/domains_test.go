@@ -1,0 +1,353 @@
+// Package domains owns the promises about custom domains and certificates, told to the
+// real program: it asks a DNS and an ACME authority that are under the test's control.
+package domains
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// binary is the program, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	// The test authority is in this process, and reads these.
+	os.Setenv("PEBBLE_VA_NOSLEEP", "1")
+	os.Setenv("PEBBLE_WFE_NONCEREJECT", "5")
+	os.Setenv("PEBBLE_AUTHZREUSE", "0")
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "slipway-domains-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if binary, err = world.Build(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// house is one installation, its DNS and, if it has one, its authority.
+type house struct {
+	*world.World
+	t    testing.TB
+	zone *zone
+	ca   *authority
+	ann  string // key of a user
+}
+
+// options are what houses differ in.
+type options struct {
+	life  time.Duration // of certificates; 0: the local authority
+	flags []string
+}
+
+// newHouse starts an installation whose sites live below sites.test.
+func newHouse(t testing.TB, o options) *house {
+	t.Helper()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{World: w, t: t, zone: newZone(t)}
+	t.Cleanup(w.Close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the program's last words:\n%s", w.Log(4000))
+		}
+	})
+	h.zone.set("*.sites.test", "A 127.0.0.1")
+	w.Flags = append(w.Flags, "--site-domain", "sites.test", "--dns-resolver", h.zone.addr)
+	if o.life > 0 {
+		h.ca = newAuthority(t, w.HTTP, w.HTTPS, h.zone.addr, o.life)
+		roots, err := os.ReadFile(w.Hooks.CA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(w.Dir, "roots.pem")
+		if err := os.WriteFile(file, append(roots, h.ca.pem()...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.Flags[slices.Index(w.Flags, w.Hooks.CA)] = file
+		w.Flags = append(w.Flags, "--acme-ca", h.ca.URL+"/dir", "--acme-email", "ops@sites.test")
+	}
+	w.Flags = append(w.Flags, o.flags...)
+	h.ann = h.user("ann@example.test")
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *house) user(email string) string {
+	h.t.Helper()
+	key, err := h.User(email)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return key
+}
+
+func (h *house) until(most time.Duration, what string, ok func() bool) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	if err := world.Until(ctx, 10*time.Millisecond, func() (bool, error) { return ok(), nil }); err != nil {
+		h.t.Fatalf("waited %v in vain for %s", most, what)
+	}
+}
+
+// do sends a request and returns what came.
+func (h *house) do(key, method, path string, body any) world.Answer {
+	h.t.Helper()
+	a, err := h.Do(context.Background(), world.Request{Method: method, Path: path, Key: key, Body: body})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return a
+}
+
+func (h *house) call(key, method, path string, body, out any) {
+	h.t.Helper()
+	if err := h.Call(context.Background(), key, method, path, body, out); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// aSite is what these tests know of a site.
+type aSite struct {
+	ID, Subdomain, Status string
+	Domains               []struct{ ID, Name, Status string }
+}
+
+func (s aSite) host() string { return s.Subdomain + ".sites.test" }
+
+// live makes a site that shows one line, and waits until it does.
+func (h *house) live(key, name, line string) aSite {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	if err := world.WriteFiles(dir, map[string]string{"index.html": line, "deep/page.html": line + " deep"}); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.Git.Commit("acme/"+name, "main", dir, "made by a test"); err != nil {
+		h.t.Fatal(err)
+	}
+	var out struct{ Data aSite }
+	h.call(key, "POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main"}, &out)
+	h.until(30*time.Second, name+" to be live", func() bool {
+		var s aSite
+		h.call(key, "GET", "/sites/"+out.Data.ID, nil, &s)
+		return s.Status == "active"
+	})
+	return out.Data
+}
+
+type record struct {
+	Type, Name, Value string
+	Current           []string
+	Status            string
+	Reason            *string
+}
+
+// aDomain is one as its owner sees it.
+type aDomain struct {
+	ID, Name, Status, SSLStatus, SiteID string
+	StatusReason, RedirectTo            *string
+	Primary                             bool
+	Verification, DNS                   []record
+	Problems                            []struct{ Code, Message string }
+	Certificate                         struct {
+		Issuer, LastError                   *string
+		NotBefore, ExpiresAt, NextAttemptAt *time.Time
+	}
+	CheckedAt *time.Time
+}
+
+func (d aDomain) reason() string { return text(d.StatusReason) }
+
+func (d aDomain) problem(code string) string {
+	for _, p := range d.Problems {
+		if p.Code == code {
+			return p.Message
+		}
+	}
+	return ""
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// add claims a name for a site.
+func (h *house) add(key string, s aSite, name string) aDomain {
+	h.t.Helper()
+	var d aDomain
+	a := h.do(key, "POST", "/sites/"+s.ID+"/domains", map[string]any{"name": name})
+	if err := a.JSON(&d); err != nil || a.Status != 201 {
+		h.t.Fatalf("add %s: %d %s %v", name, a.Status, a.Body, err)
+	}
+	return d
+}
+
+// refused is the code with which adding a name is refused, after its status.
+func (h *house) refused(key string, s aSite, name any) string {
+	h.t.Helper()
+	a := h.do(key, "POST", "/sites/"+s.ID+"/domains", map[string]any{"name": name})
+	var e struct{ Error, Details, Code, RequestID string }
+	if err := a.JSON(&e); err != nil || e.Error == "" || e.Code == "" || e.RequestID == "" || a.Status != 404 && e.Details == "" {
+		return fmt.Sprintf("%d %s", a.Status, a.Body)
+	}
+	return fmt.Sprintf("%d %s", a.Status, e.Code)
+}
+
+func (h *house) verify(key string, d aDomain) aDomain {
+	h.t.Helper()
+	var got aDomain
+	h.call(key, "POST", "/domains/"+d.ID+"/verify", nil, &got)
+	return got
+}
+
+func (h *house) get(key string, d aDomain) aDomain {
+	h.t.Helper()
+	var got aDomain
+	h.call(key, "GET", "/domains/"+d.ID, nil, &got)
+	return got
+}
+
+// prove sets the records that the domain asks for: its proof, and where it points.
+func (h *house) prove(d aDomain) {
+	h.zone.set(d.Verification[0].Name, `TXT "`+d.Verification[0].Value+`"`)
+	h.zone.set(d.Name, "A 127.0.0.1")
+}
+
+// active claims a name, proves it and sees it active.
+func (h *house) active(key string, s aSite, name string) aDomain {
+	h.t.Helper()
+	d := h.add(key, s, name)
+	h.prove(d)
+	if d = h.verify(key, d); d.Status != "active" {
+		h.t.Fatalf("%s is %s: %s", name, d.Status, d.reason())
+	}
+	return d
+}
+
+// certified waits until a domain has a certificate.
+func (h *house) certified(key string, d aDomain) aDomain {
+	h.t.Helper()
+	h.until(20*time.Second, "a certificate for "+d.Name, func() bool { d = h.get(key, d); return d.SSLStatus == "active" })
+	return d
+}
+
+// shake makes a handshake as a browser that trusts the authority alone.
+func (h *house) shake(name string, protocols ...string) (*x509.Certificate, error) {
+	roots, err := h.roots()
+	if err != nil {
+		return nil, err
+	}
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", h.HTTPS, &tls.Config{RootCAs: roots, ServerName: name, NextProtos: protocols})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0], nil
+}
+
+func (h *house) roots() (*x509.CertPool, error) {
+	if h.ca != nil {
+		return h.ca.root, nil
+	}
+	return h.Trust()
+}
+
+// strange reports whether a handshake ended in the alert unrecognized_name.
+func (h *house) strange(name string, protocols ...string) bool {
+	_, err := h.shake(name, protocols...)
+	return err != nil && strings.Contains(err.Error(), "unrecognized name")
+}
+
+// fetch gets an address as a browser would, over TLS, and follows no redirect.
+func (h *house) fetch(host, path string) (status int, body, location string, err error) {
+	roots, err := h.roots()
+	if err != nil {
+		return 0, "", "", err
+	}
+	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", h.HTTPS)
+			}}}
+	r, err := client.Get("https://" + host + path)
+	if err != nil {
+		return 0, "", "", err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	return r.StatusCode, string(b), r.Header.Get("Location"), err
+}
+
+// shows fails the test unless a host shows a line.
+func (h *house) shows(host, line string) {
+	h.t.Helper()
+	var last error
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := world.Until(ctx, 20*time.Millisecond, func() (bool, error) {
+		status, body, _, err := h.fetch(host, "/")
+		if last = err; err == nil && (status != 200 || body != line) {
+			last = fmt.Errorf("%d %.100q", status, body)
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		h.t.Fatalf("https://%s: %v", host, last)
+	}
+}
+
+// hear subscribes a path of the receiver to everything about domains and certificates.
+func (h *house) hear(key, path string) {
+	h.t.Helper()
+	h.call(key, "POST", "/webhooks", map[string]any{"url": h.Hooks.URL + path,
+		"events": []string{"domain.added", "domain.verified", "domain.failed", "ssl.issued", "ssl.renewed", "ssl.failed"}}, nil)
+}
+
+// heard waits until an event about a name has come to a path, n times.
+func (h *house) heard(path, event, name string, n int) []world.Delivery {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	got, err := h.Hooks.Wait(ctx, n, func(d world.Delivery) bool {
+		var data struct {
+			Domain struct{ Name string }
+			SSL    struct{ Domain string }
+		}
+		return d.Path == path && d.Event == event && json.Unmarshal(d.Data, &data) == nil && (data.Domain.Name == name || data.SSL.Domain == name)
+	})
+	if err != nil {
+		var all []string
+		for _, d := range h.Hooks.All() {
+			all = append(all, d.Path+" "+d.Event+" "+string(d.Data))
+		}
+		h.t.Fatalf("%s about %s: %v; came:\n%s", event, name, err, strings.Join(all, "\n"))
+	}
+	return got
+}

@@ -1,0 +1,163 @@
+package domains
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The life of a custom domain: claimed, told what is missing, proven, certified, served,
+// renewed, refused by the authority, ended, put right, removed.
+func TestStory(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, options{life: 14 * time.Second})
+	h.hear(h.ann, "/story")
+	blog := h.live(h.ann, "blog", "hello")
+	const name = "www.customer.test"
+
+	// What is missing is said at once.
+	d := h.add(h.ann, blog, name)
+	if d.Status != "pending" || d.SSLStatus != "pending" || d.SiteID != blog.ID || !strings.Contains(d.reason(), "Waiting for proof") {
+		t.Errorf("at first: %+v", d)
+	}
+	txt := d.Verification[0]
+	if txt.Type != "TXT" || txt.Name != "_slipway."+name || !strings.HasPrefix(txt.Value, "slipway-") || txt.Status != "pending" || len(txt.Current) != 0 {
+		t.Errorf("proof: %+v", txt)
+	}
+	if alias := d.Verification[1]; alias.Type != "CNAME" || alias.Name != name || alias.Value != blog.host() {
+		t.Errorf("the other proof: %+v", alias)
+	}
+	if len(d.DNS) != 1 || d.DNS[0].Type != "CNAME" || d.DNS[0].Value != blog.host() || d.DNS[0].Status != "pending" {
+		t.Errorf("where it must point: %+v", d.DNS)
+	}
+	h.heard("/story", "domain.added", name, 1)
+
+	// An address that leads here proves nothing, and the wrong value is shown beside the right one.
+	h.zone.set(name, "A 127.0.0.1")
+	h.zone.set(txt.Name, `TXT "something else"`)
+	if d = h.verify(h.ann, d); d.Status != "pending" || d.Verification[0].Status != "invalid" || !slices.Equal(d.Verification[0].Current, []string{"something else"}) ||
+		d.DNS[0].Status != "valid" || !slices.Equal(d.DNS[0].Current, []string{"127.0.0.1"}) {
+		t.Errorf("without proof: %+v", d)
+	}
+	if !h.strange(name) || h.ca.orders.Load() != 0 {
+		t.Errorf("before the proof: %d orders", h.ca.orders.Load())
+	}
+
+	// Proven: active, certified and served without anybody's visit.
+	h.zone.set(txt.Name, `TXT "`+txt.Value+`"`)
+	if d = h.verify(h.ann, d); d.Status != "active" || d.StatusReason != nil || d.Verification[0].Status != "valid" || d.CheckedAt == nil {
+		t.Fatalf("with the proof: %+v", d)
+	}
+	h.heard("/story", "domain.verified", name, 1)
+	d = h.certified(h.ann, d)
+	c := d.Certificate
+	if !strings.Contains(text(c.Issuer), "Pebble") || c.LastError != nil || c.ExpiresAt == nil || c.NextAttemptAt == nil {
+		t.Fatalf("certificate %+v", c)
+	}
+	if left := c.ExpiresAt.Sub(*c.NextAttemptAt); left < 4*time.Second || left > 6*time.Second {
+		t.Errorf("renewal with %v of 14 s left", left)
+	}
+	h.shows(name, "hello")
+	h.heard("/story", "ssl.issued", name, 1)
+	var s aSite
+	h.call(h.ann, "GET", "/sites/"+blog.ID, nil, &s)
+	if len(s.Domains) != 1 || s.Domains[0].Name != name || s.Domains[0].Status != "active" {
+		t.Errorf("the site shows %+v", s.Domains)
+	}
+
+	// Renewed by itself.
+	first, err := h.shake(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.heard("/story", "ssl.renewed", name, 1)
+	h.until(5*time.Second, "the new certificate", func() bool { leaf, err := h.shake(name); return err == nil && !leaf.Equal(first) })
+	if now := h.get(h.ann, d); !now.Certificate.ExpiresAt.After(*c.ExpiresAt) || now.SSLStatus != "active" {
+		t.Errorf("after the renewal: %+v", now.Certificate)
+	}
+
+	// Refused: said in words, with the next attempt; what is good goes on being served.
+	h.ca.refuse(403, "rejectedIdentifier", "policy forbids it")
+	h.heard("/story", "ssl.failed", name, 1)
+	d = h.get(h.ann, d)
+	if d.SSLStatus != "active" || !strings.Contains(text(d.Certificate.LastError), "policy forbids it") || d.Certificate.NextAttemptAt == nil || time.Until(*d.Certificate.NextAttemptAt) < time.Second {
+		t.Errorf("refused: %s %+v", d.SSLStatus, d.Certificate)
+	}
+	h.shows(name, "hello")
+
+	// And in the end it has ended.
+	h.until(20*time.Second, "the end of the certificate", func() bool { d = h.get(h.ann, d); return d.SSLStatus == "expired" })
+	if d.Status != "active" || d.Certificate.LastError == nil {
+		t.Errorf("ended: %+v", d)
+	}
+
+	// Put right: whoever asks need not wait.
+	h.ca.heal()
+	h.verify(h.ann, d)
+	if d = h.certified(h.ann, d); d.Certificate.LastError != nil {
+		t.Errorf("put right: %+v", d.Certificate)
+	}
+	h.shows(name, "hello")
+
+	// Removed: gone for visitors and for the interface, and no order follows.
+	h.call(h.ann, "DELETE", "/domains/"+d.ID, nil, nil)
+	h.until(5*time.Second, "the end of the route", func() bool { return h.strange(name) })
+	if a := h.do(h.ann, "GET", "/domains/"+d.ID, nil); a.Status != 404 {
+		t.Errorf("after its removal: %d %s", a.Status, a.Body)
+	}
+	orders := h.ca.orders.Load()
+	if d := h.active(h.ann, blog, name); d.SSLStatus != "pending" {
+		t.Errorf("claimed again: %s", d.SSLStatus)
+	}
+	h.shows(name, "hello")
+	if n := h.ca.orders.Load() - orders; n != 1 {
+		t.Errorf("%d orders after it was claimed again", n)
+	}
+}
+
+// www leads to the apex, or the other way round, with path and query; what leads in circles
+// is refused.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, options{})
+	blog := h.live(h.ann, "blog", "hello")
+	apex := h.active(h.ann, blog, "example.com")
+	if !apex.Primary || len(apex.DNS) != 1 || apex.DNS[0].Type != "A" || apex.DNS[0].Value != "127.0.0.1" || apex.DNS[0].Status != "valid" {
+		t.Errorf("an apex: %+v", apex)
+	}
+	var www aDomain
+	h.call(h.ann, "POST", "/sites/"+blog.ID+"/domains", map[string]any{"name": "www.example.com", "redirectTo": "example.com"}, &www)
+	h.prove(www)
+	if www = h.verify(h.ann, www); www.Status != "active" || text(www.RedirectTo) != "example.com" || www.Primary {
+		t.Fatalf("got %+v", www)
+	}
+	h.shows("example.com", "hello")
+	h.until(5*time.Second, "the redirect", func() bool { s, _, _, err := h.fetch("www.example.com", "/"); return err == nil && s/100 == 3 })
+	status, _, location, err := h.fetch("www.example.com", "/deep/page?x=1&y=%20")
+	if err != nil || status != 308 && status != 301 || !strings.HasPrefix(location, "https://example.com") || !strings.HasSuffix(location, "/deep/page?x=1&y=%20") {
+		t.Errorf("%d %q %v", status, location, err)
+	}
+	for _, tt := range []struct {
+		d    aDomain
+		body map[string]any
+	}{
+		{apex, map[string]any{"redirectTo": "www.example.com"}},
+		{apex, map[string]any{"redirectTo": "example.com"}},
+		{apex, map[string]any{"redirectTo": "EXAMPLE.com."}},
+		{apex, map[string]any{"redirectTo": "https://evil.test/"}},
+		{apex, map[string]any{"redirectTo": "evil test"}},
+		{www, map[string]any{"primary": true}},
+	} {
+		if a := h.do(h.ann, "PATCH", "/domains/"+tt.d.ID, tt.body); a.Status != 400 {
+			t.Errorf("%s %v: %d %s", tt.d.Name, tt.body, a.Status, a.Body)
+		}
+	}
+	h.call(h.ann, "PATCH", "/domains/"+www.ID, map[string]any{"redirectTo": ""}, &www)
+	h.shows("www.example.com", "hello")
+	h.call(h.ann, "PATCH", "/domains/"+apex.ID, map[string]any{"redirectTo": "www.example.com"}, nil)
+	h.until(5*time.Second, "the redirect", func() bool {
+		s, _, l, err := h.fetch("example.com", "/")
+		return err == nil && s/100 == 3 && strings.HasPrefix(l, "https://www.example.com")
+	})
+}

@@ -1,0 +1,99 @@
+package domains
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The program is killed in the middle of an order. After the next start the certificate
+// comes, by one more order.
+func TestKilledDuringAnOrder(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, options{life: time.Hour})
+	blog := h.live(h.ann, "blog", "hello")
+	stuck, release := make(chan struct{}, 1), make(chan struct{})
+	for i, at := range []string{"/order-plz", "/chalZ/", "/finalize-order/"} {
+		f := func(_ http.ResponseWriter, r *http.Request) bool {
+			if strings.HasPrefix(r.URL.Path, at) {
+				select {
+				case stuck <- struct{}{}:
+				default:
+				}
+				select {
+				case <-release:
+				case <-r.Context().Done():
+				}
+			}
+			return false
+		}
+		h.ca.between.Store(&f)
+		name := string(rune('a'+i)) + ".customer.test"
+		d := h.active(h.ann, blog, name)
+		select {
+		case <-stuck:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: no request came", at)
+		}
+		h.Kill()
+		h.ca.heal()
+		close(release)
+		release = make(chan struct{})
+		before := h.ca.orders.Load()
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d = h.certified(h.ann, d)
+		h.shows(name, "hello")
+		// The one that was under way may have been placed as the program died.
+		if n := h.ca.orders.Load() - before; n < 1 || n > 2 {
+			t.Errorf("%s: %d orders after the restart", at, n)
+		}
+		select {
+		case <-stuck:
+		default:
+		}
+	}
+}
+
+// While the authority is down sites go on being served, and it is left alone.
+func TestAuthorityDown(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, options{life: time.Hour})
+	h.hear(h.ann, "/down")
+	blog := h.live(h.ann, "blog", "hello")
+	h.certified(h.ann, h.active(h.ann, blog, "a.customer.test"))
+	h.ca.die()
+	d := h.active(h.ann, blog, "b.customer.test")
+	h.until(30*time.Second, "a word about the certificate", func() bool { d = h.get(h.ann, d); return d.SSLStatus == "failed" })
+	c := d.Certificate
+	if !strings.Contains(text(c.LastError), "could not be asked") || c.NextAttemptAt == nil {
+		t.Fatalf("said %+v", c)
+	}
+	if in := time.Until(*c.NextAttemptAt); in < 15*time.Second || in > 40*time.Second {
+		t.Errorf("the next attempt is in %v", in)
+	}
+	h.heard("/down", "ssl.failed", "b.customer.test", 1)
+	requests := h.ca.requests.Load()
+	for range 20 {
+		h.shows("a.customer.test", "hello")
+		if _, err := h.shake("b.customer.test"); err == nil {
+			t.Error("a handshake without a certificate")
+		}
+	}
+	if n := h.ca.requests.Load() - requests; n > 0 {
+		t.Errorf("visitors caused %d requests to the authority", n)
+	}
+	if err := h.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.shows("a.customer.test", "hello")
+	h.ca.heal()
+	h.verify(h.ann, d)
+	h.certified(h.ann, d)
+	h.shows("b.customer.test", "hello")
+}
