@@ -1,7 +1,6 @@
 package domains
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -162,6 +161,6 @@ func (h *house) list(key, name string) aDomain {
 			return d
 		}
 	}
-	h.t.Fatal(fmt.Sprintf("no domain %s", name))
+	h.t.Fatalf("no domain %s", name)
 	return aDomain{}
 }

@@ -44,7 +44,7 @@ func TestKilledDuringAnOrder(t *testing.T) {
 		if err := h.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		d = h.certified(h.ann, d)
+		h.certified(h.ann, d)
 		h.shows(name, "hello")
 		// The one that was under way may have been placed as the program died.
 		if n := h.ca.orders.Load() - before; n < 1 || n > 2 {

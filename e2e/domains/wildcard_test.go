@@ -72,7 +72,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	orders := h.ca.orders.Load()
 	for i := range 1000 {
 		label := strings.ToLower(rand.Text())
-		name := []string{label + ".test", label + ".customer.test", "a." + label + ".shop.test", "shop.test", label + ".pay.shop.test", label + "." + blog.host()}[i%6]
+		name := []string{label + ".sites.test", label + ".test", label + ".customer.test", "a." + label + ".shop.test", "shop.test", label + ".pay.shop.test", label + "." + blog.host()}[i%7]
 		protocols := [][]string{nil, {"acme-tls/1"}, {"h2"}}[i%3]
 		if !h.strange(name, protocols...) {
 			_, err := h.shake(name, protocols...)

@@ -12,7 +12,7 @@ type domainBody struct {
 	ID           string          `json:"id" example:"dom_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name         string          `json:"name" example:"shop.example.com"`
 	Status       string          `json:"status" enum:"pending,active,failed"`
-	StatusReason *string         `json:"statusReason" doc:"Why it is not active, in words."`
+	StatusReason *string         `json:"statusReason" doc:"Why it is not active, or will not stay so, in words."`
 	SSLStatus    string          `json:"sslStatus" enum:"pending,active,failed,expired"`
 	SiteID       string          `json:"siteId"`
 	Primary      bool            `json:"primary"`
@@ -22,6 +22,7 @@ type domainBody struct {
 	Problems     []dnsProblem    `json:"problems" doc:"What else stands in the way."`
 	Certificate  certificateBody `json:"certificate"`
 	CheckedAt    *string         `json:"checkedAt" format:"date-time"`
+	NextCheckAt  *string         `json:"nextCheckAt" format:"date-time" doc:"When the DNS is looked at next, by itself."`
 	CreatedAt    string          `json:"createdAt" format:"date-time"`
 	UpdatedAt    string          `json:"updatedAt" format:"date-time"`
 }
@@ -184,5 +185,5 @@ func showDomain(d domain.Domain) domainBody {
 		Primary: d.Primary, RedirectTo: some(d.RedirectTo), Verification: each(d.Verification, record), DNS: each(d.DNS, record),
 		Problems:    each(d.Problems, func(p domain.Problem) dnsProblem { return dnsProblem(p) }),
 		Certificate: certificateBody{some(c.Issuer), when(c.NotBefore), when(c.ExpiresAt), some(c.LastError), when(c.NextAttemptAt)},
-		CheckedAt:   when(d.CheckedAt), CreatedAt: d.CreatedAt.String(), UpdatedAt: d.UpdatedAt.String()}
+		CheckedAt:   when(d.CheckedAt), NextCheckAt: when(d.NextCheckAt), CreatedAt: d.CreatedAt.String(), UpdatedAt: d.UpdatedAt.String()}
 }

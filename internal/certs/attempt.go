@@ -36,6 +36,7 @@ type attempt struct {
 	invalid bool      // an authority looked and did not find the proof
 	errs    []string  // what went wrong, in words, one for each authority
 	until   time.Time // no authority may be asked before. Zero: no limit stood in the way.
+	told    time.Time // until when the authority that was asked last wants to be left alone
 	asked   int       // authorities that were asked in spite of limits
 	causes  []error
 }

@@ -352,3 +352,55 @@ func TestRetryIsBounded(t *testing.T) {
 	w.write(func(tx *db.Tx) error { return w.RetryTx(t.Context(), tx, name) })
 	w.until("there was a sixth", func() bool { return w.row(name).failures == 6 })
 }
+
+// An authority is left alone for as long as it asks for, whatever its words.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status       int
+		header, kind string
+		want         time.Duration
+		limited      bool
+	}{
+		"limited, in seconds":  {429, "7200", "rateLimited", 2 * time.Hour, true},
+		"limited, by its date": {429, time.Now().Add(3 * time.Hour).UTC().Format(http.TimeFormat), "rateLimited", 3 * time.Hour, true},
+		"limited, no header":   {429, "", "rateLimited", time.Hour, true},
+		"limited, nonsense":    {429, "-5", "rateLimited", time.Hour, true},
+		"limited for ever":     {429, "999999999", "rateLimited", week, true},
+		"in the way":           {429, "1800", "", 30 * time.Minute, true},
+		"ill":                  {503, "900", "serverInternal", 15 * time.Minute, true},
+		"ill, no header":       {503, "", "serverInternal", time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t)
+			w.site("blog")
+			f := func(rw http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != "/order-plz" {
+					return false
+				}
+				if tt.header != "" {
+					rw.Header().Set("Retry-After", tt.header)
+				}
+				if tt.kind == "" {
+					http.Error(rw, "go away", tt.status)
+					return true
+				}
+				rw.Header().Set("Content-Type", "application/problem+json")
+				rw.WriteHeader(tt.status)
+				json.NewEncoder(rw).Encode(map[string]any{"type": "urn:ietf:params:acme:error:" + tt.kind, "status": tt.status})
+				return true
+			}
+			w.pebble.sick.Store(&f)
+			d := w.add("www.customer.test", "blog")
+			w.until("it was looked at", func() bool { return w.row("www.customer.test").err != "" })
+			r := w.row("www.customer.test")
+			if in := r.nextAt.Sub(db.Now()); in < tt.want-tt.want/8-10*time.Second || in > tt.want+tt.want/8+time.Minute || (r.failures == 0) != tt.limited {
+				t.Errorf("the next attempt is in %v after %d failures: %s", in, r.failures, r.err)
+			}
+			if said := w.get(d.ID).Certificate.LastError; tt.limited != strings.Contains(said, "can be asked again at") {
+				t.Errorf("said %q", said)
+			}
+		})
+	}
+}

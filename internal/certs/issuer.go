@@ -1,10 +1,12 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -32,9 +34,14 @@ type issuer struct {
 }
 
 func newIssuer(s *Certs, u *url.URL, first bool) *issuer {
+	client := http.Client{}
+	if s.c.Out != nil {
+		client = *s.c.Out
+	}
+	client.Transport = &listener{cmp.Or(client.Transport, http.DefaultTransport)}
 	key := strings.Trim(strings.ReplaceAll(u.Host+u.Path, "/", "-"), "-")
 	return &issuer{s: s, url: u.String(), key: certmagic.StorageKeys.Safe(key), host: u.Hostname(), first: first,
-		client: &acme.Client{Directory: u.String(), HTTPClient: s.c.Out, UserAgent: "Slipway/1", PollInterval: 250 * time.Millisecond, PollTimeout: time.Minute}}
+		client: &acme.Client{Directory: u.String(), HTTPClient: &client, UserAgent: "Slipway/1", PollInterval: 250 * time.Millisecond, PollTimeout: time.Minute}}
 }
 
 // IssuerKey names the authority in the storage.
@@ -61,11 +68,16 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 		return nil, a.limit(i, until)
 	}
 	a.asked++
+	a.told = time.Time{}
 	chain, err := i.issue(ctx, a, csr)
 	if err != nil {
-		if e := problem(err); e != nil && e.Type == acme.ProblemTypeRateLimited {
+		until := a.told
+		if e := problem(err); e != nil && e.Type == acme.ProblemTypeRateLimited && until.IsZero() {
+			until = retryAfter(e.Detail)
+		}
+		if !until.IsZero() {
 			a.asked-- // it said that it does not want to be asked
-			return nil, a.limit(i, retryAfter(e.Detail))
+			return nil, a.limit(i, until)
 		}
 		a.note(i, err)
 		return nil, err

@@ -14,9 +14,9 @@ import (
 // The limits of the largest public authority (Let's Encrypt, "Rate Limits"); others are
 // wider. Sliding windows are stricter than its token buckets.
 const (
-	maxInvalid   = 5  // failed validations of a name in an hour
-	maxIssued    = 50 // new certificates in a registrable domain in a week
-	maxDuplicate = 5  // certificates of a name in a week, renewals that replace one aside
+	maxInvalid   = 5   // failed validations of a name in an hour
+	maxIssued    = 50  // new certificates in a registrable domain in a week
+	maxDuplicate = 5   // certificates of a name in a week, renewals that replace one aside
 	maxOrders    = 290 // orders in three hours: 300 less those that are being placed
 	week         = 7 * 24 * time.Hour
 	orderWindow  = 3 * time.Hour

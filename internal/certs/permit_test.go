@@ -16,7 +16,7 @@ func TestPermits(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		if ill.Load() != 0 {
-			http.Error(w, "maintenance", 503)
+			http.Error(w, "maintenance", http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

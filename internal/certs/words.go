@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -125,6 +127,30 @@ func clip(s string) string {
 }
 
 var saysWhen = regexp.MustCompile(`retry after (\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)`)
+
+// listener hears when an authority that limits us, or is ill, says when to come back
+// (RFC 8555, section 6.6): in a header, which the client of the protocol passes over.
+type listener struct{ next http.RoundTripper }
+
+func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := l.next.RoundTrip(r)
+	if err != nil || res.StatusCode != http.StatusTooManyRequests && res.StatusCode != http.StatusServiceUnavailable {
+		return res, err
+	}
+	a, header := attemptOf(r.Context()), res.Header.Get("Retry-After")
+	now := time.Now()
+	until, err := http.ParseTime(header)
+	if n, err2 := strconv.ParseInt(header, 10, 32); err2 == nil {
+		until, err = now.Add(time.Duration(n)*time.Second), nil
+	}
+	if a != nil && err == nil && until.After(now) {
+		if until.After(now.Add(week)) {
+			until = now.Add(week)
+		}
+		a.told = until
+	}
+	return res, nil
+}
 
 // retryAfter reads when an authority that limits us wants to be asked again, from its
 // words; an hour from now where they don't say. A week is the most that is believed.

@@ -59,7 +59,7 @@ type Domain struct {
 	SiteID       string
 	Name         string // A-labels, lower case; "*." in front of a wildcard
 	Status       Status
-	Reason       string // why it is not active, in words; empty when it is
+	Reason       string // why it is not active, or will not stay so, in words
 	SSL          SSL
 	Verification []Record  // how ownership is proven; one valid one is enough
 	DNS          []Record  // where the name must point
