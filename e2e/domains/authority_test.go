@@ -30,8 +30,8 @@ type authority struct {
 	between  atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool] // answers instead, where it returns true
 }
 
-// newAuthority issues certificates that live for life.
-func newAuthority(t testing.TB, http01, tlsALPN01, resolver string, life time.Duration) *authority {
+// newAuthority issues certificates that live for life, with a key to customers alone.
+func newAuthority(t testing.TB, http01, tlsALPN01, resolver string, life time.Duration, key string) *authority {
 	t.Helper()
 	port := func(addr string) int {
 		_, text, _ := net.SplitHostPort(addr)
@@ -43,8 +43,13 @@ func newAuthority(t testing.TB, http01, tlsALPN01, resolver string, life time.Du
 	}
 	quiet := log.New(io.Discard, "", 0)
 	store := pebbledb.NewMemoryStore()
+	if key != "" {
+		if err := store.AddExternalAccountKeyByID("customer-1", key); err != nil {
+			t.Fatal(err)
+		}
+	}
 	issuer := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: uint64(life / time.Second)}})
-	front := wfe.New(quiet, store, va.New(quiet, port(http01), port(tlsALPN01), false, resolver, store), issuer, []string{"pebble.test"}, false, false, 1, 1)
+	front := wfe.New(quiet, store, va.New(quiet, port(http01), port(tlsALPN01), false, resolver, store), issuer, []string{"pebble.test"}, false, key != "", 1, 1)
 	a := &authority{root: x509.NewCertPool()}
 	root, err := x509.ParseCertificate(issuer.GetRootCert(0).DER)
 	if err != nil {

@@ -56,6 +56,7 @@ type house struct {
 // options are what houses differ in.
 type options struct {
 	life  time.Duration // of certificates; 0: the local authority
+	key   string        // that the authority gives its customers; empty: it takes everybody
 	flags []string
 }
 
@@ -76,7 +77,7 @@ func newHouse(t testing.TB, o options) *house {
 	h.zone.set("*.sites.test", "A 127.0.0.1")
 	w.Flags = append(w.Flags, "--site-domain", "sites.test", "--dns-resolver", h.zone.addr)
 	if o.life > 0 {
-		h.ca = newAuthority(t, w.HTTP, w.HTTPS, h.zone.addr, o.life)
+		h.ca = newAuthority(t, w.HTTP, w.HTTPS, h.zone.addr, o.life, o.key)
 		roots, err := os.ReadFile(w.Hooks.CA)
 		if err != nil {
 			t.Fatal(err)
@@ -87,6 +88,9 @@ func newHouse(t testing.TB, o options) *house {
 		}
 		w.Flags[slices.Index(w.Flags, w.Hooks.CA)] = file
 		w.Flags = append(w.Flags, "--acme-ca", h.ca.URL+"/dir", "--acme-email", "ops@sites.test")
+	}
+	if o.key != "" {
+		w.Env = append(w.Env, "SLIPWAY_ACME_EAB=customer-1:"+o.key)
 	}
 	w.Flags = append(w.Flags, o.flags...)
 	h.ann = h.user("ann@example.test")

@@ -140,6 +140,7 @@ func TestHostileZones(t *testing.T) {
 	h.shows("broken.test", "hello")
 	for name, tt := range map[string]struct{ records, code string }{
 		"cdn.test": {"A 104.16.1.1", "cdn"}, "six.test": {"A 127.0.0.1|AAAA 2001:db8::1", "ipv6_mismatch"}, "wrong.test": {"A 198.51.100.7", "wrong_target"}, "mixed.test": {"A 127.0.0.1|A 198.51.100.7", "mixed_addresses"},
+		"caa.test": {`A 127.0.0.1|CAA 0 issue "other.example"`, "caa"},
 	} {
 		h.zone.set(name, strings.Split(tt.records, "|")...)
 		if d := h.verify(h.ann, h.add(h.ann, blog, name)); d.problem(tt.code) == "" {

@@ -126,7 +126,8 @@ func TestWildcardsAndStrangers(t *testing.T) {
 // Where the operator has set up no DNS, wildcards say so and names still work.
 func TestWildcardsWithoutDNS(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{life: time.Hour})
+	const key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
+	h := newHouse(t, options{life: time.Hour, key: key})
 	blog := h.live(h.ann, "blog", "hello")
 	d := h.add(h.ann, blog, "*.shop.test")
 	if d.problem("no_wildcards") == "" {
@@ -140,6 +141,9 @@ func TestWildcardsWithoutDNS(t *testing.T) {
 	}
 	h.certified(h.ann, h.active(h.ann, blog, "a.shop.test"))
 	h.shows("a.shop.test", "hello")
+	if strings.Contains(h.Log(1<<20), key) {
+		t.Error("the authority's key is in the log")
+	}
 
 	// What CAA records permit is compared with what the authority says it is called.
 	h.zone.set("shop.test", `CAA 0 issue "other.example"`)

@@ -57,10 +57,10 @@ func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error
 
 // retryCertificate makes the next order for a custom host due now.
 func (h *house) retryCertificate(ctx context.Context, tx *db.Tx, host string) error {
-	if h.certs == nil {
+	if len(h.s.ACMECA) == 0 {
 		return nil
 	}
-	return h.certs.RetryTx(ctx, tx, host)
+	return certs.RetryTx(ctx, tx, host)
 }
 
 // reportACME tells the domain room and webhooks what became of a custom host's

@@ -101,7 +101,7 @@ func TestStory(t *testing.T) {
 
 	// Put right: the owner need not wait for the back-off.
 	w.zone.set(t, name, "A 127.0.0.1")
-	w.write(func(tx *db.Tx) error { return w.RetryTx(ctx, tx, name) })
+	w.write(func(tx *db.Tx) error { return RetryTx(ctx, tx, name) })
 	w.until("it works again", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
 	if d = w.get(d.ID); d.Certificate.LastError != "" || w.row(name).failures != 0 {
 		t.Errorf("after the repair: %+v", d.Certificate)

@@ -344,12 +344,12 @@ func TestRetryIsBounded(t *testing.T) {
 	w.add(name, "blog")
 	w.until("it failed", func() bool { return w.row(name).failures == 1 })
 	w.exec("UPDATE certificates SET failures = 5 WHERE host = $1", name)
-	w.write(func(tx *db.Tx) error { return w.RetryTx(t.Context(), tx, name) })
+	w.write(func(tx *db.Tx) error { return RetryTx(t.Context(), tx, name) })
 	if in := w.row(name).nextAt.Sub(db.Now()); in < 20*time.Second || in > 26*time.Second {
 		t.Errorf("after the fifth the next is in %v", in)
 	}
 	w.exec("UPDATE certificates SET changed_at = changed_at - 60000 WHERE host = $1", name)
-	w.write(func(tx *db.Tx) error { return w.RetryTx(t.Context(), tx, name) })
+	w.write(func(tx *db.Tx) error { return RetryTx(t.Context(), tx, name) })
 	w.until("there was a sixth", func() bool { return w.row(name).failures == 6 })
 }
 

@@ -72,7 +72,9 @@ func (s *Certs) askTx(ctx context.Context, tx *db.Tx, host, kind string, route i
 // RetryTx makes the next attempt for a custom host due now, for an owner who has put
 // right what was wrong. The limits of the authorities stay in force, and whoever asks again
 // and again waits longer each time: a second, 4, 9, … after the last attempt.
-func (s *Certs) RetryTx(ctx context.Context, tx *db.Tx, host string) error {
+//
+// It needs no Certs: whoever is asked may be another process than the one that orders.
+func RetryTx(ctx context.Context, tx *db.Tx, host string) error {
 	n, err := tx.Exec(ctx, `
 		UPDATE certificates SET next_at = CASE WHEN next_at < changed_at + $3 * failures * failures THEN next_at
 		  WHEN changed_at + $3 * failures * failures > $2 THEN changed_at + $3 * failures * failures ELSE $2 END

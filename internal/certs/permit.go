@@ -2,14 +2,15 @@ package certs
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/mholt/acmez/v3/acme"
 )
 
 // wellKnown are the names by which CAA records permit authorities (RFC 8659, section 4.2), by
@@ -27,17 +28,18 @@ const (
 // Permits finds out by which names CAA records permit authorities. It is safe for
 // concurrent use.
 type Permits struct {
+	out     *http.Client
 	known   []string
-	unknown []*acme.Client
+	unknown []string // directories
 
 	mu    sync.Mutex // guards the rest; held while a directory is asked
-	said  map[*acme.Client][]string
+	said  map[string][]string
 	retry time.Time
 }
 
 // NewPermits takes addresses of ACME directories and a client that reaches them.
 func NewPermits(cas []string, out *http.Client) *Permits {
-	p := &Permits{said: map[*acme.Client][]string{}}
+	p := &Permits{out: out, said: map[string][]string{}}
 	for _, address := range cas {
 		name := ""
 		if u, err := url.Parse(address); err == nil {
@@ -46,7 +48,7 @@ func NewPermits(cas []string, out *http.Client) *Permits {
 			}
 		}
 		if name == "" {
-			p.unknown = append(p.unknown, &acme.Client{Directory: address, HTTPClient: out, UserAgent: "Slipway/1"})
+			p.unknown = append(p.unknown, address)
 		} else if !slices.Contains(p.known, name) {
 			p.known = append(p.known, name)
 		}
@@ -59,24 +61,14 @@ func (p *Permits) Names(ctx context.Context) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := slices.Clone(p.known)
-	for _, c := range p.unknown {
-		said, asked := p.said[c]
+	for _, address := range p.unknown {
+		said, asked := p.said[address]
 		if !asked && time.Now().After(p.retry) {
-			ctx, cancel := context.WithTimeout(ctx, permitAsk)
-			d, err := c.GetDirectory(ctx)
-			cancel()
-			switch {
-			case err != nil:
+			var err error
+			if said, err = p.ask(ctx, address); err != nil {
 				p.retry = time.Now().Add(permitAgain)
-			case d.Meta != nil:
-				for _, name := range d.Meta.CAAIdentities {
-					if name = strings.ToLower(name); len(name) <= 253 && len(said) < 8 {
-						said = append(said, name)
-					}
-				}
-				fallthrough
-			default:
-				p.said[c] = said
+			} else {
+				p.said[address] = said
 			}
 		}
 		for _, name := range said {
@@ -86,4 +78,38 @@ func (p *Permits) Names(ctx context.Context) []string {
 		}
 	}
 	return out
+}
+
+// ask reads what a directory says. It does so by itself: the client for orders lets only
+// one ask at a time, and one that hangs would hold up whoever looks at a domain.
+func (p *Permits) ask(ctx context.Context, address string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, permitAsk)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := p.out.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	var d struct {
+		Meta struct {
+			CAA []string `json:"caaIdentities"`
+		} `json:"meta"`
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, errors.New(res.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&d); err != nil {
+		return nil, err
+	}
+	var said []string
+	for _, name := range d.Meta.CAA[:min(len(d.Meta.CAA), 8)] {
+		if len(name) <= 253 {
+			said = append(said, strings.ToLower(name))
+		}
+	}
+	return said, nil
 }

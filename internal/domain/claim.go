@@ -204,7 +204,7 @@ func (d *Domains) below() string { return strings.ToLower(strings.TrimSuffix(d.c
 
 // claim is what a sight of the name is judged against.
 func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
-	c := claim{name: name, token: token, target: target, below: d.below(), rival: rival, proven: proven, delegation: d.delegation(name)}
+	c := claim{name: name, token: token, target: target, below: d.below(), rival: rival, proven: proven, delegation: d.delegation(name), public: d.c.CAs != nil}
 	c.uncertain = d.c.Delegation != nil && strings.HasPrefix(name, "*.") && c.delegation == ""
 	return c
 }

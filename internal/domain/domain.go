@@ -152,7 +152,7 @@ type Config struct {
 	Reserved   []string     // hosts nobody may claim, such as those of the control plane. Optional.
 
 	// CAs returns the names by which CAA records permit our authorities (RFC 8659), or none
-	// where they don't say. Optional: nil means that CAA does not matter here.
+	// where they don't say. Optional: nil means an authority of our own, which CAA does not bind.
 	CAs func(ctx context.Context) []string
 	// Delegation returns where _acme-challenge.<name> must lead for the certificate of a
 	// wildcard, or nothing where wildcards can't have one. Optional: nil means that they

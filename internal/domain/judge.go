@@ -15,6 +15,7 @@ type claim struct {
 	target     string // the site's own host name
 	below      string // the domain that all sites live under
 	delegation string // where the challenge of a wildcard must lead; empty: no such record is needed
+	public     bool   // certificates come from authorities that CAA binds
 	uncertain  bool   // a wildcard, which can't have a certificate here
 	rival      string // why a CNAME proves nothing here, in words; empty where it does
 	proven     bool   // the name is held already: the proof need not be seen again
@@ -236,11 +237,14 @@ func addressRecords(c claim, s sight, reason string) []Record {
 func (j *judgement) certification(c claim, s sight) {
 	permitted := strings.Join(clips(without(s.caa, "")), ", ")
 	switch {
+	case s.caaErr != nil && !c.public:
 	case s.caaErr != nil:
 		j.problem("caa", "The name servers do not answer about CAA records: certificate authorities will refuse")
 	case s.caaName == "" || slices.ContainsFunc(s.caa, func(ca string) bool { return slices.Contains(s.cas, ca) }):
 	case len(s.cas) > 0:
 		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s", s.caaName, cmp.Or(permitted, "nobody"), s.cas[0]))
+	case !c.public:
+		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s, and certificates come from this service's own authority here", s.caaName, cmp.Or(permitted, "nobody")))
 	case permitted == "":
 		j.problem("caa", fmt.Sprintf("The CAA records of %s permit no authority: remove them", s.caaName))
 	default:

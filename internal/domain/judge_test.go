@@ -63,7 +63,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.s.ours, tt.s.cas = ours, []string{"ca.test"}
-			j := judge(claim{name: tt.name, token: "slipway-t", target: "ann-1.sites.test", below: "sites.test", proven: true}, tt.s)
+			j := judge(claim{name: tt.name, token: "slipway-t", target: "ann-1.sites.test", below: "sites.test", proven: true, public: true}, tt.s)
 			var records []string
 			for _, r := range j.DNS {
 				records = append(records, r.Type+"="+string(r.Status))

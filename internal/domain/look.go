@@ -66,8 +66,8 @@ func (d *Domains) look(ctx context.Context, name, target string) sight {
 	wg.Go(func() { s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name)) })
 	wg.Go(func() { s.cname, s.chain, s.addrs, s.addrErr = d.addresses(ctx, servers, name) })
 	wg.Go(func() { s.ours = d.ourAddrs(ctx, target) })
+	wg.Go(func() { s.caa, s.caaName, s.caaErr = d.authorities(ctx, name) })
 	if d.c.CAs != nil {
-		wg.Go(func() { s.caa, s.caaName, s.caaErr = d.authorities(ctx, name) })
 		wg.Go(func() { s.cas = d.c.CAs(ctx) })
 	}
 	if d.delegation(name) != "" {
@@ -276,9 +276,13 @@ func (d *Domains) aims(ctx context.Context) []netip.Addr {
 	d.aim.Lock()
 	defer d.aim.Unlock()
 	if time.Now().After(d.aimUntil) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		d.aimAt, d.aimUntil = d.ourAddrs(ctx, "www."+d.below()), time.Now().Add(aimsFor)
+		found := d.ourAddrs(bounded, "www."+d.below())
+		if ctx.Err() != nil { // whoever asked has gone, and the answer is worth nothing
+			return nil
+		}
+		d.aimAt, d.aimUntil = found, time.Now().Add(aimsFor)
 	}
 	return d.aimAt
 }

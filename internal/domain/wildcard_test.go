@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -100,14 +101,19 @@ func TestGatherFollowsTheName(t *testing.T) {
 func TestCAAOfUnnamedAuthorities(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		s    sight
-		want string
+		local bool
+		s     sight
+		want  string
 	}{
-		"none":   {sight{}, ""},
-		"others": {sight{caaName: "example.com", caa: []string{"other.example"}}, "permit other.example alone"},
-		"nobody": {sight{caaName: "example.com", caa: []string{""}}, "permit no authority"},
+		"none":           {false, sight{}, ""},
+		"others":         {false, sight{caaName: "example.com", caa: []string{"other.example"}}, "permit other.example alone"},
+		"nobody":         {false, sight{caaName: "example.com", caa: []string{""}}, "permit no authority"},
+		"silence":        {false, sight{caaErr: errors.New("x")}, "do not answer about CAA"},
+		"others, local":  {true, sight{caaName: "example.com", caa: []string{"other.example"}}, "this service's own authority"},
+		"nobody, local":  {true, sight{caaName: "example.com", caa: []string{""}}, "permit nobody"},
+		"silence, local": {true, sight{caaErr: errors.New("x")}, ""},
 	} {
-		j := judge(claim{name: "example.com", proven: true}, tt.s)
+		j := judge(claim{name: "example.com", proven: true, public: !tt.local}, tt.s)
 		if tt.want == "" && has(j.Problems, "caa") || tt.want != "" && (!has(j.Problems, "caa") || !strings.Contains(j.Problems[0].Message, tt.want)) {
 			t.Errorf("%s: %+v", name, j.Problems)
 		}
