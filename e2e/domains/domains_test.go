@@ -50,13 +50,15 @@ type house struct {
 	t    testing.TB
 	zone *zone
 	ca   *authority
-	ann  string // key of a user
+	more *authority // that is asked when ca can't help
+	ann  string     // key of a user
 }
 
 // options are what houses differ in.
 type options struct {
 	life  time.Duration // of certificates; 0: the local authority
 	key   string        // that the authority gives its customers; empty: it takes everybody
+	more  bool          // there is a second authority
 	flags []string
 }
 
@@ -82,12 +84,19 @@ func newHouse(t testing.TB, o options) *house {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if o.more {
+			h.more = newAuthority(t, w.HTTP, w.HTTPS, h.zone.addr, o.life, "")
+			roots = append(roots, h.more.pem()...)
+		}
 		file := filepath.Join(w.Dir, "roots.pem")
 		if err := os.WriteFile(file, append(roots, h.ca.pem()...), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		w.Flags[slices.Index(w.Flags, w.Hooks.CA)] = file
 		w.Flags = append(w.Flags, "--acme-ca", h.ca.URL+"/dir", "--acme-email", "ops@sites.test")
+		if o.more {
+			w.Flags = append(w.Flags, "--acme-ca", h.more.URL+"/dir")
+		}
 	}
 	if o.key != "" {
 		w.Env = append(w.Env, "SLIPWAY_ACME_EAB=customer-1:"+o.key)

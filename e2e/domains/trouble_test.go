@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
 )
 
 // The program is killed in the middle of an order. After the next start the certificate
@@ -96,4 +98,38 @@ func TestAuthorityDown(t *testing.T) {
 	h.verify(h.ann, d)
 	h.certified(h.ann, d)
 	h.shows("b.customer.test", "hello")
+}
+
+// Another authority is asked when the first one is down, and not when the name is at fault.
+func TestAnotherAuthority(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, options{life: time.Hour, more: true})
+	blog := h.live(h.ann, "blog", "hello")
+	h.certified(h.ann, h.active(h.ann, blog, "a.customer.test"))
+	if n := h.more.orders.Load(); n != 0 {
+		t.Errorf("%d orders at the second authority while the first is well", n)
+	}
+	h.shows("a.customer.test", "hello")
+	h.ca.die()
+	h.certified(h.ann, h.active(h.ann, blog, "b.customer.test"))
+	if n := h.more.orders.Load(); n != 1 {
+		t.Errorf("%d orders at the second authority", n)
+	}
+	h.ca.heal()
+	// The name leads here, and then away before the authority looks.
+	h.zone.change(func(z *zone) {
+		z.lie = func(q dns.Question, m *dns.Msg) {
+			if strings.HasPrefix(q.Name, "c.customer.test") && h.ca.orders.Load() > 1 {
+				m.Answer, m.Rcode = nil, dns.RcodeNameError
+			}
+		}
+	})
+	d := h.active(h.ann, blog, "c.customer.test")
+	h.until(20*time.Second, "the refusal", func() bool { d = h.get(h.ann, d); return d.SSLStatus == "failed" })
+	if n := h.more.orders.Load(); n != 1 {
+		t.Errorf("%d orders at the second authority for a name at fault", n)
+	}
+	if said := text(d.Certificate.LastError); !strings.Contains(said, "c.customer.test") {
+		t.Errorf("said %q", said)
+	}
 }

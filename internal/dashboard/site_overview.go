@@ -100,8 +100,10 @@ func troubles(h siteHead, list []deploy.Deployment, domains []domain.Domain) []t
 			out = append(out, trouble{dom.Name + " could not be verified", dom.Reason, link, "See what to set"})
 		case dom.Status == domain.Active && (dom.SSL == domain.SSLFailed || dom.SSL == domain.SSLExpired):
 			out = append(out, trouble{dom.Name + " has no valid certificate", dom.Certificate.LastError, link, "See the domain"})
+		case dom.Status == domain.Active && dom.Certificate.LastError != "":
+			out = append(out, trouble{"The certificate of " + dom.Name + " could not be renewed", dom.Certificate.LastError, link, "See the domain"})
 		case dom.Status == domain.Active && len(dom.Problems) > 0:
-			out = append(out, trouble{dom.Name + " will not keep working as it is", dom.Problems[0].Message, link, "See the domain"})
+			out = append(out, trouble{dom.Name + " needs a look", dom.Problems[0].Message, link, "See the domain"})
 		}
 	}
 	return out

@@ -18,6 +18,8 @@ import (
 // lookBudget bounds one look at a domain's DNS, all questions together.
 const lookBudget = 10 * time.Second
 
+const caaBudget = 4 * time.Second // of it
+
 // sight is what the DNS shows of a claimed name at one moment. An error beside a value
 // means that nobody answered: the value is not known, rather than empty.
 type sight struct {
@@ -66,7 +68,12 @@ func (d *Domains) look(ctx context.Context, name, target string) sight {
 	wg.Go(func() { s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name)) })
 	wg.Go(func() { s.cname, s.chain, s.addrs, s.addrErr = d.addresses(ctx, servers, name) })
 	wg.Go(func() { s.ours = d.ourAddrs(ctx, target) })
-	wg.Go(func() { s.caa, s.caaName, s.caaErr = d.authorities(ctx, name) })
+	wg.Go(func() {
+		// Some resolvers keep silent about records that they don't know: all else goes on.
+		ctx, cancel := context.WithTimeout(ctx, caaBudget)
+		defer cancel()
+		s.caa, s.caaName, s.caaErr = d.authorities(ctx, name)
+	})
 	if d.c.CAs != nil {
 		wg.Go(func() { s.cas = d.c.CAs(ctx) })
 	}
