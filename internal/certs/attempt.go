@@ -257,23 +257,6 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	return nil
 }
 
-// overdue returns 21, 14 or 7 when a good certificate has come to that many days before
-// its end, and that was not warned of yet.
-func (a *attempt) overdue(left time.Duration) int {
-	if a.state != Active {
-		return 0
-	}
-	for _, days := range []int{7, 14, 21} {
-		if left <= time.Duration(days)*24*time.Hour {
-			if a.warned == 0 || a.warned > int64(days) {
-				return days
-			}
-			return 0
-		}
-	}
-	return 0
-}
-
 // noteTx writes what an attempt found out, unless somebody else has taken the name over
 // or nobody wants it any more: kept is false then.
 func (s *Certs) noteTx(ctx context.Context, tx *db.Tx, r row) (kept bool, err error) {

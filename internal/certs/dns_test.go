@@ -87,7 +87,7 @@ func TestWildcardWithoutDNS(t *testing.T) {
 // Strangers' questions get short and honest answers.
 func TestNameServer(t *testing.T) {
 	t.Parallel()
-	w := start(t, withDNS("Acme.test."))
+	w := start(t, withDNS("Acme.test."), func(_ *world, c *Config) { c.DNS.Host = "panel.example.net" })
 	addr := w.c.DNS.Packets.LocalAddr().String()
 	ask := func(name string, kind uint16, change func(*dns.Msg)) *dns.Msg {
 		t.Helper()
@@ -129,6 +129,9 @@ func TestNameServer(t *testing.T) {
 		if tt.answers == 0 && tt.rcode != dns.RcodeRefused && (len(a.Ns) != 1 || a.Ns[0].Header().Rrtype != dns.TypeSOA) {
 			t.Errorf("%s: no SOA record beside no answer", name)
 		}
+	}
+	if ns, ok := ask("acme.test.", dns.TypeNS, nil).Answer[0].(*dns.NS); !ok || ns.Ns != "panel.example.net." {
+		t.Errorf("the zone's server: %v", ns)
 	}
 	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) { q.Opcode = dns.OpcodeNotify }); a.Rcode != dns.RcodeNotImplemented {
 		t.Errorf("a notification: %v", a)

@@ -100,6 +100,23 @@ func explain(host string, err error, where, target string) string {
 	return fmt.Sprintf("%s %s: %s.", host, what, detail)
 }
 
+// overdue returns 21, 14 or 7 when a good certificate has come to that many days before
+// its end, and that was not warned of yet.
+func (a *attempt) overdue(left time.Duration) int {
+	if a.state != Active {
+		return 0
+	}
+	for _, days := range []int{7, 14, 21} {
+		if left <= time.Duration(days)*24*time.Hour {
+			if a.warned == 0 || a.warned > int64(days) {
+				return days
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
 // remaining is how long something lasts, as a reader says it.
 func remaining(d time.Duration) string {
 	n, unit := int(d.Hours()/24), "day"
