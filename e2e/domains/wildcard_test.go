@@ -107,7 +107,9 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	}
 
 	// An installation that finds the sites' record at its start has one certificate for all.
-	h.Kill()
+	if err := h.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
 	h.zone.set("_acme-challenge.sites.test", "CNAME "+found[1]+".")
 	h.Data = filepath.Join(t.TempDir(), "data")
 	h.ann = h.user("ann@example.test")

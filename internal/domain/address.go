@@ -14,12 +14,23 @@ import (
 )
 
 // addresses follows name to its addresses. For a wildcard the wildcard record itself is
-// asked for (RFC 4592 §2.3: it is a name like any other).
-func (d *Domains) addresses(ctx context.Context, servers []netip.AddrPort, name string) (cname string, chain []string, addrs []netip.Addr, err error) {
+// asked for (RFC 4592 §2.3: it is a name like any other), and a name that it stands for
+// where there seems to be none. mute is the kind of record about which nobody answers while
+// there are others.
+func (d *Domains) addresses(ctx context.Context, servers []netip.AddrPort, name string) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
+	cname, chain, addrs, mute, err = d.follow(ctx, servers, name)
+	if base, wild := strings.CutPrefix(name, "*."); wild && err == nil && cname == "" && len(addrs) == 0 {
+		return d.follow(ctx, servers, "slipway-check."+base)
+	}
+	return cname, chain, addrs, mute, err
+}
+
+func (d *Domains) follow(ctx context.Context, servers []netip.AddrPort, name string) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		m, fresh, err := d.ask(ctx, servers, name, qtype)
-		if err != nil {
-			return "", nil, nil, err
+		m, fresh, failure := d.ask(ctx, servers, name, qtype)
+		if failure != nil {
+			mute, err = dns.TypeToString[qtype], failure
+			continue
 		}
 		found, aliases := gather(m, name)
 		// The zone's servers know where the alias leads, not always what is there.
@@ -40,7 +51,10 @@ func (d *Domains) addresses(ctx context.Context, servers []netip.AddrPort, name 
 			cname = aliases[0]
 		}
 	}
-	return cname, chain, addrs[:min(len(addrs), 32)], nil
+	if len(chain) == 0 && len(addrs) == 0 && err != nil {
+		return "", nil, nil, "", err
+	}
+	return cname, chain, addrs[:min(len(addrs), 32)], mute, nil
 }
 
 // aliases follows name from alias to alias, whatever is at the end.

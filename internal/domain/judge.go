@@ -116,6 +116,9 @@ func (j *judgement) pointing(c claim, s sight) {
 		}
 		return
 	}
+	if s.mute != "" {
+		j.problem("no_answer", fmt.Sprintf("The name servers of %s do not answer about %s records: some visitors and certificate authorities will not get through", c.name, s.mute))
+	}
 	for _, host := range s.chain {
 		if host == c.target || strings.HasSuffix(host, "."+c.below) {
 			alias.Status, j.points = RecordValid, true

@@ -52,6 +52,7 @@ func TestJudge(t *testing.T) {
 		"behind a CDN":     {"example.com", sight{addrs: addrs("104.16.1.1", "2606:4700::1")}, true, false, "cdn", "A=valid AAAA=valid", ""},
 		"CDN by its alias": {"www.example.com", sight{cname: "d1.cloudfront.net", chain: []string{"d1.cloudfront.net"}, addrs: addrs("198.51.100.1")}, true, false, "cdn", "CNAME=valid", ""},
 		"half a CDN":       {"example.com", sight{addrs: addrs("104.16.1.1", "198.51.100.1")}, false, false, "wrong_target", "A=invalid", "198.51.100.1"},
+		"half a silence":   {"example.com", sight{addrs: ours[:1], mute: "AAAA"}, true, false, "no_answer", "A=valid", ""},
 		"silence, apex":    {"example.com", sight{addrErr: errors.New("x")}, false, true, "no_answer", "A=pending", "do not answer"},
 		"silence, sub":     {"www.example.com", sight{addrErr: errors.New("x")}, false, true, "no_answer", "CNAME=pending", "do not answer"},
 		"CAA of others": {"example.com", sight{addrs: ours, caaName: "example.com", caa: []string{"other.example", ""}}, true, false, "caa", "A=valid AAAA=valid",

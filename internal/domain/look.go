@@ -25,6 +25,7 @@ type sight struct {
 	cname   string   // what the name itself is an alias of
 	chain   []string // all aliases on the way to the addresses
 	addrs   []netip.Addr
+	mute    string // A or AAAA: nobody answers about that kind
 	addrErr error
 
 	ours []netip.Addr // addresses of this service, as far as they are known
@@ -62,7 +63,7 @@ func (d *Domains) look(ctx context.Context, name, target string) sight {
 	var s sight
 	var wg sync.WaitGroup
 	wg.Go(func() { s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name)) })
-	wg.Go(func() { s.cname, s.chain, s.addrs, s.addrErr = d.addresses(ctx, servers, name) })
+	wg.Go(func() { s.cname, s.chain, s.addrs, s.mute, s.addrErr = d.addresses(ctx, servers, name) })
 	wg.Go(func() { s.ours = d.ourAddrs(ctx, target) })
 	wg.Go(func() {
 		// Some resolvers keep silent about records that they don't know: all else goes on.

@@ -69,6 +69,40 @@ func TestWildcardWithoutCertificates(t *testing.T) {
 	}
 }
 
+// Name servers that know one kind of address alone keep nobody waiting, and those that know
+// no asterisk neither.
+func TestHalfDeafServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, nil)
+	w.c.Resolver = deaf{w.c.Resolver, dns.TypeAAAA}
+	if dom := w.active(ann, "example.com"); !has(dom.Problems, "no_answer") {
+		t.Errorf("got %+v", dom)
+	}
+	w.c.Resolver = deaf{w.c.Resolver, dns.TypeA}
+	if dom := w.verify(w.add(ann, "nothing.example.com")); !strings.Contains(dom.DNS[0].Reason, "do not answer") {
+		t.Errorf("got %+v", dom.DNS)
+	}
+	w = newWorld(t, nil, nil)
+	w.zone.set(t, "_slipway.example.com", w.txt(ann))
+	w.zone.set(t, "slipway-check.example.com", here) // as its wildcard would be answered
+	if dom := w.verify(w.add(ann, "*.example.com")); dom.Status != Active {
+		t.Errorf("got %+v", dom)
+	}
+}
+
+// deaf is a resolver that does not answer about one kind of record.
+type deaf struct {
+	Resolver
+	kind uint16
+}
+
+func (d deaf) Ask(ctx context.Context, server netip.AddrPort, name string, kind uint16) (*dns.Msg, error) {
+	if kind == d.kind {
+		return nil, errors.New("SERVFAIL")
+	}
+	return d.Resolver.Ask(ctx, server, name, kind)
+}
+
 // An answer counts for the name that was asked about and what it is an alias of.
 func TestGatherFollowsTheName(t *testing.T) {
 	t.Parallel()
