@@ -23,6 +23,7 @@ func (d *Dashboard) operatorRoutes() []route {
 		post("/operator/users/{user}/second-factor-off", operator, d.dropFactor, d.userPage),
 		get("/operator/sites", operator, d.allSitesPage),
 		get("/operator/audit", operator, d.allAuditPage),
+		get("/operator/audit/download", operator, d.allAuditDownload),
 		get("/live/operator", operator, d.overviewLive),
 	}
 }
@@ -294,10 +295,6 @@ func (d *Dashboard) allSitesPage(ctx context.Context, q *request) (answer, error
 	}
 	data.Pages = turn(p, data.Total, sitesPerPage, func(p int) string { return link("/operator/sites", "page", strconv.Itoa(p)) })
 	return page("operator_sites", "All sites", data), nil
-}
-
-func (d *Dashboard) allAuditPage(ctx context.Context, q *request) (answer, error) {
-	return d.audit(ctx, q, "", "/operator/audit", "operator_audit")
 }
 
 // pageOf is the page asked for; what is no number is the first.
