@@ -83,6 +83,9 @@ func (a *Accounts) useSetupLink(ctx context.Context, token, email, password stri
 			return errLink
 		}
 		if whose.ID != "" {
+			if err := stands(ctx, tx, whose.ID, fault.Forbidden); err != nil {
+				return err
+			}
 			if err := setPassword(ctx, tx, whose.ID, phc); err != nil {
 				return err
 			}

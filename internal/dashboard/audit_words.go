@@ -10,6 +10,7 @@ var deeds = map[string]string{
 	"passkey.added": "Added a passkey", "passkey.removed": "Removed a passkey",
 	"key.created": "Created an API key", "key.revoked": "Revoked an API key",
 	"user.invited": "Invited a user", "user.uninvited": "Took an invitation back",
+	"user.suspended": "Suspended a user", "user.resumed": "Let a suspended user in again", "user.role": "Changed a role", "user.deleted": "Deleted a user",
 }
 
 // deedWords is an action in words; one that has none is shown as it stands.

@@ -74,8 +74,11 @@ func (d *Dashboard) signIn(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	s, token, err := d.Accounts.SignIn(ctx, q.value("email"), q.value("password"), q.device())
+	if fault.Is(err, fault.Unauthorized) {
+		err = at("password", err)
+	}
 	if err != nil {
-		return answer{}, at("password", err)
+		return answer{}, err
 	}
 	return d.enter(q, s, token), nil
 }
