@@ -106,13 +106,22 @@ func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device)
 // SetUp uses a setup link and signs its holder in. The second factor, where there is
 // one, is still owed.
 func (a *Accounts) SetUp(ctx context.Context, link, email, password string, d Device) (s Session, token string, err error) {
-	_, err = a.useSetupLink(ctx, link, email, password, func(tx *db.Tx, u User) error {
+	_, err = a.useSetupLink(ctx, link, email, password, func(tx *db.Tx, u User, mailed bool) error {
 		owed, err := confirmed(ctx, tx, u.ID)
 		if err != nil {
 			return err
 		}
-		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, Deed{Action: "password.set", Subject: string(u.ID), Detail: "by a one-time link"}); err != nil {
+		how := "by a one-time link"
+		if mailed {
+			how += " that was mailed to them"
+		}
+		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, Deed{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
 			return err
+		}
+		if u.Password { // this is not their first one
+			if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
+				return err
+			}
 		}
 		s, token, err = a.beginTx(ctx, tx, u.ID, BySetup, owed, d)
 		return err
@@ -139,6 +148,9 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 			return err
 		}
 		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Session: s.ID, Addr: d.Addr}, Deed{Action: "password.changed", Subject: string(u.ID)}); err != nil {
+			return err
+		}
+		if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
 			return err
 		}
 		next, token, err = a.beginTx(ctx, tx, u.ID, s.Method, false, d)

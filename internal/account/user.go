@@ -82,9 +82,11 @@ func (a *Accounts) User(ctx context.Context, id ID) (User, error) {
 
 // UserByEmail returns the user with this address in any letter case, or a NotFound fault.
 func (a *Accounts) UserByEmail(ctx context.Context, email string) (User, error) {
-	return scanUser(a.db.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE email = $1`,
-		strings.ToLower(strings.TrimSpace(email))))
+	return scanUser(a.db.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE email = $1`, asKept(email)))
 }
+
+// asKept is an address that somebody typed as it would be kept, if it is one.
+func asKept(email string) string { return cut(strings.ToLower(strings.TrimSpace(email)), 254) }
 
 // Users returns everybody, oldest first. It is for the operator.
 func (a *Accounts) Users(ctx context.Context) ([]User, error) {

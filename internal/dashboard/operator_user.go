@@ -15,6 +15,7 @@ type userData struct {
 	Factor   account.Factor
 	Link     string // a one-time link, shown once
 	Invited  bool   // the link is an invitation
+	Mailed   bool   // and goes to them by mail as well
 }
 
 // whose returns the user that the page is about.
@@ -53,6 +54,7 @@ func (d *Dashboard) userData(ctx context.Context, u account.User) (data userData
 func (d *Dashboard) showLink(ctx context.Context, u account.User, token string) (answer, error) {
 	data, err := d.userData(ctx, u)
 	data.Link, data.Invited = d.BaseURL+"/setup/"+token, !u.Password
+	data.Mailed = data.Invited && d.Accounts.Mails()
 	return page("operator_user", u.Email, data), err
 }
 
@@ -63,7 +65,9 @@ func (d *Dashboard) invite(ctx context.Context, q *request) (answer, error) {
 	var u account.User
 	var token string
 	err := d.actOn(ctx, q, func(tx *db.Tx) (deed account.Deed, err error) {
-		u, token, err = d.Accounts.InviteTx(ctx, tx, q.value("email"), q.value("role") == "operator")
+		if u, token, err = d.Accounts.InviteTx(ctx, tx, q.value("email"), q.value("role") == "operator"); err == nil {
+			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
+		}
 		return account.Deed{Action: "user.invited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
 	if err != nil {
@@ -82,7 +86,10 @@ func (d *Dashboard) makeLink(ctx context.Context, q *request) (answer, error) {
 	}
 	var token string
 	err = d.actOn(ctx, q, func(tx *db.Tx) (deed account.Deed, err error) {
-		token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife)
+		// A new password's link is the operator's to hand over: who asks may have lost the mailbox.
+		if token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife); err == nil && !u.Password {
+			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
+		}
 		return account.Deed{Action: "password.link", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
 	if err != nil {
