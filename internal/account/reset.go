@@ -71,8 +71,7 @@ Choose it here, within an hour:
 
 %s/setup/%s
 
-The link works once, until a newer one is asked for. All devices are signed out then; a second factor,
-where you have one, is still asked for.
+The link works once, until a newer one is asked for. All devices are signed out then. A second factor, where you have one, is still asked for.
 
 If it was not you, ignore this mail: your password stays as it is. It was asked for from the address %s.
 `, u.Email, a.site, a.site, token, asked.Addr), db.Now().Add(ResetLife))

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/mail"
+	netmail "net/mail"
 	"net/netip"
 	"net/url"
 	"os"
@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/net/publicsuffix"
+
+	"slipway/internal/mail"
 )
 
 // Config is everything an operator can say, as it was said.
@@ -50,6 +52,8 @@ type Config struct {
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
 	InsecureBuilds bool          // without a sandbox
+
+	SMTP SMTP
 }
 
 // settings is Config once it is known to make sense.
@@ -61,6 +65,7 @@ type settings struct {
 	allow           []netip.Prefix
 	proxies         []netip.Prefix
 	sitePort        int
+	mailer          *mail.Mailer // nil: no mails
 }
 
 var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
@@ -137,6 +142,13 @@ func (c Config) check() (settings, error) {
 			return s, fmt.Errorf("--outbound-ca-file: %s holds no certificate in PEM form", c.OutboundCAFile)
 		}
 	}
+	if s.SMTP.Addr != "" && c.BaseURL == "" {
+		return s, errors.New("--smtp: say --base-url too, to which the links in mails lead")
+	}
+	s.SMTP.CAFile = c.OutboundCAFile
+	if s.mailer, err = s.SMTP.mailer(hostOf(s.baseURL)); err != nil {
+		return s, err
+	}
 	if c.RateLimit < 1 {
 		return s, fmt.Errorf("--rate-limit: %d is not a positive number", c.RateLimit)
 	}
@@ -178,7 +190,7 @@ func (c Config) check() (settings, error) {
 	case len(c.ACMECA) == 0 && c.ACMEEmail != "":
 		return s, errors.New("--acme-email says nothing without --acme-ca")
 	case c.ACMEEmail != "":
-		if a, err := mail.ParseAddress(c.ACMEEmail); err != nil || a.Address != c.ACMEEmail {
+		if a, err := netmail.ParseAddress(c.ACMEEmail); err != nil || a.Address != c.ACMEEmail {
 			return s, fmt.Errorf("--acme-email: %q is not an e-mail address", c.ACMEEmail)
 		}
 	}
