@@ -14,7 +14,36 @@ import (
 )
 
 type userCommand struct {
-	Create userCreate `cmd:"" help:"Create a user. The password is read from standard input; without one a one-time link is printed."`
+	Create  userCreate  `cmd:"" help:"Create a user. The password is read from standard input; without one a one-time link is printed."`
+	List    userList    `cmd:"" help:"List users: address, role, and who is suspended."`
+	Suspend userSuspend `cmd:"" help:"Keep a user out: sessions end, keys are refused. Their sites stay on the air."`
+	Resume  userResume  `cmd:"" help:"Let a suspended user in again."`
+}
+
+type userList struct{ common }
+
+// Run lists everybody.
+func (u userList) Run(ctx context.Context) error { return app.ListUsers(ctx, u.store(), os.Stdout) }
+
+type userSuspend struct {
+	common
+	Email  string `help:"The user's e-mail address." required:"" placeholder:"EMAIL"`
+	Reason string `help:"What the user is told when they try to come in." placeholder:"TEXT"`
+}
+
+// Run suspends the user, also while the server runs.
+func (u userSuspend) Run(ctx context.Context) error {
+	return app.SuspendUser(ctx, u.store(), u.Email, u.Reason, os.Stdout)
+}
+
+type userResume struct {
+	common
+	Email string `help:"The user's e-mail address." required:"" placeholder:"EMAIL"`
+}
+
+// Run lets the user in again, also while the server runs.
+func (u userResume) Run(ctx context.Context) error {
+	return app.ResumeUser(ctx, u.store(), u.Email, os.Stdout)
 }
 
 type userCreate struct {
@@ -77,7 +106,15 @@ type caExport struct{ common }
 // Run prints the root certificate.
 func (c caExport) Run(ctx context.Context) error { return app.ExportCA(ctx, c.store(), os.Stdout) }
 
-type doctorCommand struct{ common }
+type doctorCommand struct {
+	common
+	mailFlags
+	OutboundCAFile string `name:"outbound-ca-file" help:"Further roots to trust for mail." type:"path" placeholder:"FILE"`
+}
 
 // Run prints what is there and what is missing.
-func (c doctorCommand) Run(ctx context.Context) error { return app.Doctor(ctx, c.store(), os.Stdout) }
+func (c doctorCommand) Run(ctx context.Context) error {
+	m := c.smtp()
+	m.CAFile = c.OutboundCAFile
+	return app.Doctor(ctx, c.store(), m, os.Stdout)
+}

@@ -39,7 +39,7 @@ type serveCommand struct {
 	GitHost      []string `help:"HOST=ADDRESS: where the repositories of a host are fetched from, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
 	OutboundAllow  []string      `help:"CIDR that webhooks and fetches may reach although it is private. Repeatable." placeholder:"CIDR"`
-	OutboundCAFile string        `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches." type:"path" placeholder:"FILE"`
+	OutboundCAFile string        `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches, and mail." type:"path" placeholder:"FILE"`
 	DNSResolver    string        `name:"dns-resolver" help:"host:port for domain verification; the system's when absent." placeholder:"HOST:PORT"`
 	RateLimit      int           `help:"Requests per minute and key." default:"100"`
 	Registry       string        `help:"Who is asked for domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
@@ -48,7 +48,8 @@ type serveCommand struct {
 	Builds         int           `help:"Builds that run at once; half the processors when 0." default:"0"`
 	BuildMemory    int           `help:"MiB of memory that one build may use." default:"2048"`
 	BuildTime      time.Duration `help:"How long one stage of a build may take." default:"15m"`
-	InsecureBuilds bool          `help:"Run builds without a sandbox, as the user that runs slipway. Only where every user is trusted."`
+	mailFlags
+	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only where every user is trusted."`
 
 	LogFormat string `help:"Log lines as text or json." default:"text" enum:"text,json"`
 	LogLevel  string `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
@@ -70,7 +71,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		Blobs: s.Blobs, Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
-		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds,
+		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
 	})
 }
 

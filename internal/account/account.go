@@ -1,8 +1,9 @@
-// Package account owns users, their sessions, second factors, passkeys and API keys, and
-// the log of what was done with them: who is asking, and what they may do.
+// Package account owns users, their sessions, second factors, passkeys and API keys, the
+// mails to them, and the log of what was done: who is asking, and what they may do.
 //
 // Passwords are kept as argon2id; keys, sessions, recovery codes and setup links as
-// SHA-256 digests; the secrets themselves are shown once and never stored or logged. A key is looked up on every
+// SHA-256 digests; the secrets themselves are shown once and never stored or logged, except
+// that a mail waits sealed until the mail server has it. A key is looked up on every
 // request, so revoking it works on the next one. The package decides what a Caller may
 // do but never asks on its behalf: rooms take the owner, faces call Require.
 package account
@@ -13,10 +14,12 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/mail"
 	"slipway/internal/seal"
 )
 
@@ -25,7 +28,8 @@ type Config struct {
 	DB    *db.DB
 	Seal  *seal.Sealer // for the secrets of second factors. Optional: without it there are none.
 	Log   *slog.Logger
-	Site  string        // the dashboard's address, to which passkeys are bound. Optional: without it there are none.
+	Mail  *mail.Mailer  // Optional: without it users get no mails, and no new password by themselves. It needs Seal and Site.
+	Site  string        // the dashboard's address, to which passkeys are bound and links lead. Optional: without it there are none.
 	Flush time.Duration // how often last uses are written. Optional: 0 means 10s.
 }
 
@@ -33,6 +37,7 @@ type Config struct {
 type Accounts struct {
 	db     *db.DB
 	seal   *seal.Sealer
+	mail   *mail.Mailer
 	site   string
 	log    *slog.Logger
 	flush  time.Duration
@@ -48,7 +53,8 @@ func New(c Config) *Accounts {
 	return &Accounts{
 		db:     c.DB,
 		seal:   c.Seal,
-		site:   c.Site,
+		mail:   c.Mail,
+		site:   strings.TrimRight(c.Site, "/"),
 		log:    cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		flush:  cmp.Or(c.Flush, 10*time.Second),
 		hashes: make(chan struct{}, max(2, runtime.NumCPU())),

@@ -9,13 +9,15 @@ import (
 	"unicode/utf8"
 
 	"slipway/internal/db"
+	"slipway/internal/fault"
 )
 
 // Actor is who does something, with what, from where.
 type Actor struct {
-	User    ID
+	User    ID        // Optional: empty is the service itself, or its command line.
 	Key     KeyID     // Optional.
 	Session SessionID // Optional.
+	Via     string    // with what, in words: the key, the deploy hook. Optional.
 	Addr    netip.Addr
 }
 
@@ -28,6 +30,7 @@ type Entry struct {
 	About   ID     // the other user it concerns, or empty
 	Key     KeyID
 	Session SessionID
+	Via     string // with what, in words; empty for a session
 	Addr    string
 	Action  string // noun.verb, such as key.created
 	Subject string // the id of what it was done to, or empty
@@ -45,8 +48,14 @@ type Deed struct {
 // keepAudit is how long the log goes back.
 const keepAudit = 400 * 24 * time.Hour
 
-// AuditTx writes a line into the log, in the transaction that does what it says.
+// AuditTx writes a line into the log, in the transaction that does what it says. Whoever
+// was suspended or deleted while it ran is an Unauthorized fault, and nothing was done.
 func (a *Accounts) AuditTx(ctx context.Context, tx *db.Tx, by Actor, d Deed) error {
+	if by.User != "" {
+		if err := stands(ctx, tx, by.User, fault.Unauthorized); err != nil {
+			return err
+		}
+	}
 	return writeAudit(ctx, tx, db.NewID("aud"), db.Now(), by, d)
 }
 
@@ -59,9 +68,9 @@ func writeAudit(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor,
 		d.About = ""
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO audit (id, at, user_id, about, key_id, session_id, addr, action, subject, detail)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		id, at, by.User, d.About, by.Key, by.Session, addr, d.Action, d.Subject, cut(d.Detail, 200))
+		INSERT INTO audit (id, at, user_id, about, key_id, session_id, via, addr, action, subject, detail)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		id, at, by.User, d.About, by.Key, by.Session, cut(by.Via, 200), addr, d.Action, d.Subject, cut(d.Detail, 200))
 	if err != nil {
 		return fmt.Errorf("write audit log: %w", err)
 	}
@@ -71,9 +80,30 @@ func writeAudit(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor,
 // AuditFilter narrows the log. Zero fields don't.
 type AuditFilter struct {
 	User   ID     // what they did and what others did to them; empty: everybody's
+	Key    KeyID  // what was done with this key
 	Action string // a noun ("key") or a whole action ("key.created")
 	Before string // an entry's ID: only older ones
 	Limit  int    // 1 to 200. Optional: 0 means 50.
+}
+
+// where is the filter as SQL: only what is asked for, so that an index can answer.
+func (f AuditFilter) where() (string, []any) {
+	text, args := "TRUE", []any{}
+	and := func(cond, v string) {
+		if v != "" {
+			args = append(args, v)
+			text += " AND " + strings.ReplaceAll(cond, "$", fmt.Sprintf("$%d", len(args)))
+		}
+	}
+	and("(l.user_id = $ OR l.about = $)", string(f.User))
+	and("l.key_id = $", string(f.Key))
+	if strings.Contains(f.Action, ".") {
+		and("l.action = $", f.Action)
+	} else {
+		and("substr(l.action, 1, length($) + 1) = $ || '.'", f.Action)
+	}
+	and("l.id < $", f.Before)
+	return text, args
 }
 
 // Audit returns a page of the log, the newest first.
@@ -81,19 +111,13 @@ func (a *Accounts) Audit(ctx context.Context, f AuditFilter) ([]Entry, error) {
 	if f.Limit < 1 || f.Limit > 200 {
 		f.Limit = 50
 	}
-	noun, whole := f.Action, ""
-	if strings.Contains(f.Action, ".") {
-		noun, whole = "", f.Action
-	}
-	rows, err := a.db.Query(ctx, `
-		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.about, l.key_id, l.session_id, l.addr, l.action, l.subject, l.detail
+	where, args := f.where()
+	rows, err := a.db.Query(ctx, fmt.Sprintf(`
+		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.about, l.key_id, l.session_id, l.via, l.addr, l.action, l.subject, l.detail
 		FROM audit l LEFT JOIN users u ON u.id = l.user_id
-		WHERE ($1 = '' OR l.user_id = $1 OR l.about = $1)
-		  AND ($2 = '' OR l.action = $2) AND ($3 = '' OR substr(l.action, 1, length($3) + 1) = $3 || '.')
-		  AND ($4 = '' OR l.id < $4)
-		ORDER BY l.id DESC LIMIT $5`, string(f.User), whole, noun, f.Before, f.Limit)
+		WHERE %s ORDER BY l.id DESC LIMIT %d`, where, f.Limit), args...)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (e Entry, err error) {
-		err = row.Scan(&e.ID, &e.At, &e.User, &e.Email, &e.About, &e.Key, &e.Session, &e.Addr, &e.Action, &e.Subject, &e.Detail)
+		err = row.Scan(&e.ID, &e.At, &e.User, &e.Email, &e.About, &e.Key, &e.Session, &e.Via, &e.Addr, &e.Action, &e.Subject, &e.Detail)
 		return e, err
 	})
 	if err != nil {

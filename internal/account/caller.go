@@ -12,7 +12,8 @@ import (
 type Caller struct {
 	User    ID
 	Email   string
-	Key     KeyID // empty for somebody who logged in
+	Key     KeyID  // empty for somebody who logged in
+	Via     string // the key in words: its name and the secret's first characters
 	Scopes  Scopes
 	Sites   []string       // empty: all of the user's sites
 	Nets    []netip.Prefix // empty: from anywhere
@@ -22,6 +23,11 @@ type Caller struct {
 
 // Owner returns the caller with the whole authority of a user, for the command line.
 func Owner(id ID) Caller { return Caller{User: id, Scopes: Scopes{All}} }
+
+// Actor is the caller as the audit log names one.
+func (c Caller) Actor(addr netip.Addr) Actor {
+	return Actor{User: c.User, Key: c.Key, Via: c.Via, Addr: addr}
+}
 
 // Require returns nil when the caller may do what the scope names, else a Forbidden fault
 // that names it.

@@ -2,7 +2,6 @@ package account
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"slipway/internal/db"
@@ -28,7 +27,7 @@ func (a *Accounts) InviteTx(ctx context.Context, tx *db.Tx, email string, admin 
 }
 
 // UninviteTx takes an invitation back: the user goes, with its links. One who has set a
-// password, or for whom keys were made, stays and is a Conflict fault.
+// password, for whom keys were made, or who has sites, stays and is a Conflict fault.
 func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id ID) error {
 	var used bool
 	err := tx.QueryRow(ctx, `
@@ -40,10 +39,5 @@ func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id ID) error {
 	if used {
 		return &fault.Error{Kind: fault.Conflict, Message: "This invitation was accepted already", Details: "the user has a password or keys", Code: "invitation_used"}
 	}
-	for _, q := range []string{`DELETE FROM setup_links WHERE user_id = $1`, `DELETE FROM sessions WHERE user_id = $1`, `DELETE FROM users WHERE id = $1`} {
-		if _, err := tx.Exec(ctx, q, id); err != nil {
-			return fmt.Errorf("take invitation back: %w", err)
-		}
-	}
-	return nil
+	return removeUser(ctx, tx, id)
 }

@@ -211,26 +211,32 @@ func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, owner ID, id KeyI
 var errKey = &fault.Error{Kind: fault.Unauthorized, Message: "Invalid API key",
 	Details: "send a valid key as Authorization: Bearer slw_…", Code: "invalid_key"}
 
-// Authenticate returns who holds this secret. An unknown, revoked or expired key is an
-// Unauthorized fault; one used from an address it is not for is Forbidden.
+// Authenticate returns who holds this secret. An unknown, revoked or expired key, or one
+// of a suspended user, is an Unauthorized fault; one used from an address it is not for
+// is Forbidden.
 func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.Addr) (Caller, error) {
 	if !LooksLikeKey(secret) {
 		return Caller{}, errKey
 	}
 	var c Caller
-	var scopes, sites, nets string
+	var name, hint, scopes, sites, nets, why string
+	var suspended db.Time
 	err := a.db.QueryRow(ctx, `
-		SELECT k.id, k.scopes, k.sites, k.nets, k.expires_at, u.id, u.email, u.admin
+		SELECT k.id, k.name, k.hint, k.scopes, k.sites, k.nets, k.expires_at, u.id, u.email, u.admin, u.suspended_at, u.suspended_why
 		FROM api_keys k JOIN users u ON u.id = k.owner_id
-		WHERE k.hash = $1`, digest(secret)).Scan(&c.Key, &scopes, &sites, &nets, &c.Expires, &c.User, &c.Email, &c.Admin)
+		WHERE k.hash = $1`, digest(secret)).Scan(&c.Key, &name, &hint, &scopes, &sites, &nets, &c.Expires, &c.User, &c.Email, &c.Admin, &suspended, &why)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && c.Expires != 0 && c.Expires <= db.Now() {
 		return Caller{}, errKey
 	}
 	if err != nil {
 		return Caller{}, fmt.Errorf("authenticate: %w", err)
 	}
+	if suspended != 0 {
+		return Caller{}, errSuspended(fault.Unauthorized, why)
+	}
 	c.Scopes, c.Sites, c.Nets = splitScopes(scopes), strings.Fields(sites), splitNets(nets)
 	c.Admin = c.Admin && c.Scopes.Include(All)
+	c.Via = name + " (" + hint + "…)"
 	addr = addr.Unmap().WithZone("")
 	if len(c.Nets) > 0 && !slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return c, &fault.Error{Kind: fault.Forbidden, Message: "This key may not be used from this address",

@@ -38,8 +38,7 @@ var errPassword = &fault.Error{Kind: fault.Unauthorized, Message: "Wrong e-mail 
 func (a *Accounts) CheckPassword(ctx context.Context, email, password string) (User, error) {
 	var id ID
 	phc := ""
-	err := a.db.QueryRow(ctx, `SELECT id, password FROM users WHERE email = $1`,
-		strings.ToLower(strings.TrimSpace(email))).Scan(&id, &phc)
+	err := a.db.QueryRow(ctx, `SELECT id, password FROM users WHERE email = $1`, asKept(email)).Scan(&id, &phc)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return User{}, fmt.Errorf("check password: %w", err)
 	}

@@ -75,7 +75,8 @@ func sessionFields(s *Session) []any {
 
 // SignIn checks a password and begins a session. Where the user has a second factor the
 // session is Pending, and PassFactor completes it. What is wrong is one Unauthorized
-// fault; throttling is the caller's.
+// fault, and only the right password learns that the user is suspended (Forbidden);
+// throttling is the caller's.
 func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device) (Session, string, error) {
 	u, err := a.CheckPassword(ctx, email, password)
 	if fault.Is(err, fault.Unauthorized) {
@@ -96,19 +97,31 @@ func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device)
 		s, token, err = a.beginTx(ctx, tx, u.ID, ByPassword, owed, d)
 		return err
 	})
+	if fault.Is(err, fault.Forbidden) {
+		a.noteRefusal(u.ID, d, "right password, but the account is suspended")
+	}
 	return s, token, err
 }
 
 // SetUp uses a setup link and signs its holder in. The second factor, where there is
 // one, is still owed.
 func (a *Accounts) SetUp(ctx context.Context, link, email, password string, d Device) (s Session, token string, err error) {
-	_, err = a.useSetupLink(ctx, link, email, password, func(tx *db.Tx, u User) error {
+	_, err = a.useSetupLink(ctx, link, email, password, func(tx *db.Tx, u User, mailed bool) error {
 		owed, err := confirmed(ctx, tx, u.ID)
 		if err != nil {
 			return err
 		}
-		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, Deed{Action: "password.set", Subject: string(u.ID), Detail: "by a one-time link"}); err != nil {
+		how := "by a one-time link"
+		if mailed {
+			how += " that was mailed to them"
+		}
+		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, Deed{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
 			return err
+		}
+		if u.Password { // this is not their first one
+			if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
+				return err
+			}
 		}
 		s, token, err = a.beginTx(ctx, tx, u.ID, BySetup, owed, d)
 		return err
@@ -137,6 +150,9 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Session: s.ID, Addr: d.Addr}, Deed{Action: "password.changed", Subject: string(u.ID)}); err != nil {
 			return err
 		}
+		if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
+			return err
+		}
 		next, token, err = a.beginTx(ctx, tx, u.ID, s.Method, false, d)
 		return err
 	})
@@ -144,8 +160,11 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 }
 
 // beginTx writes a session and its line in the log, and returns the token, which is not
-// stored.
+// stored. Every way in ends here, so this is where a suspended user hears of it.
 func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user ID, m Method, pending bool, d Device) (Session, string, error) {
+	if err := stands(ctx, tx, user, fault.Forbidden); err != nil {
+		return Session{}, "", err
+	}
 	var b [32]byte
 	rand.Read(b[:])
 	token := base64.RawURLEncoding.EncodeToString(b[:])
@@ -176,7 +195,7 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user ID, m Method, pe
 }
 
 // Session returns who holds this token, or one Unauthorized fault: it is unknown, was
-// ended, is too old or was not used for Idle. The use is noted, to the minute.
+// ended, is too old, was not used for Idle, or its user is suspended. The use is noted, to the minute.
 func (a *Accounts) Session(ctx context.Context, token string, d Device) (Session, User, error) {
 	if len(token) != base64.RawURLEncoding.EncodedLen(32) {
 		return Session{}, User{}, errSession
@@ -185,10 +204,10 @@ func (a *Accounts) Session(ctx context.Context, token string, d Device) (Session
 	var u User
 	now := db.Now()
 	err := a.db.QueryRow(ctx, `
-		SELECT `+sessionColumns+`, u.id, u.email, u.admin, u.password <> '', u.created_at
-		FROM sessions s JOIN users u ON u.id = s.user_id
-		WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3`, digest(token), now, now.Add(-Idle)).
-		Scan(append(sessionFields(&s), &u.ID, &u.Email, &u.Admin, &u.Password, &u.CreatedAt)...)
+		SELECT `+sessionColumns+`, `+userColumns+`
+		FROM sessions s JOIN users ON users.id = s.user_id
+		WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3 AND users.suspended_at = 0`, digest(token), now, now.Add(-Idle)).
+		Scan(append(sessionFields(&s), userFields(&u)...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Session{}, User{}, errSession
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 var errLink = &fault.Error{Kind: fault.NotFound, Message: "This link does not work any more",
-	Details: "it was used, or is too old; ask the operator for a new one", Code: "link_not_found"}
+	Details: "it was used, is too old, or a newer one took its place; ask for a new one", Code: "link_not_found"}
 
 // NewSetupLink returns a token, good once and for ttl, that lets its holder choose the
 // user's password. For the empty id it makes the first admin, and works only while
@@ -29,12 +29,16 @@ func (a *Accounts) NewSetupLink(ctx context.Context, user ID, ttl time.Duration)
 
 // NewSetupLinkTx is NewSetupLink in the caller's transaction.
 func (a *Accounts) NewSetupLinkTx(ctx context.Context, tx *db.Tx, user ID, ttl time.Duration) (token string, err error) {
+	return newLink(ctx, tx, user, ttl, false)
+}
+
+func newLink(ctx context.Context, tx *db.Tx, user ID, ttl time.Duration, mailed bool) (token string, err error) {
 	token = db.Random(32)
 	if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE expires_at <= $1`, db.Now()); err != nil {
 		return "", fmt.Errorf("make setup link: %w", err)
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO setup_links (hash, user_id, expires_at) VALUES ($1, $2, $3)`,
-		digest(token), sql.NullString{String: string(user), Valid: user != ""}, db.Now().Add(ttl))
+	_, err = tx.Exec(ctx, `INSERT INTO setup_links (hash, user_id, expires_at, mailed) VALUES ($1, $2, $3, $4)`,
+		digest(token), sql.NullString{String: string(user), Valid: user != ""}, db.Now().Add(ttl), mailed)
 	if err != nil {
 		return "", fmt.Errorf("make setup link: %w", err)
 	}
@@ -54,11 +58,12 @@ func (a *Accounts) SetupLink(ctx context.Context, token string) (User, error) {
 // UseSetupLink sets the password the link is for and spends the link. The address is
 // read only when it makes the first admin.
 func (a *Accounts) UseSetupLink(ctx context.Context, token, email, password string) (User, error) {
-	return a.useSetupLink(ctx, token, email, password, func(*db.Tx, User) error { return nil })
+	return a.useSetupLink(ctx, token, email, password, func(*db.Tx, User, bool) error { return nil })
 }
 
-// useSetupLink is UseSetupLink with something more in the same transaction.
-func (a *Accounts) useSetupLink(ctx context.Context, token, email, password string, then func(tx *db.Tx, u User) error) (User, error) {
+// useSetupLink is UseSetupLink with something more in the same transaction. then learns
+// whether the link had been mailed, and of the user as they were before.
+func (a *Accounts) useSetupLink(ctx context.Context, token, email, password string, then func(tx *db.Tx, before User, mailed bool) error) (User, error) {
 	whose, err := a.SetupLink(ctx, token)
 	if err != nil {
 		return User{}, err
@@ -75,21 +80,28 @@ func (a *Accounts) useSetupLink(ctx context.Context, token, email, password stri
 	var u User
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		// Of two that hold the same link, the one whose DELETE finds the row wins.
-		n, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE hash = $1 AND expires_at > $2`, digest(token), db.Now())
+		var mailed bool
+		err := tx.QueryRow(ctx, `DELETE FROM setup_links WHERE hash = $1 AND expires_at > $2 RETURNING mailed`, digest(token), db.Now()).Scan(&mailed)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errLink
+		}
 		if err != nil {
 			return fmt.Errorf("use setup link: %w", err)
 		}
-		if n == 0 {
-			return errLink
-		}
 		if whose.ID != "" {
+			if err := stands(ctx, tx, whose.ID, fault.Forbidden); err != nil {
+				return err
+			}
+			before, err := scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, whose.ID))
+			if err != nil {
+				return err
+			}
 			if err := setPassword(ctx, tx, whose.ID, phc); err != nil {
 				return err
 			}
-			if u, err = scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, whose.ID)); err != nil {
-				return err
-			}
-			return then(tx, u)
+			u = before
+			u.Password = true
+			return then(tx, before, mailed)
 		}
 		// Every other link for a first admin goes too, before anybody else can use it.
 		if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE user_id IS NULL`); err != nil {
@@ -101,7 +113,9 @@ func (a *Accounts) useSetupLink(ctx context.Context, token, email, password stri
 		if u, err = insertUser(ctx, tx, email, phc, true); err != nil {
 			return err
 		}
-		return then(tx, u)
+		before := u
+		before.Password = false
+		return then(tx, before, mailed)
 	})
 	return u, err
 }

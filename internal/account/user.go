@@ -19,13 +19,18 @@ type User struct {
 	Admin     bool   // runs the installation
 	Password  bool   // has one; else only a setup link lets them in
 	CreatedAt db.Time
+	Suspended db.Time // since when nothing lets them in; 0: not
+	Why       string  // what they are told of it
 }
 
-const userColumns = `id, email, admin, password <> '', created_at`
+const userColumns = `users.id, users.email, users.admin, users.password <> '', users.created_at, users.suspended_at, users.suspended_why`
+
+func userFields(u *User) []any {
+	return []any{&u.ID, &u.Email, &u.Admin, &u.Password, &u.CreatedAt, &u.Suspended, &u.Why}
+}
 
 func scanUser(row db.Scanner) (u User, err error) {
-	err = row.Scan(&u.ID, &u.Email, &u.Admin, &u.Password, &u.CreatedAt)
-	return u, missingUser(err)
+	return u, missingUser(row.Scan(userFields(&u)...))
 }
 
 func missingUser(err error) error {
@@ -77,9 +82,11 @@ func (a *Accounts) User(ctx context.Context, id ID) (User, error) {
 
 // UserByEmail returns the user with this address in any letter case, or a NotFound fault.
 func (a *Accounts) UserByEmail(ctx context.Context, email string) (User, error) {
-	return scanUser(a.db.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE email = $1`,
-		strings.ToLower(strings.TrimSpace(email))))
+	return scanUser(a.db.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE email = $1`, asKept(email)))
 }
+
+// asKept is an address that somebody typed as it would be kept, if it is one.
+func asKept(email string) string { return cut(strings.ToLower(strings.TrimSpace(email)), 254) }
 
 // Users returns everybody, oldest first. It is for the operator.
 func (a *Accounts) Users(ctx context.Context) ([]User, error) {

@@ -92,19 +92,21 @@ func (a *API) getDeployment(ctx context.Context, c account.Caller, in *ByID) (de
 	return showDeployment(d), err
 }
 
-func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (deploymentBody, error) {
+func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (deploymentBody, error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return deploymentBody{}, err
 	}
 	d, err := a.Deployments.CancelTx(ctx, tx, c.User, deploy.ParseID(in.ID))
+	*did = account.Deed{Action: "deployment.canceled", Subject: string(d.ID)}
 	return showDeployment(d), err
 }
 
-func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (Triggered, error) {
+func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (Triggered, error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return Triggered{}, err
 	}
 	d, err := a.Deployments.RetryTx(ctx, tx, c.User, deploy.ParseID(in.ID), deploy.ByAPI)
+	*did = account.Deed{Action: "deployment.retried", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
 }
 

@@ -112,8 +112,9 @@ func (a *API) prepareDomain(ctx context.Context, c account.Caller, in *createDom
 	return a.Domains.Prepare(ctx, c.User, domain.NewDomain{Name: b.Name, RedirectTo: b.RedirectTo, Primary: b.Primary})
 }
 
-func (a *API) createDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *createDomainIn, n domain.NewDomain) (domainBody, error) {
+func (a *API) createDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *createDomainIn, did *account.Deed, n domain.NewDomain) (domainBody, error) {
 	d, err := a.Domains.CreateTx(ctx, tx, c.User, in.ID, n)
+	*did = account.Deed{Action: "domain.added", Subject: string(d.ID), Detail: d.Name}
 	return showDomain(d), err
 }
 
@@ -130,19 +131,22 @@ type updateDomainIn struct {
 	}
 }
 
-func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn) (domainBody, error) {
+func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn, did *account.Deed) (domainBody, error) {
 	if _, err := a.domain(ctx, tx, c, in.ID); err != nil {
 		return domainBody{}, err
 	}
 	d, err := a.Domains.UpdateTx(ctx, tx, c.User, domain.ID(in.ID), domain.Update(in.Body))
+	*did = account.Deed{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
 	return showDomain(d), err
 }
 
-func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, error) {
-	if _, err := a.domain(ctx, tx, c, in.ID); err != nil {
+func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
+	d, err := a.domain(ctx, tx, c, in.ID)
+	if err != nil {
 		return message{}, err
 	}
-	_, err := a.Domains.DeleteTx(ctx, tx, c.User, domain.ID(in.ID))
+	*did = account.Deed{Action: "domain.removed", Subject: in.ID, Detail: d.Name}
+	_, err = a.Domains.DeleteTx(ctx, tx, c.User, domain.ID(in.ID))
 	return message{"Domain removed"}, err
 }
 

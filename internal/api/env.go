@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -117,7 +118,7 @@ type setEnvIn struct {
 	Body newVars
 }
 
-func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn) (setVars, error) {
+func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, did *account.Deed) (setVars, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return setVars{}, err
 	}
@@ -128,6 +129,11 @@ func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEn
 	if len(list) == 0 {
 		return setVars{}, &fault.Error{Kind: fault.Invalid, Message: "No variables were sent", Details: "send one variable or an array of at least one", Code: "variables_required"}
 	}
+	detail := fmt.Sprintf("%d variables", len(list))
+	if len(list) == 1 {
+		detail = list[0].Key
+	}
+	*did = account.Deed{Action: "env.set", Subject: in.ID, Detail: detail}
 	vars, err := a.Sites.SetEnvTx(ctx, tx, c.User, site.ID(in.ID), each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
 	return setVars{each(vars, showVar), many}, err
 }
@@ -146,18 +152,20 @@ type updateEnvIn struct {
 	}
 }
 
-func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn) (varBody, error) {
+func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn, did *account.Deed) (varBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return varBody{}, err
 	}
+	*did = account.Deed{Action: "env.set", Subject: in.ID, Detail: in.Key}
 	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.User, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
 	return showVar(v), err
 }
 
-func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn) (message, error) {
+func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn, did *account.Deed) (message, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return message{}, err
 	}
+	*did = account.Deed{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
 	return message{"Variable deleted"}, a.Sites.DeleteEnvTx(ctx, tx, c.User, site.ID(in.ID), in.Key)
 }
 

@@ -64,11 +64,12 @@ type createHookIn struct {
 	}
 }
 
-func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn) (hookBody, error) {
+func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn, did *account.Deed) (hookBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return hookBody{}, err
 	}
 	h, err := a.Sites.CreateHookTx(ctx, tx, c.User, site.ID(in.ID), site.NewHook(in.Body))
+	*did = account.Deed{Action: "hook.created", Subject: in.ID, Detail: h.Name}
 	return a.showHook(h), err
 }
 
@@ -83,18 +84,27 @@ type updateHookIn struct {
 	}
 }
 
-func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn) (hookBody, error) {
+func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn, did *account.Deed) (hookBody, error) {
 	if err := a.allowedHook(ctx, c, in.ID); err != nil {
 		return hookBody{}, err
 	}
 	h, err := a.Sites.UpdateHookTx(ctx, tx, c.User, site.HookID(in.ID), site.PatchHook(in.Body))
+	*did = account.Deed{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
+	if in.Body.Rotate {
+		did.Action = "hook.rotated"
+	}
 	return a.showHook(h), err
 }
 
-func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, error) {
-	if err := a.allowedHook(ctx, c, in.ID); err != nil {
+func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
+	s, err := a.Sites.HookSite(ctx, c.User, site.HookID(in.ID))
+	if err == nil {
+		err = c.RequireSite(string(s))
+	}
+	if err != nil {
 		return message{}, err
 	}
+	*did = account.Deed{Action: "hook.deleted", Subject: string(s)}
 	return message{"Deploy hook deleted"}, a.Sites.DeleteHookTx(ctx, tx, c.User, site.HookID(in.ID))
 }
 
@@ -143,7 +153,18 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	default:
 		return calledHook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid clear_cache", Details: "clear_cache must be true or false", Received: in.ClearCache, Code: "invalid_clear_cache"}
 	}
-	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, site.HookID(in.Hook), call)
+	hook, err := a.Sites.Hook(ctx, tx, site.HookID(in.Hook))
+	if err == nil {
+		err = a.Accounts.Stands(ctx, tx, hook.Owner)
+	}
+	if err != nil {
+		return calledHook{}, err
+	}
+	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, hook.ID, call)
+	if err == nil && !folded { // one that was folded into another changed nothing
+		err = a.Accounts.AuditTx(ctx, tx, account.Actor{User: hook.Owner, Via: "deploy hook " + hook.Name, Addr: from(ctx).addr},
+			account.Deed{Action: "deployment.triggered", Subject: string(d.ID)})
+	}
 	text := "Deployment triggered"
 	if folded {
 		text = "A deployment is already waiting"

@@ -30,6 +30,7 @@ const (
 	streamPoll = 2 * time.Second
 	heartbeat  = 15 * time.Second
 	sendTime   = 15 * time.Second
+	lookTime   = 5 * time.Second // how often it is asked whether the user may still see it
 )
 
 type logBody struct {
@@ -157,11 +158,17 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.I
 	defer stop()
 	poll := time.NewTicker(streamPoll)
 	defer poll.Stop()
-	last := time.Now()
+	last, looked := time.Now(), time.Now()
 	if !send("retry: 2000\n\n") {
 		return
 	}
 	for a.Ready() {
+		if time.Since(looked) > lookTime {
+			if a.Accounts.Stands(ctx, a.DB, owner) != nil {
+				return // suspended or gone since
+			}
+			looked = time.Now()
+		}
 		lines, status, err := a.Deployments.Logs(ctx, owner, id, after, 500)
 		if err != nil {
 			return // the site is gone, or the database: coming back finds out which

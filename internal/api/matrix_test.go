@@ -15,55 +15,56 @@ type things map[string]string
 type row struct {
 	path   string // with placeholders of things
 	body   any
-	status int  // for the owner
-	own    bool // concerns only who asks: a stranger succeeds too, on things of their own
+	status int    // for the owner
+	own    bool   // concerns only who asks: a stranger succeeds too, on things of their own
+	did    string // what stands in the audit log afterwards; every change has one
 	prep   func(w *world, key string, x things)
 }
 
 // matrix has a row for every route; a route without one fails the test.
 var matrix = map[string]row{
 	"listSites":         {path: "/sites", status: 200, own: true},
-	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true},
+	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},
-	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200},
-	"deleteSite":        {path: "/sites/{site}", status: 200},
-	"deploySite":        {path: "/sites/{site}/deploy", status: 200},
-	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate},
-	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop},
+	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
+	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},
+	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
+	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
+	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},
 	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},
 	"listDeployments":   {path: "/sites/{site}/deployments", status: 200},
 	"getDeployment":     {path: "/deployments/{deployment}", status: 200},
 	"getDeploymentLogs": {path: "/deployments/{deployment}/logs", status: 200},
-	"cancelDeployment":  {path: "/deployments/{deployment}/cancel", status: 200},
-	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel},
+	"cancelDeployment":  {path: "/deployments/{deployment}/cancel", status: 200, did: "deployment.canceled"},
+	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel, did: "deployment.retried"},
 	"listDomains":       {path: "/domains", status: 200, own: true},
 	"checkDomain":       {path: "/domains/check", body: m{"domain": "example-name-4711.com"}, status: 200, own: true},
 	"listSiteDomains":   {path: "/sites/{site}/domains", status: 200},
-	"createDomain":      {path: "/sites/{site}/domains", body: m{"name": "new.example-4711.com"}, status: 201},
+	"createDomain":      {path: "/sites/{site}/domains", body: m{"name": "new.example-4711.com"}, status: 201, did: "domain.added"},
 	"getDomain":         {path: "/domains/{domain}", status: 200},
-	"updateDomain":      {path: "/domains/{domain}", body: m{"redirectTo": "www.example-4711.com"}, status: 200},
-	"deleteDomain":      {path: "/domains/{domain}", status: 200},
+	"updateDomain":      {path: "/domains/{domain}", body: m{"redirectTo": "www.example-4711.com"}, status: 200, did: "domain.updated"},
+	"deleteDomain":      {path: "/domains/{domain}", status: 200, did: "domain.removed"},
 	"verifyDomain":      {path: "/domains/{domain}/verify", status: 200},
 	"listEnv":           {path: "/sites/{site}/env", status: 200},
-	"setEnv":            {path: "/sites/{site}/env", body: m{"key": "B", "value": "b"}, status: 201},
-	"updateEnv":         {path: "/sites/{site}/env/A", body: m{"value": "b"}, status: 200},
-	"deleteEnv":         {path: "/sites/{site}/env/A", status: 200},
+	"setEnv":            {path: "/sites/{site}/env", body: m{"key": "B", "value": "b"}, status: 201, did: "env.set"},
+	"updateEnv":         {path: "/sites/{site}/env/A", body: m{"value": "b"}, status: 200, did: "env.set"},
+	"deleteEnv":         {path: "/sites/{site}/env/A", status: 200, did: "env.deleted"},
 	"listHooks":         {path: "/sites/{site}/hooks", status: 200},
-	"createHook":        {path: "/sites/{site}/hooks", body: m{"name": "ci"}, status: 201},
-	"updateHook":        {path: "/hooks/{hook}", body: m{"active": false}, status: 200},
-	"deleteHook":        {path: "/hooks/{hook}", status: 200},
+	"createHook":        {path: "/sites/{site}/hooks", body: m{"name": "ci"}, status: 201, did: "hook.created"},
+	"updateHook":        {path: "/hooks/{hook}", body: m{"active": false}, status: 200, did: "hook.updated"},
+	"deleteHook":        {path: "/hooks/{hook}", status: 200, did: "hook.deleted"},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
 	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
-	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true},
+	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true, did: "webhook.created"},
 	"listEvents":        {path: "/webhooks/events", status: 200, own: true},
 	"getWebhook":        {path: "/webhooks/{webhook}", status: 200},
-	"updateWebhook":     {path: "/webhooks/{webhook}", body: m{"active": false}, status: 200},
-	"deleteWebhook":     {path: "/webhooks/{webhook}", status: 200},
-	"pingWebhook":       {path: "/webhooks/{webhook}/ping", status: 200},
+	"updateWebhook":     {path: "/webhooks/{webhook}", body: m{"active": false}, status: 200, did: "webhook.updated"},
+	"deleteWebhook":     {path: "/webhooks/{webhook}", status: 200, did: "webhook.deleted"},
+	"pingWebhook":       {path: "/webhooks/{webhook}/ping", status: 200, did: "webhook.pinged"},
 	"listDeliveries":    {path: "/webhooks/{webhook}/deliveries", status: 200},
 	"listKeys":          {path: "/keys", status: 200, own: true},
-	"createKey":         {path: "/keys", body: m{"name": "new", "scopes": []string{"keys:write"}}, status: 201, own: true},
-	"revokeKey":         {path: "/keys/{key}", status: 200},
+	"createKey":         {path: "/keys", body: m{"name": "new", "scopes": []string{"keys:write"}}, status: 201, own: true, did: "key.created"},
+	"revokeKey":         {path: "/keys/{key}", status: 200, did: "key.revoked"},
 	"getAccount":        {path: "/account", status: 200, own: true},
 }
 
@@ -96,6 +97,16 @@ func (w *world) belongings(u account.ID, key string) things {
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
 	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
 	return x
+}
+
+// log is the audit log, the newest line first.
+func (w *world) log() []account.Entry {
+	w.t.Helper()
+	list, err := w.c.Accounts.Audit(w.t.Context(), account.AuditFilter{Limit: 200})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
 }
 
 func (x things) fill(s string) string {
@@ -175,6 +186,8 @@ func TestAuthorizationMatrix(t *testing.T) {
 				}
 			}
 			secret := func(n account.NewKey) string { return w.key(u, n) }
+			sited := strings.Contains(row.path, "{site}") || strings.Contains(row.path, "{deployment}") || strings.Contains(row.path, "{hook}") || strings.Contains(row.path, "{domain}") // of one site
+			begun := len(w.log())
 			check("nobody", "", 401)
 			revoked := secret(account.NewKey{})
 			keys, err := w.c.Accounts.ListKeys(t.Context(), u)
@@ -193,7 +206,7 @@ func TestAuthorizationMatrix(t *testing.T) {
 				check("another user", otherKey, 404)
 				check("another user without the scope", w.key(other, account.NewKey{Scopes: others}), 403)
 			}
-			if strings.Contains(row.path, "{site}") || strings.Contains(row.path, "{deployment}") || strings.Contains(row.path, "{hook}") || strings.Contains(row.path, "{domain}") {
+			if sited {
 				spare := w.site(key, "spare")
 				check("a key for another site", secret(account.NewKey{Sites: []string{spare}}), 403)
 				check("another user's key for another site", w.key(other, account.NewKey{Sites: []string{theirs["site"]}}), 404)
@@ -201,11 +214,18 @@ func TestAuthorizationMatrix(t *testing.T) {
 			if r.Wide {
 				check("a key for some sites", secret(account.NewKey{Sites: []string{x["site"]}}), 403)
 			}
+			spares := map[bool]int{true: 1}[sited] // the site that was made above
+			if n := len(w.log()) - begun; n != spares {
+				t.Errorf("what was refused left %d lines in the log, want %d", n, spares)
+			}
 			if row.own {
 				check("another user", otherKey, row.status)
 				if a := ask(otherKey); strings.Contains(a.body, x["site"]) || strings.Contains(a.body, x["key"]) {
 					t.Errorf("another user sees things of the owner: %s", a)
 				}
+			}
+			if r.Method != "GET" && row.did == "" && row.status < 300 && r.ID != "checkDomain" && r.ID != "verifyDomain" {
+				t.Error("the matrix does not say what the audit log holds of it")
 			}
 			n := account.NewKey{Scopes: account.Scopes{r.Scope}}
 			if !r.Wide {
@@ -214,10 +234,23 @@ func TestAuthorizationMatrix(t *testing.T) {
 			if r.ID == "createKey" {
 				n.Sites = nil
 			}
-			if !strings.Contains(row.path, "{") || strings.Contains(row.path, "{site}") || strings.Contains(row.path, "{deployment}") || strings.Contains(row.path, "{hook}") || strings.Contains(row.path, "{domain}") {
-				check("the owner, with just the scope and for just the site", secret(n), row.status)
-			} else {
-				check("the owner, with just the scope", secret(account.NewKey{Scopes: account.Scopes{r.Scope}}), row.status)
+			who := "the owner, with just the scope and for just the site"
+			if strings.Contains(row.path, "{") && !sited {
+				who, n.Sites = "the owner, with just the scope", nil
+			}
+			before := w.log()
+			last := secret(n)
+			check(who, last, row.status)
+			// Exactly the change that was made is in the log, and who made it with what.
+			var did []string
+			for _, e := range w.log()[:len(w.log())-len(before)] {
+				did = append(did, e.Action)
+				if e.User != u || e.Key == "" || e.Via != "test ("+last[:10]+"…)" || e.Addr != "127.0.0.1" || e.Subject == "" {
+					t.Errorf("the log says %+v", e)
+				}
+			}
+			if strings.Join(did, " ") != row.did {
+				t.Errorf("the log says %q, want %q", did, row.did)
 			}
 		})
 	}

@@ -64,18 +64,36 @@ func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 	}, typeOf[O]())
 }
 
-// post registers an operation that changes something here. fn and the keeping of its
-// answer are one transaction; fn may run again after a conflict.
-func post[I, O any](a *API, r Route, fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, error)) {
-	postPrepared(a, r, nil, func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, _ struct{}) (O, error) {
-		return fn(ctx, tx, c, in)
+// act is what an operation does that changes something here: it says in did what it
+// did, for the audit log. It may run again after a conflict.
+type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.Deed) (O, error)
+
+// run acts and writes its line of the audit log, in the caller's transaction.
+// Every operation that changes something comes through here.
+func (fn act[I, O]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c account.Caller, in *I) (O, error) {
+	var did account.Deed
+	out, err := fn(ctx, tx, c, in, &did)
+	if err != nil {
+		return out, err
+	}
+	if did.Action == "" {
+		return out, fmt.Errorf("%s does not say what it did", r.ID)
+	}
+	return out, a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), did)
+}
+
+// post registers an operation that changes something here. The change and the keeping of
+// its answer are one transaction.
+func post[I, O any](a *API, r Route, fn act[I, O]) {
+	postPrepared(a, r, nil, func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.Deed, _ struct{}) (O, error) {
+		return fn(ctx, tx, c, in, did)
 	})
 }
 
 // postPrepared is post with a step before the transaction, for what may ask the network
 // but changes nothing.
 func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error),
-	fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, p P) (O, error)) {
+	fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.Deed, p P) (O, error)) {
 	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
 		k, print, err := r.once(ctx, c)
@@ -89,7 +107,9 @@ func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context
 			}
 		}
 		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
-			out, err := fn(ctx, tx, c, in, p)
+			out, err := act[I, O](func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.Deed) (O, error) {
+				return fn(ctx, tx, c, in, did, p)
+			}).run(ctx, a, tx, r, c, in)
 			if err != nil {
 				return nil, err
 			}
@@ -119,11 +139,11 @@ func ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 }
 
 // change registers a PATCH or DELETE: one transaction, nothing is kept.
-func change[I, O any](a *API, method string, r Route, fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, error)) {
+func change[I, O any](a *API, method string, r Route, fn act[I, O]) {
 	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (out *reply, err error) {
 		err = a.DB.Write(ctx, func(tx *db.Tx) error {
-			o, err := fn(ctx, tx, c, in)
+			o, err := fn.run(ctx, a, tx, r, c, in)
 			if err != nil {
 				return err
 			}
@@ -131,18 +151,6 @@ func change[I, O any](a *API, method string, r Route, fn func(ctx context.Contex
 			return err
 		})
 		return out, err
-	}, typeOf[O]())
-}
-
-// alone registers a PATCH or DELETE whose room opens the transaction itself.
-func alone[I, O any](a *API, method string, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
-	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
-	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
-		out, err := fn(ctx, c, in)
-		if err != nil {
-			return nil, err
-		}
-		return r.reply(out)
 	}, typeOf[O]())
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -198,10 +199,11 @@ type createSiteIn struct {
 	}
 }
 
-func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn) (createdSite, error) {
+func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn, did *account.Deed) (createdSite, error) {
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.User, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
 		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
+	*did = account.Deed{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
 	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, err
 }
 
@@ -225,7 +227,7 @@ type updateSiteIn struct {
 	}
 }
 
-func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn) (siteBody, error) {
+func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn, did *account.Deed) (siteBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return siteBody{}, err
 	}
@@ -234,13 +236,33 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err != nil {
 		return siteBody{}, err
 	}
+	*did = account.Deed{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
 	return a.showSite(ctx, tx, s)
 }
 
-func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, error) {
-	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+// parts names what a change of a site concerns, as the settings page does.
+func (in *updateSiteIn) parts() (list []string) {
+	b := in.Body
+	for _, p := range []struct {
+		name string
+		sent bool
+	}{{"name", b.Name != nil}, {"source", b.Repository != nil || b.Branch != nil}, {"credential", b.Credential != nil}, {"build", b.Framework != nil || b.Build != nil}} {
+		if p.sent {
+			list = append(list, p.name)
+		}
+	}
+	return list
+}
+
+func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.User, site.ID(in.ID))
+	if err == nil {
+		err = c.RequireSite(in.ID)
+	}
+	if err != nil {
 		return message{}, err
 	}
+	*did = account.Deed{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
 	return message{"Site deleted"}, a.Sites.DeleteTx(ctx, tx, c.User, site.ID(in.ID))
 }
 
@@ -253,7 +275,7 @@ type deploySiteIn struct {
 	}
 }
 
-func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn) (Triggered, error) {
+func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn, did *account.Deed) (Triggered, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, err
 	}
@@ -262,14 +284,17 @@ func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *d
 		t.Branch, t.ClearCache, t.Title = b.Branch, b.ClearCache, b.Title
 	}
 	d, err := a.Deployments.TriggerTx(ctx, tx, c.User, site.ID(in.ID), t)
+	*did = account.Deed{Action: "deployment.triggered", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
 }
 
-func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (siteBody, error) {
+func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (siteBody, error) {
+	*did = account.Deed{Action: "site.stopped", Subject: in.ID}
 	return a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
 }
 
-func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (siteBody, error) {
+func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (siteBody, error) {
+	*did = account.Deed{Action: "site.started", Subject: in.ID}
 	return a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
 }
 
@@ -292,7 +317,7 @@ type rollbackSiteIn struct {
 	}
 }
 
-func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn) (Triggered, error) {
+func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn, did *account.Deed) (Triggered, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, err
 	}
@@ -301,6 +326,7 @@ func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in 
 		to = deploy.ParseID(in.Body.DeploymentID)
 	}
 	d, err := a.Deployments.RollbackTx(ctx, tx, c.User, site.ID(in.ID), to)
+	*did = account.Deed{Action: "deployment.rolled_back", Subject: string(d.ID)}
 	return Triggered{"Site rolled back", string(d.ID), string(d.Status)}, err
 }
 

@@ -69,8 +69,8 @@ func (a *API) webhookRoutes() {
 	post(a, create, a.createWebhook)
 	get(a, r("/webhooks/events", "listEvents", "List event names", "Every name that can be subscribed to, with a sample of what is delivered.", account.WebhooksRead), a.listEvents)
 	get(a, r("/webhooks/{id}", "getWebhook", "Read a webhook", "", account.WebhooksRead), a.getWebhook)
-	alone(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Turning one off skips what is queued for it; turning it on forgets its failures.", account.WebhooksWrite), a.updateWebhook)
-	alone(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "What is queued for it is not sent.", account.WebhooksWrite), a.deleteWebhook)
+	change(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Turning one off skips what is queued for it; turning it on forgets its failures.", account.WebhooksWrite), a.updateWebhook)
+	change(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "What is queued for it is not sent.", account.WebhooksWrite), a.deleteWebhook)
 	post(a, r("/webhooks/{id}/ping", "pingWebhook", "Send a test event", "Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite), a.pingWebhook)
 	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries", "Newest first, with every attempt, for 30 days.", account.WebhooksRead), a.listDeliveries)
 }
@@ -88,8 +88,9 @@ type createWebhookIn struct {
 	}
 }
 
-func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn) (webhookBody, error) {
+func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn, did *account.Deed) (webhookBody, error) {
 	w, err := a.Webhooks.CreateTx(ctx, tx, c.User, webhook.NewWebhook(in.Body))
+	*did = account.Deed{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
 	return showWebhook(w), err
 }
 
@@ -113,17 +114,21 @@ type updateWebhookIn struct {
 	}
 }
 
-func (a *API) updateWebhook(ctx context.Context, c account.Caller, in *updateWebhookIn) (webhookBody, error) {
-	w, err := a.Webhooks.Update(ctx, c.User, webhook.ID(in.ID), webhook.Change(in.Body))
+func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn, did *account.Deed) (webhookBody, error) {
+	w, err := a.Webhooks.UpdateTx(ctx, tx, c.User, webhook.ID(in.ID), webhook.Change(in.Body))
+	*did = account.Deed{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
 	return showWebhook(w), err
 }
 
-func (a *API) deleteWebhook(ctx context.Context, c account.Caller, in *ByID) (message, error) {
-	return message{"Webhook deleted"}, a.Webhooks.Delete(ctx, c.User, webhook.ID(in.ID))
+func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
+	w, err := a.Webhooks.DeleteTx(ctx, tx, c.User, webhook.ID(in.ID))
+	*did = account.Deed{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
+	return message{"Webhook deleted"}, err
 }
 
-func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (pinged, error) {
+func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (pinged, error) {
 	id, err := a.Webhooks.PingTx(ctx, tx, c.User, webhook.ID(in.ID))
+	*did = account.Deed{Action: "webhook.pinged", Subject: in.ID}
 	return pinged{"Test event queued", string(id)}, err
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"slipway/internal/certs"
 	"slipway/internal/domain"
+	"slipway/internal/mail"
 )
 
 // Config is everything an operator can say, as it was said.
@@ -57,6 +58,8 @@ type Config struct {
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
 	InsecureBuilds bool          // without a sandbox
+
+	SMTP SMTP
 }
 
 // settings is Config once it is known to make sense.
@@ -72,6 +75,7 @@ type settings struct {
 	bindings        map[string]certs.Binding
 	prices          domain.Prices
 	public          []netip.Addr
+	mailer          *mail.Mailer // nil: no mails
 }
 
 var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
@@ -148,6 +152,13 @@ func (c Config) check() (settings, error) {
 		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 			return s, fmt.Errorf("--outbound-ca-file: %s holds no certificate in PEM form", c.OutboundCAFile)
 		}
+	}
+	if s.SMTP.Addr != "" && c.BaseURL == "" {
+		return s, errors.New("--smtp: say --base-url too, to which the links in mails lead")
+	}
+	s.SMTP.CAFile = c.OutboundCAFile
+	if s.mailer, err = s.SMTP.mailer(hostOf(s.baseURL)); err != nil {
+		return s, err
 	}
 	if c.RateLimit < 1 {
 		return s, fmt.Errorf("--rate-limit: %d is not a positive number", c.RateLimit)

@@ -27,8 +27,8 @@ type check struct {
 
 // Doctor prints what of the host's abilities is there and what is missing, and ends with
 // an error when something required is.
-func Doctor(ctx context.Context, s Store, out io.Writer) error {
-	checks := examine(ctx, s)
+func Doctor(ctx context.Context, s Store, m SMTP, out io.Writer) error {
+	checks := examine(ctx, s, m)
 	width, bad := 0, 0
 	for _, c := range checks {
 		width = max(width, len(c.name))
@@ -55,8 +55,8 @@ func Doctor(ctx context.Context, s Store, out io.Writer) error {
 }
 
 // examine looks at everything once.
-func examine(ctx context.Context, s Store) []check {
-	checks := []check{dataDir(s), database(ctx, s), git(ctx), loopback()}
+func examine(ctx context.Context, s Store, m SMTP) []check {
+	checks := []check{dataDir(s), database(ctx, s), git(ctx), loopback(), mailServer(ctx, m)}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
 		// Without a sandbox sites that need no build still work.
 		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})

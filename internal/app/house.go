@@ -65,7 +65,7 @@ type house struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, deploy.QueueName: max(16, 4*runtime.NumCPU())}
+var workers = map[string]int{"default": 4, account.MailQueue: 2, deploy.QueueName: max(16, 4*runtime.NumCPU())}
 
 // build makes every room from the settings. It opens the database and starts nothing.
 func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
@@ -102,7 +102,7 @@ func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 			return nil, err
 		}
 	}
-	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Site: s.baseURL, Log: s.Log})
+	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Log: s.Log, Domain: s.SiteDomain, Port: s.sitePort})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
@@ -112,6 +112,7 @@ func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
 		Queues: workers})
+	h.accounts.Work(h.jobs)
 	h.sites.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	if s.role("api") {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/account"
 	"slipway/internal/dashboard"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
@@ -109,6 +110,9 @@ func (h *house) queues(ctx context.Context) ([]dashboard.Queue, error) {
 		return nil, fmt.Errorf("count jobs: %w", err)
 	}
 	out := []dashboard.Queue{{Name: "default", Workers: workers["default"]}, {Name: deploy.QueueName, Workers: workers[deploy.QueueName]}}
+	if h.accounts.Mails() {
+		out = append(out, dashboard.Queue{Name: account.MailQueue, Workers: workers[account.MailQueue]})
+	}
 	for _, q := range have {
 		for i := range out {
 			if out[i].Name == q.Name {
@@ -155,7 +159,7 @@ func treeSize(ctx context.Context, dir string) (size int64, err error) {
 
 func (h *house) findings(ctx context.Context) ([]dashboard.Finding, error) {
 	var out []dashboard.Finding
-	for _, c := range examine(ctx, h.s.Store) {
+	for _, c := range examine(ctx, h.s.Store, h.s.SMTP) {
 		out = append(out, dashboard.Finding{Name: c.name, OK: c.ok, Required: c.required, Text: c.text})
 	}
 	return out, nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"slipway/internal/account"
@@ -47,6 +48,78 @@ func CreateUser(ctx context.Context, s Store, n NewUser, out io.Writer) error {
 	fmt.Fprintf(out, "User %s created. The password is chosen here, once, within %d hours:\n%s/setup/%s\n",
 		u.Email, int(setupLinkLife.Hours()), strings.TrimSuffix(n.BaseURL, "/"), token)
 	return nil
+}
+
+// ListUsers prints everybody on out, one a line.
+func ListUsers(ctx context.Context, s Store, out io.Writer) error {
+	return withAccounts(ctx, s, func(_ *db.DB, accounts *account.Accounts) error {
+		users, err := accounts.Users(ctx)
+		if err != nil {
+			return err
+		}
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for _, u := range users {
+			role, state := "user", "active"
+			if u.Admin {
+				role = "operator"
+			}
+			switch {
+			case u.Suspended != 0:
+				state = "suspended since " + u.Suspended.Time().Format(time.DateOnly)
+			case !u.Password:
+				state = "no password yet"
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", u.Email, role, u.CreatedAt.Time().Format(time.DateOnly), state)
+		}
+		return table.Flush()
+	})
+}
+
+// SuspendUser keeps a user out.
+func SuspendUser(ctx context.Context, s Store, email, why string, out io.Writer) error {
+	return changeUser(ctx, s, email, "user.suspended", "is suspended", out, func(tx *db.Tx, a *account.Accounts, by account.Actor, id account.ID) error {
+		_, err := a.SuspendTx(ctx, tx, by, id, why)
+		return err
+	})
+}
+
+// ResumeUser lets a suspended user in again.
+func ResumeUser(ctx context.Context, s Store, email string, out io.Writer) error {
+	return changeUser(ctx, s, email, "user.resumed", "may come in again", out, func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.ID) error {
+		_, err := a.ResumeTx(ctx, tx, id)
+		return err
+	})
+}
+
+// changeUser does something to a user and says so in the audit log and on out.
+func changeUser(ctx context.Context, s Store, email, action, says string, out io.Writer, do func(*db.Tx, *account.Accounts, account.Actor, account.ID) error) error {
+	return withAccounts(ctx, s, func(d *db.DB, accounts *account.Accounts) error {
+		u, err := accounts.UserByEmail(ctx, email)
+		if err != nil {
+			return err
+		}
+		by := account.Actor{Via: "the command line"}
+		if err := d.Write(ctx, func(tx *db.Tx) error {
+			if err := do(tx, accounts, by, u.ID); err != nil {
+				return err
+			}
+			return accounts.AuditTx(ctx, tx, by, account.Deed{Action: action, Subject: string(u.ID), About: u.ID, Detail: u.Email})
+		}); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "User %s %s\n", u.Email, says)
+		return nil
+	})
+}
+
+// withAccounts opens the database for fn, and turns faults into lines for a terminal.
+func withAccounts(ctx context.Context, s Store, fn func(*db.DB, *account.Accounts) error) error {
+	d, _, err := s.open(ctx, quiet())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return sentence(fn(d, account.New(account.Config{DB: d, Log: quiet()})))
 }
 
 // NewKey is what `slipway key create` makes.

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -30,6 +29,7 @@ func (d *Dashboard) accountRoutes() []route {
 		post("/account/keys/new", user, d.createKey, d.newKeyPage),
 		post("/account/keys/{key}/revoke", user, d.revokeKey, d.keysPage),
 		get("/account/audit", user, d.auditPage),
+		get("/account/audit/download", user, d.auditDownload),
 	}
 }
 
@@ -87,40 +87,4 @@ func (d *Dashboard) endSession(ctx context.Context, q *request, id account.Sessi
 	return d.act(ctx, q, "session.ended", func(tx *db.Tx) (string, error) {
 		return string(id), d.Accounts.EndSessionTx(ctx, tx, q.user.ID, id)
 	})
-}
-
-// auditPerPage is how many lines of the log a page shows.
-const auditPerPage = 50
-
-type auditData struct {
-	Entries []account.Entry
-	Noun    string
-	Nouns   []string
-	Path    string
-	Older   string // link; empty at the end
-	All     bool   // everybody's
-}
-
-// auditNouns are what the log can be narrowed to.
-var auditNouns = []string{"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook"}
-
-func (d *Dashboard) auditPage(ctx context.Context, q *request) (answer, error) {
-	return d.audit(ctx, q, q.user.ID, "/account/audit", "account_audit")
-}
-
-func (d *Dashboard) audit(ctx context.Context, q *request, of account.ID, path, template string) (answer, error) {
-	f := account.AuditFilter{User: of, Action: q.query("what"), Before: q.query("before"), Limit: auditPerPage + 1}
-	list, err := d.Accounts.Audit(ctx, f)
-	if err != nil {
-		return answer{}, err
-	}
-	data := auditData{Entries: list, Noun: f.Action, Nouns: auditNouns, Path: path, All: of == ""}
-	if of == "" {
-		data.Nouns = append(slices.Clone(auditNouns), "user")
-	}
-	if len(list) > auditPerPage {
-		data.Entries = list[:auditPerPage]
-		data.Older = link(path, "what", f.Action, "before", list[auditPerPage-1].ID)
-	}
-	return page(template, "Audit log", data), nil
 }

@@ -328,15 +328,27 @@ func TestBrowserAxe(t *testing.T) {
 		}
 	}
 	check("/sign-in")
+	check("/forgot")
 	w.user("ada@example.test", true)
 	w.fill("ada@example.test", 9)
 	if _, _, err := w.dash.Accounts.CreateKey(t.Context(), w.users["ada@example.test"].ID, account.NewKey{Name: "CI", Scopes: account.Scopes{account.All}}); err != nil {
 		t.Fatal(err)
 	}
 	b.signIn("ada@example.test")
-	for _, p := range append([]string{"/", "/?q=nothing", "/account/keys"}, pagesToLookAt...) {
+	for _, p := range append([]string{"/", "/?q=nothing", "/account/keys", "/account/audit?what=session.started"}, pagesToLookAt...) {
 		check(p)
 	}
+	eve := w.user("eve@example.test", false)
+	w.site(eve, "Eve's site")
+	check("/operator/users/" + string(eve.ID))
+	b.run(chromedp.Click(`[data-test="open-suspend"]`), chromedp.WaitVisible(`[data-test="do-suspend"]`))
+	b.look("operator-suspend")
+	b.run(chromedp.SendKeys("#f-why", "unpaid since May"), chromedp.Click(`[data-test="do-suspend"]`))
+	b.sees(`[data-test="suspended"]`)
+	check("/operator/users/" + string(eve.ID))
+	b.look("operator-user")
+	check("/operator/audit?user=" + string(eve.ID))
+	b.look("operator-audit-narrowed")
 }
 
 // demo shows everything that the operator's pages can.

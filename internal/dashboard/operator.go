@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"slipway/internal/account"
-	"slipway/internal/db"
 	"slipway/internal/site"
 )
 
@@ -21,8 +20,13 @@ func (d *Dashboard) operatorRoutes() []route {
 		post("/operator/users/{user}/uninvite", operator, d.uninvite, d.userPage),
 		post("/operator/users/{user}/sign-out", operator, d.signOutUser, d.userPage),
 		post("/operator/users/{user}/second-factor-off", operator, d.dropFactor, d.userPage),
+		post("/operator/users/{user}/role", operator, d.changeRole, d.userPage),
+		post("/operator/users/{user}/suspend", operator, d.suspendUser, d.userPage),
+		post("/operator/users/{user}/resume", operator, d.resumeUser, d.userPage),
+		post("/operator/users/{user}/delete", operator, d.deleteUser, d.userPage),
 		get("/operator/sites", operator, d.allSitesPage),
 		get("/operator/audit", operator, d.allAuditPage),
+		get("/operator/audit/download", operator, d.allAuditDownload),
 		get("/live/operator", operator, d.overviewLive),
 	}
 }
@@ -124,128 +128,6 @@ func (d *Dashboard) usersPage(ctx context.Context, q *request) (answer, error) {
 	return page("operator_users", "Users", data), nil
 }
 
-type userData struct {
-	Who      account.User
-	Sites    int
-	Keys     int
-	Sessions int
-	Factor   account.Factor
-	Link     string // a one-time link, shown once
-	Invited  bool   // the link is an invitation
-}
-
-// whose returns the user that the page is about.
-func (d *Dashboard) whose(ctx context.Context, q *request) (account.User, error) {
-	return d.Accounts.User(ctx, account.ID(q.PathValue("user")))
-}
-
-func (d *Dashboard) userPage(ctx context.Context, q *request) (answer, error) {
-	u, err := d.whose(ctx, q)
-	if err != nil {
-		return answer{}, err
-	}
-	data, err := d.userData(ctx, u)
-	return page("operator_user", u.Email, data), err
-}
-
-func (d *Dashboard) userData(ctx context.Context, u account.User) (data userData, err error) {
-	data.Who = u
-	if _, data.Sites, err = d.Sites.List(ctx, u.ID, oneSite); err != nil {
-		return data, err
-	}
-	keys, err := d.Accounts.ListKeys(ctx, u.ID)
-	if err != nil {
-		return data, err
-	}
-	sessions, err := d.Accounts.Sessions(ctx, u.ID)
-	if err != nil {
-		return data, err
-	}
-	data.Keys, data.Sessions = len(keys), len(sessions)
-	data.Factor, err = d.Accounts.SecondFactor(ctx, u.ID)
-	return data, err
-}
-
-// showLink shows a one-time link, which is kept nowhere.
-func (d *Dashboard) showLink(ctx context.Context, u account.User, token string) (answer, error) {
-	data, err := d.userData(ctx, u)
-	data.Link, data.Invited = d.BaseURL+"/setup/"+token, !u.Password
-	return page("operator_user", u.Email, data), err
-}
-
-func (d *Dashboard) invite(ctx context.Context, q *request) (answer, error) {
-	if err := d.prove(ctx, q); err != nil {
-		return answer{}, err
-	}
-	var u account.User
-	var token string
-	err := d.actOn(ctx, q, func(tx *db.Tx) (deed account.Deed, err error) {
-		u, token, err = d.Accounts.InviteTx(ctx, tx, q.value("email"), q.value("role") == "operator")
-		return account.Deed{Action: "user.invited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
-	})
-	if err != nil {
-		return answer{}, err
-	}
-	return d.showLink(ctx, u, token)
-}
-
-func (d *Dashboard) makeLink(ctx context.Context, q *request) (answer, error) {
-	if err := d.prove(ctx, q); err != nil {
-		return answer{}, err
-	}
-	u, err := d.whose(ctx, q)
-	if err != nil {
-		return answer{}, err
-	}
-	var token string
-	err = d.actOn(ctx, q, func(tx *db.Tx) (deed account.Deed, err error) {
-		token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife)
-		return account.Deed{Action: "password.link", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
-	})
-	if err != nil {
-		return answer{}, err
-	}
-	return d.showLink(ctx, u, token)
-}
-
-func (d *Dashboard) uninvite(ctx context.Context, q *request) (answer, error) {
-	u, err := d.whose(ctx, q)
-	if err != nil {
-		return answer{}, err
-	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		return account.Deed{Action: "user.uninvited", Subject: string(u.ID), Detail: u.Email}, d.Accounts.UninviteTx(ctx, tx, u.ID)
-	})
-	return goTo("/operator/users", "The invitation is taken back"), err
-}
-
-func (d *Dashboard) signOutUser(ctx context.Context, q *request) (answer, error) {
-	u, err := d.whose(ctx, q)
-	if err != nil {
-		return answer{}, err
-	}
-	var n int64
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		n, err = d.Accounts.EndSessionsTx(ctx, tx, u.ID, q.session.ID)
-		return account.Deed{Action: "sessions.ended", Subject: string(u.ID), About: u.ID, Detail: plural(int(n), "session") + " of " + u.Email}, err
-	})
-	return goTo("/operator/users/"+string(u.ID), "Signed out "+plural(int(n), "session")), err
-}
-
-func (d *Dashboard) dropFactor(ctx context.Context, q *request) (answer, error) {
-	if err := d.prove(ctx, q); err != nil {
-		return answer{}, err
-	}
-	u, err := d.whose(ctx, q)
-	if err != nil {
-		return answer{}, err
-	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		return account.Deed{Action: "second_factor.disabled", Subject: string(u.ID), About: u.ID, Detail: "of " + u.Email}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
-	})
-	return goTo("/operator/users/"+string(u.ID), "The second factor is off"), err
-}
-
 type siteRow struct {
 	site.Site
 	URL   string
@@ -294,10 +176,6 @@ func (d *Dashboard) allSitesPage(ctx context.Context, q *request) (answer, error
 	}
 	data.Pages = turn(p, data.Total, sitesPerPage, func(p int) string { return link("/operator/sites", "page", strconv.Itoa(p)) })
 	return page("operator_sites", "All sites", data), nil
-}
-
-func (d *Dashboard) allAuditPage(ctx context.Context, q *request) (answer, error) {
-	return d.audit(ctx, q, "", "/operator/audit", "operator_audit")
 }
 
 // pageOf is the page asked for; what is no number is the first.

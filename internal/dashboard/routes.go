@@ -47,6 +47,8 @@ func (d *Dashboard) listRoutes() []route {
 		post("/sign-in", guest, d.signIn, d.signInPage),
 		post("/sign-in/passkey/begin", guest, d.askPasskey, nil),
 		post("/sign-in/passkey", guest, d.signInPasskey, d.signInPage),
+		get("/forgot", guest, d.forgotPage),
+		post("/forgot", guest, d.askReset, d.forgotPage),
 		get("/sign-in/code", halfway, d.codePage),
 		post("/sign-in/code", halfway, d.passCode, d.codePage),
 		post("/sign-out", open, d.signOut, nil),

@@ -45,20 +45,21 @@ func (d *Dashboard) throttle(ctx context.Context, counts ...guesses) error {
 }
 
 func (d *Dashboard) throttlePassword(ctx context.Context, q *request, email string) error {
-	email = strings.ToLower(strings.TrimSpace(email))
-	if len(email) > 254 {
-		email = email[:254]
-	}
+	email = typedEmail(email)
 	return d.throttle(ctx,
 		guesses{"login-net:" + client.Network(q.addr), perNetwork},
 		guesses{"login-here:" + client.Network(q.addr) + "/" + email, perAccountHere},
 		guesses{"login-all:" + email, perAccount})
 }
 
+// typedEmail is an address as it is counted, whatever was typed.
+func typedEmail(s string) string { return short(254, clean(strings.ToLower(strings.TrimSpace(s)))) }
+
 type signInData struct {
 	Next     string
 	Empty    bool // there is no user yet
 	Passkeys bool
+	Mails    bool // who forgot their password can be sent a link
 }
 
 func (d *Dashboard) signInPage(ctx context.Context, q *request) (answer, error) {
@@ -66,7 +67,7 @@ func (d *Dashboard) signInPage(ctx context.Context, q *request) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	return page("sign_in", "Sign in", signInData{Next: local(q.query("next")), Empty: empty, Passkeys: d.Accounts.Passkeys()}), nil
+	return page("sign_in", "Sign in", signInData{Next: local(q.query("next")), Empty: empty, Passkeys: d.Accounts.Passkeys(), Mails: d.Accounts.Mails()}), nil
 }
 
 func (d *Dashboard) signIn(ctx context.Context, q *request) (answer, error) {
@@ -74,8 +75,11 @@ func (d *Dashboard) signIn(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	s, token, err := d.Accounts.SignIn(ctx, q.value("email"), q.value("password"), q.device())
+	if fault.Is(err, fault.Unauthorized) {
+		err = at("password", err)
+	}
 	if err != nil {
-		return answer{}, at("password", err)
+		return answer{}, err
 	}
 	return d.enter(q, s, token), nil
 }

@@ -230,16 +230,10 @@ func (d *Dashboard) revealSecret(ctx context.Context, q *request) (answer, error
 	if data.Secret, err = d.Webhooks.Reveal(ctx, q.user.ID, data.Hook.ID); err != nil {
 		return answer{}, err
 	}
-	err = d.noteWebhook(ctx, q, "webhook.secret_shown", data.Hook)
-	return page("webhook_one", data.Hook.URL, data), err
-}
-
-// noteWebhook writes the audit line of a change that the room makes in a transaction of
-// its own.
-func (d *Dashboard) noteWebhook(ctx context.Context, q *request, action string, w webhook.Webhook) error {
-	return d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		return account.Deed{Action: action, Subject: string(w.ID), Detail: w.URL}, nil
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		return account.Deed{Action: "webhook.secret_shown", Subject: string(data.Hook.ID), Detail: data.Hook.URL}, nil
 	})
+	return page("webhook_one", data.Hook.URL, data), err
 }
 
 func (d *Dashboard) changeWebhook(ctx context.Context, q *request) (answer, error) {
@@ -248,24 +242,27 @@ func (d *Dashboard) changeWebhook(ctx context.Context, q *request) (answer, erro
 	if events == nil {
 		events = []string{} // none is an error, not "as they are"
 	}
-	w, err := d.Webhooks.Update(ctx, q.user.ID, id, webhook.Change{URL: &url, Events: events})
-	if err != nil {
+	if err := d.updateWebhook(ctx, q, id, webhook.Change{URL: &url, Events: events}); err != nil {
 		return answer{}, atWebhook(err)
 	}
-	return goTo("/webhooks/"+string(id), "The webhook is changed"), d.noteWebhook(ctx, q, "webhook.updated", w)
+	return goTo("/webhooks/"+string(id), "The webhook is changed"), nil
+}
+
+// updateWebhook changes a webhook and says so in the audit log.
+func (d *Dashboard) updateWebhook(ctx context.Context, q *request, id webhook.ID, c webhook.Change) error {
+	return d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		w, err := d.Webhooks.UpdateTx(ctx, tx, q.user.ID, id, c)
+		return account.Deed{Action: "webhook.updated", Subject: string(id), Detail: w.URL}, err
+	})
 }
 
 func (d *Dashboard) switchWebhook(ctx context.Context, q *request) (answer, error) {
 	id, on := webhook.ID(q.PathValue("webhook")), q.value("to") == "on"
-	w, err := d.Webhooks.Update(ctx, q.user.ID, id, webhook.Change{Active: &on})
-	if err != nil {
-		return answer{}, err
-	}
 	says := "The webhook is turned off; what was queued for it is not sent"
 	if on {
 		says = "The webhook is turned on"
 	}
-	return goTo("/webhooks/"+string(id), says), d.noteWebhook(ctx, q, "webhook.updated", w)
+	return goTo("/webhooks/"+string(id), says), d.updateWebhook(ctx, q, id, webhook.Change{Active: &on})
 }
 
 func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error) {
@@ -279,12 +276,9 @@ func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error)
 
 func (d *Dashboard) deleteWebhook(ctx context.Context, q *request) (answer, error) {
 	id := webhook.ID(q.PathValue("webhook"))
-	w, err := d.Webhooks.Get(ctx, q.user.ID, id)
-	if err == nil {
-		err = d.Webhooks.Delete(ctx, q.user.ID, id)
-	}
-	if err != nil {
-		return answer{}, err
-	}
-	return goTo("/webhooks", "The webhook is deleted"), d.noteWebhook(ctx, q, "webhook.deleted", w)
+	err := d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+		w, err := d.Webhooks.DeleteTx(ctx, tx, q.user.ID, id)
+		return account.Deed{Action: "webhook.deleted", Subject: string(id), Detail: w.URL}, err
+	})
+	return goTo("/webhooks", "The webhook is deleted"), err
 }

@@ -246,60 +246,86 @@ func (w *Webhooks) Reveal(ctx context.Context, owner account.ID, id ID) (string,
 // turning it on forgets its failures.
 func (w *Webhooks) Update(ctx context.Context, owner account.ID, id ID, c Change) (hook Webhook, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		// An update that changes nothing takes the row's lock in both dialects.
-		if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1 AND owner_id = $2`, id, owner); err != nil {
-			return fmt.Errorf("update webhook: %w", err)
-		}
-		if hook, err = get(ctx, tx, owner, id); err != nil {
-			return err
-		}
-		if c.URL != nil {
-			if hook.URL, err = checkURL(*c.URL); err != nil {
-				return err
-			}
-		}
-		if c.Events != nil {
-			if hook.Events, err = checkEvents(c.Events); err != nil {
-				return err
-			}
-		}
-		now := db.Now()
-		hook.UpdatedAt = now
-		if c.Active != nil && *c.Active != hook.Active {
-			hook.Active, hook.Reason, hook.FailingSince = *c.Active, "", 0
-			_, err := tx.Exec(ctx, `UPDATE webhooks SET active = $2, reason = '', failing_since = 0, failures = 0, floor_at = 0 WHERE id = $1`, id, hook.Active)
-			if err == nil && !hook.Active {
-				_, err = tx.Exec(ctx, skipPending, id, now)
-			}
-			if err == nil {
-				err = retime(ctx, tx, id)
-			}
-			if err != nil {
-				return fmt.Errorf("update webhook: %w", err)
-			}
-		}
-		_, err := tx.Exec(ctx, `UPDATE webhooks SET url = $2, events = $3, updated_at = $4 WHERE id = $1`,
-			id, hook.URL, strings.Join(hook.Events, " "), now)
-		if err != nil {
-			return fmt.Errorf("update webhook: %w", err)
-		}
-		return nil
+		hook, err = w.UpdateTx(ctx, tx, owner, id, c)
+		return err
 	})
 	return hook, err
 }
 
+// UpdateTx is Update inside the caller's transaction.
+func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, c Change) (Webhook, error) {
+	// An update that changes nothing takes the row's lock in both dialects.
+	if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1 AND owner_id = $2`, id, owner); err != nil {
+		return Webhook{}, fmt.Errorf("update webhook: %w", err)
+	}
+	hook, err := get(ctx, tx, owner, id)
+	if err != nil {
+		return Webhook{}, err
+	}
+	if c.URL != nil {
+		if hook.URL, err = checkURL(*c.URL); err != nil {
+			return Webhook{}, err
+		}
+	}
+	if c.Events != nil {
+		if hook.Events, err = checkEvents(c.Events); err != nil {
+			return Webhook{}, err
+		}
+	}
+	now := db.Now()
+	hook.UpdatedAt = now
+	if c.Active != nil && *c.Active != hook.Active {
+		hook.Active, hook.Reason, hook.FailingSince = *c.Active, "", 0
+		_, err := tx.Exec(ctx, `UPDATE webhooks SET active = $2, reason = '', failing_since = 0, failures = 0, floor_at = 0 WHERE id = $1`, id, hook.Active)
+		if err == nil && !hook.Active {
+			_, err = tx.Exec(ctx, skipPending, id, now)
+		}
+		if err == nil {
+			err = retime(ctx, tx, id)
+		}
+		if err != nil {
+			return Webhook{}, fmt.Errorf("update webhook: %w", err)
+		}
+	}
+	_, err = tx.Exec(ctx, `UPDATE webhooks SET url = $2, events = $3, updated_at = $4 WHERE id = $1`,
+		id, hook.URL, strings.Join(hook.Events, " "), now)
+	if err != nil {
+		return Webhook{}, fmt.Errorf("update webhook: %w", err)
+	}
+	return hook, nil
+}
+
+// remove is what deletes webhooks: their secrets go at once, the rest by and by.
+const remove = `UPDATE webhooks SET deleted_at = $2, active = FALSE, secret = '', prev_secret = '' WHERE owner_id = $1 AND deleted_at = 0`
+
 // Delete removes a webhook. What is queued for it is not sent; its log goes with it.
 func (w *Webhooks) Delete(ctx context.Context, owner account.ID, id ID) error {
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `
-			UPDATE webhooks SET deleted_at = $3, active = FALSE, secret = '', prev_secret = ''
-			WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner, db.Now())
-		if err != nil {
-			return fmt.Errorf("delete webhook: %w", err)
-		}
-		if n == 0 {
-			return fault.Missing("webhook")
-		}
-		return nil
+		_, err := w.DeleteTx(ctx, tx, owner, id)
+		return err
 	})
+}
+
+// DeleteTx is Delete inside the caller's transaction, and says what was deleted.
+func (w *Webhooks) DeleteTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Webhook, error) {
+	hook, err := get(ctx, tx, owner, id)
+	if err != nil {
+		return Webhook{}, err
+	}
+	n, err := tx.Exec(ctx, remove+` AND id = $3`, owner, db.Now(), id)
+	if err != nil {
+		return Webhook{}, fmt.Errorf("delete webhook: %w", err)
+	}
+	if n == 0 {
+		return Webhook{}, fault.Missing("webhook")
+	}
+	return hook, nil
+}
+
+// DeleteAllTx removes every webhook of an owner who goes.
+func (w *Webhooks) DeleteAllTx(ctx context.Context, tx *db.Tx, owner account.ID) error {
+	if _, err := tx.Exec(ctx, remove, owner, db.Now()); err != nil {
+		return fmt.Errorf("delete webhooks: %w", err)
+	}
+	return nil
 }

@@ -498,6 +498,50 @@ func TestStore(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+// What joins a caller's transaction ends with it; what ends an owner ends nobody else.
+func TestTwinsJoinTheirTransaction(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	w := room(t, d, nil, nil)
+	ctx := t.Context()
+	h, spare := create(t, w, "https://example.test/a", "site.deleted"), create(t, w, "https://example.test/b", "site.deleted")
+	theirs, err := w.Create(ctx, bert, NewWebhook{URL: "https://example.test/c", Events: []string{"site.deleted"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	off, back := false, errors.New("taken back")
+	for name, do := range map[string]func(tx *db.Tx) error{
+		"update": func(tx *db.Tx) error { return second(w.UpdateTx(ctx, tx, anna, h.ID, Change{Active: &off})) },
+		"delete": func(tx *db.Tx) error { return second(w.DeleteTx(ctx, tx, anna, h.ID)) },
+		"all":    func(tx *db.Tx) error { return w.DeleteAllTx(ctx, tx, anna) },
+	} {
+		if err := d.Write(ctx, func(tx *db.Tx) error { return errors.Join(do(tx), back) }); !errors.Is(err, back) || fault.As(err) != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := w.Get(ctx, anna, h.ID); err != nil || !got.Active {
+			t.Errorf("%s was taken back, and the webhook is %+v, %v", name, got, err)
+		}
+	}
+	if err := d.Write(ctx, func(tx *db.Tx) error {
+		gone, err := w.DeleteTx(ctx, tx, anna, h.ID)
+		if gone.URL != h.URL {
+			t.Errorf("deleted %+v, want %s", gone, h.URL)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Write(ctx, func(tx *db.Tx) error { return w.DeleteAllTx(ctx, tx, anna) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Get(ctx, anna, spare.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("after all of them: %v", err)
+	}
+	if _, err := w.Get(ctx, bert, theirs.ID); err != nil {
+		t.Errorf("somebody else's: %v", err)
+	}
+}
+
 func TestDeleteStopsDeliveries(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)

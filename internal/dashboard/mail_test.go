@@ -1,0 +1,191 @@
+package dashboard
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/job"
+	"slipway/internal/mail"
+	"slipway/internal/mail/mailtest"
+	"slipway/internal/seal"
+)
+
+// mailWorld is a world with a mail server, and a worker for what concerns users.
+func mailWorld(t *testing.T, c mailtest.Config) (*world, *mailtest.Server) {
+	t.Helper()
+	srv := mailtest.New(t, c)
+	w := newWorld(t, func(c *Config) {
+		s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+		must(t, err)
+		m, err := mail.New(mail.Config{Addr: srv.Addr, From: "noreply@slipway.test"})
+		must(t, err)
+		c.Accounts = account.New(account.Config{DB: c.DB, Seal: s, Mail: m, Site: c.BaseURL})
+	})
+	j := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, account.MailQueue: 2}, Poll: 20 * time.Millisecond})
+	w.dash.Accounts.Work(j)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- j.Run(ctx) }()
+	t.Cleanup(func() { stop(); must(t, <-done) })
+	return w, srv
+}
+
+// path is where the link in a mail leads; it must lead here.
+func (w *world) path(m mailtest.Mail) string {
+	w.t.Helper()
+	link := regexp.MustCompile(`(?m)^\S+/setup/\S+$`).FindString(m.Text)
+	path, ok := strings.CutPrefix(link, w.srv.URL)
+	if !ok {
+		w.t.Fatalf("the link %q does not lead to %s", link, w.srv.URL)
+	}
+	return path
+}
+
+func TestForgot(t *testing.T) {
+	t.Parallel()
+	w, srv := mailWorld(t, mailtest.Config{})
+	w.user("ada@example.test", false)
+	old := w.as("ada@example.test")
+	b := w.browser()
+	b.get("/sign-in").want(t, 200, `data-test="forgot"`, `href="/forgot"`)
+	b.get("/forgot").want(t, 200, `data-test="submit"`)
+	b.post("/forgot", "email", "nonsense").want(t, 422, `data-test="wrong-email"`, `value="nonsense"`)
+
+	// The answer is the same for an address that nobody has, but for the address.
+	ask := func(email string) reply {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", w.srv.URL+"/forgot", strings.NewReader(url.Values{"email": {email}}.Encode()))
+		must(t, err)
+		r.Host = "evil.test" // and what the browser calls us is of no account
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("X-Forwarded-Host", "evil.test")
+		resp, err := b.client.Do(r)
+		must(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		must(t, err)
+		return reply{resp.StatusCode, resp.Header, string(text)}
+	}
+	known, unknown := ask("ada@example.test"), ask("eve@example.test")
+	known.want(t, 200, `data-test="sent"`, "If <strong>ada@example.test</strong> can sign in here")
+	if unknown.status != known.status || strings.ReplaceAll(unknown.body, "eve@", "ada@") != known.body {
+		t.Error("the page tells who has an account:", unknown)
+	}
+	for name := range known.header {
+		if name != "Date" && name != "X-Request-Id" && known.header.Get(name) != unknown.header.Get(name) {
+			t.Errorf("the header %s tells: %q and %q", name, known.header.Get(name), unknown.header.Get(name))
+		}
+	}
+	got := srv.Wait(1)[0]
+	if got.To != "ada@example.test" || strings.Contains(got.Raw, "evil") {
+		t.Errorf("got %+v", got)
+	}
+	path := w.path(got)
+	b.get(path).want(t, 200, "ada@example.test") // looking spends nothing: mail scanners look too
+	b.post(path, "password", "quite another one 7").to(t, "/")
+	if old.get("/account").status != 303 {
+		t.Error("a session outlives the reset")
+	}
+	b.get("/account/audit").want(t, 200, "Mailed a link for a new password", "by Slipway", "the sign-in page", "Set a password")
+	if told := srv.Wait(2)[1]; told.Subject != "Your password was changed" || !strings.Contains(told.Text, w.srv.URL+"/forgot") {
+		t.Errorf("told %+v", told)
+	}
+	w.browser().get(path).want(t, 404, "This link does not work any more")
+	b.post("/account/password", "old", "quite another one 7", "password", password).to(t, "/account/security")
+	if told := srv.Wait(3)[2]; told.Subject != "Your password was changed" {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// One address is asked for, and one network asks, only so often, whoever has it.
+func TestForgotThrottle(t *testing.T) {
+	t.Parallel()
+	w, _ := mailWorld(t, mailtest.Config{})
+	w.user("ada@example.test", false)
+	b := w.browser()
+	n := 0
+	for _, email := range []string{"ada@example.test", "nobody@example.test"} {
+		for range perForgotten {
+			b.post("/forgot", "email", email).want(t, 200, `data-test="sent"`)
+			n++
+		}
+		if p := b.post("/forgot", "email", " "+strings.ToUpper(email)).want(t, 429, "Too many attempts"); p.header.Get("Retry-After") == "" {
+			t.Error("when may one try again?")
+		}
+		n++
+	}
+	for ; n < forgotNetwork; n++ {
+		b.post("/forgot", "email", strings.Repeat("x", n)+"@example.test").want(t, 200)
+	}
+	b.post("/forgot", "email", "somebody@example.test").want(t, 429)
+}
+
+// Where no mail is sent, the page says who helps.
+func TestForgotWithoutMail(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	b := w.browser()
+	if p := b.get("/sign-in").want(t, 200, "The operator of this installation can make you a link"); p.has("forgot") {
+		t.Error("there is a link to what does not work")
+	}
+	if p := b.get("/forgot").want(t, 200, `data-test="ask-operator"`); p.has("submit") {
+		t.Error("there is a form for what does not work")
+	}
+	b.post("/forgot", "email", "ada@example.test").want(t, 409, "sends no mails")
+}
+
+// An invitation goes by mail, and its link is shown all the same. The link for a new
+// password is the operator's to hand over.
+func TestInviteByMail(t *testing.T) {
+	t.Parallel()
+	w, srv := mailWorld(t, mailtest.Config{Refuse: func(to string) error {
+		if strings.HasPrefix(to, "typo") {
+			return mailtest.Permanent("No such mailbox")
+		}
+		return nil
+	}})
+	w.user("root@example.test", true)
+	ada := w.user("ada@example.test", false)
+	root := w.as("root@example.test")
+	p := root.post("/operator/users/invite", "email", "bob@example.test", "role", "user").want(t, 200, "A mail with this link is on its way to bob@example.test")
+	got := srv.Wait(1)[0]
+	if got.To != "bob@example.test" || w.srv.URL+w.path(got) != p.value(t) {
+		t.Errorf("got %+v", got)
+	}
+	bob, err := w.dash.Accounts.UserByEmail(t.Context(), "bob@example.test")
+	must(t, err)
+	p = root.post("/operator/users/" + string(bob.ID) + "/link")
+	if got := srv.Wait(2)[1]; w.srv.URL+w.path(got) != p.value(t) {
+		t.Errorf("a fresh invitation: %+v", got)
+	}
+	p = root.post("/operator/users/"+string(ada.ID)+"/link").want(t, 200, "A link for a new password")
+	if strings.Contains(p.body, "A mail with this link") {
+		t.Error("the page says that a password's link is mailed")
+	}
+	// A mailbox that is not there is in the log, where the page says.
+	root.post("/operator/users/invite", "email", "typo@example.test").want(t, 200, "the audit log says why")
+	w.eventually("the refusal is in the log", func() bool { return w.logged("mail.undelivered") == 1 })
+	root.get("/operator/audit?what=mail").want(t, 200, "A mail could not be delivered", "No such mailbox", "Slipway")
+	if all := srv.All(); len(all) != 2 {
+		t.Errorf("%d mails arrived, want the two invitations: %+v", len(all), all)
+	}
+}
+
+// eventually waits for a condition.
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("%s: not within 20 seconds", what)
+		}
+	}
+}

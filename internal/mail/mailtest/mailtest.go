@@ -1,0 +1,219 @@
+// Package mailtest owns a mail server on loopback that remembers what it was given: tests
+// talk SMTP to it as to any other.
+package mailtest
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"mime"
+	"net"
+	"net/http/httptest"
+	"net/mail"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mime/quotedprintable"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+)
+
+// Config says what the server is like. All fields are optional.
+type Config struct {
+	Addr     string // where it listens; empty: a free port of 127.0.0.1
+	Implicit bool   // TLS from the first byte
+	StartTLS bool   // offered
+	User     string // who must sign in before anything else
+	Password string
+	Refuse   func(to string) error // nil: takes everybody; Permanent and Temporary make its errors
+}
+
+// Permanent and Temporary are what a server says of a recipient.
+func Permanent(text string) error {
+	return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: text}
+}
+
+// Temporary is the word of a server that may think otherwise later.
+func Temporary(text string) error {
+	return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 0}, Message: text}
+}
+
+// Mail is one that arrived.
+type Mail struct {
+	From, To string // of the envelope
+	Header   mail.Header
+	Subject  string // decoded
+	Text     string // decoded, with \n
+	Raw      string
+	TLS      bool
+	User     string // who signed in
+}
+
+// Server is a mail server.
+type Server struct {
+	Addr  string         // HOST:PORT
+	Roots *x509.CertPool // who vouches for it
+
+	t      testing.TB
+	mu     sync.Mutex // guards got and tried
+	got    []Mail
+	tried  int
+	change chan struct{}
+	stop   func()
+}
+
+// New starts a server that ends with the test.
+func New(t testing.TB, c Config) *Server {
+	t.Helper()
+	// httptest has a certificate for 127.0.0.1.
+	certified := httptest.NewTLSServer(nil)
+	certified.Close()
+	s := &Server{t: t, Roots: x509.NewCertPool(), change: make(chan struct{}, 1)}
+	s.Roots.AddCert(certified.Certificate())
+	l, err := net.Listen("tcp", cmp.Or(c.Addr, "127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Addr = l.Addr().String()
+	srv := smtp.NewServer(smtp.BackendFunc(func(conn *smtp.Conn) (smtp.Session, error) { return &session{s: s, c: c, conn: conn}, nil }))
+	srv.Domain, srv.AllowInsecureAuth, srv.EnableSMTPUTF8 = "mail.test", true, true
+	srv.MaxMessageBytes, srv.ReadTimeout, srv.WriteTimeout = 1<<20, 20*time.Second, 20*time.Second
+	srv.ErrorLog = log.New(io.Discard, "", 0)
+	secure := &tls.Config{Certificates: certified.TLS.Certificates}
+	if c.StartTLS {
+		srv.TLSConfig = secure
+	}
+	if c.Implicit {
+		l = tls.NewListener(l, secure)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); srv.Serve(l) }()
+	s.stop = sync.OnceFunc(func() { srv.Close(); l.Close(); <-done })
+	t.Cleanup(s.stop)
+	return s
+}
+
+// Stop ends the server: its port is closed.
+func (s *Server) Stop() { s.stop() }
+
+// Tried is how often somebody named a recipient.
+func (s *Server) Tried() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tried
+}
+
+// All is what has arrived, the oldest first.
+func (s *Server) All() []Mail {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Mail(nil), s.got...)
+}
+
+// Wait returns what has arrived as soon as there are n mails.
+func (s *Server) Wait(n int) []Mail {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		if all := s.All(); len(all) >= n {
+			return all
+		}
+		select {
+		case <-s.change:
+		case <-ctx.Done():
+			s.t.Fatalf("%d mails arrived, want %d", len(s.All()), n)
+		}
+	}
+}
+
+type session struct {
+	s    *Server
+	c    Config
+	conn *smtp.Conn
+	mail Mail
+	user string
+}
+
+var errUser = &smtp.SMTPError{Code: 535, EnhancedCode: smtp.EnhancedCode{5, 7, 8}, Message: "Wrong user or password"}
+
+func (x *session) AuthMechanisms() []string {
+	if x.c.User == "" {
+		return nil
+	}
+	return []string{sasl.Plain}
+}
+
+func (x *session) Auth(mech string) (sasl.Server, error) {
+	check := func(user, password string) error {
+		if user != x.c.User || password != x.c.Password {
+			return errUser
+		}
+		x.user = user
+		return nil
+	}
+	if mech == sasl.Plain {
+		return sasl.NewPlainServer(func(_, user, password string) error { return check(user, password) }), nil
+	}
+	return nil, errors.New("no such mechanism")
+}
+
+func (x *session) Mail(from string, _ *smtp.MailOptions) error {
+	if x.c.User != "" && x.user == "" {
+		return smtp.ErrAuthRequired
+	}
+	_, secure := x.conn.TLSConnectionState()
+	x.mail = Mail{From: from, User: x.user, TLS: secure}
+	return nil
+}
+
+func (x *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	x.s.mu.Lock()
+	x.s.tried++
+	x.s.mu.Unlock()
+	if x.c.Refuse != nil {
+		if err := x.c.Refuse(to); err != nil {
+			return err
+		}
+	}
+	x.mail.To = to
+	return nil
+}
+
+func (x *session) Data(r io.Reader) error {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	m, err := mail.ReadMessage(strings.NewReader(string(raw)))
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	if err != nil {
+		return err
+	}
+	got := x.mail
+	got.Raw, got.Header, got.Text = string(raw), m.Header, strings.ReplaceAll(string(text), "\r\n", "\n")
+	if got.Subject, err = new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject")); err != nil {
+		return err
+	}
+	x.s.mu.Lock()
+	x.s.got = append(x.s.got, got)
+	x.s.mu.Unlock()
+	select {
+	case x.s.change <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (x *session) Reset()        {}
+func (x *session) Logout() error { return nil }

@@ -1,0 +1,157 @@
+package mail
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/textproto"
+	"strings"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
+)
+
+// compose is the mail as bytes.
+func (m *Mailer) compose(msg Message) ([]byte, error) {
+	to, err := mail.ParseAddress(msg.To)
+	if err != nil || to.Name != "" || to.Address != msg.To || broken(msg.To) {
+		return nil, fmt.Errorf("the recipient %q is not an e-mail address", msg.To)
+	}
+	if msg.Subject == "" || broken(msg.Subject) || msg.ID == "" || strings.ContainsAny(msg.ID, " <>@") || broken(msg.ID) {
+		return nil, fmt.Errorf("the subject %q or the id %q is not fit for a header", msg.Subject, msg.ID)
+	}
+	out := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
+	out.FromMailAddress(m.from)
+	out.ToMailAddress(to)
+	out.Subject(msg.Subject)
+	out.SetMessageIDWithValue(msg.ID + "@" + m.from.Address[strings.LastIndexByte(m.from.Address, '@')+1:])
+	out.SetDateWithValue(time.Now())
+	out.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834: nobody's holiday answers it
+	out.SetBodyString(gomail.TypeTextPlain, msg.Text)
+	var b bytes.Buffer
+	if _, err := out.WriteTo(&b); err != nil {
+		return nil, fmt.Errorf("compose mail: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// conversation is a connection on which everything is ready for a mail.
+type conversation struct{ *smtp.Client }
+
+// line says how the connection is protected.
+func (c *conversation) line() string {
+	if state, ok := c.TLSConnectionState(); ok {
+		return "over " + tls.VersionName(state.Version)
+	}
+	return "unencrypted"
+}
+
+// talk connects, encrypts, signs in and lets fn go on. The connection ends with ctx, with
+// the time limit, and in any case when talk returns.
+func (m *Mailer) talk(ctx context.Context, fn func(c *conversation) error) error {
+	ctx, cancel := context.WithTimeout(ctx, m.c.Timeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", m.c.Addr)
+	if err != nil {
+		return fmt.Errorf("reach mail server: %w", err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	why := func(doing string, err error) error {
+		if end := context.Cause(ctx); end != nil { // else it reads "use of closed network connection"
+			err = fmt.Errorf("no answer from %s: %w", m.c.Addr, end)
+		}
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	secure := &tls.Config{ServerName: m.host, RootCAs: m.c.Roots, MinVersion: tls.VersionTLS12}
+	if m.c.TLS == Implicit {
+		over := tls.Client(conn, secure)
+		if err := over.HandshakeContext(ctx); err != nil {
+			return why("encrypt line to mail server", err)
+		}
+		conn = over
+	}
+	client, err := smtp.NewClient(conn, m.host)
+	if err == nil {
+		err = client.Hello(m.c.Name)
+	}
+	if err != nil {
+		return why("greet mail server", err)
+	}
+	if m.c.TLS == StartTLS {
+		if ok, _ := client.Extension("STARTTLS"); !ok {
+			return errors.New("the mail server does not offer STARTTLS, and nothing is sent unencrypted")
+		}
+		if err := client.StartTLS(secure); err != nil {
+			return why("encrypt line to mail server", err)
+		}
+	}
+	if m.c.User != "" {
+		auth, err := m.auth(client)
+		if err == nil {
+			err = client.Auth(auth)
+		}
+		if err != nil {
+			return why("sign in to mail server", err)
+		}
+	}
+	if err := fn(&conversation{client}); err != nil {
+		return why("send mail", err)
+	}
+	client.Quit() // what was taken on is taken on, whatever it says to this
+	return nil
+}
+
+// auth is the best way of signing in that the server offers. New has seen to it that the
+// line is one on which a password may be said.
+func (m *Mailer) auth(client *smtp.Client) (smtp.Auth, error) {
+	_, offered := client.Extension("AUTH")
+	have := map[string]bool{}
+	for name := range strings.FieldsSeq(strings.ToUpper(offered)) {
+		have[name] = true
+	}
+	user, password := m.c.User, m.c.Password
+	switch {
+	case have["SCRAM-SHA-256"]:
+		return smtp.ScramSHA256Auth(user, password), nil
+	case have["PLAIN"]:
+		return smtp.PlainAuth("", user, password, m.host, true), nil
+	case have["LOGIN"]:
+		return smtp.LoginAuth(user, password, m.host, true), nil
+	case have["CRAM-MD5"]:
+		return smtp.CRAMMD5Auth(user, password), nil
+	}
+	return nil, fmt.Errorf("the mail server offers no way to sign in that is known here (%q)", offered)
+}
+
+// hand gives the mail to the server. What it says for good of this recipient or this text
+// is a *Refused; of us, it may change its mind.
+func (c *conversation) hand(from, to string, text []byte) error {
+	if err := c.Mail((&mail.Address{Address: from}).String()); err != nil {
+		return err
+	}
+	if err := c.Rcpt((&mail.Address{Address: to}).String()); err != nil {
+		return forGood(err)
+	}
+	w, err := c.Data()
+	if err != nil {
+		return forGood(err)
+	}
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	return forGood(w.Close())
+}
+
+func forGood(err error) error {
+	var said *textproto.Error
+	if errors.As(err, &said) && said.Code >= 500 {
+		return &Refused{said.Code, strings.Join(strings.Fields(said.Msg), " ")}
+	}
+	return err
+}
