@@ -162,47 +162,6 @@ func missing(err error) error {
 	return err
 }
 
-// Filter narrows a list. Zero fields don't.
-type Filter struct {
-	Type   Type
-	Status Status
-	Page   int // from 1
-	Limit  int // 1 to 100
-}
-
-// List returns one page of the owner's sites, the newest first, and how many there are.
-func (s *Sites) List(ctx context.Context, owner account.ID, f Filter) ([]Site, int, error) {
-	rows, err := s.c.DB.Query(ctx, `
-		SELECT `+columns+` FROM sites
-		WHERE owner_id = $1 AND deleted_at = 0 AND ($2 = '' OR type = $2) AND ($3 = '' OR status = $3)
-		ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5`,
-		owner, f.Type, f.Status, f.Limit, (f.Page-1)*f.Limit)
-	page, err := db.Collect(rows, err, scan)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list sites: %w", err)
-	}
-	var total int
-	err = s.c.DB.QueryRow(ctx, `
-		SELECT COALESCE(SUM(n), 0) FROM site_counts
-		WHERE owner_id = $1 AND ($2 = '' OR type = $2) AND ($3 = '' OR status = $3)`,
-		owner, f.Type, f.Status).Scan(&total)
-	if err != nil {
-		return nil, 0, fmt.Errorf("count sites: %w", err)
-	}
-	return page, total, nil
-}
-
-// count keeps site_counts in step with one change of one site.
-func count(ctx context.Context, tx *db.Tx, owner account.ID, t Type, status Status, by int) error {
-	_, err := tx.Exec(ctx, `
-		INSERT INTO site_counts (owner_id, type, status, n) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (owner_id, type, status) DO UPDATE SET n = site_counts.n + excluded.n`, owner, t, status, by)
-	if err != nil {
-		return fmt.Errorf("count site: %w", err)
-	}
-	return nil
-}
-
 // bump takes the next version of what the edge sees, and wakes the edges.
 func bump(ctx context.Context, tx *db.Tx) (version int64, err error) {
 	err = tx.QueryRow(ctx, `UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&version)
