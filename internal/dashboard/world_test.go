@@ -33,17 +33,20 @@ type world struct {
 	dash  *Dashboard
 	srv   *httptest.Server
 	users map[string]account.User
+
+	statements statements
 }
 
 func newWorld(t testing.TB, with ...func(*Config)) *world {
 	t.Helper()
-	d := dbtest.New(t)
+	w := &world{t: t, users: map[string]account.User{}}
+	d := dbtest.New(t, func(c *db.Config) { c.Seen = w.statements.see })
+	w.db = d
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	w := &world{t: t, db: d, users: map[string]account.User{}}
 	var handler http.Handler
 	w.srv = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { handler.ServeHTTP(rw, r) }))
 	t.Cleanup(w.srv.Close)
