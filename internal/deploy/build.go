@@ -31,8 +31,9 @@ type Builds struct {
 
 // What a build's own directory holds, as it is made.
 const (
-	repoDir = "repo"
-	homeDir = ".home"
+	repoDir   = "repo"
+	homeDir   = ".home"
+	globalDir = homeDir + "/.npm-global" // what "npm install -g" brings; the tools' own folder is not the build's to write
 )
 
 // build is one build under way.
@@ -135,8 +136,10 @@ func (b *build) prepare(ctx context.Context, tree *source.Tree) (cleanup func() 
 			return cleanup, fmt.Errorf("clear cache: %w", err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(b.work, homeDir), 0o755); err != nil {
-		return cleanup, fmt.Errorf("make home: %w", err)
+	for _, dir := range []string{"bin", "lib"} { // npx wants them there
+		if err := os.MkdirAll(filepath.Join(b.work, globalDir, dir), 0o755); err != nil {
+			return cleanup, fmt.Errorf("make home: %w", err)
+		}
 	}
 	if err := b.cache.restore("home", b.work, homeDir, b.cacheFolders(true), b.uid); err != nil {
 		return cleanup, err

@@ -34,6 +34,7 @@ func (b *build) environment(ctx context.Context) error {
 		"npm_config_fund":          "false",
 		"npm_config_audit":         "false",
 		"npm_config_progress":      "false",
+		"npm_config_prefix":        path.Join(sandbox.Root, globalDir),
 		"NO_UPDATE_NOTIFIER":       "1",
 		"NEXT_TELEMETRY_DISABLED":  "1",
 		"ASTRO_TELEMETRY_DISABLED": "1",
@@ -65,7 +66,8 @@ func (b *build) commandEnv(c framework.Command, extra map[string]string) []strin
 	for _, dir := range []string{c.Dir, b.plan.Root, ""} {
 		bins = append(bins, path.Join(sandbox.Root, repoDir, dir, "node_modules/.bin"))
 	}
-	bins = append(slices.Compact(bins), b.tools.Path...)
+	bins = append(slices.Compact(bins), path.Join(sandbox.Root, globalDir, "bin")) // what a build brings itself it means to use
+	bins = append(bins, b.tools.Path...)
 	env := slices.Clone(b.tools.Env)
 	for k, v := range extra {
 		env = append(env, k+"="+v)
