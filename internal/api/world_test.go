@@ -67,7 +67,7 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 	logs := &lockedBuffer{ch: make(chan struct{}, 1)}
 	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	hooks := newWebhooks(d, s)
-	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Log: log, Domain: "sites.test"})
+	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := api.Config{
 		DB: d, Log: log,
 		Accounts:    account.New(account.Config{DB: d, Log: log}),

@@ -51,7 +51,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	w.srv = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { handler.ServeHTTP(rw, r) }))
 	t.Cleanup(w.srv.Close)
 	hooks := webhook.New(webhook.Config{DB: d, Seal: s})
-	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Log: log, Domain: "sites.test"})
+	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
 		Accounts:    account.New(account.Config{DB: d, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),

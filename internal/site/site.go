@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 
 	"slipway/internal/account"
@@ -86,7 +85,6 @@ type Config struct {
 	DB     *db.DB
 	Hooks  *webhook.Webhooks
 	Seal   *seal.Sealer
-	Log    *slog.Logger
 	Domain string // sites live at <slug>.<Domain>
 	Port   int    // of the edge's HTTPS. Optional: 0 and 443 are left out of addresses.
 }
