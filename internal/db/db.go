@@ -194,11 +194,15 @@ type Scanner interface{ Scan(dst ...any) error }
 
 // Collect reads every row with scan and closes them.
 func Collect[T any](rows *sql.Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
+	return CollectInto([]T{}, rows, err, scan)
+}
+
+// CollectInto is Collect that appends, for a caller who knows how many rows to expect.
+func CollectInto[T any](out []T, rows *sql.Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	out := []T{}
 	for rows.Next() {
 		v, err := scan(rows)
 		if err != nil {

@@ -32,7 +32,7 @@ func (s *Sites) List(ctx context.Context, owner account.ID, f Filter) ([]Site, i
 	if f.Limit > 0 {
 		rows, err := s.c.DB.Query(ctx, `SELECT `+columns+` FROM sites WHERE `+w.String()+`
 			ORDER BY created_at DESC, id DESC LIMIT `+w.arg(f.Limit)+` + 0 OFFSET `+w.arg(offset), w.args...)
-		if page, err = db.Collect(rows, err, scan); err != nil {
+		if page, err = db.CollectInto(make([]Site, 0, min(f.Limit, 100)), rows, err, scanner()); err != nil {
 			return nil, 0, fmt.Errorf("list sites: %w", err)
 		}
 		if n := len(page); n < f.Limit && (n > 0 || offset == 0) {

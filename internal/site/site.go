@@ -113,21 +113,28 @@ func (s *Sites) address(label string) string {
 const columns = `id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework,
 	build, credential <> '', needs_redeploy, live_deployment, live_release, created_at, updated_at`
 
-func scan(row db.Scanner) (Site, error) {
+func scan(row db.Scanner) (Site, error) { return scanner()(row) }
+
+// scanner reads one row after the other by way of one site, so that a list makes nothing
+// per row but what it returns.
+func scanner() func(db.Scanner) (Site, error) {
 	var s Site
 	var build string
-	err := row.Scan(&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
-		&s.Framework, &build, &s.Credential, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt)
-	if err != nil {
-		return Site{}, err
-	}
-	if build == "{}" { // most have none, and a list has many
+	into := []any{&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
+		&s.Framework, &build, &s.Credential, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt}
+	return func(row db.Scanner) (Site, error) {
+		s.Build = Build{}
+		if err := row.Scan(into...); err != nil {
+			return Site{}, err
+		}
+		if build == "{}" { // most have none, and a list has many
+			return s, nil
+		}
+		if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
+			return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
+		}
 		return s, nil
 	}
-	if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
-		return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
-	}
-	return s, nil
 }
 
 // Get returns the owner's site, or a NotFound fault.
