@@ -60,9 +60,9 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)}}, nil
 }
 
-func (a *API) listKeys(ctx context.Context, c account.Caller, _ *struct{}) (data[KeyBody], error) {
+func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[KeyBody], error) {
 	keys, err := a.Accounts.ListKeys(ctx, c.User)
-	return data[KeyBody]{each(keys, showKey)}, err
+	return part(*in, each(keys, showKey), err)
 }
 
 type createKeyIn struct {

@@ -27,7 +27,7 @@ func (a *API) backupRoutes() {
 }
 
 // listBackups is empty until something makes backups: the room is not built yet.
-func (a *API) listBackups(ctx context.Context, c account.Caller, in *ByID) (data[backupBody], error) {
+func (a *API) listBackups(ctx context.Context, c account.Caller, in *partOf) (data[backupBody], error) {
 	_, err := a.site(ctx, c, in.ID)
-	return data[backupBody]{[]backupBody{}}, err
+	return part(in.PartIn, []backupBody{}, err)
 }

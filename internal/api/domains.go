@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -87,12 +88,12 @@ func (a *API) domain(ctx context.Context, r db.Reader, c account.Caller, id stri
 	return d, c.RequireSite(d.SiteID)
 }
 
-func (a *API) listSiteDomains(ctx context.Context, c account.Caller, in *ByID) (data[domainBody], error) {
+func (a *API) listSiteDomains(ctx context.Context, c account.Caller, in *partOf) (data[domainBody], error) {
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return data[domainBody]{}, err
 	}
 	list, err := a.Domains.ForSite(ctx, c.User, in.ID)
-	return data[domainBody]{each(list, showDomain)}, err
+	return part(in.PartIn, each(list, showDomain), err)
 }
 
 type createDomainIn struct {
@@ -158,15 +159,10 @@ func (a *API) verifyDomain(ctx context.Context, c account.Caller, in *ByID) (dom
 	return showDomain(d), err
 }
 
-func (a *API) listDomains(ctx context.Context, c account.Caller, _ *struct{}) (data[domainBody], error) {
+func (a *API) listDomains(ctx context.Context, c account.Caller, in *PartIn) (data[domainBody], error) {
 	list, err := a.Domains.List(ctx, c.User)
-	out := data[domainBody]{[]domainBody{}}
-	for _, d := range list {
-		if c.Allows(d.SiteID) {
-			out.Data = append(out.Data, showDomain(d))
-		}
-	}
-	return out, err
+	list = slices.DeleteFunc(list, func(d domain.Domain) bool { return !c.Allows(d.SiteID) })
+	return part(*in, each(list, showDomain), err)
 }
 
 type checkDomainIn struct {

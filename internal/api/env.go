@@ -88,7 +88,7 @@ func (setVars) Schema(r huma.Registry) *huma.Schema {
 // MarshalJSON writes either.
 func (s setVars) MarshalJSON() ([]byte, error) {
 	if s.many {
-		return json.Marshal(data[varBody]{s.list})
+		return json.Marshal(data[varBody]{Data: s.list})
 	}
 	return json.Marshal(s.list[0])
 }
@@ -105,12 +105,12 @@ func (a *API) envRoutes() {
 	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "", account.EnvWrite), a.deleteEnv)
 }
 
-func (a *API) listEnv(ctx context.Context, c account.Caller, in *ByID) (data[varBody], error) {
+func (a *API) listEnv(ctx context.Context, c account.Caller, in *partOf) (data[varBody], error) {
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return data[varBody]{}, err
 	}
 	vars, err := a.Sites.Env(ctx, c.User, site.ID(in.ID))
-	return data[varBody]{each(vars, showVar)}, err
+	return part(in.PartIn, each(vars, showVar), err)
 }
 
 type setEnvIn struct {

@@ -47,12 +47,12 @@ func (a *API) hookRoutes() {
 	a.postHook(call)
 }
 
-func (a *API) listHooks(ctx context.Context, c account.Caller, in *ByID) (data[hookBody], error) {
+func (a *API) listHooks(ctx context.Context, c account.Caller, in *partOf) (data[hookBody], error) {
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return data[hookBody]{}, err
 	}
 	hooks, err := a.Sites.Hooks(ctx, c.User, site.ID(in.ID))
-	return data[hookBody]{each(hooks, a.showHook)}, err
+	return part(in.PartIn, each(hooks, a.showHook), err)
 }
 
 type createHookIn struct {

@@ -11,9 +11,10 @@ import (
 	"slipway/internal/fault"
 )
 
-// data is the envelope of lists without pages.
+// data is the envelope of lists that stay short: all of it, or the page asked for.
 type data[T any] struct {
-	Data []T `json:"data"`
+	Data       []T         `json:"data"`
+	Pagination *pagination `json:"pagination,omitempty" doc:"Only where page or limit was given."`
 }
 
 // page is the envelope of lists with pages.
@@ -33,6 +34,20 @@ func paged[T any](items []T, p paging, total int) page[T] {
 	return page[T]{items, pagination{p.page, p.limit, total, (total + p.limit - 1) / p.limit}}
 }
 
+// part answers a list that stays short: whole, unless a page of it is asked for.
+func part[T any](in PartIn, items []T, err error) (data[T], error) {
+	if err != nil || in == (PartIn{}) {
+		return data[T]{Data: items}, err
+	}
+	p, err := PageIn(in).parse()
+	if err != nil {
+		return data[T]{}, err
+	}
+	from := min((p.page-1)*p.limit, len(items))
+	cut := paged(items[from:min(from+p.limit, len(items))], p, len(items))
+	return data[T]{cut.Data, &cut.Pagination}, nil
+}
+
 // message is the answer of what has nothing else to say.
 type message struct {
 	Message string `json:"message"`
@@ -48,6 +63,18 @@ type ByID struct {
 type PageIn struct {
 	Page  whole `query:"page" doc:"Which page, from 1 (the default)."`
 	Limit whole `query:"limit" doc:"Items per page: 25 unless told, at most 100; more is served as 100."`
+}
+
+// PartIn is the input of lists that stay short.
+type PartIn struct {
+	Page  whole `query:"page" doc:"Which page, from 1. Without page and limit the list comes whole."`
+	Limit whole `query:"limit" doc:"Items per page, at most 100; more is served as 100. Without page and limit the list comes whole."`
+}
+
+// partOf is the input of lists that stay short and belong to one thing.
+type partOf struct {
+	ByID
+	PartIn
 }
 
 // whole is a whole number of at least 1 in a query. It stays text until it is read, so

@@ -1,16 +1,13 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
-	"slipway/internal/fault"
 	"slipway/internal/site"
 	"slipway/internal/source"
 )
@@ -126,6 +123,7 @@ type listSitesIn struct {
 	PageIn
 	Type   string `query:"type" enum:"static,wordpress" doc:"Only sites of this type."`
 	Status string `query:"status" enum:"active,pending,provisioning,error,stopped" doc:"Only sites in this status."`
+	Search string `query:"search" maxLength:"100" doc:"Only sites with this text in their name, subdomain, domains or repository, whatever its case."`
 }
 
 func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) (page[siteBody], error) {
@@ -139,38 +137,16 @@ func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) 
 	if err != nil {
 		return page[siteBody]{}, err
 	}
-	f := site.Filter{Type: site.Type(in.Type), Status: site.Status(in.Status), Page: p.page, Limit: p.limit}
-	find := a.Sites.List
-	if len(c.Sites) > 0 {
-		find = func(ctx context.Context, _ account.ID, f site.Filter) ([]site.Site, int, error) {
-			return a.fewSites(ctx, c, f)
-		}
+	f := site.Filter{Type: site.Type(in.Type), Status: site.Status(in.Status), Search: in.Search, Page: p.page, Limit: p.limit}
+	for _, id := range c.Sites {
+		f.Only = append(f.Only, site.ID(id))
 	}
-	list, total, err := find(ctx, c.User, f)
+	list, total, err := a.Sites.List(ctx, c.User, f)
 	if err != nil {
 		return page[siteBody]{}, err
 	}
 	bodies, err := a.showSites(ctx, a.DB, list)
 	return paged(bodies, p, total), err
-}
-
-// fewSites is the list for a key that may see only some sites: at most a hundred.
-func (a *API) fewSites(ctx context.Context, c account.Caller, f site.Filter) (list []site.Site, total int, err error) {
-	for _, id := range c.Sites {
-		s, err := a.Sites.Get(ctx, c.User, site.ID(id))
-		if fault.Is(err, fault.NotFound) {
-			continue // deleted since the key was made
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		if (f.Type == "" || f.Type == s.Type) && (f.Status == "" || f.Status == s.Status) {
-			list = append(list, s)
-		}
-	}
-	slices.SortFunc(list, func(a, b site.Site) int { return cmp.Compare(b.ID, a.ID) })
-	from := min((f.Page-1)*f.Limit, len(list))
-	return list[from:min(from+f.Limit, len(list))], len(list), nil
 }
 
 // credential lets a private repository be read.

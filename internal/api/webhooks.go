@@ -75,9 +75,9 @@ func (a *API) webhookRoutes() {
 	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries", "Newest first, with every attempt, for 30 days.", account.WebhooksRead), a.listDeliveries)
 }
 
-func (a *API) listWebhooks(ctx context.Context, c account.Caller, _ *struct{}) (data[webhookBody], error) {
+func (a *API) listWebhooks(ctx context.Context, c account.Caller, in *PartIn) (data[webhookBody], error) {
 	list, err := a.Webhooks.List(ctx, c.User)
-	return data[webhookBody]{each(list, showWebhook)}, err
+	return part(*in, each(list, showWebhook), err)
 }
 
 type createWebhookIn struct {
@@ -94,10 +94,10 @@ func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 	return showWebhook(w), err
 }
 
-func (a *API) listEvents(context.Context, account.Caller, *struct{}) (data[eventBody], error) {
-	return data[eventBody]{each(webhook.Catalogue(), func(e webhook.Entry) eventBody {
+func (a *API) listEvents(_ context.Context, _ account.Caller, in *PartIn) (data[eventBody], error) {
+	return part(*in, each(webhook.Catalogue(), func(e webhook.Entry) eventBody {
 		return eventBody{e.Name, e.Description, some(e.SameAs), e.Sample}
-	})}, nil
+	}), nil)
 }
 
 func (a *API) getWebhook(ctx context.Context, c account.Caller, in *ByID) (webhookBody, error) {

@@ -33,7 +33,7 @@ import (
 // world is the interface over real rooms on a database of its own. No worker runs: what
 // jobs would do stays to be done.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	db   *db.DB
 	c    api.Config
 	srv  *httptest.Server
@@ -57,7 +57,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-func newWorld(t *testing.T, with ...func(*api.Config)) *world {
+func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 	t.Helper()
 	d := dbtest.New(t)
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -67,7 +67,7 @@ func newWorld(t *testing.T, with ...func(*api.Config)) *world {
 	logs := &lockedBuffer{ch: make(chan struct{}, 1)}
 	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	hooks := newWebhooks(d, s)
-	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Log: log, Domain: "sites.test"})
+	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := api.Config{
 		DB: d, Log: log,
 		Accounts:    account.New(account.Config{DB: d, Log: log}),
@@ -134,7 +134,7 @@ type answer struct {
 	body   string
 }
 
-func (a answer) json(t *testing.T) map[string]any {
+func (a answer) json(t testing.TB) map[string]any {
 	t.Helper()
 	var v map[string]any
 	if err := json.Unmarshal([]byte(a.body), &v); err != nil {

@@ -15,9 +15,6 @@ import (
 // cardsPerPage keeps a page of cards well under 100 KB.
 const cardsPerPage = 24
 
-// maxSearched is how many sites a search looks through, the newest first.
-const maxSearched = 5000
-
 // card is one site on the home page.
 type card struct {
 	Site   site.Site
@@ -72,8 +69,8 @@ func readHomeFilter(q *request) homeFilter {
 	if !slices.Contains(site.Statuses, site.Status(f.Status)) {
 		f.Status = ""
 	}
-	if len(f.Text) > 100 {
-		f.Text = f.Text[:100]
+	if r := []rune(f.Text); len(r) > site.MaxSearch {
+		f.Text = string(r[:site.MaxSearch])
 	}
 	f.Page, _ = strconv.Atoi(q.query("page")) // what is no number is the first page
 	f.Page = max(1, min(f.Page, 100_000))
@@ -113,47 +110,49 @@ func (d *Dashboard) homeLive(ctx context.Context, q *request) (answer, error) {
 func (d *Dashboard) homeData(ctx context.Context, q *request) (homeData, error) {
 	f := readHomeFilter(q)
 	data := homeData{Filter: f, Live: f.link("/live/home")}
+	tally, err := d.Sites.Tally(ctx, q.user.ID)
+	if err != nil {
+		return data, err
+	}
 	all := 0
+	for _, n := range tally {
+		all += n
+	}
+	tally[""] = all
 	for _, s := range append([]site.Status{""}, site.Statuses...) {
-		_, n, err := d.Sites.List(ctx, q.user.ID, site.Filter{Status: s, Page: 1})
-		if err != nil {
-			return data, err
-		}
 		name := "All"
-		if s == "" {
-			all = n
-		} else {
+		if s != "" {
 			name = word("site", s)
 		}
-		if n == 0 && s != "" && string(s) != f.Status {
+		if tally[s] == 0 && s != "" && string(s) != f.Status {
 			continue
 		}
-		data.Tabs = append(data.Tabs, homeTab{string(s), name, n, homeFilter{Status: string(s), Text: f.Text}.link("/"), f.Status == string(s)})
+		data.Tabs = append(data.Tabs, homeTab{string(s), name, tally[s], homeFilter{Status: string(s), Text: f.Text}.link("/"), f.Status == string(s)})
 	}
 	data.Any = all > 0
-	list, total, err := d.findSites(ctx, q, f)
+	list, total, err := d.Sites.List(ctx, q.user.ID, site.Filter{Status: site.Status(f.Status), Search: f.Text, Page: f.Page, Limit: cardsPerPage})
 	if err != nil {
 		return data, err
 	}
 	data.Total = total
 	data.Pages = turn(f.Page, total, cardsPerPage, func(p int) string { return homeFilter{f.Status, f.Text, p}.link("/") })
-	ids := make([]string, len(list))
+	ids, names := make([]site.ID, len(list)), make([]string, len(list))
 	for i, s := range list {
-		ids[i] = string(s.ID)
+		ids[i], names[i] = s.ID, string(s.ID)
 	}
-	domains, err := d.Domains.Summaries(ctx, d.DB, ids)
+	domains, err := d.Domains.Summaries(ctx, d.DB, names)
+	if err != nil {
+		return data, err
+	}
+	latest, err := d.Deployments.Latest(ctx, d.DB, ids)
 	if err != nil {
 		return data, err
 	}
 	for _, s := range list {
 		c := card{Site: s, URL: d.Sites.URL(s.Slug)}
 		c.Host = strings.TrimPrefix(c.URL, "https://")
-		last, _, err := d.Deployments.List(ctx, q.user.ID, s.ID, 1, 1)
-		if err != nil {
-			return data, err
-		}
-		if len(last) > 0 {
-			c.Last = &last[0]
+		if last, ok := latest[s.ID]; ok {
+			c.Last = &last
 		}
 		for _, dom := range domains[string(s.ID)] {
 			if dom.Status == domain.Active {
@@ -164,31 +163,6 @@ func (d *Dashboard) homeData(ctx context.Context, q *request) (homeData, error) 
 		data.Cards = append(data.Cards, c)
 	}
 	return data, nil
-}
-
-// findSites is the room's list, or a search through it.
-func (d *Dashboard) findSites(ctx context.Context, q *request, f homeFilter) ([]site.Site, int, error) {
-	if f.Text == "" {
-		return d.Sites.List(ctx, q.user.ID, site.Filter{Status: site.Status(f.Status), Page: f.Page, Limit: cardsPerPage})
-	}
-	want := strings.ToLower(f.Text)
-	var found []site.Site
-	for p := 1; p <= maxSearched/1000; p++ {
-		list, total, err := d.Sites.List(ctx, q.user.ID, site.Filter{Status: site.Status(f.Status), Page: p, Limit: 1000})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, s := range list {
-			if strings.Contains(strings.ToLower(s.Name+"\n"+s.Slug+"\n"+s.Repository), want) {
-				found = append(found, s)
-			}
-		}
-		if p*1000 >= total {
-			break
-		}
-	}
-	from := min((f.Page-1)*cardsPerPage, len(found))
-	return found[from:min(from+cardsPerPage, len(found))], len(found), nil
 }
 
 // link is a path with those of the pairs that are not empty as its query.

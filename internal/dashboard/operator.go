@@ -75,11 +75,11 @@ func (d *Dashboard) overview(ctx context.Context) (data overviewData, err error)
 		return data, err
 	}
 	data.Users = len(users)
-	for _, u := range users {
-		_, n, err := d.Sites.List(ctx, u.ID, oneSite)
-		if err != nil {
-			return data, err
-		}
+	owned, err := d.Sites.Owned(ctx)
+	if err != nil {
+		return data, err
+	}
+	for _, n := range owned {
 		data.Sites += n
 	}
 	if d.Queues != nil {
@@ -117,13 +117,13 @@ func (d *Dashboard) usersPage(ctx context.Context, q *request) (answer, error) {
 	}
 	p := pageOf(q)
 	data := usersData{Total: len(all), Pages: turn(p, len(all), usersPerPage, func(p int) string { return link("/operator/users", "page", strconv.Itoa(p)) })}
+	owned, err := d.Sites.Owned(ctx)
+	if err != nil {
+		return answer{}, err
+	}
 	from := min((p-1)*usersPerPage, len(all))
 	for _, u := range all[from:min(from+usersPerPage, len(all))] {
-		_, n, err := d.Sites.List(ctx, u.ID, oneSite)
-		if err != nil {
-			return answer{}, err
-		}
-		data.Users = append(data.Users, userRow{u, n})
+		data.Users = append(data.Users, userRow{u, owned[u.ID]})
 	}
 	return page("operator_users", "Users", data), nil
 }
@@ -142,37 +142,31 @@ type allSitesData struct {
 
 const sitesPerPage = 50
 
-// allSitesPage lists every site, user by user: the room answers for one owner at a time.
+// allSitesPage lists every site, the newest first.
 func (d *Dashboard) allSitesPage(ctx context.Context, q *request) (answer, error) {
 	users, err := d.Accounts.Users(ctx)
 	if err != nil {
 		return answer{}, err
 	}
-	p := pageOf(q)
-	data := allSitesData{}
-	skip := (p - 1) * sitesPerPage
+	emails := map[account.ID]string{}
 	for _, u := range users {
-		_, n, err := d.Sites.List(ctx, u.ID, oneSite)
-		if err != nil {
-			return answer{}, err
-		}
+		emails[u.ID] = u.Email
+	}
+	owned, err := d.Sites.Owned(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	data := allSitesData{}
+	for _, n := range owned {
 		data.Total += n
-		if skip >= n {
-			skip -= n
-			continue
-		}
-		for at := skip - skip%sitesPerPage; at < n && len(data.Sites) < sitesPerPage; at += sitesPerPage {
-			list, _, err := d.Sites.List(ctx, u.ID, site.Filter{Page: at/sitesPerPage + 1, Limit: sitesPerPage})
-			if err != nil {
-				return answer{}, err
-			}
-			for _, s := range list[min(max(0, skip-at), len(list)):] {
-				if len(data.Sites) < sitesPerPage {
-					data.Sites = append(data.Sites, siteRow{s, d.Sites.URL(s.Slug), u.Email})
-				}
-			}
-		}
-		skip = 0
+	}
+	p := pageOf(q)
+	list, err := d.Sites.All(ctx, p, sitesPerPage)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, s := range list {
+		data.Sites = append(data.Sites, siteRow{s, d.Sites.URL(s.Slug), emails[s.Owner]})
 	}
 	data.Pages = turn(p, data.Total, sitesPerPage, func(p int) string { return link("/operator/sites", "page", strconv.Itoa(p)) })
 	return page("operator_sites", "All sites", data), nil

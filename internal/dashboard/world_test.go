@@ -33,22 +33,25 @@ type world struct {
 	dash  *Dashboard
 	srv   *httptest.Server
 	users map[string]account.User
+
+	statements statements
 }
 
 func newWorld(t testing.TB, with ...func(*Config)) *world {
 	t.Helper()
-	d := dbtest.New(t)
+	w := &world{t: t, users: map[string]account.User{}}
+	d := dbtest.New(t, func(c *db.Config) { c.Seen = w.statements.see })
+	w.db = d
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	w := &world{t: t, db: d, users: map[string]account.User{}}
 	var handler http.Handler
 	w.srv = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { handler.ServeHTTP(rw, r) }))
 	t.Cleanup(w.srv.Close)
 	hooks := webhook.New(webhook.Config{DB: d, Seal: s})
-	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Log: log, Domain: "sites.test"})
+	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
 		Accounts:    account.New(account.Config{DB: d, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),

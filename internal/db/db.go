@@ -29,8 +29,9 @@ import (
 type Config struct {
 	URL     string // "sqlite:/path/to/file.db" or "postgres://…"
 	Log     *slog.Logger
-	Readers int           // connections that read (SQLite) or in all (PostgreSQL). Optional: 0 means 8, 32.
-	Wait    time.Duration // how long a Write waits for its turn. Optional: 0 means 10s.
+	Readers int            // connections that read (SQLite) or in all (PostgreSQL). Optional: 0 means 8, 32.
+	Wait    time.Duration  // how long a Write waits for its turn. Optional: 0 means 10s.
+	Seen    func(q string) // is told every statement before it runs, so that tests can count them. Optional.
 }
 
 // DB is an open database. It is safe for concurrent use.
@@ -42,11 +43,17 @@ type DB struct {
 	wait   time.Duration
 	log    *slog.Logger
 	topics topics
+	seen   func(q string)
+
+	prepared prepared
 }
 
 // Open opens the database and checks that it answers. It changes nothing: call Migrate.
 func Open(ctx context.Context, c Config) (*DB, error) {
-	d := &DB{url: c.URL, wait: cmp.Or(c.Wait, 10*time.Second), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
+	d := &DB{url: c.URL, wait: cmp.Or(c.Wait, 10*time.Second), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), seen: c.Seen}
+	if d.seen == nil {
+		d.seen = func(string) {}
+	}
 	var err error
 	switch {
 	case strings.HasPrefix(c.URL, "sqlite:"):
@@ -132,16 +139,6 @@ func (d *DB) SkipLocked() string {
 // Ping reports whether the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.read.PingContext(ctx) }
 
-// Query runs a statement that reads. The caller closes the rows; Collect does.
-func (d *DB) Query(ctx context.Context, q string, args ...any) (*sql.Rows, error) {
-	return d.read.QueryContext(ctx, q, args...)
-}
-
-// QueryRow runs a statement that reads one row.
-func (d *DB) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
-	return d.read.QueryRowContext(ctx, q, args...)
-}
-
 // Snapshot lets fn read several times from one moment of the database.
 func (d *DB) Snapshot(ctx context.Context, fn func(r Reader) error) error {
 	o := &sql.TxOptions{ReadOnly: true}
@@ -197,11 +194,15 @@ type Scanner interface{ Scan(dst ...any) error }
 
 // Collect reads every row with scan and closes them.
 func Collect[T any](rows *sql.Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
+	return CollectInto([]T{}, rows, err, scan)
+}
+
+// CollectInto is Collect that appends, for a caller who knows how many rows to expect.
+func CollectInto[T any](out []T, rows *sql.Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	out := []T{}
 	for rows.Next() {
 		v, err := scan(rows)
 		if err != nil {

@@ -22,6 +22,7 @@ type Tx struct {
 
 // Exec runs a statement and says how many rows it changed.
 func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
+	t.d.seen(q)
 	r, err := t.tx.ExecContext(ctx, q, args...)
 	if err != nil {
 		return 0, err
@@ -31,11 +32,13 @@ func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
 
 // Query runs a statement that returns rows. The caller closes them before the next one.
 func (t *Tx) Query(ctx context.Context, q string, args ...any) (*sql.Rows, error) {
+	t.d.seen(q)
 	return t.tx.QueryContext(ctx, q, args...)
 }
 
 // QueryRow runs a statement that returns one row.
 func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
+	t.d.seen(q)
 	return t.tx.QueryRowContext(ctx, q, args...)
 }
 

@@ -16,16 +16,20 @@ import (
 
 // New returns a migrated database that ends with the test: SQLite in the test's own
 // folder, or a fresh PostgreSQL database when SLIPWAY_TEST_DSN names a cluster.
-func New(t testing.TB) *db.DB {
+func New(t testing.TB, with ...func(*db.Config)) *db.DB {
 	t.Helper()
-	return Open(t, URL(t))
+	return Open(t, URL(t), with...)
 }
 
 // Open opens and migrates the database at url and runs it until the test ends. Two
 // calls with one url are two nodes of one installation.
-func Open(t testing.TB, url string) *db.DB {
+func Open(t testing.TB, url string, with ...func(*db.Config)) *db.DB {
 	t.Helper()
-	d, err := db.Open(context.Background(), db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 8})
+	c := db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 8}
+	for _, f := range with {
+		f(&c)
+	}
+	d, err := db.Open(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func TestCommandEnvironment(t *testing.T) {
 		got[k] = v
 	}
 	path := strings.Split(got["PATH"], ":")
-	want := []string{"/build/repo/apps/web/node_modules/.bin", "/build/repo/node_modules/.bin", "/tools/node/bin", "/usr/local/bin", "/usr/bin", "/bin"}
+	want := []string{"/build/repo/apps/web/node_modules/.bin", "/build/repo/node_modules/.bin", "/build/.home/.npm-global/bin", "/tools/node/bin", "/usr/local/bin", "/usr/bin", "/bin"}
 	if got["A"] != "site" || got["B"] != "tool" || got["NODE_ENV"] != "production" || !slices.Equal(path, want) {
 		t.Errorf("environment: %v", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -211,4 +212,44 @@ func (d *Deployments) sweepCaches(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// cacheFolders are the plan's folders to keep: those below HOME, or those in the
+// repository, relative to it.
+func (b *build) cacheFolders(home bool) []string {
+	var out []string
+	for _, f := range b.plan.Cache {
+		rest, inHome := strings.CutPrefix(f, "~/")
+		switch {
+		case inHome && home:
+			out = append(out, rest)
+		case !inHome && !home:
+			out = append(out, path.Join(b.plan.Root, f))
+		}
+	}
+	return out
+}
+
+// saveCaches keeps what the next build can use. A cache that can't be kept costs time,
+// not the deployment. Of a build that failed or was canceled only the package stores are
+// kept, whose tools check every entry: what else it leaves may be why it failed.
+func (b *build) saveCaches(ctx context.Context, good bool) {
+	err := b.cache.save("home", b.work, homeDir, b.cacheFolders(true))
+	var key string
+	if err == nil && good {
+		if err = b.cache.save("tree", b.work, repoDir, b.cacheFolders(false)); err == nil {
+			key, err = b.modulesKey()
+		}
+	}
+	if err == nil && key != "" {
+		if err = b.cache.save("modules", b.work, repoDir, b.plan.Modules); err == nil {
+			err = b.cache.keep(key)
+		}
+	}
+	if err == nil {
+		err = b.cache.touch()
+	}
+	if err != nil {
+		b.d.c.Log.WarnContext(ctx, "build cache not kept", "site", b.s.ID, "err", err)
+	}
 }

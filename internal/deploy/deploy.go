@@ -200,65 +200,14 @@ func (d *Deployments) Get(ctx context.Context, owner account.ID, id ID) (Deploym
 	if err != nil {
 		return x, err
 	}
-	x.Queue, err = d.queue(ctx, x)
-	return x, err
-}
-
-// queued reports whether a deployment waits for a free place to build.
-func (x Deployment) queued() bool {
-	return x.Status == Building && len(x.Stages) > 0 && x.Stages[len(x.Stages)-1].Name == "queue" && x.Stages[len(x.Stages)-1].Status == "running"
-}
-
-// queue says what a deployment waits for; nil when it doesn't. Places are in the order of
-// asking: another user's turn may come first.
-func (d *Deployments) queue(ctx context.Context, x Deployment) (*Queue, error) {
-	if x.Status != Pending && !x.queued() {
-		return nil, nil
-	}
-	q := &Queue{Reason: "workers_busy"}
-	var ahead int
-	err := d.c.DB.QueryRow(ctx, `
-		SELECT count(*) FILTER (WHERE id < $1 AND (status = 'pending' OR stages LIKE '%"queue","status":"running"%')),
-			count(*) FILTER (WHERE site_id = $2 AND id < $1)
-		FROM deployments WHERE status IN ('pending', 'building', 'deploying')`, x.ID, x.Site).Scan(&q.Position, &ahead)
-	if err != nil {
-		return nil, fmt.Errorf("find place in the queue: %w", err)
-	}
-	q.Position++
-	if ahead > 0 {
-		q.Reason = "site_busy"
-	}
-	return q, nil
+	one := []Deployment{x}
+	err = d.queue(ctx, one)
+	return one[0], err
 }
 
 // byID returns a deployment whoever owns it, for jobs.
 func (d *Deployments) byID(ctx context.Context, r db.Reader, id ID) (Deployment, error) {
 	return d.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1`, id))
-}
-
-// List returns one page of the deployments of the owner's site, the newest first, and
-// how many there are.
-func (d *Deployments) List(ctx context.Context, owner account.ID, id site.ID, page, limit int) ([]Deployment, int, error) {
-	if _, err := d.c.Sites.Get(ctx, owner, id); err != nil {
-		return nil, 0, err
-	}
-	rows, err := d.c.DB.Query(ctx, `
-		SELECT `+columns+from+`WHERE d.site_id = $1 AND d.owner_id = $2 ORDER BY d.id DESC LIMIT $3 OFFSET $4`,
-		id, owner, limit, (page-1)*limit)
-	list, err := db.Collect(rows, err, d.scan)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list deployments: %w", err)
-	}
-	for i, x := range list {
-		if list[i].Queue, err = d.queue(ctx, x); err != nil {
-			return nil, 0, err
-		}
-	}
-	var total int
-	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1`, id).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count deployments: %w", err)
-	}
-	return list, total, nil
 }
 
 // event is what webhooks say of a deployment.

@@ -95,7 +95,7 @@ func (s *Sites) scanVar(row db.Scanner, id ID, secrets bool) (Var, error) {
 
 // SetEnvTx sets variables; a key that exists is replaced. All are set, or none.
 func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, vars []NewVar) ([]Var, error) {
-	site, err := s.lockOwned(ctx, tx, owner, id)
+	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ type PatchVar struct {
 // UpdateEnvTx changes one variable. A secret one stays secret unless a new value comes
 // with the change, so that its value can't be brought back to light.
 func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, key string, p PatchVar) (Var, error) {
-	if _, err := s.lockOwned(ctx, tx, owner, id); err != nil {
+	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
 		return Var{}, err
 	}
 	have, err := s.scanVar(tx.QueryRow(ctx, `
@@ -177,7 +177,7 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id
 
 // DeleteEnvTx removes a variable.
 func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, key string) error {
-	site, err := s.lockOwned(ctx, tx, owner, id)
+	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (s *Sites) Hooks(ctx context.Context, owner account.ID, id ID) ([]Hook, err
 
 // CreateHookTx makes a deploy hook for the owner's site.
 func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, n NewHook) (Hook, error) {
-	if _, err := s.lockOwned(ctx, tx, owner, id); err != nil {
+	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
 		return Hook{}, err
 	}
 	name, err := checkHook(n.Name, n.Branch)

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 
 	"slipway/internal/account"
@@ -86,7 +85,6 @@ type Config struct {
 	DB     *db.DB
 	Hooks  *webhook.Webhooks
 	Seal   *seal.Sealer
-	Log    *slog.Logger
 	Domain string // sites live at <slug>.<Domain>
 	Port   int    // of the edge's HTTPS. Optional: 0 and 443 are left out of addresses.
 }
@@ -115,21 +113,28 @@ func (s *Sites) address(label string) string {
 const columns = `id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework,
 	build, credential <> '', needs_redeploy, live_deployment, live_release, created_at, updated_at`
 
-func scan(row db.Scanner) (Site, error) {
+func scan(row db.Scanner) (Site, error) { return scanner()(row) }
+
+// scanner reads one row after the other by way of one site, so that a list makes nothing
+// per row but what it returns.
+func scanner() func(db.Scanner) (Site, error) {
 	var s Site
 	var build string
-	err := row.Scan(&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
-		&s.Framework, &build, &s.Credential, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt)
-	if err != nil {
-		return Site{}, err
-	}
-	if build == "{}" { // most have none, and a list has many
+	into := []any{&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
+		&s.Framework, &build, &s.Credential, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt}
+	return func(row db.Scanner) (Site, error) {
+		s.Build = Build{}
+		if err := row.Scan(into...); err != nil {
+			return Site{}, err
+		}
+		if build == "{}" { // most have none, and a list has many
+			return s, nil
+		}
+		if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
+			return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
+		}
 		return s, nil
 	}
-	if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
-		return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
-	}
-	return s, nil
 }
 
 // Get returns the owner's site, or a NotFound fault.
@@ -160,47 +165,6 @@ func missing(err error) error {
 		return fault.Missing("site")
 	}
 	return err
-}
-
-// Filter narrows a list. Zero fields don't.
-type Filter struct {
-	Type   Type
-	Status Status
-	Page   int // from 1
-	Limit  int // 1 to 100
-}
-
-// List returns one page of the owner's sites, the newest first, and how many there are.
-func (s *Sites) List(ctx context.Context, owner account.ID, f Filter) ([]Site, int, error) {
-	rows, err := s.c.DB.Query(ctx, `
-		SELECT `+columns+` FROM sites
-		WHERE owner_id = $1 AND deleted_at = 0 AND ($2 = '' OR type = $2) AND ($3 = '' OR status = $3)
-		ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5`,
-		owner, f.Type, f.Status, f.Limit, (f.Page-1)*f.Limit)
-	page, err := db.Collect(rows, err, scan)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list sites: %w", err)
-	}
-	var total int
-	err = s.c.DB.QueryRow(ctx, `
-		SELECT COALESCE(SUM(n), 0) FROM site_counts
-		WHERE owner_id = $1 AND ($2 = '' OR type = $2) AND ($3 = '' OR status = $3)`,
-		owner, f.Type, f.Status).Scan(&total)
-	if err != nil {
-		return nil, 0, fmt.Errorf("count sites: %w", err)
-	}
-	return page, total, nil
-}
-
-// count keeps site_counts in step with one change of one site.
-func count(ctx context.Context, tx *db.Tx, owner account.ID, t Type, status Status, by int) error {
-	_, err := tx.Exec(ctx, `
-		INSERT INTO site_counts (owner_id, type, status, n) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (owner_id, type, status) DO UPDATE SET n = site_counts.n + excluded.n`, owner, t, status, by)
-	if err != nil {
-		return fmt.Errorf("count site: %w", err)
-	}
-	return nil
 }
 
 // bump takes the next version of what the edge sees, and wakes the edges.

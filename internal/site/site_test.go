@@ -2,7 +2,6 @@ package site_test
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -213,46 +212,6 @@ func TestConcurrentCreatesGetDifferentNames(t *testing.T) {
 	wg.Wait()
 	if n := r.count(t, `SELECT count(DISTINCT slug) FROM sites`); n != 12 {
 		t.Errorf("%d different slugs, want 12", n)
-	}
-}
-
-func TestListPagesFiltersAndCounts(t *testing.T) {
-	t.Parallel()
-	r := open(t)
-	var ids []site.ID
-	for i := range 5 {
-		ids = append(ids, r.create(t, anna, fmt.Sprint("site ", i)).ID)
-	}
-	r.create(t, ben, "other")
-	r.activate(t, ids[0], "dep_1")
-	for name, tt := range map[string]struct {
-		f           site.Filter
-		rows, total int
-	}{
-		"all":           {site.Filter{Page: 1, Limit: 100}, 5, 5},
-		"second page":   {site.Filter{Page: 2, Limit: 2}, 2, 5},
-		"last page":     {site.Filter{Page: 3, Limit: 2}, 1, 5},
-		"past the end":  {site.Filter{Page: 9, Limit: 2}, 0, 5},
-		"static":        {site.Filter{Page: 1, Limit: 100, Type: site.Static}, 5, 5},
-		"wordpress":     {site.Filter{Page: 1, Limit: 100, Type: site.WordPress}, 0, 0},
-		"active":        {site.Filter{Page: 1, Limit: 100, Status: site.Active}, 1, 1},
-		"pending":       {site.Filter{Page: 1, Limit: 2, Status: site.Pending}, 2, 4},
-		"type + status": {site.Filter{Page: 1, Limit: 2, Type: site.Static, Status: site.Active}, 1, 1},
-	} {
-		list, total, err := r.List(t.Context(), anna, tt.f)
-		if err != nil || len(list) != tt.rows || total != tt.total {
-			t.Errorf("%s: %d rows of %d, %v; want %d of %d", name, len(list), total, err, tt.rows, tt.total)
-		}
-	}
-	list, _, _ := r.List(t.Context(), anna, site.Filter{Page: 1, Limit: 100})
-	for i, s := range list {
-		if s.ID != ids[4-i] {
-			t.Fatalf("place %d holds %s, want the newest first", i, s.ID)
-		}
-	}
-	r.write(t, func(tx *db.Tx) error { return r.DeleteTx(t.Context(), tx, anna, ids[0]) })
-	if _, total, _ := r.List(t.Context(), anna, site.Filter{Page: 1, Limit: 1, Status: site.Active}); total != 0 {
-		t.Errorf("after deleting, %d active sites are counted", total)
 	}
 }
 

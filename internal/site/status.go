@@ -70,10 +70,6 @@ func (s *Sites) lock(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
 // LockTx is GetTx for a caller whose writes depend on what it read: until the
 // transaction ends nobody changes or deletes the site.
 func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
-	return s.lockOwned(ctx, tx, owner, id)
-}
-
-func (s *Sites) lockOwned(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
 	got, err := s.lock(ctx, tx, id)
 	if err == nil && got.Owner != owner {
 		return Site{}, fault.Missing("site")
@@ -161,7 +157,7 @@ func (s *Sites) StartTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID)
 }
 
 func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.ID, id ID, to Status, reason string) (Site, error) {
-	site, err := s.lockOwned(ctx, tx, owner, id)
+	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Site{}, err
 	}

@@ -25,7 +25,7 @@ type Patch struct {
 
 // UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
 func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, p Patch) (Site, error) {
-	site, err := s.lockOwned(ctx, tx, owner, id)
+	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Site{}, err
 	}
@@ -78,8 +78,9 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID
 	redeploy := site.NeedsRedeploy || site.LiveDeployment != "" &&
 		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || p.Build != nil)
 	_, err = tx.Exec(ctx, `
-		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8 WHERE id = $1`,
-		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now())
+		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9
+		WHERE id = $1`,
+		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now(), site.searchable())
 	if err != nil {
 		return Site{}, fmt.Errorf("update site: %w", err)
 	}

@@ -3,6 +3,8 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -53,7 +55,8 @@ func deliveries(ctx context.Context, r db.Reader, hook ID, page, limit int) ([]D
 	rows, err := r.Query(ctx, `
 		SELECT d.id, d.event_id, e.name, d.state, e.body, d.created_at, d.next_at, d.finished_at
 		FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id
-		WHERE d.hook_id = $1 ORDER BY d.id DESC LIMIT $2 OFFSET $3`, hook, limit, (page-1)*limit)
+		WHERE d.id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3)
+		ORDER BY d.id DESC`, hook, limit, (page-1)*limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (d Delivery, err error) {
 		err = s.Scan(&d.ID, &d.EventID, &d.Event, &d.State, &d.Body, &d.CreatedAt, &d.NextAt, &d.FinishedAt)
 		switch d.State {
@@ -67,20 +70,42 @@ func deliveries(ctx context.Context, r db.Reader, hook ID, page, limit int) ([]D
 	if err != nil {
 		return nil, 0, fmt.Errorf("list deliveries: %w", err)
 	}
-	for i := range list {
-		rows, err := r.Query(ctx, `
-			SELECT n, started_at, duration, status, error, answer, late FROM webhook_attempts
-			WHERE delivery_id = $1 ORDER BY n`, list[i].ID)
-		list[i].Attempts, err = db.Collect(rows, err, func(s db.Scanner) (a Attempt, err error) {
-			return a, s.Scan(&a.N, &a.StartedAt, &a.Duration, &a.Status, &a.Error, &a.Answer, &a.Late)
-		})
-		if err != nil {
-			return nil, 0, fmt.Errorf("list attempts: %w", err)
-		}
+	if err := attempts(ctx, r, list); err != nil {
+		return nil, 0, err
+	}
+	if n, before := len(list), (page-1)*limit; n < limit && (n > 0 || before == 0) {
+		return list, before + n, nil // the end is in sight
 	}
 	var total int
 	if err := r.QueryRow(ctx, `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1`, hook).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count deliveries: %w", err)
 	}
 	return list, total, nil
+}
+
+// attempts fills in the attempts of each delivery of the list.
+func attempts(ctx context.Context, r db.Reader, list []Delivery) error {
+	if len(list) == 0 {
+		return nil
+	}
+	place, marks, args := map[DeliveryID]int{}, make([]string, len(list)), make([]any, len(list))
+	for i, d := range list {
+		list[i].Attempts = []Attempt{}
+		place[d.ID], marks[i], args[i] = i, "$"+strconv.Itoa(i+1), d.ID
+	}
+	rows, err := r.Query(ctx, `
+		SELECT delivery_id, n, started_at, duration, status, error, answer, late FROM webhook_attempts
+		WHERE delivery_id IN (`+strings.Join(marks, ", ")+`) ORDER BY delivery_id, n`, args...)
+	_, err = db.Collect(rows, err, func(s db.Scanner) (struct{}, error) {
+		var of DeliveryID
+		var a Attempt
+		err := s.Scan(&of, &a.N, &a.StartedAt, &a.Duration, &a.Status, &a.Error, &a.Answer, &a.Late)
+		i := place[of]
+		list[i].Attempts = append(list[i].Attempts, a)
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("list attempts: %w", err)
+	}
+	return nil
 }

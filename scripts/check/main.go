@@ -82,8 +82,12 @@ func packages(imported string) []string {
 		fmt.Fprintln(os.Stderr, "go list:", err)
 		return []string{"./internal/..."}
 	}
-	var found []string
-	for line := range strings.Lines(string(out)) {
+	return importing(string(out), imported)
+}
+
+// importing reads lines of a package and what it imports, in brackets.
+func importing(list, imported string) (found []string) {
+	for line := range strings.Lines(list) {
 		path, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if strings.Contains(strings.NewReplacer("[", " ", "]", " ").Replace(imports)+" ", " "+imported+" ") {
 			found = append(found, path)

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,10 +118,19 @@ func run(argv []string) (int, error) {
 func binaries() (string, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if len(found) > 0 {
-		return filepath.Dir(found[len(found)-1]), nil
+		return filepath.Dir(slices.MaxFunc(found, byVersion)), nil
 	}
 	path, err := exec.LookPath("postgres")
 	return filepath.Dir(path), err
+}
+
+// byVersion orders programs by the version that their path names: 9.6 before 17.
+func byVersion(a, b string) int {
+	version := func(path string) float64 {
+		v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64) // what is none comes first
+		return v
+	}
+	return cmp.Compare(version(a), version(b))
 }
 
 // servant returns whom PostgreSQL runs as, and gives that user the folder.

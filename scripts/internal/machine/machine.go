@@ -45,29 +45,49 @@ func Install(packages ...string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	by := "apt-get install " + strings.Join(missing, " ")
-	var prefix []string
-	switch {
-	case !has("apt-get"):
-		return fmt.Errorf("please install %s with your system's package manager", strings.Join(missing, " and "))
-	case os.Geteuid() == 0:
-	case has("sudo") && Terminal(os.Stdin):
-		prefix = []string{"sudo"}
-	case has("sudo") && exec.Command("sudo", "-n", "true").Run() == nil:
-		prefix = []string{"sudo", "-n"}
-	default:
-		return fmt.Errorf("please install what is missing, as root: %s", by)
+	sudo := has("sudo")
+	prefix, err := means{
+		apt: has("apt-get"), root: os.Geteuid() == 0, asked: sudo && Terminal(os.Stdin),
+		silent: func() bool { return sudo && exec.Command("sudo", "-n", "true").Run() == nil },
+	}.prefix(missing)
+	if err != nil {
+		return err
 	}
 	fmt.Fprintf(os.Stderr, "Installing %s\n", strings.Join(missing, ", "))
 	install := slices.Concat(prefix, []string{"apt-get", "install", "-y", "-qq", "--no-install-recommends"}, missing)
-	err := run(install)
-	if err != nil { // a fresh machine has no lists yet
+	if err = run(install); err != nil { // a fresh machine has no lists yet
 		err = errors.Join(run(slices.Concat(prefix, []string{"apt-get", "update", "-qq"})), run(install))
 	}
 	if still := Missing(packages...); len(still) > 0 {
-		return fmt.Errorf("please install what is missing, as root: %s (apt said: %w)", by, err)
+		return fmt.Errorf("%w (apt said: %w)", please(missing), err)
 	}
 	return nil
+}
+
+// means is how packages can be installed here.
+type means struct {
+	apt, root bool
+	asked     bool        // sudo can ask somebody for a password
+	silent    func() bool // sudo needs none
+}
+
+// prefix is what apt-get is run by, or an error that tells the user to.
+func (m means) prefix(missing []string) ([]string, error) {
+	switch {
+	case !m.apt:
+		return nil, fmt.Errorf("please install %s with your system's package manager", strings.Join(missing, " and "))
+	case m.root:
+		return nil, nil
+	case m.asked:
+		return []string{"sudo"}, nil
+	case m.silent():
+		return []string{"sudo", "-n"}, nil
+	}
+	return nil, please(missing)
+}
+
+func please(missing []string) error {
+	return fmt.Errorf("please install what is missing, as root: apt-get install %s", strings.Join(missing, " "))
 }
 
 func run(argv []string) error {

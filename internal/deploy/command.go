@@ -1,0 +1,72 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"slipway/internal/buildlog"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/sandbox"
+)
+
+// run runs a stage's commands in order, each in a sandbox of its own over the same files.
+func (b *build) run(ctx context.Context, network sandbox.Network, stage string, commands []framework.Command, extra map[string]string) error {
+	if len(commands) == 0 {
+		b.p.skip(stage)
+		return nil
+	}
+	b.p.enter(stage, Building)
+	if stage == "build" {
+		if err := b.cache.restore("tree", b.work, repoDir, b.cacheFolders(false), b.uid); err != nil {
+			return err
+		}
+	}
+	limits := b.limits()
+	stop := time.Now().Add(limits.Wall) // of the stage, not of each command
+	for _, c := range commands {
+		fmt.Fprintf(b.log.Stdout(), "$ %s\n", c) // through the log, for a command may spell a secret out
+		limits.Wall = time.Until(stop)
+		cmd := sandbox.Command{
+			Argv: c.Argv, Dir: path.Join(sandbox.Root, repoDir, c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
+			UID: b.uid, Network: network, Limits: limits, Stdout: b.log.Stdout(), Stderr: b.log.Stderr(),
+		}
+		if c.Shell != "" { // the user's own text, in the user's own sandbox
+			cmd.Argv = []string{"/bin/sh", "-c", c.Shell}
+		}
+		res, err := b.d.c.Builds.Runner.Run(ctx, cmd)
+		b.log.Flush()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("run %s: %w", stage, err)
+		}
+		if !res.OK() {
+			return b.failed(stage, c, res, limits)
+		}
+	}
+	return nil
+}
+
+// failed turns the end of a command into an excerpt of its log and a likely cause.
+func (b *build) failed(stage string, c framework.Command, res sandbox.Result, limits sandbox.Limits) error {
+	if lines := b.log.Excerpt(20); len(lines) > 0 {
+		b.p.Printf("info", "From the output above:")
+		for _, line := range lines {
+			b.p.Printf("error", "%s", line)
+		}
+	}
+	limit := b.limits()
+	why := b.log.Cause(buildlog.Failure{
+		ExitCode: res.ExitCode, OOM: res.OOM, Killed: string(res.Killed), Stage: stage, Manager: b.plan.Manager,
+		MemoryLimit: limit.Memory, DiskLimit: limit.Disk, TimeLimit: limit.Wall,
+	})
+	message := fmt.Sprintf("The %s failed (%s)", stage, res)
+	if res.Killed != sandbox.NotKilled { // the cause says by what
+		message = fmt.Sprintf("The %s did not finish", stage)
+	}
+	return &fault.Error{Kind: fault.Invalid, Message: message, Details: why, Code: "build_failed"}
+}

@@ -1,0 +1,68 @@
+package deploy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+
+	"slipway/internal/sandbox"
+)
+
+// install brings the dependencies, or takes those of the last build where nothing that
+// decides them has changed.
+func (b *build) install(ctx context.Context, network sandbox.Network) error {
+	if len(b.plan.Install) == 0 {
+		b.p.skip("install")
+		return nil
+	}
+	key, err := b.modulesKey()
+	if err != nil {
+		return err
+	}
+	kept, err := b.cache.takeKey()
+	if err != nil {
+		return err
+	}
+	if key != "" && key == kept {
+		if err := b.cache.restore("modules", b.work, repoDir, b.plan.Modules, b.uid); err != nil {
+			return err
+		}
+		b.p.Printf("info", "Dependencies are unchanged since the last build: installation skipped")
+		b.p.skip("install")
+		return nil
+	}
+	return b.run(ctx, network, "install", b.plan.Install, nil)
+}
+
+// modulesKey names everything that decides what an installation brings; empty where
+// that can't be told.
+func (b *build) modulesKey() (string, error) {
+	if len(b.plan.Inputs) == 0 || len(b.plan.Modules) == 0 {
+		return "", nil
+	}
+	root, err := os.OpenRoot(b.work)
+	if err != nil {
+		return "", fmt.Errorf("open checkout: %w", err)
+	}
+	defer root.Close()
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n%q\n%q\n", b.tools.Node, b.tools.Manager, b.plan.Install, b.plan.Modules)
+	for _, name := range slices.Sorted(slices.Values(b.plan.Inputs)) {
+		f, err := root.Open(path.Join(repoDir, name))
+		if err != nil {
+			return "", nil // a link out, or gone: install as if for the first time
+		}
+		fmt.Fprintf(h, "%q\n", name)
+		_, err = io.Copy(h, io.LimitReader(f, 64<<20))
+		f.Close()
+		if err != nil {
+			return "", nil
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

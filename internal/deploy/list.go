@@ -1,0 +1,123 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/site"
+)
+
+// List returns one page of the deployments of the owner's site, the newest first, and
+// how many there are.
+func (d *Deployments) List(ctx context.Context, owner account.ID, id site.ID, page, limit int) ([]Deployment, int, error) {
+	if _, err := d.c.Sites.Get(ctx, owner, id); err != nil {
+		return nil, 0, err
+	}
+	// The page is found in the index alone, so that what lies before it is not read. A
+	// bare $3 would make SQLite plan anew each time: it looks at a limit's value for that.
+	offset := (page - 1) * limit
+	rows, err := d.c.DB.Query(ctx, `
+		SELECT `+columns+from+`
+		WHERE d.owner_id = $1 AND d.id IN (SELECT id FROM deployments WHERE site_id = $2 ORDER BY id DESC LIMIT $3 + 0 OFFSET $4)
+		ORDER BY d.id DESC`, owner, id, limit, offset)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list deployments: %w", err)
+	}
+	if err := d.queue(ctx, list); err != nil {
+		return nil, 0, err
+	}
+	if n := len(list); n < limit && (n > 0 || offset == 0) {
+		return list, offset + n, nil // the end is in sight
+	}
+	var total int
+	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1`, id).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count deployments: %w", err)
+	}
+	return list, total, nil
+}
+
+// Latest returns the newest deployment of each of the sites that has one, without its
+// place in the queue. The caller knows that the sites are its user's.
+func (d *Deployments) Latest(ctx context.Context, r db.Reader, sites []site.ID) (map[site.ID]Deployment, error) {
+	out := make(map[site.ID]Deployment, len(sites))
+	if len(sites) == 0 {
+		return out, nil
+	}
+	marks, args := in(sites)
+	rows, err := r.Query(ctx, `
+		SELECT `+columns+`
+		FROM open_sites s JOIN deployments d ON d.id = (SELECT id FROM deployments WHERE site_id = s.id ORDER BY id DESC LIMIT 1)
+		WHERE s.id IN (`+marks+`)`, args...)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, fmt.Errorf("find latest deployments: %w", err)
+	}
+	for _, x := range list {
+		out[x.Site] = x
+	}
+	return out, nil
+}
+
+// waits reports whether a deployment waits for its turn or a free place to build.
+func (x Deployment) waits() bool {
+	if x.Status == Building && len(x.Stages) > 0 {
+		last := x.Stages[len(x.Stages)-1]
+		return last.Name == "queue" && last.Status == "running"
+	}
+	return x.Status == Pending
+}
+
+// queue fills in what those of the list that wait wait for. Places are in the order of
+// asking: another user's turn may come first.
+func (d *Deployments) queue(ctx context.Context, list []Deployment) error {
+	var ids []ID
+	for _, x := range list {
+		if x.waits() {
+			ids = append(ids, x.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	marks, args := in(ids)
+	rows, err := d.c.DB.Query(ctx, `
+		SELECT id, place, ahead FROM (
+			SELECT id, count(*) FILTER (WHERE status = 'pending' OR stages LIKE '%"queue","status":"running"%') OVER (ORDER BY id) AS place,
+				count(*) OVER (PARTITION BY site_id ORDER BY id) - 1 AS ahead
+			FROM deployments WHERE status IN `+open+`) AS line
+		WHERE id IN (`+marks+`)`, args...)
+	places := map[ID]*Queue{}
+	_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
+		var id ID
+		var ahead int
+		q := &Queue{Reason: "workers_busy"}
+		err := row.Scan(&id, &q.Position, &ahead)
+		if ahead > 0 {
+			q.Reason = "site_busy"
+		}
+		places[id] = q
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("find places in the queue: %w", err)
+	}
+	for i, x := range list {
+		list[i].Queue = places[x.ID] // none where it has begun meanwhile
+	}
+	return nil
+}
+
+// in is what stands between the parentheses of IN for a list, and its values.
+func in[T any](list []T) (marks string, args []any) {
+	all := make([]string, len(list))
+	for i, v := range list {
+		all[i] = "$" + strconv.Itoa(i+1)
+		args = append(args, v)
+	}
+	return strings.Join(all, ", "), args
+}

@@ -1,0 +1,36 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"slipway/internal/egress"
+	"slipway/internal/sandbox"
+)
+
+// maxTransfer is what one build may send and receive.
+const maxTransfer = 4 << 30
+
+// Way opens the only way out of one sandbox: our proxy, on a socket in dir, which is
+// ours and closed to others.
+func (c Builds) Way(ctx context.Context, dir string) (sandbox.Network, func(), error) {
+	name := filepath.Join(dir, "egress.sock")
+	l, err := net.Listen("unix", name)
+	if err != nil {
+		return sandbox.Network{}, nil, fmt.Errorf("open the build's way out: %w", err)
+	}
+	if err := os.Chmod(name, 0o666); err != nil {
+		l.Close()
+		return sandbox.Network{}, nil, fmt.Errorf("open the build's way out: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		c.Egress.Proxy(egress.ProxyConfig{Quota: maxTransfer}).Serve(ctx, l)
+	}()
+	return sandbox.Network{Proxy: name}, func() { cancel(); <-served }, nil
+}

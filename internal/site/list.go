@@ -1,0 +1,146 @@
+package site
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+)
+
+// Filter narrows a list. Zero fields don't.
+type Filter struct {
+	Type   Type
+	Status Status
+	Search string // part of a name, subdomain, domain or repository; see search.go
+	Only   []ID   // at most a few hundred; nil means all
+	Page   int    // from 1
+	Limit  int    // 1 to 100; 0 asks for the total alone
+}
+
+// List returns one page of the owner's sites, the newest first, and how many there are.
+func (s *Sites) List(ctx context.Context, owner account.ID, f Filter) ([]Site, int, error) {
+	w := where{}
+	w.and("owner_id = "+w.arg(owner), "deleted_at = 0")
+	if err := w.narrow(owner, f); err != nil {
+		return nil, 0, err
+	}
+	page, offset := []Site{}, (f.Page-1)*f.Limit
+	if f.Limit > 0 {
+		rows, err := s.c.DB.Query(ctx, `SELECT `+columns+` FROM sites WHERE `+w.String()+`
+			ORDER BY created_at DESC, id DESC LIMIT `+w.arg(f.Limit)+` + 0 OFFSET `+w.arg(offset), w.args...)
+		if page, err = db.CollectInto(make([]Site, 0, min(f.Limit, 100)), rows, err, scanner()); err != nil {
+			return nil, 0, fmt.Errorf("list sites: %w", err)
+		}
+		if n := len(page); n < f.Limit && (n > 0 || offset == 0) {
+			return page, offset + n, nil // the end is in sight
+		}
+	}
+	total, err := s.total(ctx, owner, f)
+	return page, total, err
+}
+
+// total is how many sites a filter leaves, whatever the page.
+func (s *Sites) total(ctx context.Context, owner account.ID, f Filter) (n int, err error) {
+	w, q := where{}, `SELECT count(*) FROM sites WHERE `
+	w.and("owner_id = " + w.arg(owner))
+	if clean(f.Search) == "" && f.Only == nil { // then the numbers are kept
+		q = `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE `
+	} else {
+		w.and("deleted_at = 0")
+	}
+	if err := w.narrow(owner, f); err != nil {
+		return 0, err
+	}
+	if err := s.c.DB.QueryRow(ctx, q+w.String(), w.args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count sites: %w", err)
+	}
+	return n, nil
+}
+
+// Tally returns how many sites of the owner are in each status.
+func (s *Sites) Tally(ctx context.Context, owner account.ID) (map[Status]int, error) {
+	rows, err := s.c.DB.Query(ctx, `SELECT status, SUM(n) FROM site_counts WHERE owner_id = $1 GROUP BY status`, owner)
+	return counts[Status](rows, err)
+}
+
+// Owned returns how many sites each user has, for the operator.
+func (s *Sites) Owned(ctx context.Context) (map[account.ID]int, error) {
+	rows, err := s.c.DB.Query(ctx, `SELECT owner_id, SUM(n) FROM site_counts GROUP BY owner_id`)
+	return counts[account.ID](rows, err)
+}
+
+// All returns one page of everybody's sites, the newest first, for the operator.
+func (s *Sites) All(ctx context.Context, page, limit int) ([]Site, error) {
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT `+columns+` FROM sites WHERE deleted_at = 0
+		ORDER BY id DESC LIMIT $1 OFFSET $2`, limit, (page-1)*limit)
+	list, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("list all sites: %w", err)
+	}
+	return list, nil
+}
+
+// count keeps site_counts in step with one change of one site.
+func count(ctx context.Context, tx *db.Tx, owner account.ID, t Type, status Status, by int) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO site_counts (owner_id, type, status, n) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (owner_id, type, status) DO UPDATE SET n = site_counts.n + excluded.n`, owner, t, status, by)
+	if err != nil {
+		return fmt.Errorf("count site: %w", err)
+	}
+	return nil
+}
+
+func counts[K comparable](rows *sql.Rows, err error) (map[K]int, error) {
+	out := map[K]int{}
+	_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
+		var k K
+		var n int
+		err := row.Scan(&k, &n)
+		out[k] = n
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count sites: %w", err)
+	}
+	return out, nil
+}
+
+// where is a condition as it grows. What a filter leaves out is not in it, so that the
+// database can use the index that serves the rest.
+type where struct {
+	parts []string
+	args  []any
+}
+
+func (w *where) and(parts ...string) { w.parts = append(w.parts, parts...) }
+
+// arg adds a value and returns what stands for it.
+func (w *where) arg(v any) string {
+	w.args = append(w.args, v)
+	return "$" + strconv.Itoa(len(w.args))
+}
+
+func (w *where) String() string { return strings.Join(w.parts, " AND ") }
+
+func (w *where) narrow(owner account.ID, f Filter) error {
+	if f.Type != "" {
+		w.and("type = " + w.arg(f.Type))
+	}
+	if f.Status != "" {
+		w.and("status = " + w.arg(f.Status))
+	}
+	if f.Only != nil {
+		marks := []string{"''"} // an empty list is none, not an error
+		for _, id := range f.Only {
+			marks = append(marks, w.arg(id))
+		}
+		w.and("id IN (" + strings.Join(marks, ", ") + ")")
+	}
+	return w.search(owner, f.Search)
+}
