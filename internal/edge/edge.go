@@ -65,6 +65,12 @@ type Config struct {
 	// 8.3) and reports whether it was ours to answer. Optional.
 	Challenge func(w http.ResponseWriter, r *http.Request) bool
 
+	// OnVisits is given what each site's visitors asked for since a moment, a group of
+	// sites at a time, from one goroutine. Every site stands in a group once. What it
+	// refuses is offered again later. Optional: without it nothing is counted.
+	OnVisits    func(ctx context.Context, since time.Time, group []Visits) error
+	VisitsEvery time.Duration // how often. Optional: 0 means 10s.
+
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
 	AssetBytes int64 // memory for files. Optional: 0 means 128 MiB.
 }
@@ -82,6 +88,7 @@ type Edge struct {
 	authority authority
 	leaves    *cache[string, *leaf]
 	metrics   metrics
+	visited   visited
 	loaded    atomic.Bool
 
 	uncertified chan string // custom hosts whose certificate is to be made and reported
@@ -105,6 +112,8 @@ func New(c Config) *Edge {
 	e.uncertified = make(chan string, 1024)
 	e.table.hosts = map[string]*site{}
 	e.table.labels = map[string]string{}
+	e.table.counts = e.OnVisits != nil
+	e.VisitsEvery = cmp.Or(e.VisitsEvery, 10*time.Second)
 	e.previews.init()
 	return e
 }
@@ -123,6 +132,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return e.follow(ctx) })
 	g.Go(func() error { return e.report(ctx) })
+	g.Go(func() error { return e.reportVisits(ctx) })
 	return g.Wait()
 }
 

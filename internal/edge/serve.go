@@ -21,7 +21,7 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rec := &recorder{ResponseWriter: w}
-	defer func() { e.metrics.answered(rec.status, rec.bytes) }()
+	defer e.answered(rec)
 	deadline(rec, 0)
 	if status != 0 {
 		fail(rec, r, status)
@@ -30,9 +30,21 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 	e.tenant(rec, r, host)
 }
 
+// answered counts an answer that has been given.
+func (e *Edge) answered(rec *recorder) {
+	e.metrics.answered(rec.status, rec.bytes)
+	if rec.visits != nil {
+		shown := rec.status == http.StatusOK || rec.status == http.StatusNotModified
+		e.visited.count(rec.visits, rec.status, rec.bytes, rec.page && shown)
+	}
+}
+
 // tenant answers what concerns a site.
 func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	t, to, err := e.find(r.Context(), host)
+	if t != nil {
+		rec.visits = t.visits
+	}
 	switch {
 	case err != nil:
 		if r.Context().Err() == nil && !errors.Is(err, errCrowded) {
@@ -131,6 +143,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	a := tree.Resolve(r.URL.EscapedPath())
 	switch a.Kind {
 	case release.Found:
+		w.page = r.Method == http.MethodGet && isPage(a.File)
 		err = e.file(w, r, a.File, http.StatusOK)
 	case release.Missing:
 		err = e.file(w, r, a.File, http.StatusNotFound)
@@ -171,7 +184,7 @@ func redirect(w http.ResponseWriter, r *http.Request, to string) {
 // redirect answers a request that came without TLS.
 func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
-	defer func() { e.metrics.answered(rec.status, rec.bytes) }()
+	defer e.answered(rec)
 	deadline(rec, 0)
 	host, status := e.host(r)
 	if status != 0 {
@@ -229,11 +242,13 @@ func deadline(w http.ResponseWriter, size int64) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute + time.Duration(size>>14)*time.Second))
 }
 
-// recorder remembers what an answer was, for the metrics.
+// recorder remembers what an answer was, for the metrics and the site's visits.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
+	page   bool    // what was asked for with GET is a page of the site
+	visits *visits // of the site; nil when it is none's, or nobody counts
 }
 
 func (r *recorder) WriteHeader(status int) {

@@ -473,7 +473,7 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 
 func BenchmarkSmallAsset(b *testing.B) {
-	w := start(b)
+	w := start(b, func(c *Config) { c.OnVisits = func(context.Context, time.Time, []Visits) error { return nil } })
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": strings.Repeat("x", 4096), "app.js": script}))
 	for name, accept := range map[string]string{"brotli": "gzip, deflate, br", "identity": "identity"} {
 		b.Run(name, func(b *testing.B) {

@@ -27,7 +27,15 @@ type target struct {
 	release   release.ID
 	state     string
 	version   int64
-	immutable bool // the address of one deployment, not of the site
+	immutable bool    // the address of one deployment, not of the site
+	visits    *visits // nil where nobody counts
+}
+
+// same reports whether a row brings nothing new.
+func (t *target) same(n *target) bool {
+	row := *n
+	row.visits = t.visits
+	return *t == row
 }
 
 // site is a host's place in the table: requests load the pointer once, Run stores it.
@@ -37,6 +45,7 @@ type table struct {
 	mu     sync.RWMutex // guards hosts, labels; not what a site points to
 	hosts  map[string]*site
 	labels map[string]string // site id → the label it has in hosts
+	counts bool              // whether visits are counted
 }
 
 // find returns what the label answers with, or nil.
@@ -55,11 +64,19 @@ func (t *table) find(label string) *target {
 func (t *table) set(n *target) (before *target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old, ok := t.labels[n.site]; ok && old != n.label {
+	if old, ok := t.labels[n.site]; ok {
 		if s := t.hosts[old]; s != nil && s.target.Load().site == n.site {
-			delete(t.hosts, old)
+			n.visits = s.target.Load().visits // it goes on counting
+			if old != n.label {
+				delete(t.hosts, old)
+			}
 		}
-		delete(t.labels, n.site)
+		if old != n.label {
+			delete(t.labels, n.site)
+		}
+	}
+	if n.visits == nil && t.counts {
+		n.visits = &visits{site: n.site}
 	}
 	s := t.hosts[n.label]
 	if s != nil {
@@ -215,7 +232,7 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 // first, so that the switch costs no visitor a wait.
 func (e *Edge) change(ctx context.Context, n *target) {
 	before := e.table.find(n.label)
-	if before != nil && *before == *n {
+	if before != nil && before.same(n) {
 		return
 	}
 	if before != nil && before.state == stateLive && n.state == stateLive && n.release != before.release {
