@@ -25,6 +25,7 @@ import (
 	"slipway/internal/idem"
 	"slipway/internal/ratelimit"
 	"slipway/internal/site"
+	"slipway/internal/traffic"
 	"slipway/internal/webhook"
 )
 
@@ -35,6 +36,7 @@ type Config struct {
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Domains     *domain.Domains
+	Traffic     *traffic.Traffic
 	Webhooks    *webhook.Webhooks
 	Answers     *idem.Answers
 	Limiter     *ratelimit.Limiter
@@ -85,6 +87,7 @@ func (a *API) Routes() []Route { return a.ops }
 // routes lists every operation of the interface.
 func (a *API) routes() {
 	a.siteRoutes()
+	a.trafficRoutes()
 	a.deploymentRoutes()
 	a.domainRoutes()
 	a.envRoutes()

@@ -27,6 +27,7 @@ import (
 	"slipway/internal/ratelimit"
 	"slipway/internal/seal"
 	"slipway/internal/site"
+	"slipway/internal/traffic"
 	"slipway/internal/webhook"
 )
 
@@ -78,6 +79,7 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
 			}}),
+		Traffic:   traffic.New(traffic.Config{DB: d, Log: log}),
 		Webhooks:  hooks,
 		Answers:   idem.New(idem.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),

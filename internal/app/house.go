@@ -36,6 +36,7 @@ import (
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/source"
+	"slipway/internal/traffic"
 	"slipway/internal/webhook"
 )
 
@@ -51,6 +52,7 @@ type house struct {
 	sites       *site.Sites
 	deployments *deploy.Deployments
 	domains     *domain.Domains
+	traffic     *traffic.Traffic
 	answers     *idem.Answers
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
@@ -105,8 +107,9 @@ func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
+	h.traffic = traffic.New(traffic.Config{DB: h.db, Log: s.Log})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains}})
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic}})
 	h.domains = domain.New(h.domainConfig(out, authorities))
 	h.answers = idem.New(idem.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
@@ -115,9 +118,10 @@ func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.accounts.Work(h.jobs)
 	h.sites.Work(h.jobs)
 	h.deployments.Work(h.jobs)
+	h.traffic.Work(h.jobs)
 	if s.role("api") {
 		h.api = api.New(api.Config{DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
-			Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			Traffic: h.traffic, Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
 	}
 	if s.role("api") {
@@ -128,7 +132,7 @@ func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	}
 	if s.role("edge") {
 		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, Log: s.Log, Metrics: h.metrics}
+			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics}
 		if h.certs != nil {
 			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
 		}
@@ -199,6 +203,9 @@ func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, eve
 // prepare does what must be done once before serving.
 func (h *house) prepare(ctx context.Context) error {
 	if err := h.deployments.Schedule(ctx); err != nil {
+		return err
+	}
+	if err := h.traffic.Schedule(ctx); err != nil {
 		return err
 	}
 	if err := h.invite(ctx); err != nil {

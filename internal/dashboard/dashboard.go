@@ -39,6 +39,7 @@ import (
 	"slipway/internal/ratelimit"
 	"slipway/internal/site"
 	"slipway/internal/source"
+	"slipway/internal/traffic"
 	"slipway/internal/webhook"
 )
 
@@ -49,6 +50,7 @@ type Config struct {
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Domains     *domain.Domains
+	Traffic     *traffic.Traffic
 	Webhooks    *webhook.Webhooks
 	Log         *slog.Logger
 

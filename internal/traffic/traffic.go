@@ -1,0 +1,185 @@
+// Package traffic owns how much each site was visited: answers by class of status, pages
+// and bytes, over time.
+//
+// Add puts counts into stretches of five minutes; several nodes may add to the same one.
+// A job sums up hours and days once they are over and forgets what is too old: five
+// minutes are kept for two days, hours for ninety, days for four hundred. Only stretches
+// with visits take up room. Questions are answered from the longest stretches that will
+// do, and from shorter ones where the longer are not summed up yet.
+//
+// The package counts nothing itself and knows neither visitors nor addresses: it can't
+// tell people from programs.
+package traffic
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/db"
+)
+
+// The stretches that are kept, and for how long.
+const (
+	fine = 5 * time.Minute
+	hour = time.Hour
+	day  = 24 * time.Hour
+
+	keepFine = 48 * time.Hour
+	keepHour = 90 * day
+	keepDay  = 400 * day
+)
+
+// Config says what traffic stands on.
+type Config struct {
+	DB  *db.DB
+	Log *slog.Logger // Optional.
+
+	Now func() db.Time // Optional: nil means db.Now. For tests.
+}
+
+// Traffic is the room.
+type Traffic struct{ c Config }
+
+// New returns the room. It starts nothing: Work registers its job.
+func New(c Config) *Traffic {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = db.Now
+	}
+	return &Traffic{c}
+}
+
+// Counts is what a site's visitors asked for in some time.
+type Counts struct {
+	OK, Redirected, ClientErrors, ServerErrors int64 // answers with a status 2xx, 3xx, 4xx, 5xx
+	Pages                                      int64 // those of them that brought an HTML page
+	Bytes                                      int64 // of bodies, as they were sent
+}
+
+// Requests is how many answers there were.
+func (c Counts) Requests() int64 { return c.OK + c.Redirected + c.ClientErrors + c.ServerErrors }
+
+// Plus adds two counts up.
+func (c Counts) Plus(d Counts) Counts {
+	return Counts{c.OK + d.OK, c.Redirected + d.Redirected, c.ClientErrors + d.ClientErrors, c.ServerErrors + d.ServerErrors,
+		c.Pages + d.Pages, c.Bytes + d.Bytes}
+}
+
+// columns are those of Counts, in its order.
+const columns = `ok, redirected, client_errors, server_errors, pages, bytes`
+
+func (c *Counts) fields() []any {
+	return []any{&c.OK, &c.Redirected, &c.ClientErrors, &c.ServerErrors, &c.Pages, &c.Bytes}
+}
+
+// floor is the beginning of the stretch that t lies in.
+func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Milliseconds()) }
+
+// Add adds what sites' visitors asked for since a moment, in one transaction. A site that
+// is gone is left out.
+func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Counts) error {
+	at := floor(db.At(since), fine)
+	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
+		for ids := range slices.Chunk(slices.Sorted(maps.Keys(bySite)), 200) {
+			open, err := exist(ctx, tx, ids)
+			if err != nil {
+				return err
+			}
+			var rows []row
+			for _, id := range ids {
+				if open[id] {
+					rows = append(rows, row{id, at, bySite[id]})
+				}
+			}
+			if err := put(ctx, tx, fine, rows, "traffic.%s + excluded.%s"); err != nil {
+				return fmt.Errorf("add traffic: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// exist returns those of the sites that are there.
+func exist(ctx context.Context, r db.Reader, ids []string) (map[string]bool, error) {
+	list, args := among(ids)
+	rows, err := r.Query(ctx, `SELECT id FROM open_sites WHERE id IN (`+list+`)`, args...)
+	found, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	if err != nil {
+		return nil, fmt.Errorf("find sites: %w", err)
+	}
+	out := map[string]bool{}
+	for _, id := range found {
+		out[id] = true
+	}
+	return out, nil
+}
+
+// among is the inside of IN (…) for some values, after those in front of them.
+func among[T any](values []T, before ...any) (list string, args []any) {
+	var b strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("$" + strconv.Itoa(len(before)+i+1))
+		args = append(args, v)
+	}
+	return b.String(), append(before, args...)
+}
+
+type row struct {
+	site string
+	at   db.Time
+	Counts
+}
+
+// put writes rows of one span. as says what becomes of a column (%s) that is there already.
+func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var q strings.Builder
+	q.WriteString(`INSERT INTO traffic (site_id, span, at, ` + columns + `) VALUES `)
+	var args []any
+	for i, r := range rows {
+		if i > 0 {
+			q.WriteByte(',')
+		}
+		sep := byte('(')
+		for _, v := range []any{r.site, span.Milliseconds(), r.at, r.OK, r.Redirected, r.ClientErrors, r.ServerErrors, r.Pages, r.Bytes} {
+			args = append(args, v)
+			q.WriteByte(sep)
+			q.WriteString("$" + strconv.Itoa(len(args)))
+			sep = ','
+		}
+		q.WriteByte(')')
+	}
+	q.WriteString(` ON CONFLICT (site_id, span, at) DO UPDATE SET `)
+	for i, c := range strings.Split(columns, ", ") {
+		if i > 0 {
+			q.WriteString(", ")
+		}
+		q.WriteString(c + " = " + strings.ReplaceAll(as, "%s", c))
+	}
+	_, err := tx.Exec(ctx, q.String(), args...)
+	return err
+}
+
+// Forget removes what is known of a deleted site.
+func (t *Traffic) Forget(ctx context.Context, site string) error {
+	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM traffic WHERE site_id = $1`, site)
+		if err != nil {
+			return fmt.Errorf("forget traffic: %w", err)
+		}
+		return nil
+	})
+}
