@@ -10,6 +10,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/job"
+	"slipway/internal/portrait"
 	"slipway/internal/release"
 	"slipway/internal/site"
 )
@@ -43,6 +44,16 @@ func (d *Deployments) Work(j *job.Jobs) {
 		},
 	}, d.work)
 	job.Handle(j, job.Policy{}, d.provision)
+	job.Handle(j, job.Policy{
+		Attempts: 3,
+		GivenUp: func(ctx context.Context, args []byte, _ error) error { // an empty one, or it would be asked for again
+			var p Portray
+			if err := json.Unmarshal(args, &p); err != nil {
+				return err
+			}
+			return d.keepPortrait(ctx, p.Release, portrait.Portrait{})
+		},
+	}, d.portray)
 	job.Handle(j, job.Policy{Attempts: 1000}, d.purge)
 	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, d.collect)
 }
@@ -180,6 +191,9 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 		d.c.Log.InfoContext(ctx, "unreferenced files deleted", "files", removed, "bytes", size)
 	}
 	if err := d.sweepCaches(ctx); err != nil {
+		return err
+	}
+	if err := d.tidyPortraits(ctx); err != nil {
 		return err
 	}
 	if d.c.Builds.Toolchain != nil {

@@ -204,6 +204,9 @@ func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Se
 		if n == 0 {
 			return errFenced
 		}
+		if err := portrayTx(ctx, tx, rel.ID); err != nil {
+			return err
+		}
 		return d.emit(ctx, tx, x, webhook.DeploymentCompleted)
 	})
 	if err != nil {

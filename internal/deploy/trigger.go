@@ -296,6 +296,9 @@ func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.I
 	if !live {
 		return Deployment{}, fmt.Errorf("roll back to %s: a newer deployment is live", old.ID)
 	}
+	if err := portrayTx(ctx, tx, x.Release); err != nil {
+		return Deployment{}, err
+	}
 	if err := appendLines(ctx, tx, x.ID, 0, []Line{{N: 1, At: now, Level: "info", Stage: "activate",
 		Message: fmt.Sprintf("Rolled back to the release of %s", old.ID)}}); err != nil {
 		return Deployment{}, err

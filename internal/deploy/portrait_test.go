@@ -1,0 +1,107 @@
+package deploy
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"testing"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/release"
+	"slipway/internal/site"
+)
+
+func icon(c color.Color) string {
+	img := image.NewNRGBA(image.Rect(0, 0, 40, 40))
+	draw.Draw(img, img.Bounds(), image.NewUniform(c), image.Point{}, draw.Src)
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+// portrait waits until the site has one of what it serves.
+func (w *world) portrait(id site.ID) Portrait {
+	w.t.Helper()
+	var p Portrait
+	w.until("there is a portrait", func() bool {
+		all, err := w.Portraits(w.t.Context(), anna, []site.ID{id})
+		ok(w.t, err)
+		var there bool
+		p, there = all[id]
+		return there
+	})
+	return p
+}
+
+// What becomes live is portrayed: by a deployment, by going back, and where a portrait is
+// missing. Only its owner sees it.
+func TestPortraits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("blog", map[string]string{"index.html": "<title>First</title><meta name=theme-color content=#aa3311>", "favicon.ico": icon(color.NRGBA{200, 0, 0, 255})})
+	s := w.live(w.site("git.test/acme/blog").ID)
+	p := w.portrait(s.ID)
+	if p.Title != "First" || p.Colour != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
+		t.Errorf("%+v", p)
+	}
+	b, err := w.PortraitIcon(t.Context(), anna, s.ID, p.Release)
+	ok(t, err)
+	if img, err := png.Decode(bytes.NewReader(b)); err != nil || img.Bounds().Dx() != 96 {
+		t.Error("the icon:", err)
+	}
+	for name, err := range map[string]error{
+		"no image":        second(w.PortraitImage(t.Context(), anna, s.ID, p.Release)),
+		"a stranger":      second(w.PortraitIcon(t.Context(), "usr_eve", s.ID, p.Release)),
+		"another release": second(w.PortraitIcon(t.Context(), anna, s.ID, "0123")),
+		"no site":         second(w.PortraitIcon(t.Context(), anna, "site_x", p.Release)),
+	} {
+		if !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if all, err := w.Portraits(t.Context(), account.ID("usr_eve"), []site.ID{s.ID}); err != nil || len(all) != 0 {
+		t.Errorf("a stranger sees %v, %v", all, err)
+	}
+
+	first := p.Release
+	w.commit("blog", map[string]string{"index.html": "<h1>Second</h1>"})
+	w.ended(w.trigger(s.ID, Trigger{Cause: ByAPI}).ID)
+	w.until("the second is portrayed", func() bool { return w.portrait(s.ID).Title == "Second" })
+	// The first one's goes with time, and comes back with its release.
+	ok(t, w.db.Admin(t.Context(), `UPDATE portraits SET made_at = 1`))
+	ok(t, w.tidyPortraits(t.Context()))
+	var n int
+	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM portraits`).Scan(&n))
+	if n != 1 {
+		t.Errorf("%d portraits are kept", n)
+	}
+	w.write(func(tx *db.Tx) error {
+		_, err := w.RollbackTx(t.Context(), tx, anna, s.ID, "")
+		return err
+	})
+	w.until("the first is portrayed again", func() bool { return w.portrait(s.ID).Release == first })
+
+	w.until("the job has written its end", func() bool {
+		var n int
+		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM jobs WHERE kind = 'deploy.portray' AND state IN ('ready', 'running')`).Scan(&n))
+		return n == 0
+	})
+	ok(t, w.db.Admin(t.Context(), `DELETE FROM portraits`))
+	ok(t, w.tidyPortraits(t.Context()))
+	if p := w.portrait(s.ID); p.Title != "First" {
+		t.Errorf("made up for: %+v", p)
+	}
+	// What is no longer there is no failure, and what is broken is given up.
+	ok(t, w.portray(t.Context(), Portray{"0000000000000000000000000000000000000000000000000000000000000000"}, 1))
+	if err := w.portray(t.Context(), Portray{"nonsense"}, 1); err == nil {
+		t.Error("nonsense was portrayed")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
