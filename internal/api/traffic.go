@@ -17,7 +17,7 @@ import (
 type trafficBody struct {
 	Since string        `json:"since" format:"date-time" doc:"When the first point begins."`
 	Until string        `json:"until" format:"date-time" doc:"Up to when the last point, which still grows, has been counted."`
-	Step  string        `json:"step" enum:"5m,15m,1h,6h,1d"`
+	Step  string        `json:"step" enum:"5m,15m,1h,2h,6h,1d"`
 	Total CountsBody    `json:"total" doc:"All points together."`
 	Data  []trafficSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
 }

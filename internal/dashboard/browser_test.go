@@ -23,6 +23,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/site"
 )
 
 // tab is one tab of a real Chromium (Debian's package, or SLIPWAY_CHROMIUM).
@@ -335,7 +336,14 @@ func TestBrowserAxe(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.signIn("ada@example.test")
-	for _, p := range append([]string{"/", "/?q=nothing", "/account/keys", "/account/audit?what=session.started"}, pagesToLookAt...) {
+	list, _, err := w.dash.Sites.List(t.Context(), w.users["ada@example.test"].ID, site.Filter{Status: site.Active, Page: 1, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.portray(list[0])
+	w.visited(list[0], 500, 24*time.Hour)
+	at := "/sites/" + string(list[0].ID)
+	for _, p := range append([]string{"/", at, at + "/traffic", "/?q=nothing", "/account/keys", "/account/audit?what=session.started"}, pagesToLookAt...) {
 		check(p)
 	}
 	eve := w.user("eve@example.test", false)

@@ -3,11 +3,9 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"html/template"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"slipway/internal/db"
@@ -19,6 +17,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"picture": picture, "dict": dict, "short": short, "plural": plural, "list": func(s ...string) []string { return s },
 		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "deed": deedWords,
 		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },
+		"thousands": thousands, "rough": rough,
 	}
 }
 
@@ -204,32 +203,6 @@ func short(n int, s string) string {
 		return s
 	}
 	return string([]rune(s)[:n])
-}
-
-// picture is a site's likeness until there is a better one: its initials before two
-// colours that belong to its address.
-func picture(name, seed string) template.HTML {
-	h := fnv.New32a()
-	h.Write([]byte(seed))
-	n := h.Sum32()
-	hue := n % 360
-	second := (hue + 15 + n>>9%35) % 360
-	x, r := 8+n>>3%34, 15+n>>7%12
-	return template.HTML(fmt.Sprintf(`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="hsl(%d 38%% 45%%)"/>`+
-		`<circle cx="%d" cy="%d" r="%d" fill="hsl(%d 44%% 56%%)"/><path d="M0 %d Q14 %d 26 %d T48 %d V48 H0Z" fill="hsl(%d 45%% 33%%)" fill-opacity=".55"/>`+
-		`<text x="24" y="30.5" text-anchor="middle" fill="#fff">%s</text></svg>`,
-		hue, x, 8+n>>11%16, r, second, 34+n>>13%8, 26+n>>15%10, 36+n>>17%6, 30+n>>19%8, hue, template.HTMLEscapeString(initials(name))))
-}
-
-func initials(name string) string {
-	out := ""
-	for _, w := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		r, _ := utf8.DecodeRuneInString(w)
-		if out += string(unicode.ToUpper(r)); utf8.RuneCountInString(out) == 2 {
-			break
-		}
-	}
-	return out
 }
 
 // deviceWords says in a few words what a User-Agent header means.

@@ -22,6 +22,8 @@ type card struct {
 	Host   string
 	Last   *deploy.Deployment // nil: none yet
 	Domain string             // the first active domain of its own, or empty
+	Look   look
+	Spark  spark
 }
 
 type homeFilter struct {
@@ -91,14 +93,21 @@ func (d *Dashboard) homeAlias(ctx context.Context, q *request) (answer, error) {
 
 func (d *Dashboard) home(ctx context.Context, q *request) (answer, error) {
 	data, err := d.homeData(ctx, q)
+	if err == nil {
+		err = d.dress(ctx, q, data.Cards, &days{})
+	}
 	return page("home", "Sites", data), err
 }
 
 // homeLive sends the cards again whenever a site or its last deployment changes.
 func (d *Dashboard) homeLive(ctx context.Context, q *request) (answer, error) {
 	wake, stop := d.DB.Listen("live")
+	var kept days
 	return answer{live: live{wake: wake, stop: stop, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.homeData(ctx, q)
+		if err == nil {
+			err = d.dress(ctx, q, data.Cards, &kept)
+		}
 		if err != nil {
 			return nil, false, err
 		}

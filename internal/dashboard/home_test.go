@@ -68,6 +68,24 @@ func (w *world) activate(s site.Site) {
 	}
 }
 
+// portray gives a site something to serve and a portrait of it, and returns its release.
+func (w *world) portray(s site.Site) string {
+	w.t.Helper()
+	id := fmt.Sprintf("%064x", []byte(s.ID)[len(s.ID)-8:])
+	icon := "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+	if err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {
+			return err
+		}
+		_, err := tx.Exec(w.t.Context(), `INSERT INTO portraits (release, title, text, colour, icon, image, made_at) VALUES ($1, $2, $3, '#2456d6', $4, '', 1)`,
+			id, `</div><img src=x onerror=alert(1)> title`, "What it says", icon)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
 // stream opens a live part and returns its events one by one.
 func (b *browser) stream(ctx context.Context, path string) (next func() string) {
 	b.w.t.Helper()

@@ -27,7 +27,7 @@ func (w *world) things() things {
 		w.t.Fatal("Ada is not signed in:", err)
 	}
 	dep, dom, hook := w.parts(ada, s.ID)
-	return things{"{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
+	return things{"{picture}": w.portray(s) + ".png", "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
 		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
 		"{passkey}": "psk_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
 }
@@ -166,7 +166,11 @@ func TestPolicy(t *testing.T) {
 		}
 		p := b.do(rt.method, th.fill(rt.path), form)
 		csp := p.header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'self'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+		wants := []string{"default-src 'self'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"}
+		if rt.path == "/sites/{id}/pictures/{picture}" && p.status == 200 {
+			wants = []string{"default-src 'none'", "sandbox", "frame-ancestors 'none'"}
+		}
+		for _, want := range wants {
 			if !strings.Contains(csp, want) {
 				t.Errorf("%s %s: policy %q lacks %s", rt.method, rt.path, csp, want)
 			}

@@ -17,6 +17,9 @@ func (d *Dashboard) siteRoutes() []route {
 
 		get("/sites/{id}", user, d.siteOverview),
 		get("/sites/{id}/follow", user, d.siteLive),
+		get("/sites/{id}/traffic", user, d.trafficPage),
+		get("/sites/{id}/traffic/follow", user, d.trafficLive),
+		get("/sites/{id}/pictures/{picture}", user, d.pictureFile),
 		get("/sites/{id}/first", user, d.firstDeployment),
 		get("/sites/{id}/first/follow", user, d.firstLive),
 		post("/sites/{id}/deploy", user, d.deploySite, d.deploymentsPage),
@@ -40,6 +43,7 @@ type siteHead struct {
 	Tab  string
 	URL  string // https://…, of the site
 	Host string
+	Look look
 }
 
 // Base is where the site's pages are.
@@ -57,8 +61,12 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 	if err != nil {
 		return siteHead{}, err
 	}
+	portraits, err := d.Deployments.Portraits(ctx, q.user.ID, []site.ID{s.ID})
+	if err != nil {
+		return siteHead{}, err
+	}
 	url := d.Sites.URL(s.Slug)
-	return siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://")}, nil
+	return siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Look: lookOf(s, portraits[s.ID])}, nil
 }
 
 // deploySite asks for a deployment and goes to where it can be watched.

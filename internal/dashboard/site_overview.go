@@ -23,6 +23,7 @@ type overview struct {
 	Primary string      // the name people should use: the primary domain, else the site's own
 	Trouble []trouble
 	Current *deploymentRow // what is served; nil when nothing, or when it is long ago
+	Visits  visits
 }
 
 func (d *Dashboard) siteOverview(ctx context.Context, q *request) (answer, error) {
@@ -77,6 +78,12 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 	slices.Reverse(data.Hooks)
 	data.Hooks = data.Hooks[:min(len(data.Hooks), 3)]
 	data.Trouble = troubles(head, list, data.Domains)
+	all, on := chosen(stretches[:3], q.query("traffic"), func(name string) string { return link(head.Base(), "traffic", name) + "#traffic" })
+	v, s, err := d.visits(ctx, q, head, on)
+	if err != nil {
+		return data, err
+	}
+	data.Visits, data.Visits.Stretches, data.Visits.Plots = v, all, []plot{requestsPlot(s, on)}
 	return data, nil
 }
 

@@ -20,14 +20,15 @@ const (
 	FiveMinutes = Step(fine)
 	QuarterHour = Step(15 * time.Minute)
 	Hour        = Step(hour)
+	TwoHours    = Step(2 * hour)
 	QuarterDay  = Step(6 * hour)
 	Day         = Step(day)
 )
 
 // Steps are all of them.
-var Steps = []Step{FiveMinutes, QuarterHour, Hour, QuarterDay, Day}
+var Steps = []Step{FiveMinutes, QuarterHour, Hour, TwoHours, QuarterDay, Day}
 
-// String writes a step as it is asked for: 5m, 15m, 1h, 6h or 1d.
+// String writes a step as it is asked for: 5m, 15m, 1h, 2h, 6h or 1d.
 func (s Step) String() string {
 	switch d := time.Duration(s); {
 	case d >= day:

@@ -161,7 +161,7 @@ func TestSeriesRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for back, want := range map[time.Duration]string{time.Minute: "5m", 6 * hour: "5m", day: "15m", 48 * hour: "1h", 4 * day: "1h", 7 * day: "6h", 25 * day: "6h", 30 * day: "1d", 400 * day: "1d"} {
+	for back, want := range map[time.Duration]string{time.Minute: "5m", 6 * hour: "5m", day: "15m", 48 * hour: "1h", 4 * day: "1h", 7 * day: "2h", 25 * day: "6h", 30 * day: "1d", 400 * day: "1d"} {
 		if got := StepFor(back).String(); got != want {
 			t.Errorf("%s is looked at by %s, want %s", back, got, want)
 		}

@@ -1,0 +1,151 @@
+//go:build browser
+
+package dashboard
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"slipway/internal/db"
+	"slipway/internal/portrait"
+	"slipway/internal/site"
+	"slipway/internal/traffic"
+)
+
+// drawn is a picture that looks like something.
+func drawn(w, h int, a, b color.NRGBA) []byte {
+	img := image.NewNRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			f := float64(x)/float64(w)*.6 + float64(y)/float64(h)*.4
+			mix := func(p, q uint8) uint8 { return uint8(float64(p)*(1-f) + float64(q)*f) }
+			c := color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 255}
+			dx, dy := float64(x-w/2), float64(y-h/2)
+			if r := math.Hypot(dx, dy) / float64(min(w, h)); r > .22 && r < .3 {
+				c = color.NRGBA{255, 255, 255, 255}
+			}
+			img.SetNRGBA(x, y, c)
+		}
+	}
+	var out bytes.Buffer
+	if err := png.Encode(&out, img); err != nil {
+		panic(err)
+	}
+	return out.Bytes()
+}
+
+// portrayed gives a site a portrait of a page with these files.
+func (w *world) portrayed(s site.Site, page string, files map[string][]byte) {
+	w.t.Helper()
+	p := portrait.Of(portrait.Files{Page: func(int64) []byte { return []byte(page) }, File: func(at string, _ int64) []byte { return files[at] }})
+	id := fmt.Sprintf("%064x", []byte(s.ID)[len(s.ID)-8:])
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {
+			return err
+		}
+		_, err := tx.Exec(w.t.Context(), `INSERT INTO portraits (release, title, text, colour, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, 1)`,
+			id, p.Title, p.Text, p.Colour, base64.StdEncoding.EncodeToString(p.Icon), base64.StdEncoding.EncodeToString(p.Image))
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// visited gives a site visits that come and go with the hours of the day.
+func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
+	w.t.Helper()
+	now := time.Now()
+	for ago, step := back, 15*time.Minute; ago >= 0; ago -= step {
+		if step = 15 * time.Minute; ago > 30*time.Hour {
+			step = 2 * time.Hour
+		}
+		at := now.Add(-ago)
+		day := 1 + .8*math.Sin(2*math.Pi*(float64(at.Unix()%86400)/86400-.3)) + .25*math.Sin(float64(at.Unix()/900*7919%97))
+		n := int64(perHour * day * float64(step) / float64(time.Hour))
+		if n <= 0 {
+			continue
+		}
+		c := traffic.Counts{OK: n * 7 / 10, Redirected: n * 2 / 10, ClientErrors: n / 14, Pages: n / 5, Bytes: n * 48_000}
+		if at.Hour() == 4 {
+			c.ServerErrors = n / 9
+		}
+		if err := w.dash.Traffic.Add(w.t.Context(), at, map[string]traffic.Counts{string(s.ID): c}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// The home page and a site's traffic, looked at; figures grow without a reload, and a
+// table has them too.
+func TestBrowserTraffic(t *testing.T) {
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	w.fill(u.Email, 9)
+	list, _, err := w.dash.Sites.List(t.Context(), u.ID, site.Filter{Page: 1, Limit: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	teal, rust, night, gold := color.NRGBA{12, 126, 120, 255}, color.NRGBA{196, 78, 42, 255}, color.NRGBA{26, 32, 74, 255}, color.NRGBA{240, 180, 60, 255}
+	pages := []struct {
+		html  string
+		files map[string][]byte
+		busy  float64
+	}{
+		{`<title>Harbor Journal: news from the quay</title><meta name=description content="Tides, ships and people. Printed every Friday, read all week."><link rel=icon href=/i.png sizes=64x64>`, map[string][]byte{"i.png": drawn(64, 64, teal, night)}, 4200},
+		{`<title>Acme Docs</title><meta property=og:image content=/og.png><link rel=icon href=/i.png>`, map[string][]byte{"og.png": drawn(1200, 630, night, rust), "i.png": drawn(64, 64, rust, gold)}, 900},
+		{`<title>Nordlicht Shop</title><meta name=description content="Lampen, Leuchten und Laternen aus Flensburg."><meta name=theme-color content="#14532d">`, nil, 60},
+		{`<h1>All systems operational</h1><link rel=icon href=/i.png>`, map[string][]byte{"i.png": drawn(32, 32, gold, rust)}, 12},
+		{`<title>` + "Ein sehr langer Titel, der ganz bestimmt nicht in zwei Zeilen passt, weil er einfach immer weitergeht" + `</title><meta property=og:image content=/og.png>`, map[string][]byte{"og.png": drawn(1200, 800, gold, teal)}, 0},
+	}
+	var live []site.Site
+	for _, s := range list {
+		if s.LiveRelease == "" {
+			continue
+		}
+		p := pages[len(live)%len(pages)]
+		w.portrayed(s, p.html, p.files)
+		w.visited(s, p.busy, 26*time.Hour)
+		live = append(live, s)
+	}
+	b := w.tab()
+	b.signIn("ada@example.test")
+	b.goTo("/")
+	b.look("home-pictures")
+	s := live[0]
+	w.visited(s, 3000, 32*24*time.Hour)
+	w.summed()
+	at := "/sites/" + string(s.ID)
+	b.goTo(at)
+	b.look("site-traffic-overview")
+	b.goTo(at + "/traffic")
+	b.look("site-traffic-24h")
+	b.goTo(at + "/traffic?span=30d")
+	b.run(chromedp.Click("#traffic-table summary"))
+	b.look("site-traffic-table")
+	requests := func() (text string) {
+		b.run(chromedp.Evaluate(`document.querySelector('[data-test="requests"]').textContent`, &text))
+		return text
+	}
+	before := requests()
+	w.visited(s, 1_000_000, 0)
+	deadline := time.Now().Add(15 * time.Second)
+	for requests() == before {
+		if time.Now().After(deadline) {
+			t.Fatalf("the figures stay at %s", before)
+		}
+	}
+	b.sees("#traffic-table[open]") // what was opened stays so
+	quiet := w.site(u, "Quiet")
+	b.goTo("/sites/" + string(quiet.ID) + "/traffic")
+	b.look("site-traffic-empty")
+}

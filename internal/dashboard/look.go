@@ -1,0 +1,123 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/release"
+	"slipway/internal/site"
+)
+
+// look is how a site is shown: by what its own pages say, and until that is known by its
+// name before colours that belong to its address.
+type look struct {
+	Name, Seed  string
+	Title, Text string
+	Colour      string // #rrggbb, or empty
+	Icon, Image string // addresses of pictures of our own making, or empty
+	Online      bool   // there is something to show
+}
+
+func lookOf(s site.Site, p deploy.Portrait) look {
+	l := look{Name: s.Name, Seed: s.Slug, Title: cmp.Or(p.Title, s.Name), Text: p.Text, Colour: p.Colour, Online: s.LiveRelease != ""}
+	at := "/sites/" + string(s.ID) + "/pictures/" + string(p.Release)
+	if p.Icon {
+		l.Icon = at + ".png"
+	}
+	if p.Image {
+		l.Image = at + ".jpg"
+	}
+	return l
+}
+
+// shade are numbers that belong to a site's address.
+func (l look) shade() uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(l.Seed))
+	return h.Sum32()
+}
+
+// ground is the site's colour as an SVG attribute takes it, and a colour that can be read
+// on it.
+func (l look) ground() (back, ink string) {
+	if c := l.Colour; len(c) == 7 && c[0] == '#' {
+		if n, err := strconv.ParseUint(c[1:], 16, 32); err == nil {
+			if 299*(n>>16)+587*(n>>8&0xff)+114*(n&0xff) > 160_000 {
+				return c, "#191c20"
+			}
+			return c, "#fff"
+		}
+	}
+	return fmt.Sprintf("hsl(%d 38%% 45%%)", l.shade()%360), "#fff"
+}
+
+// Backdrop is what a site's page lies on: its colour, and shapes that belong to its
+// address.
+func (l look) Backdrop() template.HTML {
+	n := l.shade()
+	back, _ := l.ground()
+	return template.HTML(fmt.Sprintf(`<svg class="shot-back" viewBox="0 0 320 140" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect width="320" height="140" fill="%s"/>`+
+		`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".13"/><path d="M0 %d Q80 %d 170 %d T320 %d V140 H0Z" fill="#000" fill-opacity=".16"/></svg>`,
+		back, 40+n>>3%240, 10+n>>11%60, 60+n>>7%50, 90+n>>13%30, 60+n>>15%30, 100+n>>17%20, 70+n>>19%40))
+}
+
+// picture is a site's icon, or its initials.
+func picture(l look) template.HTML {
+	if l.Icon != "" {
+		return template.HTML(`<img class="picture icon" src="` + template.HTMLEscapeString(l.Icon) + `" alt="" width="96" height="96">`)
+	}
+	n := l.shade()
+	back, ink := l.ground()
+	return template.HTML(fmt.Sprintf(`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="%s"/>`+
+		`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".14"/><path d="M0 %d Q14 %d 26 %d T48 %d V48 H0Z" fill="#000" fill-opacity=".28"/>`+
+		`<text x="24" y="30.5" text-anchor="middle" fill="%s">%s</text></svg>`,
+		back, 8+n>>3%34, 8+n>>11%16, 15+n>>7%12, 34+n>>13%8, 26+n>>15%10, 36+n>>17%6, 30+n>>19%8, ink, template.HTMLEscapeString(initials(l.Name))))
+}
+
+func initials(name string) string {
+	out := ""
+	for _, w := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		r, _ := utf8.DecodeRuneInString(w)
+		if out += string(unicode.ToUpper(r)); utf8.RuneCountInString(out) == 2 {
+			break
+		}
+	}
+	return out
+}
+
+// pictureFile serves a picture of a site that was drawn here from its release. Its
+// address names the release, so it never changes. No byte of it is the tenant's, and
+// still it may do nothing but be looked at.
+func (d *Dashboard) pictureFile(ctx context.Context, q *request) (answer, error) {
+	id := site.ID(q.PathValue("id"))
+	of, kind, _ := strings.Cut(q.PathValue("picture"), ".")
+	var b []byte
+	var err error
+	switch kind {
+	case "png":
+		b, err = d.Deployments.PortraitIcon(ctx, q.user.ID, id, release.ID(of))
+	case "jpg":
+		kind = "jpeg"
+		b, err = d.Deployments.PortraitImage(ctx, q.user.ID, id, release.ID(of))
+	default:
+		return answer{}, fault.Missing("page")
+	}
+	return answer{raw: func(w http.ResponseWriter) {
+		h := w.Header()
+		h.Set("Content-Type", "image/"+kind)
+		h.Set("Content-Length", strconv.Itoa(len(b)))
+		h.Set("Content-Security-Policy", "default-src 'none'; sandbox; frame-ancestors 'none'")
+		h.Set("Cache-Control", "private, max-age=31536000, immutable")
+		w.Write(b) // a client that is gone is no error of ours
+	}}, err
+}

@@ -1,0 +1,195 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/traffic"
+)
+
+// stretch is a stretch of time that traffic is looked at for.
+type stretch struct {
+	Name  string // in the address
+	Label string
+	Words string // after "in"
+	Step  traffic.Step
+	N     int // steps
+	Link  string
+	On    bool
+}
+
+// stretches are those that can be chosen, the first unless one is.
+var stretches = []stretch{
+	{Name: "24h", Label: "24 hours", Words: "the last 24 hours", Step: traffic.QuarterHour, N: 96},
+	{Name: "7d", Label: "7 days", Words: "the last 7 days", Step: traffic.TwoHours, N: 84},
+	{Name: "30d", Label: "30 days", Words: "the last 30 days", Step: traffic.Day, N: 30},
+	{Name: "90d", Label: "90 days", Words: "the last 90 days", Step: traffic.Day, N: 90},
+	{Name: "400d", Label: "400 days", Words: "the last 400 days", Step: traffic.Day, N: 400},
+}
+
+// chosen returns the stretches with the one that was asked for, if it was.
+func chosen(list []stretch, name string, link func(name string) string) (all []stretch, on stretch) {
+	at := 0
+	for i, s := range list {
+		if s.Name == name {
+			at = i
+		}
+	}
+	for i, s := range list {
+		s.Link, s.On = link(s.Name), i == at
+		all = append(all, s)
+	}
+	return all, all[at]
+}
+
+// visits is what templates show of a site's traffic.
+type visits struct {
+	Stretches []stretch
+	Stretch   stretch
+	Total     traffic.Counts
+	Plots     []plot
+	Rows      []visitRow // for the table; the newest first, those without visits left out
+	Live      string     // where the live part comes from
+	Query     string     // of the REST call
+}
+
+type visitRow struct {
+	When string
+	traffic.Counts
+}
+
+// Errors is how many answers told of one.
+func (v visits) Errors() int64 { return v.Total.ClientErrors + v.Total.ServerErrors }
+
+// Share is how many of a hundred answers told of an error, in words.
+func (v visits) Share() string {
+	all, bad := v.Total.Requests(), v.Errors()
+	switch share := 100 * float64(bad) / float64(max(all, 1)); {
+	case bad == 0:
+		return "none"
+	case share < .1:
+		return "under 0.1% of requests"
+	case share < 10:
+		return fmt.Sprintf("%.1f%% of requests", share)
+	default:
+		return fmt.Sprintf("%.0f%% of requests", share)
+	}
+}
+
+type siteTraffic struct {
+	siteHead
+	Visits visits
+}
+
+func (d *Dashboard) trafficPage(ctx context.Context, q *request) (answer, error) {
+	data, err := d.siteTraffic(ctx, q)
+	return page("site_traffic", "Traffic of "+data.Site.Name, data), err
+}
+
+// trafficLive sends the page's figures again as they grow.
+func (d *Dashboard) trafficLive(ctx context.Context, q *request) (answer, error) {
+	if _, err := d.head(ctx, q, "traffic"); err != nil {
+		return answer{}, err
+	}
+	return answer{live: live{render: func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.siteTraffic(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.part(ctx, q, "site_traffic", "traffic", data)
+		return html, false, err
+	}}}, nil
+}
+
+func (d *Dashboard) siteTraffic(ctx context.Context, q *request) (siteTraffic, error) {
+	head, err := d.head(ctx, q, "traffic")
+	if err != nil {
+		return siteTraffic{}, err
+	}
+	at := head.Base() + "/traffic"
+	all, on := chosen(stretches, q.query("span"), func(name string) string { return link(at, "span", name) })
+	v, s, err := d.visits(ctx, q, head, on)
+	if err != nil {
+		return siteTraffic{}, err
+	}
+	v.Stretches, v.Live = all, link(at+"/follow", "span", on.Name)
+	v.Plots = []plot{pagesPlot(s, on), requestsPlot(s, on), bytesPlot(s, on)}
+	for i := len(s.Points) - 1; i >= 0; i-- {
+		if p := s.Points[i]; p.Counts != (traffic.Counts{}) {
+			v.Rows = append(v.Rows, visitRow{whenWords(p.At, on.Step), p.Counts})
+		}
+	}
+	return siteTraffic{head, v}, nil
+}
+
+// visits reads a site's traffic for a stretch of time.
+func (d *Dashboard) visits(ctx context.Context, q *request, head siteHead, on stretch) (visits, traffic.Series, error) {
+	since := db.Now().Add(-time.Duration(on.Step) * time.Duration(on.N-1))
+	s, err := d.Traffic.Series(ctx, q.user.ID, string(head.Site.ID), since, on.Step)
+	return visits{Stretch: on, Total: s.Total(), Query: "?since=" + on.Name + "&step=" + on.Step.String()}, s, err
+}
+
+func barsOf(s traffic.Series, values func(traffic.Counts) []int64, says func(traffic.Counts) string) (bars []bar, most int64) {
+	for _, p := range s.Points {
+		b := bar{At: p.At, Values: values(p.Counts), Says: whenWords(p.At, s.Step) + ": " + says(p.Counts)}
+		var sum int64
+		for _, v := range b.Values {
+			sum += v
+		}
+		most = max(most, sum)
+		bars = append(bars, b)
+	}
+	return bars, most
+}
+
+func pagesPlot(s traffic.Series, on stretch) plot {
+	sum := many(s.Total().Pages, "page view")
+	p := plot{ID: "pages", Title: "Page views", Sum: thousands(s.Total().Pages), Says: "Page views over time: " + sum + " in " + on.Words,
+		Series: []plotSeries{{"Page views", "s-pages"}}}
+	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Pages} }, func(c traffic.Counts) string { return many(c.Pages, "page view") })
+	p.draw(bars, time.Duration(s.Step), roundTop(most), rough)
+	return p
+}
+
+func requestsPlot(s traffic.Series, on stretch) plot {
+	t := s.Total()
+	p := plot{ID: "requests", Title: "Requests", Sum: thousands(t.Requests()),
+		Says:   fmt.Sprintf("Requests over time by status: %s in %s, of them %s, %s and %s", many(t.Requests(), "request"), on.Words, "redirects and unchanged "+thousands(t.Redirected), "not found and refused "+thousands(t.ClientErrors), "failed "+thousands(t.ServerErrors)),
+		Series: []plotSeries{{"Answered (2xx)", "s-ok"}, {"Redirected, unchanged (3xx)", "s-moved"}, {"Not found, refused (4xx)", "s-client"}, {"Failed (5xx)", "s-server"}}}
+	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.OK, c.Redirected, c.ClientErrors, c.ServerErrors} }, statusWords)
+	p.draw(bars, time.Duration(s.Step), roundTop(most), rough)
+	return p
+}
+
+func bytesPlot(s traffic.Series, on stretch) plot {
+	sum := bytesWord(s.Total().Bytes)
+	p := plot{ID: "bytes", Title: "Data sent", Sum: sum, Says: "Data sent over time: " + sum + " in " + on.Words,
+		Series: []plotSeries{{"Data sent", "s-bytes"}}}
+	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Bytes} }, func(c traffic.Counts) string { return bytesWord(c.Bytes) })
+	p.draw(bars, time.Duration(s.Step), roundBytes(most), bytesWord)
+	return p
+}
+
+// statusWords says how many requests there were, and those that are not as they should be.
+func statusWords(c traffic.Counts) string {
+	text := many(c.Requests(), "request")
+	for _, x := range []struct {
+		n    int64
+		what string
+	}{{c.Redirected, "3xx"}, {c.ClientErrors, "4xx"}, {c.ServerErrors, "5xx"}} {
+		if x.n > 0 {
+			text += fmt.Sprintf(", %s %s", thousands(x.n), x.what)
+		}
+	}
+	return text
+}
+
+// whenWords names a stretch of time.
+func whenWords(at db.Time, step traffic.Step) string {
+	if step >= traffic.Day {
+		return at.Time().Format("Mon 2 January 2006")
+	}
+	return at.Time().Format("Mon 2 January, 15:04") + " to " + at.Add(time.Duration(step)).Time().Format("15:04")
+}
