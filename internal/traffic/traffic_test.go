@@ -311,7 +311,7 @@ func TestManyNodes(t *testing.T) {
 func BenchmarkDay(b *testing.B) {
 	w := newWorld(b)
 	var ids []string
-	for i := range 1000 {
+	for i := range 200 {
 		ids = append(ids, fmt.Sprintf("site_%026d", i))
 	}
 	w.sites(ada, ids...)
@@ -341,7 +341,7 @@ func BenchmarkDay(b *testing.B) {
 	}
 	b.Run("24 cards", func(b *testing.B) {
 		for b.Loop() {
-			if s, err := w.Day(b.Context(), ada, ids[500:524]); err != nil || len(s) != 24 {
+			if s, err := w.Day(b.Context(), ada, ids[100:124]); err != nil || len(s) != 24 {
 				b.Fatal(len(s), err)
 			}
 		}
