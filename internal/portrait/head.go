@@ -132,8 +132,11 @@ func (h *head) link(t html.Token) {
 	switch {
 	case touch, slices.Contains(rel, "icon"):
 		size := 32
-		if touch {
+		switch {
+		case touch:
 			size = 180
+		case attr(t, "type") == "image/svg+xml", strings.HasSuffix(href, ".svg"):
+			size = 128 // any size
 		}
 		h.addIcon(href, "", attr(t, "sizes"), size)
 	case slices.Contains(rel, "manifest") && h.manifest == "":

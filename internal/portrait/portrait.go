@@ -2,8 +2,8 @@
 // itself, its colour, an icon and a picture, taken from the files of its release.
 //
 // All of it comes from strangers. Text is cut and cleaned, colours are read and written
-// anew, and pictures are decoded within limits and encoded again, so that what goes out
-// is of our own making and nothing else. What cannot be read is left out. The package
+// anew, pictures are decoded within limits and encoded again, and of SVG the plain parts
+// are drawn here, so that what goes out is of our own making and nothing else. What cannot be read is left out. The package
 // fetches nothing and runs nothing: a picture that lies on another host is not there.
 package portrait
 
@@ -83,6 +83,9 @@ func findIcon(h head, f Files) image.Image {
 			b = f.File(c.path, maxIcon)
 		}
 		if img := decode(b); img != nil {
+			return img
+		}
+		if img := decodeSVG(b); img != nil {
 			return img
 		}
 	}

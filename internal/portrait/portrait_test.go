@@ -166,6 +166,8 @@ func TestSources(t *testing.T) {
 		"by custom":           {"<title>x</title>", map[string][]byte{"favicon.ico": icoOf(icon)}, Portrait{Title: "x", Colour: "#1e3cdc", Icon: icon}},
 		"touch icon":          {"<title>x</title>", map[string][]byte{"apple-touch-icon.png": icon}, Portrait{Title: "x", Colour: "#1e3cdc", Icon: icon}},
 		"data":                {`<link rel=icon href="data:image/png;base64,` + base64.StdEncoding.EncodeToString(icon) + `">`, nil, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"svg":                 {`<link rel=icon type=image/svg+xml href=/i.svg>`, map[string][]byte{"i.svg": []byte(`<svg viewBox="0 0 8 8"><script>alert(1)</script><rect width="8" height="8" fill="#1e3cdc"/></svg>`)}, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"data of svg":         {`<link rel=icon href="data:image/svg+xml,<svg viewBox='0 0 8 8'><rect width='8' height='8' fill='%231e3cdc'/></svg>">`, nil, Portrait{Colour: "#1e3cdc", Icon: icon}},
 		"manifest":            {`<link rel=manifest href=/app/site.webmanifest>`, map[string][]byte{"app/site.webmanifest": []byte(`{"name":"App","theme_color":"tomato","icons":[{"src":"i.png","sizes":"32x32"}]}`), "app/i.png": icon}, Portrait{Title: "App", Colour: "#ff6347", Icon: icon}},
 		"broken first":        {`<link rel=icon href=a.png><link rel=icon href=b.png>`, map[string][]byte{"a.png": icon[:60], "b.png": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
 		"a wrong name":        {`<link rel=icon href=a.svg>`, map[string][]byte{"a.svg": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},

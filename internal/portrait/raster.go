@@ -45,13 +45,7 @@ func formats() []format {
 // decode returns the image, or nil for what is none, is too large, or is broken. What it
 // is called plays no part.
 func decode(b []byte) (img image.Image) {
-	// The decoders are not known to panic; a stranger's picture must not be what shows
-	// that one does.
-	defer func() {
-		if recover() != nil {
-			img = nil
-		}
-	}()
+	defer survive(&img)
 	for _, f := range formats() {
 		if !begins(b, f.begins) {
 			continue
@@ -70,6 +64,14 @@ func decode(b []byte) (img image.Image) {
 		return decodeICO(b)
 	}
 	return nil
+}
+
+// survive makes nothing of an image at which a decoder panicked. None is known to; a
+// stranger's picture must not be what shows that one does.
+func survive(img *image.Image) {
+	if recover() != nil {
+		*img = nil
+	}
 }
 
 func begins(b []byte, with string) bool {
