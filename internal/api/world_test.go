@@ -79,7 +79,7 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
 			}}),
-		Traffic:   traffic.New(traffic.Config{DB: d, Log: log}),
+		Traffic:   traffic.New(traffic.Config{DB: d}),
 		Webhooks:  hooks,
 		Answers:   idem.New(idem.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),

@@ -38,8 +38,8 @@ func (s *statements) take() []string {
 	return out
 }
 
-// fill gives a user n more of everything that pages list.
-func (w *world) fill(u account.User, id site.ID, hook webhook.ID, from, n int) {
+// multiply gives a user n more of everything that pages list.
+func (w *world) multiply(u account.User, id site.ID, hook webhook.ID, from, n int) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	for i := from; i < from+n; i++ {
@@ -98,10 +98,10 @@ func TestPagesAskOnce(t *testing.T) {
 		}
 		return asked
 	}
-	w.fill(u, id, hook, 0, 2)
+	w.multiply(u, id, hook, 0, 2)
 	count() // what is asked once after a start
 	few := count()
-	w.fill(u, id, hook, 2, 60)
+	w.multiply(u, id, hook, 2, 60)
 	many := count()
 	for path, asked := range many {
 		// The total of a list is not asked for when its end is in sight.
@@ -133,7 +133,7 @@ func TestPagesAskOnce(t *testing.T) {
 
 // growing are the tables and views that nobody may read whole to show a page.
 var growing = []string{"sites", "s", "open_sites", "deployments", "d", "deployment_logs", "domains", "site_domains", "env", "deploy_hooks", "webhooks",
-	"webhook_deliveries", "webhook_attempts", "webhook_events", "api_keys", "sessions", "audit"}
+	"webhook_deliveries", "webhook_attempts", "webhook_events", "api_keys", "sessions", "audit", "traffic", "portraits"}
 
 // A table in the order of its key is read only as far as the page; "USING INDEX" says so.
 var scans = regexp.MustCompile(`^SCAN ([a-z_]+)(?: USING COVERING INDEX .*)?$`)

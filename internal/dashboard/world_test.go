@@ -56,7 +56,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
 		Accounts:    account.New(account.Config{DB: d, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
-		Traffic:     traffic.New(traffic.Config{DB: d, Log: log}),
+		Traffic:     traffic.New(traffic.Config{DB: d}),
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
 		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
 			SiteOf: func(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {

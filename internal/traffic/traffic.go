@@ -12,10 +12,8 @@
 package traffic
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -39,9 +37,7 @@ const (
 // Config says what traffic stands on.
 type Config struct {
 	DB  *db.DB
-	Log *slog.Logger // Optional.
-
-	Now func() db.Time // Optional: nil means db.Now. For tests.
+	Now func() db.Time // Optional: nil means db.Now.
 }
 
 // Traffic is the room.
@@ -49,7 +45,6 @@ type Traffic struct{ c Config }
 
 // New returns the room. It starts nothing: Work registers its job.
 func New(c Config) *Traffic {
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = db.Now
 	}
