@@ -66,7 +66,7 @@ func (d *Dashboard) addDomain(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	name := strings.TrimSpace(q.value("domain"))
-	n, err := d.Domains.Prepare(ctx, q.user.ID, domain.NewDomain{Name: name})
+	n, err := d.Domains.Prepare(ctx, q.user.ID, domain.NewDomain{Name: name, RedirectTo: strings.TrimSpace(q.value("redirect_to"))})
 	if err != nil {
 		return answer{}, at("domain", err)
 	}
@@ -82,6 +82,7 @@ type domainData struct {
 	siteHead
 	Dom    domain.Domain
 	Others []domain.Domain // of the site, that it could redirect to
+	Twin   string          // with or without www, where the site does not have it yet and visitors could be sent here
 }
 
 // Wild reports whether it is a wildcard, which can be neither primary nor a redirect's goal.
@@ -108,8 +109,14 @@ func (d *Dashboard) domainData(ctx context.Context, q *request) (domainData, err
 		return domainData{}, err
 	}
 	data := domainData{siteHead: head, Dom: dom}
+	if dom.RedirectTo == "" {
+		data.Twin = domain.Twin(dom.Name)
+	}
 	all, err := d.Domains.ForSite(ctx, q.user.ID, string(head.Site.ID))
 	for _, o := range all {
+		if o.Name == data.Twin {
+			data.Twin = ""
+		}
 		if o.ID != dom.ID && o.RedirectTo == "" && !strings.HasPrefix(o.Name, "*.") {
 			data.Others = append(data.Others, o)
 		}

@@ -532,6 +532,17 @@ func TestDomains(t *testing.T) {
 	if len(list) != 2 || !list[1].Primary || list[1].Name != "www.example.com" || list[1].RedirectTo != "" {
 		t.Errorf("domains %+v", list)
 	}
+	if p := b.get(to).want(t, 200); p.has("twin") {
+		t.Error("a name below an apex has no www of its own")
+	}
+	b.get(second).want(t, 200, `data-test="add-twin"`, `name="domain" value="example.com"`, `name="redirect_to" value="www.example.com"`)
+	apex := b.post(base, "domain", "example.com", "redirect_to", "www.example.com").to(t, base+"/dom_")
+	for _, path := range []string{second, apex} {
+		if p := b.get(path).want(t, 200); p.has("twin") {
+			t.Errorf("%s asks for what is there", path)
+		}
+	}
+	b.get(apex).want(t, 200, "It sends visitors to www.example.com")
 	b.post(second+"/delete").to(t, base)
 	b.get(second).want(t, 404)
 }

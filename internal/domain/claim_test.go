@@ -235,6 +235,18 @@ func TestZonesOwnServersKnowFirst(t *testing.T) {
 	}
 }
 
+func TestTwin(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"example.com": "www.example.com", "www.example.com": "example.com", "example.co.uk": "www.example.co.uk", "www.example.co.uk": "example.co.uk",
+		"blog.example.com": "", "www.blog.example.com": "", "*.example.com": "",
+	} {
+		if got := Twin(name); got != want {
+			t.Errorf("Twin(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestRefusedNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Reserved = []string{"panel.host.test"} }, nil)

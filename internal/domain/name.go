@@ -74,6 +74,19 @@ func zoneOf(name string) string {
 	return above[strings.LastIndexByte(above, '.')+1:] + "." + suffix
 }
 
+// Twin returns the name that people type as well: www.example.com for the apex
+// example.com, and the other way round. Every other name has none.
+func Twin(name string) string {
+	apex, www := strings.CutPrefix(name, "www.")
+	switch {
+	case strings.HasPrefix(name, "*.") || apex != zoneOf(apex):
+		return ""
+	case www:
+		return apex
+	}
+	return "www." + apex
+}
+
 // registrable returns name as a registry would sell it, or an Invalid fault. Names with
 // more labels are refused rather than cut: what is asked for is what is answered.
 func registrable(received string) (string, error) {
