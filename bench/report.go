@@ -31,11 +31,13 @@ func (b *bench) document() string {
 
 Made by `+"`make bench DOC=1`"+` on %s at commit %s: %d cores (%s), %s of memory, %s, %s.
 Client, Git host, webhook receiver and service share the machine. A ratio is ours divided by the yardstick, both measured in the same run.
-
-| what | measured | yardstick | ratio | goal |
-|---|---|---|---|---|
 `, time.Now().UTC().Format(time.DateOnly), commit(), runtime.NumCPU(), processor(), memory(), runtime.GOOS, runtime.Version())
+	part := ""
 	for _, r := range b.rows {
+		if r.part != part {
+			part = r.part
+			fmt.Fprintf(&out, "\n## %s\n\n| what | measured | yardstick | ratio | goal |\n|---|---|---|---|---|\n", part)
+		}
 		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", r.what, r.value, cmp.Or(r.yardstick, "–"), cmp.Or(r.ratio, "–"), cmp.Or(r.goal, "–"))
 	}
 	out.WriteString(`
