@@ -15,8 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -109,19 +109,14 @@ func (n *nginx) stop() {
 	n.cmd.Wait() // it was told to end: how is no news
 }
 
-// versions is what `nginx -V` says of itself and its TLS library, in short.
+// versions is what `nginx -V` says of itself and of the TLS library that it runs with,
+// which it names last.
 func versions(text string) string {
-	var out []string
-	for line := range strings.Lines(text) {
-		if v, ok := strings.CutPrefix(line, "nginx version: nginx/"); ok {
-			out = append(out, "nginx "+strings.TrimSpace(v))
-		}
-		if v, ok := strings.CutPrefix(line, "built with "); ok {
-			v, _, _ = strings.Cut(strings.TrimSpace(v), "  ")
-			out = append(out, v)
-		}
+	out := "nginx " + regexp.MustCompile(`[0-9][0-9.]*`).FindString(text)
+	if libraries := regexp.MustCompile(`[A-Za-z]*SSL [0-9][0-9a-z.]*`).FindAllString(text, -1); len(libraries) > 0 {
+		out += " with " + libraries[len(libraries)-1]
 	}
-	return strings.Join(out, ", ")
+	return out
 }
 
 // findNginx finds nginx, or unpacks Debian's package into dir: installing it would leave
