@@ -83,9 +83,11 @@ func (b *bench) run(only, write string) (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "… %s\n", m.name)
 		b.part = m.part
+		start := time.Now()
 		if err := b.inWorld(m.name, m.run); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
+		fmt.Fprintf(os.Stderr, "  in %s\n", time.Since(start).Round(time.Second))
 	}
 	fmt.Print(b.table())
 	if write == "" {

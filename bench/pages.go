@@ -174,7 +174,7 @@ var ids = regexp.MustCompile(`[a-z]+_[a-z0-9]{26}|VARIABLE_\d+`)
 func (b *bench) page(r *reader, path string) error {
 	var took []time.Duration
 	weight := 0
-	for end := time.Now().Add(b.load / 5); len(took) < 20 || len(took) < 200 && time.Now().Before(end); {
+	for end := time.Now().Add(b.load / 10); len(took) < 30 || len(took) < 100 && time.Now().Before(end); {
 		start := time.Now()
 		a, err := r.get(path)
 		if err != nil {
