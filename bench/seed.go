@@ -10,10 +10,21 @@ import (
 	"slipway/internal/db"
 )
 
+// open opens the database of an installation, which no program may be using.
+func open(ctx context.Context, w *world.World) (*db.DB, error) {
+	return db.Open(ctx, db.Config{URL: "sqlite:" + filepath.Join(w.Data, "slipway.db")})
+}
+
+// next takes the next number of a counter.
+func next(ctx context.Context, tx *db.Tx, counter string) (n int64, err error) {
+	err = tx.QueryRow(ctx, "UPDATE "+counter+" SET n = n + 1 WHERE id = 1 RETURNING n").Scan(&n)
+	return n, err
+}
+
 // seedSites writes active sites of the one user straight into the database, which no
 // program may be using, and returns their ids. Those with a release are live.
 func seedSites(ctx context.Context, w *world.World, n int, release string) ([]string, error) {
-	d, err := db.Open(ctx, db.Config{URL: "sqlite:" + filepath.Join(w.Data, "slipway.db")})
+	d, err := open(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +58,12 @@ func seedSites(ctx context.Context, w *world.World, n int, release string) ([]st
 }
 
 func seedSite(ctx context.Context, tx *db.Tx, owner, id, slug, release string) error {
-	var version int64
-	if err := tx.QueryRow(ctx, `UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&version); err != nil {
+	version, err := next(ctx, tx, "live_version")
+	if err != nil {
 		return err
 	}
 	now := db.Now()
-	_, err := tx.Exec(ctx, `
+	_, err = tx.Exec(ctx, `
 		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
 			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
 		VALUES ($1, $2, $3, $4, 'static', 'static', 'active', '', 'git.test/bench/seeded', 'main', '', '{}', '', FALSE, '', $5, $6, $7, $7, 0)`,
@@ -66,7 +77,7 @@ func seedSite(ctx context.Context, tx *db.Tx, owner, id, slug, release string) e
 
 // releaseOf is the release that a site serves.
 func releaseOf(ctx context.Context, w *world.World, id string) (release string, err error) {
-	d, err := db.Open(ctx, db.Config{URL: "sqlite:" + filepath.Join(w.Data, "slipway.db")})
+	d, err := open(ctx, w)
 	if err != nil {
 		return "", err
 	}

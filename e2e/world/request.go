@@ -52,7 +52,7 @@ func (w *World) Do(ctx context.Context, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return read(w.client.Do(request))
+	return Read(w.client.Do(request))
 }
 
 func (w *World) request(ctx context.Context, r Request) (*http.Request, error) {
@@ -104,7 +104,8 @@ func (w *World) Call(ctx context.Context, key, method, path string, body, out an
 	return answer.JSON(out)
 }
 
-func read(r *http.Response, err error) (Answer, error) {
+// Read reads what came back to its end.
+func Read(r *http.Response, err error) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
@@ -153,7 +154,7 @@ func (w *World) Site(ctx context.Context, client *http.Client, r Request) (Answe
 	if err != nil {
 		return Answer{}, err
 	}
-	return read(client.Do(request))
+	return Read(client.Do(request))
 }
 
 // Until calls look until it returns true, and fails with its last error when ctx ends.

@@ -261,9 +261,12 @@ func (w *World) CLI(stdin string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
+// Password is the one of every user.
+const Password = "correct horse battery staple 9"
+
 // User makes a user and a key of theirs that may do everything, or what the scopes say.
 func (w *World) User(email string, scopes ...string) (key string, err error) {
-	if _, err := w.CLI("correct horse battery staple 9\n", "user", "create", "--email", email); err != nil {
+	if _, err := w.CLI(Password+"\n", "user", "create", "--email", email); err != nil {
 		return "", err
 	}
 	return w.Key(email, scopes...)

@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"runtime"
 	"testing"
 	"time"
 )
@@ -47,35 +46,6 @@ func chain(t testing.TB, n int) (certificates [][]byte, keys [][]byte) {
 	return certificates, keys
 }
 
-// BenchmarkMemory says what 10,000 certificates take in memory, ECDSA P-256 with one
-// intermediate each.
-func BenchmarkMemory(b *testing.B) {
-	const n = 10_000
-	certificates, keys := chain(b, n)
-	use := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	for b.Loop() {
-		before := use()
-		h := newHeld()
-		for i := range n {
-			c, err := pair(certificates[i], keys[i])
-			if err != nil {
-				b.Fatal(err)
-			}
-			h.put(c.Leaf.DNSNames[0], &entry{cert: lean(c), version: 1})
-		}
-		took := use() - before
-		runtime.KeepAlive(h)
-		b.ReportMetric(float64(took)/n, "B/certificate")
-		b.ReportMetric(float64(took)/(1<<20), "MiB")
-	}
-}
-
 // There is an end to what is kept, and a newer row is not replaced by an older one.
 func TestHeld(t *testing.T) {
 	t.Parallel()
@@ -99,7 +69,22 @@ func TestHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := lean(c); l.Leaf != nil || len(l.Certificate) != 2 || string(l.Certificate[0]) != string(c.Certificate[0]) {
+	l := h.lean(c)
+	if l.Leaf != nil || len(l.Certificate) != 2 || string(l.Certificate[0]) != string(c.Certificate[0]) || string(l.Certificate[1]) != string(c.Certificate[1]) {
 		t.Errorf("%d certificates", len(l.Certificate))
+	}
+	// What stands above many names is kept once, and there is an end to that too.
+	second, err := pair(certificates[1], keys[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other := h.lean(second); &other.Certificate[1][0] != &l.Certificate[1][0] || &other.Certificate[0][0] == &l.Certificate[0][0] {
+		t.Error("the authority's certificate is kept twice, or the leaf once")
+	}
+	for i := range 3 * maxShared {
+		der := []byte(fmt.Sprint(i))
+		if got := h.shared(der); string(got) != string(der) || &got[0] == &der[0] {
+			t.Fatalf("%q for %q", got, der)
+		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 const (
 	maxHeld   = 20_000 // certificates in memory, about 2 KiB each
+	maxShared = 32     // certificates of authorities that are kept once
 	handshake = 8 * time.Second
 	absent    = 5 * time.Second // how long a name without a certificate is not looked up again
 	pollEvery = time.Second
@@ -30,6 +31,9 @@ type held struct {
 	mu   sync.RWMutex // guards the rest
 	at   map[string]*entry
 	wait map[string]chan struct{} // closed when the name's row has changed
+
+	above [maxShared][]byte // what authorities send along, the same for many names
+	next  int               // of above, to be replaced
 }
 
 // entry is what is known of a name: a certificate, or that there is none until a moment.
@@ -67,6 +71,22 @@ func (h *held) drop(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.at, name)
+}
+
+// shared returns a copy of an authority's certificate, the same one for all names that
+// come with it.
+func (h *held) shared(der []byte) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, have := range h.above {
+		if bytes.Equal(have, der) {
+			return have
+		}
+	}
+	der = bytes.Clone(der)
+	h.above[h.next] = der
+	h.next = (h.next + 1) % maxShared
+	return der
 }
 
 // changed wakes those who wait for a name.
@@ -140,8 +160,8 @@ func (s *Certs) wildcard() string { return "*." + s.c.SiteDomain }
 // first answers the first handshake for a name.
 func (s *Certs) first(ctx context.Context, name string) (*tls.Certificate, error) {
 	// Others who come for the name meanwhile read what the first finds.
+	var changed <-chan struct{}
 	for asked := false; ; {
-		changed := s.held.waiting(name)
 		e, err := s.look(ctx, name)
 		if err != nil {
 			return nil, err
@@ -159,8 +179,13 @@ func (s *Certs) first(ctx context.Context, name string) (*tls.Certificate, error
 				return nil, err
 			}
 		}
+		if changed == nil { // a change before this moment is for the next look to see
+			changed = s.held.waiting(name)
+			continue
+		}
 		select {
 		case <-changed:
+			changed = nil
 		case <-ctx.Done():
 			return nil, ErrNone
 		}
@@ -206,17 +231,21 @@ func (s *Certs) load(ctx context.Context, name string) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open certificate of %s: %w", name, err)
 	}
-	e := &entry{cert: lean(cert), version: r.version}
+	e := &entry{cert: s.held.lean(cert), version: r.version}
 	s.held.put(name, e)
 	return e, nil
 }
 
 // lean returns what a handshake needs: the bytes and the key. What was parsed is most of
 // the memory that a certificate takes.
-func lean(c *tls.Certificate) *tls.Certificate {
-	l := &tls.Certificate{PrivateKey: c.PrivateKey}
-	for _, der := range c.Certificate {
-		l.Certificate = append(l.Certificate, bytes.Clone(der)) // not a part of a longer text
+func (h *held) lean(c *tls.Certificate) *tls.Certificate {
+	l := &tls.Certificate{PrivateKey: c.PrivateKey, Certificate: make([][]byte, len(c.Certificate))}
+	for i, der := range c.Certificate {
+		if i == 0 {
+			l.Certificate[i] = bytes.Clone(der) // not a part of a longer text
+		} else {
+			l.Certificate[i] = h.shared(der)
+		}
 	}
 	return l
 }

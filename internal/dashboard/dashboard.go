@@ -115,6 +115,8 @@ type Dashboard struct {
 	routes  []route
 	mux     *http.ServeMux
 	streams client.Streams
+	disk    kept[Disk]
+	doctor  kept[[]Finding]
 }
 
 // New reads the templates and lists the routes. It starts nothing.
@@ -129,6 +131,8 @@ func New(c Config) *Dashboard {
 		// Guesses are counted in the database also on one node: a restart forgives nothing.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
 	}
+	d.disk.look, d.disk.good = c.Disk, time.Minute
+	d.doctor.look, d.doctor.good = c.Doctor, time.Minute
 	d.assets = loadAssets()
 	d.pages = d.loadPages()
 	d.routes = d.listRoutes()

@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/webhook"
 )
 
 // things is one of everything that a path of ours can name, all Ada's.
@@ -27,7 +28,12 @@ func (w *world) things() things {
 		w.t.Fatal("Ada is not signed in:", err)
 	}
 	dep, dom, hook := w.parts(ada, s.ID)
-	return things{"{picture}": w.portray(s) + ".png", "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
+	var delivery webhook.DeliveryID
+	must(w.t, w.db.Write(ctx, func(tx *db.Tx) error {
+		delivery, err = w.dash.Webhooks.PingTx(ctx, tx, ada.ID, hook)
+		return err
+	}))
+	return things{"{picture}": w.portray(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
 		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
 		"{passkey}": "psk_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/db"
 	"slipway/internal/site"
 )
 
@@ -35,32 +37,22 @@ type overviewData struct {
 	Users, Sites int
 	Queues       []Queue
 	Disk         *Disk
+	Doctor       bool // there is one to be asked
 	Findings     []Finding
-	Bad          int // findings that are not well
+	Found        db.Time // when; 0: not yet
+	Bad          int     // findings that are not well
 }
 
 func (d *Dashboard) overviewPage(ctx context.Context, q *request) (answer, error) {
-	data, err := d.overview(ctx)
-	if err != nil {
-		return answer{}, err
-	}
-	if d.Doctor != nil {
-		if data.Findings, err = d.Doctor(ctx); err != nil {
-			return answer{}, err
-		}
-	}
-	for _, f := range data.Findings {
-		if !f.OK {
-			data.Bad++
-		}
-	}
-	return page("operator_overview", "Operator", data), nil
+	data, err := d.overview(ctx, d.doctor.get)
+	return page("operator_overview", "Operator", data), err
 }
 
-// overviewLive keeps the numbers fresh. The doctor, who tries things out, is not asked.
+// overviewLive keeps the numbers fresh. The doctor, who tries things out, is not asked
+// again: only what was found since is shown.
 func (d *Dashboard) overviewLive(ctx context.Context, q *request) (answer, error) {
 	return answer{live: live{render: func(ctx context.Context) ([]byte, bool, error) {
-		data, err := d.overview(ctx)
+		data, err := d.overview(ctx, func(context.Context) ([]Finding, time.Time, error) { return d.doctor.last() })
 		if err != nil {
 			return nil, false, err
 		}
@@ -69,7 +61,7 @@ func (d *Dashboard) overviewLive(ctx context.Context, q *request) (answer, error
 	}}}, nil
 }
 
-func (d *Dashboard) overview(ctx context.Context) (data overviewData, err error) {
+func (d *Dashboard) overview(ctx context.Context, findings func(context.Context) ([]Finding, time.Time, error)) (data overviewData, err error) {
 	users, err := d.Accounts.Users(ctx)
 	if err != nil {
 		return data, err
@@ -88,11 +80,27 @@ func (d *Dashboard) overview(ctx context.Context) (data overviewData, err error)
 		}
 	}
 	if d.Disk != nil {
-		disk, err := d.Disk(ctx)
+		disk, at, err := d.disk.get(ctx)
 		if err != nil {
 			return data, err
 		}
-		data.Disk = &disk
+		if !at.IsZero() {
+			data.Disk = &disk
+		}
+	}
+	if data.Doctor = d.Doctor != nil; data.Doctor {
+		var at time.Time
+		if data.Findings, at, err = findings(ctx); err != nil {
+			return data, err
+		}
+		if !at.IsZero() {
+			data.Found = db.At(at)
+		}
+	}
+	for _, f := range data.Findings {
+		if !f.OK {
+			data.Bad++
+		}
 	}
 	return data, nil
 }

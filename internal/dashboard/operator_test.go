@@ -94,16 +94,26 @@ func TestAllSites(t *testing.T) {
 
 func TestOverview(t *testing.T) {
 	t.Parallel()
+	ready := make(chan struct{})
 	w := newWorld(t, func(c *Config) {
 		c.Queues = func(context.Context) ([]Queue, error) { return []Queue{{Name: "deploy", Waiting: 3}}, nil }
 		c.Disk = func(context.Context) (Disk, error) { return Disk{"/data", 100 << 30, 5 << 30, nil}, nil }
 		c.Doctor = func(context.Context) ([]Finding, error) {
+			<-ready
 			return []Finding{{"git", false, true, "git is <not> installed"}}, nil
 		}
 	})
 	w.user("root@example.test", true)
-	p := w.as("root@example.test").get("/operator")
-	if p.status != 200 || !p.has("queues") || !p.has("disk") || !p.has("doctor") || !p.has("status-missing") || !strings.Contains(p.body, "git is &lt;not&gt; installed") || !strings.Contains(p.body, `aria-valuenow="95"`) {
+	root := w.as("root@example.test")
+	p := root.get("/operator")
+	if p.status != 200 || !p.has("queues") || !p.has("doctor") || p.has("status-missing") || !strings.Contains(p.body, "Being examined") {
+		t.Fatal("the page waits for the doctor, or says nothing:", p)
+	}
+	close(ready)
+	// What the doctor found comes by itself, and stands on the page from then on.
+	root.follow("/live/operator", "", func(e event) bool { return strings.Contains(e.data, "status-missing") })
+	p = root.get("/operator")
+	if !p.has("disk") || !p.has("status-missing") || !strings.Contains(p.body, "git is &lt;not&gt; installed") || !strings.Contains(p.body, `aria-valuenow="95"`) {
 		t.Fatal(p)
 	}
 	w = newWorld(t)

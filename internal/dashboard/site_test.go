@@ -662,6 +662,17 @@ func TestHooks(t *testing.T) {
 	}
 }
 
+// linkOn returns the first link on a page that begins so.
+func linkOn(t *testing.T, p reply, begin string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(p.body, `href="`+begin)
+	if !ok {
+		t.Fatalf("no link to %s", begin)
+	}
+	end, _, _ := strings.Cut(rest, `"`)
+	return begin + end
+}
+
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)
@@ -687,26 +698,41 @@ func TestWebhooks(t *testing.T) {
 			SELECT id, 1, $1, 42, 500, '', $2, FALSE FROM webhook_deliveries`, db.Now(), hostile)
 		return err
 	}))
-	p := b.get(to).want(t, 200, "HTTP 500", "42 ms", "&lt;script&gt;alert(1)")
-	if strings.Contains(p.body, "<script>alert") {
-		t.Error("an endpoint's answer is markup")
+	page := linkOn(t, b.get(to).want(t, 200, "HTTP 500", "42 ms", "&lt;script&gt;alert(1)"), to+"/deliveries/")
+	b.get(page).want(t, 200, "HTTP 500", "42 ms", "&lt;script&gt;alert(1)", "&#34;event&#34;: &#34;ping&#34;", `data-copy="{&#34;id`)
+	for _, path := range []string{to, page} {
+		if strings.Contains(b.get(path).body, "<script>alert") {
+			t.Errorf("%s: an endpoint's answer is markup", path)
+		}
+		b.follow(path+"/follow", "", func(e event) bool { return strings.Contains(e.data, "HTTP 500") })
 	}
-	b.follow(to+"/follow", "", func(e event) bool { return strings.Contains(e.data, "HTTP 500") })
+	w.user("eve@example.test", false)
+	w.as("eve@example.test").get(page).want(t, 404)
+	b.get(strings.Replace(page, "dlv_", "dlv_0", 1)).want(t, 404)
 	for range 25 {
 		b.post(to+"/ping").to(t, to)
 	}
+	// The worst that endpoints can answer: what takes most as HTML, at every attempt.
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		for n := range 10 {
+		for n := range 20 {
 			_, err := tx.Exec(t.Context(), `INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, answer, late)
-				SELECT id, $1, $2, 42, 500, '', $3, FALSE FROM webhook_deliveries`, n+10, db.Now(), strings.Repeat("a long answer ", 290))
+				SELECT id, $1, $2, 42, 500, '', $3, FALSE FROM webhook_deliveries`, n+10, db.Now(), strings.Repeat(`"+<&`, 1000))
 			if err != nil {
 				return err
 			}
 		}
-		return nil
+		_, err := tx.Exec(t.Context(), `UPDATE webhook_events SET body = $1`, `{"x": "`+strings.Repeat("+", 100_000)+`"}`)
+		return err
 	}))
-	if p := b.get(to).want(t, 200, "Page 1 of 2"); len(p.body) > 200<<10 {
-		t.Errorf("a page of the worst deliveries weighs %d bytes", len(p.body))
+	list := b.get(to).want(t, 200, "Page 1 of 2")
+	one := b.get(page).want(t, 200, "Attempt 29", "…")
+	if strings.Contains(one.body, "data-copy=\"{") {
+		t.Error("a long text is there twice")
+	}
+	for _, p := range []reply{list, one} {
+		if len(p.body) > 100<<10 {
+			t.Errorf("a page of the worst deliveries weighs %d bytes", len(p.body))
+		}
 	}
 	b.post(to, "form-events", "1", "url", "https://hooks.example.com/other", "events", "site.deleted").to(t, to)
 	b.post(to, "form-events", "1", "url", "https://hooks.example.com/other").want(t, 422, `data-test="wrong-events"`)

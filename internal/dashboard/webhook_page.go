@@ -15,10 +15,6 @@ import (
 
 const deliveriesPerPage = 20
 
-// answersPerPage is how many bytes of endpoints' answers one page carries; what is over
-// is cut to its beginning, and the REST interface has all of it.
-const answersPerPage = 32 << 10
-
 func (d *Dashboard) webhookRoutes() []route {
 	return []route{
 		get("/webhooks", user, d.webhooksPage),
@@ -26,6 +22,8 @@ func (d *Dashboard) webhookRoutes() []route {
 		post("/webhooks/new", user, d.createWebhook, d.newWebhookPage),
 		get("/webhooks/{webhook}", user, d.webhookPage),
 		get("/webhooks/{webhook}/follow", user, d.deliveriesLive),
+		get("/webhooks/{webhook}/deliveries/{delivery}", user, d.deliveryPage),
+		get("/webhooks/{webhook}/deliveries/{delivery}/follow", user, d.deliveryLive),
 		post("/webhooks/{webhook}", user, d.changeWebhook, d.webhookPage),
 		post("/webhooks/{webhook}/secret", user, d.revealSecret, d.webhookPage),
 		post("/webhooks/{webhook}/ping", user, d.pingWebhook, d.webhookPage),
@@ -116,51 +114,10 @@ type webhookData struct {
 	Groups     []eventGroup
 	Secret     string // shown on this page alone; empty: not shown
 	New        bool   // just made
-	Deliveries []deliveryView
+	Deliveries []deliveryLine
 	Total      int
 	Pages      pages
 	Live       string
-}
-
-// deliveryView is a delivery as the log shows it.
-type deliveryView struct {
-	webhook.Delivery
-	Request string // the body, indented
-}
-
-// Word is where it stands, in the words of the list of statuses.
-func (v deliveryView) Word() string {
-	switch v.State {
-	case "succeeded":
-		return "success"
-	case "sending":
-		return "pending"
-	}
-	return v.State
-}
-
-// Answered is what the last attempt met, in a word.
-func (v deliveryView) Answered() string {
-	if len(v.Attempts) == 0 {
-		return ""
-	}
-	return attemptWord(v.Attempts[len(v.Attempts)-1])
-}
-
-// AttemptWord is what one attempt met.
-func (v deliveryView) AttemptWord(a webhook.Attempt) string { return attemptWord(a) }
-
-var attemptErrors = map[string]string{"blocked_address": "The address is not a public one", "timeout": "No answer in time", "dns_error": "The host has no address",
-	"connect_error": "No connection", "tls_error": "The certificate was not accepted", "connection_error": "The connection broke", "redirect_not_followed": "It redirects, which is not followed"}
-
-func attemptWord(a webhook.Attempt) string {
-	if w, ok := attemptErrors[a.Error]; ok {
-		return w
-	}
-	if a.Error != "" {
-		return a.Error
-	}
-	return "HTTP " + strconv.Itoa(a.Status)
 }
 
 // freshly is how long after its making a webhook's page shows the generated secret by itself.
@@ -178,16 +135,8 @@ func (d *Dashboard) webhookData(ctx context.Context, q *request) (webhookData, e
 	if err != nil {
 		return data, err
 	}
-	left := answersPerPage
 	for _, x := range list {
-		for i := len(x.Attempts) - 1; i >= 0; i-- { // the newest say the most
-			a := &x.Attempts[i].Answer
-			if len(*a) > left {
-				*a = short(100, *a) + "…"
-			}
-			left = max(0, left-len(*a))
-		}
-		data.Deliveries = append(data.Deliveries, deliveryView{x, short(8000, pretty(x.Body))})
+		data.Deliveries = append(data.Deliveries, deliveryLine{deliveryView{x}, base})
 	}
 	data.Total = total
 	data.Pages = turn(n, total, deliveriesPerPage, func(p int) string { return base + "?page=" + strconv.Itoa(p) })
@@ -205,20 +154,6 @@ func (d *Dashboard) webhookPage(ctx context.Context, q *request) (answer, error)
 		}
 	}
 	return page("webhook_one", data.Hook.URL, data), nil
-}
-
-func (d *Dashboard) deliveriesLive(ctx context.Context, q *request) (answer, error) {
-	if _, err := d.Webhooks.Get(ctx, q.user.ID, webhook.ID(q.PathValue("webhook"))); err != nil {
-		return answer{}, err
-	}
-	return answer{live: live{poll: 2 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
-		data, err := d.webhookData(ctx, q)
-		if err != nil {
-			return nil, false, err
-		}
-		html, err := d.part(ctx, q, "webhook_one", "deliveries", data)
-		return html, false, err
-	}}}, nil
 }
 
 // revealSecret shows the generated secret on the page that it answers with.

@@ -146,15 +146,14 @@ func (e *Edge) report(ctx context.Context) error {
 			if c := e.claims.find(host); c == nil || c.host != host {
 				continue // it is gone already
 			}
-			cert, err := e.leaf(ctx, host)
+			l, err := e.leaf(ctx, host)
 			if err != nil {
 				if ctx.Err() == nil {
 					e.Log.ErrorContext(ctx, "certificate not made", "host", host, "err", err)
 				}
 				continue
 			}
-			e.OnCertificate(ctx, host, Certificate{Issuer: cert.Leaf.Issuer.CommonName,
-				NotBefore: cert.Leaf.NotBefore, NotAfter: cert.Leaf.NotAfter})
+			e.OnCertificate(ctx, host, Certificate{Issuer: l.issuer, NotBefore: l.from, NotAfter: l.until})
 		}
 	}
 }

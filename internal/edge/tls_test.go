@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -85,8 +86,8 @@ func TestLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if renewed == old.cert || renewed == first || time.Until(renewed.Leaf.NotAfter) < leafRenew {
-		t.Errorf("not renewed: ends %v", renewed.Leaf.NotAfter)
+	if renewed == old || renewed == first || time.Until(renewed.until) < leafRenew {
+		t.Errorf("not renewed: ends %v", renewed.until)
 	}
 	for i := range maxLeaves + 10 {
 		w.leaves.put(fmt.Sprint(i), old, 1)
@@ -95,7 +96,7 @@ func TestLeaves(t *testing.T) {
 		t.Errorf("%d certificates are kept, at most %d should be", n, maxLeaves)
 	}
 	last, err := r.sign("x.sites.test", r.cert.NotAfter.AddDate(0, 0, -1))
-	if err != nil || last.cert.Leaf.NotAfter.After(r.cert.NotAfter) {
+	if err != nil || last.until.After(r.cert.NotAfter) {
 		t.Errorf("a leaf outlives its root, %v", err)
 	}
 }
@@ -140,7 +141,7 @@ func TestForeignCertificateComesFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := c.ConnectionState().PeerCertificates[0].Equal(other.Leaf)
+		got := bytes.Equal(c.ConnectionState().PeerCertificates[0].Raw, other.Certificate[0])
 		c.Close()
 		if got != want {
 			t.Errorf("%s: foreign certificate %v, want %v", name, got, want)

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+const (
+	pageTime   = 50 * time.Millisecond
+	pageWeight = 100_000 // bytes
+)
+
+// pages measures every page of the dashboard, as somebody with many sites who runs the
+// installation too.
+func (b *bench) pages(w *world.World) error {
+	_, model, err := b.tlsSite(w)
+	if err != nil {
+		return err
+	}
+	var c crowd
+	if err := b.stopped(w, func() (err error) { c, err = b.seedCrowd(w, model); return err }); err != nil {
+		return fmt.Errorf("seed: %w", err)
+	}
+	hook, err := b.furnish(w, c.site)
+	if err != nil {
+		return err
+	}
+	if err := b.stopped(w, func() error { return seedDeliveries(b.ctx, w, hook) }); err != nil {
+		return fmt.Errorf("seed deliveries: %w", err)
+	}
+	r, err := signIn(w)
+	if err != nil {
+		return err
+	}
+	site, sent := "/sites/"+c.site, "/webhooks/"+hook
+	of, last := site+"/deployments", site+"/deployments/"+c.deployment
+	variable, err := r.link(site+"/env", site+"/env/var/")
+	if err != nil {
+		return err
+	}
+	delivery, err := r.link(sent, sent+"/deliveries/")
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{
+		"/", "/?page=20", "/?q=seeded-9", "/new", "/new?type=wordpress",
+		site, of, of + "?page=8", last, last + "?after=2500",
+		site + "/domains", site + "/domains/" + c.domain,
+		site + "/env", site + "/env/import", variable,
+		site + "/hooks", site + "/settings",
+		"/webhooks", "/webhooks/new", sent, sent + "?page=25", delivery,
+		"/account", "/account/security", "/account/second-factor", "/account/sessions", "/account/keys", "/account/keys/new", "/account/audit",
+		"/operator", "/operator/users", "/operator/users/" + c.user, "/operator/sites", "/operator/audit",
+	} {
+		if err := b.page(r, path); err != nil {
+			return err
+		}
+	}
+	return b.assets(r)
+}
+
+// stopped does something while the program is down.
+func (b *bench) stopped(w *world.World, do func() error) error {
+	if err := w.Stop(b.ctx); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return w.Start(b.ctx)
+}
+
+// furnish gives a site and its owner what the REST interface makes quickly, and returns
+// a webhook.
+func (b *bench) furnish(w *world.World, site string) (hook string, err error) {
+	var vars []map[string]string
+	for n := range busyVariables {
+		vars = append(vars, map[string]string{"key": fmt.Sprintf("VARIABLE_%d", n), "value": strings.Repeat("value ", 10)})
+	}
+	if err := b.call(w, "POST", "/sites/"+site+"/env", vars, nil); err != nil {
+		return "", err
+	}
+	for n := range busyHooks {
+		if err := b.call(w, "POST", "/sites/"+site+"/hooks", map[string]string{"name": fmt.Sprintf("hook %d", n)}, nil); err != nil {
+			return "", err
+		}
+	}
+	var made struct{ ID string }
+	for n := range busyWebhooks {
+		body := map[string]any{"url": fmt.Sprintf("%s/endpoint%d", w.Hooks.URL, n), "events": []string{"deployment.completed", "deployment.failed"}}
+		if err := b.call(w, "POST", "/webhooks", body, &made); err != nil {
+			return "", err
+		}
+	}
+	return made.ID, nil
+}
+
+func (b *bench) call(w *world.World, method, path string, body, out any) error {
+	return w.Call(b.ctx, b.key, method, path, body, out)
+}
+
+// reader is a browser that is signed in.
+type reader struct {
+	client *http.Client
+	base   string
+	plain  bool // asks for nothing compressed
+}
+
+func signIn(w *world.World) (*reader, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, err
+	}
+	// Answers are weighed as they come, so nothing is unpacked on the way.
+	r := &reader{base: "http://" + w.Listen, client: &http.Client{Jar: jar, Transport: &http.Transport{DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	a, err := r.client.PostForm(r.base+"/sign-in", url.Values{"email": {email}, "password": {world.Password}})
+	if err != nil {
+		return nil, err
+	}
+	a.Body.Close()
+	if a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/" {
+		return nil, fmt.Errorf("sign in: status %d", a.StatusCode)
+	}
+	return r, nil
+}
+
+// get fetches a page as a browser asks for it.
+func (r *reader) get(path string) (world.Answer, error) {
+	q, err := http.NewRequest("GET", r.base+path, nil)
+	if err != nil {
+		return world.Answer{}, err
+	}
+	q.Header.Set("Accept", "text/html")
+	if !r.plain {
+		q.Header.Set("Accept-Encoding", "gzip, br")
+	}
+	a, err := world.Read(r.client.Do(q))
+	if err == nil {
+		err = a.Err()
+	}
+	if err != nil {
+		return a, fmt.Errorf("GET %s: %w", path, err)
+	}
+	return a, nil
+}
+
+// link returns the first link on a page that begins so.
+func (r *reader) link(path, begin string) (string, error) {
+	a, err := r.get(path)
+	if err != nil {
+		return "", err
+	}
+	_, rest, found := strings.Cut(string(a.Body), `href="`+begin)
+	end, _, closed := strings.Cut(rest, `"`)
+	if !found || !closed {
+		return "", fmt.Errorf("no link on %s begins with %s", path, begin)
+	}
+	return begin + end, nil
+}
+
+// ids are what differs between the paths of two runs.
+var ids = regexp.MustCompile(`[a-z]+_[a-z0-9]{26}|VARIABLE_\d+`)
+
+// page fetches one page again and again, and writes down its time and its weight.
+func (b *bench) page(r *reader, path string) error {
+	var took []time.Duration
+	weight := 0
+	for end := time.Now().Add(b.load / 10); len(took) < 30 || len(took) < 100 && time.Now().Before(end); {
+		start := time.Now()
+		a, err := r.get(path)
+		if err != nil {
+			return err
+		}
+		took = append(took, time.Since(start))
+		weight = len(a.Body)
+	}
+	p50, p99 := quantile(took, .5), quantile(took, .99)
+	goal := fmt.Sprintf("< %d ms, < %.0f kB", pageTime.Milliseconds(), pageWeight/1000.0)
+	if p99 > pageTime || weight > pageWeight {
+		goal = "missed: " + goal
+	}
+	b.add(row{what: ids.ReplaceAllString(path, ":id"), value: fmt.Sprintf("p50 %s, p99 %s, %s", ms(p50), ms(p99), kilobytes(weight)),
+		goal: goal})
+	return nil
+}
+
+// assets weighs what the pages load beside their HTML, style sheets' own files among it.
+// Browsers keep it for good.
+func (b *bench) assets(r *reader) error {
+	all, sum := []string{}, 0
+	find := func(in []byte) {
+		for _, found := range regexp.MustCompile(`/assets/[a-z0-9.-]+`).FindAllString(string(in), -1) {
+			if !slices.Contains(all, found) {
+				all = append(all, found)
+			}
+		}
+	}
+	for _, path := range []string{"/", "/account/security"} {
+		a, err := r.get(path)
+		if err != nil {
+			return err
+		}
+		find(a.Body)
+	}
+	for i := 0; i < len(all); i++ {
+		r.plain = true
+		plain, err := r.get(all[i])
+		if err != nil {
+			return err
+		}
+		r.plain = false
+		sent, err := r.get(all[i])
+		if err != nil {
+			return err
+		}
+		find(plain.Body)
+		sum += len(sent.Body)
+	}
+	b.add(row{what: fmt.Sprintf("the %d assets of all pages, as sent, once", len(all)), value: kilobytes(sum)})
+	return nil
+}
+
+func kilobytes(n int) string { return fmt.Sprintf("%.1f kB", float64(n)/1000) }

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"time"
+
+	"slipway/e2e/world"
+	"slipway/internal/db"
+	"slipway/internal/seal"
+)
+
+// authority signs certificates as public ones do: with an intermediate that is sent along.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+const life = 90 * 24 * time.Hour
+
+func newAuthority() (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"Authority"}, CommonName: "Intermediate"}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now(), NotAfter: time.Now().Add(10 * life)}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+// issue makes a certificate with what public ones carry, and its key, both PEM.
+func (a *authority) issue(host string, n int) (chain, private []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(n) + 2), DNSNames: []string{host}, NotBefore: time.Now(), NotAfter: time.Now().Add(life),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		OCSPServer: []string{"http://ocsp.authority.test"}, IssuingCertificateURL: []string{"http://authority.test/intermediate.der"}}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return nil, nil, err
+	}
+	encoded, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), a.pem...),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), nil
+}
+
+// seedDomains writes domains of a site that are proven, routed and have a certificate
+// each, and returns their names. No program may be using the database.
+func seedDomains(ctx context.Context, w *world.World, site string, n int) ([]string, error) {
+	d, err := open(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	sealer, err := seal.Load(filepath.Join(w.Data, "secrets.key"))
+	if err != nil {
+		return nil, err
+	}
+	a, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([]string, 0, n)
+	for len(hosts) < n {
+		err := d.Write(ctx, func(tx *db.Tx) error {
+			for range min(1000, n-len(hosts)) {
+				host := fmt.Sprintf("www.customer-%d.test", len(hosts))
+				chain, key, err := a.issue(host, len(hosts))
+				if err != nil {
+					return err
+				}
+				if err := seedDomain(ctx, tx, sealer, site, host, chain, key); err != nil {
+					return err
+				}
+				hosts = append(hosts, host)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return hosts, nil
+}
+
+// seedDomain writes one; the next check and the next order are far away.
+func seedDomain(ctx context.Context, tx *db.Tx, sealer *seal.Sealer, site, host string, chain, key []byte) error {
+	route, err := next(ctx, tx, "live_version")
+	if err != nil {
+		return err
+	}
+	version, err := next(ctx, tx, "certificate_version")
+	if err != nil {
+		return err
+	}
+	now := db.Now()
+	later, end := now.Add(life/2), now.Add(life)
+	material := "certificates/authority.test/" + host
+	_, err = tx.Exec(ctx, `
+		INSERT INTO domains (id, owner_id, site_id, name, zone, status, reason, is_primary, redirect_to, proof, proven_at, findings, checks, tries, pending_at,
+			checked_at, next_check_at, ssl_status, cert_issuer, cert_not_before, cert_expires_at, cert_error, created_at, updated_at)
+		SELECT $1, owner_id, id, $3, $3, 'active', '', FALSE, '', 'txt', $4, '{}', 1, 0, $4, $4, $5, 'active', 'Authority Intermediate', $4, $6, '', $4, $4
+		FROM sites WHERE id = $2`, db.NewID("dom"), site, host, now, later, end)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO domain_routes (host, site_id, redirect_to, state, version, changed_at) VALUES ($1, $2, '', 'active', $3, $4)`, host, site, route, now)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO certificates (host, kind, route, state, material, issuer, not_before, not_after, next_at, version, changed_at)
+		VALUES ($1, 'custom', $2, 'active', $3, 'Authority Intermediate', $4, $5, $6, $7, $4)`, host, route, material, now, end, later, version)
+	if err != nil {
+		return err
+	}
+	for suffix, value := range map[string][]byte{".crt": chain, ".key": key} {
+		name := material + "/" + host + suffix
+		_, err = tx.Exec(ctx, `
+			INSERT INTO acme_storage (key, value, size, modified) VALUES ($1, $2, $3, $4)`, name, sealer.Seal(value, "acme/"+name), len(value), now)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
