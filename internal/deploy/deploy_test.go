@@ -284,6 +284,10 @@ func TestFailureSaysWhyAndLeavesTheLiveSiteAlone(t *testing.T) {
 	if log := w.log(x.ID); !strings.HasPrefix(log[len(log)-1], "error ") || !strings.Contains(log[len(log)-1], "nope") {
 		t.Errorf("the log ends with %q", log[len(log)-1])
 	}
+	w.commit("absent", map[string]string{"slipway.toml": "[build]\noutput = \"nowhere\"\n"})
+	if x = w.ended(w.trigger(s.ID, Trigger{}).ID); x.Status != Failed || x.CommitHash == "" || x.CommitMessage != "change\n\nbody" {
+		t.Errorf("a deployment that failed after its fetch says of its commit %q, %q", x.CommitHash, x.CommitMessage)
+	}
 	if after := w.live(s.ID); after.Status != site.Active || after.LiveDeployment != s.LiveDeployment {
 		t.Errorf("the live site changed: %+v", after)
 	}

@@ -58,7 +58,11 @@ func (d *Deployments) seal(ctx context.Context, w *release.Writer, folder string
 		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish",
 			Details: fmt.Sprintf("%s holds no file that may be served", folderName(folder))}
 	}
-	p.Printf("info", "Published %d files, %s; %d unchanged", rel.Files, size(rel.Bytes), rel.Reused)
+	files := "files"
+	if rel.Files == 1 {
+		files = "file"
+	}
+	p.Printf("info", "Published %d %s, %s; %d unchanged", rel.Files, files, size(rel.Bytes), rel.Reused)
 	return rel, nil
 }
 

@@ -49,7 +49,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) error {
 	flushing, stop := context.WithCancel(run)
 	var wg sync.WaitGroup
 	wg.Go(func() { p.run(flushing, lost) })
-	err = d.run(run, x, p)
+	err = d.run(run, &x, p)
 	stop()
 	wg.Wait()
 	cause := context.Cause(run)
@@ -114,9 +114,10 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 	return x, canceled, err
 }
 
-// run carries one deployment from its start to being live. Every step before activate
-// leaves only unreferenced bytes behind, and activate is one transaction.
-func (d *Deployments) run(ctx context.Context, x Deployment, p *progress) error {
+// run carries one deployment from its start to being live, and notes in x what it finds
+// out. Every step before activate leaves only unreferenced bytes behind, and activate is
+// one transaction.
+func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error {
 	s, err := d.c.Sites.ByID(ctx, d.c.DB, x.Site)
 	if err != nil {
 		return err
@@ -126,24 +127,24 @@ func (d *Deployments) run(ctx context.Context, x Deployment, p *progress) error 
 	}
 
 	p.enter("fetch", Building)
-	byDefault := x.Branch == ""
-	tree, err := d.fetch(ctx, s, &x, p)
+	byDefault := x.Branch == "" // so it stays in the table until the end: the next attempt asks again
+	tree, err := d.fetch(ctx, s, x, p)
 	if err != nil {
 		return err
 	}
 	defer tree.Close()
 
-	plan, err := d.plan(ctx, s, &x, tree, p)
+	plan, err := d.plan(ctx, s, x, tree, p)
 	if err != nil {
 		return err
 	}
-	rel, err := d.release(ctx, s, &x, tree, plan, p)
+	rel, err := d.release(ctx, s, x, tree, plan, p)
 	if err != nil {
 		return err
 	}
 
 	p.enter("activate", Deploying)
-	return d.activate(ctx, x, rel, plan, byDefault, p)
+	return d.activate(ctx, *x, rel, plan, byDefault, p)
 }
 
 // noWordPress is what stands in for the room that is not built yet.
@@ -171,7 +172,23 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, clip(tree.Message), clip(tree.Author)
 	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
 	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
+	if err := p.commit(ctx, func(tx *db.Tx) error { return noteTx(ctx, tx, *x) }); err != nil {
+		tree.Close()
+		return nil, err
+	}
 	return tree, nil
+}
+
+// noteTx writes what a run has found out so far, for those who look at it meanwhile, and
+// for good where it fails.
+func noteTx(ctx context.Context, tx *db.Tx, x Deployment) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE deployments SET commit_hash = $2, commit_message = $3, commit_author = $4, framework = $5, plan = $6 WHERE id = $1`,
+		x.ID, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework, string(x.Plan))
+	if err != nil {
+		return fmt.Errorf("note commit: %w", err)
+	}
+	return nil
 }
 
 // activate makes the release live and says so, in one transaction.
@@ -242,11 +259,8 @@ func (d *Deployments) fail(ctx context.Context, x Deployment, p *progress, end S
 	p.Printf(level, "%s", why)
 	p.end("failed")
 	err := p.commit(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `
-			UPDATE deployments SET branch = $2, commit_hash = $3, commit_message = $4, commit_author = $5, framework = $6, plan = $7 WHERE id = $1`,
-			x.ID, x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework, string(x.Plan))
-		if err != nil {
-			return fmt.Errorf("note commit: %w", err)
+		if err := noteTx(ctx, tx, x); err != nil {
+			return err
 		}
 		return d.endTx(ctx, tx, x.ID, end, why)
 	})
