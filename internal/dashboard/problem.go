@@ -80,7 +80,8 @@ func (d *Dashboard) failed(q *request, rt route, err error) answer {
 	if wantsJSON(q.Request) {
 		return answer{status: p.status, json: map[string]string{"error": p.Message, "details": p.Details}}
 	}
-	if rt.form != nil && q.PostForm != nil && p.status != http.StatusNotFound && q.problem == nil {
+	page := p.status == http.StatusNotFound && p.Field == "" // else what a field names is missing
+	if rt.form != nil && q.PostForm != nil && !page && q.problem == nil {
 		q.problem = p
 		if a, err := rt.form(q.Context(), q); err == nil && a.page != "" {
 			if a.status == 0 {
