@@ -100,6 +100,19 @@ type madeKeyData struct {
 	Secret string
 }
 
+// Try is a call that the key may make at once; empty where each needs a site's id.
+func (m madeKeyData) Try() string {
+	for _, t := range []struct {
+		scope account.Scope
+		path  string
+	}{{account.AccountRead, "/account"}, {account.SitesRead, "/sites"}, {account.DomainsRead, "/domains"}, {account.WebhooksRead, "/webhooks"}, {account.KeysWrite, "/keys"}} {
+		if m.Key.Scopes.Include(t.scope) {
+			return t.path
+		}
+	}
+	return ""
+}
+
 func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 	n := account.NewKey{Name: q.value("name"), Sites: q.PostForm["sites"]}
 	names := q.PostForm["scopes"]
