@@ -96,13 +96,16 @@ func (d *Dashboard) newWebhookPage(ctx context.Context, q *request) (answer, err
 	return page("webhook_new", "New webhook", eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"}))), nil
 }
 
+// webhookMade is what the page that follows the making of a webhook says, and knows it by.
+const webhookMade = "The webhook is made"
+
 func (d *Dashboard) createWebhook(ctx context.Context, q *request) (answer, error) {
 	var w webhook.Webhook
 	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.Deed, err error) {
 		w, err = d.Webhooks.CreateTx(ctx, tx, q.user.ID, webhook.NewWebhook{URL: strings.TrimSpace(q.value("url")), Events: q.PostForm["events"], Secret: q.value("secret")})
 		return account.Deed{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}, err
 	})
-	return goTo("/webhooks/"+string(w.ID), "The webhook is made"), atWebhook(err)
+	return goTo("/webhooks/"+string(w.ID), webhookMade), atWebhook(err)
 }
 
 func atWebhook(err error) error {
@@ -148,7 +151,7 @@ func (d *Dashboard) webhookPage(ctx context.Context, q *request) (answer, error)
 	if err != nil {
 		return answer{}, err
 	}
-	if data.New = q.flash != "" && time.Since(data.Hook.CreatedAt.Time()) < freshly; data.New && data.Hook.Generated {
+	if data.New = q.flash == webhookMade && time.Since(data.Hook.CreatedAt.Time()) < freshly; data.New && data.Hook.Generated {
 		if data.Secret, err = d.Webhooks.Reveal(ctx, q.user.ID, data.Hook.ID); err != nil {
 			return answer{}, err
 		}
