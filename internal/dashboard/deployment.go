@@ -20,6 +20,7 @@ const deploymentsPerPage = 25
 func (d *Dashboard) deploymentRoutes() []route {
 	return []route{
 		get("/sites/{id}/deployments", user, d.deploymentsPage),
+		get("/sites/{id}/deployments/follow", user, d.deploymentsLive),
 		get("/sites/{id}/deployments/{deployment}", user, d.deploymentPage),
 		get("/sites/{id}/deployments/{deployment}/follow", user, d.deploymentLive),
 		get("/sites/{id}/deployments/{deployment}/log", user, d.logDownload),
@@ -159,20 +160,43 @@ type deploymentsData struct {
 	Rows  []deploymentRow
 	Pages pages
 	Open  bool // the form for a deployment of one's own is open
+	Live  string
 }
 
 func (d *Dashboard) deploymentsPage(ctx context.Context, q *request) (answer, error) {
+	data, err := d.deploymentsData(ctx, q)
+	return page("site_deployments", "Deployments of "+data.Site.Name, data), err
+}
+
+// deploymentsLive sends the list again whenever it changes.
+func (d *Dashboard) deploymentsLive(ctx context.Context, q *request) (answer, error) {
+	if _, err := d.head(ctx, q, "deployments"); err != nil {
+		return answer{}, err
+	}
+	wake, stop := d.DB.Listen("live")
+	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.deploymentsData(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.part(ctx, q, "site_deployments", "deployments", data)
+		return html, false, err
+	}}}, nil
+}
+
+func (d *Dashboard) deploymentsData(ctx context.Context, q *request) (deploymentsData, error) {
 	head, err := d.head(ctx, q, "deployments")
 	if err != nil {
-		return answer{}, err
+		return deploymentsData{}, err
 	}
 	n := pageNumber(q)
 	list, total, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, n, deploymentsPerPage)
 	if err != nil {
-		return answer{}, err
+		return deploymentsData{}, err
 	}
-	return page("site_deployments", "Deployments of "+head.Site.Name, deploymentsData{head, rowsOf(head, list),
-		turn(n, total, deploymentsPerPage, func(p int) string { return head.Base() + "/deployments?page=" + strconv.Itoa(p) }), q.problem != nil}), nil
+	base := head.Base() + "/deployments"
+	return deploymentsData{head, rowsOf(head, list), turn(n, total, deploymentsPerPage, func(p int) string { return base + "?page=" + strconv.Itoa(p) }),
+		q.problem != nil, base + "/follow?page=" + strconv.Itoa(n)}, nil
 }
 
 // pageNumber is which page of a list is asked for; what is no number is the first.
