@@ -50,19 +50,45 @@
   freshen(document);
   setInterval(() => freshen(document), 15000);
 
-  // Live parts: the server sends the part again whenever it looks different.
+  // Live parts: the server sends the part again whenever it looks different. What is the
+  // same stays the very same node, so the focus, a selection, an open dialog, opened details
+  // and a click in the middle survive. Nodes with an id or a data-test are told by it.
+  const nameOf = (n) => n.nodeType === 1 ? n.id || n.dataset.test || '' : '';
+  const same = (old, now) => old && old.nodeType === now.nodeType && old.nodeName === now.nodeName && nameOf(old) === nameOf(now);
+  const update = (old, now) => {
+    if (old.isEqualNode(now)) return;
+    if (old.nodeType !== 1) { old.data = now.data; return; }
+    for (const { name } of [...old.attributes]) if (!now.hasAttribute(name) && !(name === 'open' && old.nodeName === 'DETAILS')) old.removeAttribute(name);
+    for (const { name, value } of now.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    fill(old, now);
+  };
+  const fill = (into, from) => {
+    let at = into.firstChild;
+    for (const now of [...from.childNodes]) {
+      let old = at;
+      if (!same(old, now) && nameOf(now)) for (old = at; old && !same(old, now);) old = old.nextSibling;
+      if (!same(old, now)) { into.insertBefore(now, at); continue; }
+      if (old === at) at = at.nextSibling;
+      else if (into.moveBefore) into.moveBefore(old, at); // keeps the focus
+      else into.insertBefore(old, at);
+      update(old, now);
+    }
+    while (at) { const next = at.nextSibling; at.remove(); at = next; }
+  };
   const follow = (el) => {
     const source = new EventSource(el.dataset.live);
     source.addEventListener('html', (e) => {
-      const active = document.activeElement;
-      const key = active && el.contains(active) ? (active.id ? '#' + CSS.escape(active.id) : active.getAttribute('href') && 'a[href="' + CSS.escape(active.getAttribute('href')) + '"]') : '';
-      if (el.querySelector(':popover-open')) return; // somebody is being asked something
-      el.innerHTML = e.data; // our own template's output, escaped on the server
+      const active = el.contains(document.activeElement) && document.activeElement;
+      const t = document.createElement('template');
+      t.innerHTML = e.data; // our own template's output, escaped on the server
+      fill(el, t.content);
       freshen(el);
-      const again = key && el.querySelector(key);
-      if (again) again.focus({ preventScroll: true });
+      if (active && document.activeElement !== active) { // what had the focus is gone: its part gets it
+        const again = active.isConnected ? active : el;
+        if (again === el && !el.hasAttribute('tabindex')) el.tabIndex = -1;
+        again.focus({ preventScroll: true });
+      }
       if (el.dataset.liveSay) say(el.dataset.liveSay);
-      el.dispatchEvent(new CustomEvent('live', { bubbles: true }));
     });
     source.addEventListener('end', () => {
       source.close();
@@ -114,10 +140,14 @@
   });
 
   // In a row of links that is wider than the screen the current one is in sight.
-  for (const a of document.querySelectorAll('.side [aria-current], .tabs [aria-current], .chips [aria-current]')) {
-    const row = a.parentElement;
-    if (row.scrollWidth > row.clientWidth) row.scrollLeft = a.offsetLeft - row.offsetLeft - (row.clientWidth - a.offsetWidth) / 2;
-  }
+  const bringIn = () => {
+    for (const a of document.querySelectorAll('.nav [aria-current], .side [aria-current], .tabs [aria-current], .chips [aria-current]')) {
+      const row = a.parentElement;
+      if (row.scrollWidth > row.clientWidth) row.scrollLeft += a.getBoundingClientRect().left - row.getBoundingClientRect().left - (row.clientWidth - a.offsetWidth) / 2;
+    }
+  };
+  bringIn();
+  addEventListener('resize', bringIn);
 
   // The field that is wrong is where the reader wants to be.
   const wrong = document.querySelector('[aria-invalid="true"]');

@@ -1,23 +1,7 @@
-// The log of a deployment, live: it follows, is searched, wrapped and jumped through. Also
-// keeps what a reader opened in a live part open.
+// The log of a deployment, live: it follows, is searched, wrapped and jumped through.
 'use strict';
 (() => {
   const say = (text) => { const el = document.getElementById('say'); if (el) el.textContent = text; };
-
-  // What is open stays open when its part is sent again.
-  const opened = new Set();
-  document.addEventListener('toggle', (e) => {
-    const el = e.target;
-    if (!(el instanceof HTMLDetailsElement) || !el.id || !el.isConnected) return;
-    if (el.open) opened.add(el.id); else opened.delete(el.id);
-  }, true);
-  document.addEventListener('live', (e) => {
-    for (const el of e.target.querySelectorAll('details[id]')) if (opened.has(el.id)) el.open = true;
-  });
-
-  // On a phone the tab one is at may lie beyond the edge.
-  const tab = document.querySelector('.tabs [aria-current]');
-  if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
 
   // A text area that holds one line grows with what is put into it.
   for (const area of document.querySelectorAll('textarea[rows="1"]')) {
