@@ -3,6 +3,7 @@ package world
 import (
 	"crypto/subtle"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/cgi"
@@ -72,7 +73,7 @@ func (g *GitHost) serve(w http.ResponseWriter, r *http.Request) {
 	if v := r.Header.Get("Git-Protocol"); v != "" {
 		env = append(env, "GIT_PROTOCOL="+v)
 	}
-	(&cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(backend)), "git-http-backend"), Env: env, Root: "/"}).ServeHTTP(w, r)
+	(&cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(backend)), "git-http-backend"), Env: env, Root: "/", Stderr: io.Discard}).ServeHTTP(w, r)
 }
 
 // Commit makes the tree of a repository's branch equal to dir, as one more commit, and

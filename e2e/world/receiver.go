@@ -60,7 +60,7 @@ func newReceiver(dir string) (*Receiver, error) {
 		return nil, err
 	}
 	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, more: make(chan struct{})}
-	if err := os.WriteFile(r.CA, ca, 0o600); err != nil {
+	if err := os.WriteFile(r.CA, ca, 0o644); err != nil {
 		return nil, err
 	}
 	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.receive))
