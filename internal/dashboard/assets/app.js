@@ -116,6 +116,17 @@
     if (el) { e.preventDefault(); el.focus(); if (el.select) el.select(); }
   });
 
+  // A dialog that asks something keeps the focus until it is answered.
+  document.addEventListener('keydown', (e) => {
+    const dialog = e.key === 'Tab' && document.querySelector('dialog:popover-open');
+    if (!dialog) return;
+    const stops = [...dialog.querySelectorAll('a[href], button, input, select, textarea')].filter((s) => s.type !== 'hidden' && s.checkVisibility());
+    const edge = e.shiftKey ? stops[0] : stops.at(-1);
+    if (document.activeElement !== edge && dialog.contains(document.activeElement)) return;
+    e.preventDefault();
+    (e.shiftKey ? stops.at(-1) : stops[0]).focus();
+  });
+
   // Colours change at once; the server remembers them.
   for (const f of document.querySelectorAll('[data-theme-form]')) {
     f.addEventListener('submit', (e) => {
