@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"slipway/internal/db"
 	"slipway/internal/portrait"
 	"slipway/internal/site"
@@ -88,6 +86,7 @@ func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
 // The home page and a site's traffic, looked at; figures grow without a reload, and a
 // table has them too.
 func TestBrowserTraffic(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	u := w.user("ada@example.test", false)
 	w.fill(u.Email, 9)
@@ -117,35 +116,25 @@ func TestBrowserTraffic(t *testing.T) {
 		w.visited(s, p.busy, 26*time.Hour)
 		live = append(live, s)
 	}
-	b := w.tab()
-	b.signIn("ada@example.test")
-	b.goTo("/")
-	b.look("home-pictures")
+	b := w.window("traffic", w.srv.URL)
+	signIn(b, u.Email)
+	b.Look("home-pictures")
 	s := live[0]
 	w.visited(s, 3000, 32*24*time.Hour)
 	w.summed()
 	at := "/sites/" + string(s.ID)
-	b.goTo(at)
-	b.look("site-traffic-overview")
-	b.goTo(at + "/traffic")
-	b.look("site-traffic-24h")
-	b.goTo(at + "/traffic?span=30d")
-	b.run(chromedp.Click("#traffic-table summary"))
-	b.look("site-traffic-table")
-	requests := func() (text string) {
-		b.run(chromedp.Evaluate(`document.querySelector('[data-test="requests"]').textContent`, &text))
-		return text
-	}
-	before := requests()
+	b.Go(at)
+	b.Look("site-overview")
+	b.Go(at + "/traffic")
+	b.Look("site-24h")
+	b.Go(at + "/traffic?span=30d")
+	b.Click("#traffic-table summary")
+	b.Look("site-table")
+	before := b.Text("@requests")
 	w.visited(s, 1_000_000, 0)
-	deadline := time.Now().Add(15 * time.Second)
-	for requests() == before {
-		if time.Now().After(deadline) {
-			t.Fatalf("the figures stay at %s", before)
-		}
-	}
-	b.sees("#traffic-table[open]") // what was opened stays so
+	b.Until("the figures stay", `document.querySelector('[data-test="requests"]').innerText !== `+fmt.Sprintf("%q", before))
+	b.Sees("#traffic-table[open]") // what was opened stays so
 	quiet := w.site(u, "Quiet")
-	b.goTo("/sites/" + string(quiet.ID) + "/traffic")
-	b.look("site-traffic-empty")
+	b.Go("/sites/" + string(quiet.ID) + "/traffic")
+	b.Look("site-empty")
 }

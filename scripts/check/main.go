@@ -7,11 +7,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -26,6 +28,9 @@ type step struct {
 	shown  bool // output appears as it comes
 }
 
+// pictures is the sheet of what the browser tests saw, for people to look at.
+var pictures = filepath.Join(cmp.Or(os.Getenv("SLIPWAY_SHOTS"), "bin/shots"), "index.html")
+
 const unavailable = 77 // exit status of withpostgres where there is no PostgreSQL
 
 func main() {
@@ -33,6 +38,7 @@ func main() {
 	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium"); err != nil {
 		fmt.Println(err)
 	}
+	os.Remove(pictures) // of an earlier run: no word of it if this one makes none
 	started := time.Now()
 	var failed, missing []string
 	for _, s := range steps() {
@@ -53,6 +59,9 @@ func main() {
 	for _, name := range missing {
 		fmt.Printf("%s %s was not run\n", paint("33;1", "NOTE"), name)
 	}
+	if _, err := os.Stat(pictures); err == nil {
+		fmt.Printf("What the pages look like: %s\n", paint("36", pictures))
+	}
 	if len(failed) > 0 {
 		fmt.Printf("%s in %s: %s\n", paint("31;1", "not green"), took(started), strings.Join(failed, ", "))
 		os.Exit(1)
@@ -65,11 +74,11 @@ func steps() []step {
 	return []step{
 		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
-		{name: "go vet", argv: []string{"go", "vet", "./..."}},
-		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", "./..."}},
+		{name: "go vet", argv: []string{"go", "vet", "-tags=browser", "./..."}},
+		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", "-tags=browser", "./..."}},
 		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres"}}, // go run would hide its exit status
 		{name: "tests", argv: []string{"go", "test", "-count=1", "-timeout=8m", "./..."}, shown: true},
-		{name: "pages in a browser", argv: []string{"go", "test", "-count=1", "-tags=browser", "-run=Browser", "./internal/dashboard"}, shown: true},
+		{name: "pages in a browser", argv: []string{"go", "test", "-count=1", "-tags=browser", "-parallel=4", "-run=Browser", "./internal/dashboard", "./e2e/browser"}, shown: true},
 		{name: "rooms on PostgreSQL", argv: rooms, shown: true},
 	}
 }

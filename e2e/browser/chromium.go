@@ -1,0 +1,121 @@
+//go:build browser
+
+// Package browser owns a real Chromium as people use it: windows in which a test clicks,
+// types and looks, and the pictures that the run keeps for people to look at.
+//
+// Every window fails its test when a page does what no page of ours may do: a script
+// error, a word on the console, a broken Content-Security-Policy, a dialog of a script, a
+// request to another host, or a hostile text that ran. The package waits for conditions
+// and never for time, and it knows no package of the product: what it sees a user sees.
+package browser
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/audits"
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+
+	"slipway/e2e/world"
+)
+
+// patience is how long a window waits for what must come; only a broken program uses it up.
+const patience = 20 * time.Second
+
+// Config says what a browser is for.
+type Config struct {
+	Name  string   // of the folder with its pictures
+	Trust []string // SHA-256 of public keys (base64) that certificates may come from. Optional.
+}
+
+// Browser is one process of Chromium: Debian's package, or what SLIPWAY_CHROMIUM names.
+type Browser struct {
+	t     testing.TB
+	ctx   context.Context
+	shots string
+	taken int // pictures so far, to name them in the order of the story
+}
+
+// Shots is the folder of the pictures: SLIPWAY_SHOTS, or bin/shots. A relative one is below
+// the sources, wherever the tests run.
+func Shots() string {
+	dir := cmp.Or(os.Getenv("SLIPWAY_SHOTS"), filepath.Join("bin", "shots"))
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(world.Root(), dir)
+	}
+	return dir
+}
+
+// Start starts a browser that ends with the test.
+func Start(t testing.TB, c Config) *Browser {
+	t.Helper()
+	opts := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, // the kernel often has no user namespaces for it where tests run
+		chromedp.Flag("hide-scrollbars", true),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"))
+	if len(c.Trust) > 0 {
+		opts = append(opts, chromedp.Flag("ignore-certificate-errors-spki-list", strings.Join(c.Trust, ",")))
+	}
+	if p := os.Getenv("SLIPWAY_CHROMIUM"); p != "" {
+		opts = append(opts, chromedp.ExecPath(p))
+	}
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	// What chromedp has to say is about events that it doesn't know; all else is an error of a call.
+	ctx, stop2 := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
+	t.Cleanup(func() { stop2(); stop() })
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatalf("start Chromium: %v", err)
+	}
+	b := &Browser{t: t, ctx: ctx, shots: filepath.Join(Shots(), c.Name)}
+	if err := os.RemoveAll(b.shots); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(b.shots, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := writeSheet(Shots()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// Window opens a window with no cookies at all, on the page that address names.
+func (b *Browser) Window(address string) *Window {
+	b.t.Helper()
+	over := cdp.WithExecutor(b.ctx, chromedp.FromContext(b.ctx).Browser)
+	jar, err := target.CreateBrowserContext().Do(over)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	// Not chromedp.WithNewBrowserContext: a first page wants a window, which that doesn't ask for.
+	id, err := target.CreateTarget("about:blank").WithBrowserContextID(jar).WithNewWindow(true).Do(over)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, stop := chromedp.NewContext(b.ctx, chromedp.WithTargetID(id))
+	b.t.Cleanup(stop)
+	w := &Window{t: b.t, ctx: ctx, browser: b, Base: strings.TrimSuffix(address, "/"), hosts: map[string]bool{}, expected: map[int]int{}}
+	w.Allow(w.Base)
+	w.watch()
+	permit := browser.GrantPermissions([]browser.PermissionType{browser.PermissionTypeClipboardReadWrite, browser.PermissionTypeClipboardSanitizedWrite}).WithBrowserContextID(jar)
+	if err := permit.Do(over); err != nil {
+		b.t.Fatal(err)
+	}
+	w.Run(network.Enable(), audits.Enable(), page.Enable(), emulation.SetFocusEmulationEnabled(true),
+		chromedp.EmulateViewport(wide, height),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}))
+	return w
+}

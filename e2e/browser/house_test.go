@@ -1,0 +1,163 @@
+//go:build browser
+
+package browser
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"slipway/e2e/world"
+)
+
+// binary is the program, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "slipway-browser-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if binary, err = world.Build(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+const (
+	email    = "ada@example.test"
+	password = "correct horse battery staple 9"
+)
+
+// house is one installation that nobody has entered yet, and a browser before it.
+type house struct {
+	*world.World
+	t        *testing.T
+	chromium *Browser
+}
+
+// newHouse starts the program for the first time. The browser will visit the sites of
+// these names.
+func newHouse(t *testing.T, name string, sites ...string) *house {
+	t.Helper()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the program's last words:\n%s", w.Log(3000))
+		}
+	})
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := &house{World: w, t: t}
+	h.chromium = Start(t, Config{Name: name, Trust: h.trust(sites)})
+	return h
+}
+
+// window opens a window on the dashboard.
+func (h *house) window() *Window { return h.chromium.Window("http://" + h.Listen) }
+
+var setupLink = regexp.MustCompile(`http://\S+/setup/\S+`)
+
+// setupLink is the one that the first start printed.
+func (h *house) setupLink() string {
+	h.t.Helper()
+	link := setupLink.FindString(h.Log(1 << 16))
+	if link == "" {
+		h.t.Fatalf("the first start prints no setup link:\n%s", h.Log(4000))
+	}
+	return link
+}
+
+// trust returns the keys of the sites' certificates, each checked against the root that
+// `slipway ca export` prints: Chromium takes single keys from its command line, and a root
+// only from a store of the user's own.
+func (h *house) trust(sites []string) []string {
+	h.t.Helper()
+	roots, err := h.Trust()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var keys []string
+	for _, name := range sites {
+		c, err := tls.Dial("tcp", h.HTTPS, &tls.Config{RootCAs: roots, ServerName: name + ".localhost"})
+		if err != nil {
+			h.t.Fatalf("the certificate of %s is not from the exported root: %v", name, err)
+		}
+		sum := sha256.Sum256(c.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
+		keys = append(keys, base64.StdEncoding.EncodeToString(sum[:]))
+		c.Close()
+	}
+	return keys
+}
+
+// commit makes files the newest commit of a repository's main branch.
+func (h *house) commit(repo, message string, files map[string]string) {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	if err := world.WriteFiles(dir, files); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.Git.Commit(repo, "main", dir, message); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// project is a repository that npm builds. Its program can wait: pass('x') goes on as soon
+// as the test has opened x.
+func (h *house) project(program string) map[string]string {
+	return map[string]string{
+		"package.json": `{ "name": "harbor", "private": true, "type": "module", "scripts": { "build": "node build.js" } }` + "\n",
+		"build.js": `import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+
+const pass = async (gate) => { while (!existsSync('gate-' + gate)) await new Promise((go) => setTimeout(go, 20)) }
+const page = (text) => { mkdirSync('dist', { recursive: true }); writeFileSync('dist/index.html', '<!doctype html><html lang="en"><title>Harbor</title><link rel="icon" href="data:,"><h1>' + text + '</h1>') }
+
+` + program,
+	}
+}
+
+// open lets the build that waits at a gate go on. A build reaches nothing but public
+// addresses, so the sign is a file beside its program.
+func (h *house) open(gate string) {
+	h.t.Helper()
+	opened := 0
+	err := filepath.WalkDir(h.Data, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && e.Name() != "build.js" {
+			return nil // the program works here too, and what was there may be gone
+		}
+		if err == nil {
+			opened++
+			err = os.WriteFile(filepath.Join(filepath.Dir(path), "gate-"+gate), nil, 0o644)
+		}
+		return err
+	})
+	if err != nil || opened == 0 {
+		h.t.Fatalf("%d builds wait at gate %s: %v", opened, gate, err)
+	}
+}
+
+// port is the port of the sites.
+func (h *house) port() string {
+	_, port, _ := net.SplitHostPort(h.HTTPS)
+	return port
+}

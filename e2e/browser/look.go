@@ -1,0 +1,151 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// view is one way to look at a page.
+type view struct {
+	name, scheme string
+	width        int64
+	scale        float64
+	rules        string // what axe-core looks for
+}
+
+// Another scheme changes nothing but colours, and another width nothing but sizes.
+var views = []view{{"light", "light", wide, 1, everything}, {"dark", "dark", wide, 1, `{ type: "rule", values: ["color-contrast"] }`},
+	{"phone", "light", phone, 2, `{ type: "rule", values: ["target-size"] }`}}
+
+const everything = `{ type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }`
+
+const (
+	wide   = 1280
+	phone  = 390
+	height = 860
+)
+
+// Marker is the variable that hostile texts of tests try to set.
+const Marker = "slipwayWasHere"
+
+// Look looks at a page as people and programs do: light, dark, and on a phone. It
+// keeps the pictures; nothing may be wider than the screen, axe-core may find nothing
+// serious, and nothing hostile may have run.
+func (w *Window) Look(name string) {
+	w.t.Helper()
+	w.browser.taken++
+	axe := axeCore(w)
+	defer w.Run(w.view(views[0]))
+	for _, v := range views {
+		w.Run(w.view(v))
+		var seen struct {
+			Ran     bool
+			Wide    float64
+			Screen  float64
+			Culprit string
+		}
+		w.Eval(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => {
+			const screen = document.documentElement.clientWidth;
+			const beyond = [...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > screen + 1).pop();
+			return { ran: '`+Marker+`' in window, wide: document.documentElement.scrollWidth, screen, culprit: beyond ? beyond.outerHTML.slice(0, 200) : '' };
+		})`, &seen)
+		if seen.Ran {
+			w.t.Errorf("%s: a hostile text ran", name)
+		}
+		if seen.Wide > math.Max(seen.Screen, float64(v.width)) {
+			w.t.Errorf("%s (%s): the page is %.0f wide on a screen of %d: %s", name, v.name, seen.Wide, v.width, seen.Culprit)
+		}
+		w.picture(fmt.Sprintf("%02d-%s--%s.png", w.browser.taken, name, v.name))
+		w.axe(axe, name, v)
+	}
+}
+
+// view changes to a view.
+func (w *Window) view(v view) chromedp.Action {
+	return chromedp.Tasks{emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: v.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+		emulation.SetDeviceMetricsOverride(v.width, height, v.scale, v.width == phone)}
+}
+
+// picture keeps the whole page, and of a page under a dialog what is on the screen.
+func (w *Window) picture(file string) {
+	w.t.Helper()
+	var dialog bool // it lies over what is on the screen, and over no more
+	w.Eval(`document.querySelector(':popover-open') !== null || (scrollTo(0, 0), false)`, &dialog)
+	var png []byte
+	w.Run(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, _, _, _, _, size, err := page.GetLayoutMetrics().Do(ctx)
+		if err != nil {
+			return err
+		}
+		shot := page.CaptureScreenshot().WithOptimizeForSpeed(true)
+		if !dialog {
+			shot = shot.WithCaptureBeyondViewport(true).WithClip(&page.Viewport{Width: size.Width, Height: math.Max(size.Height, height), Scale: 1})
+		}
+		png, err = shot.Do(ctx)
+		return err
+	}))
+	if err := os.WriteFile(filepath.Join(w.browser.shots, file), png, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// axe lets axe-core look for barriers.
+func (w *Window) axe(source, name string, v view) {
+	w.t.Helper()
+	var loaded bool
+	if w.Eval(`'axe' in window`, &loaded); !loaded {
+		w.Eval(source, nil)
+	}
+	var found []string
+	w.Eval(`axe.run(document.querySelector(":popover-open") ?? document, { runOnly: `+v.rules+`, resultTypes: ["violations"] }).then((r) => r.violations
+		.filter((v) => ["moderate", "serious", "critical"].includes(v.impact))
+		.map((v) => v.impact + " " + v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160) + " " + ((n.any[0] || n.all[0] || n.none[0] || { message: "" }).message)).slice(0, 3).join(" | ")))`, &found)
+	for _, f := range found {
+		w.t.Errorf("%s (%s): %s", name, v.name, f)
+	}
+}
+
+// axeVersion is the axe-core that npm installs for the tests, unless SLIPWAY_AXE names an
+// axe.min.js.
+const axeVersion = "4.14.1"
+
+var loadAxe = sync.OnceValues(func() (string, error) {
+	file := os.Getenv("SLIPWAY_AXE")
+	if file == "" {
+		dir, err := os.MkdirTemp("", "slipway-axe-")
+		if err != nil {
+			return "", err
+		}
+		defer os.RemoveAll(dir)
+		npm := exec.Command("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline", "axe-core@"+axeVersion)
+		npm.Dir = dir
+		if out, err := npm.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("npm install axe-core: %w\n%s", err, out)
+		}
+		file = filepath.Join(dir, "node_modules", "axe-core", "axe.min.js")
+	}
+	text, err := os.ReadFile(file)
+	return string(text), err
+})
+
+// axeCore is the source of axe-core.
+func axeCore(w *Window) string {
+	w.t.Helper()
+	text, err := loadAxe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return text
+}

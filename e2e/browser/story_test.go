@@ -1,0 +1,100 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// story is one person's time with the program, from the first start on.
+type story struct {
+	*house
+	*Window
+	t    *testing.T
+	site string // the path of its pages
+	live string // its address
+
+	begun time.Time
+}
+
+// The whole story, told to the real program in a real browser.
+func TestBrowserStory(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "story", "harbor", "leaflet")
+	s := &story{house: h, Window: h.window(), t: t, live: "https://harbor.localhost:" + h.port() + "/", begun: time.Now()}
+	s.Allow(s.live)
+	s.Allow("https://leaflet.localhost:" + h.port())
+	s.comeIn()
+	s.newSite()
+	s.variables()
+	s.apiKey()
+	s.webhook()
+	s.deployHook()
+	s.goBack()
+	s.brokenBuild()
+	s.domain()
+	s.plainSite()
+	s.restOfThePages()
+	s.account()
+	s.delete()
+}
+
+func (s *story) step(name string) { s.t.Logf("%5.1f s  %s", time.Since(s.begun).Seconds(), name) }
+
+// stays checks that what do waits for comes without another document.
+func (s *story) stays(do func()) {
+	s.t.Helper()
+	s.Eval(`void (document.slipwayStays = true)`, nil)
+	do()
+	var same bool
+	if s.Eval(`!!document.slipwayStays`, &same); !same {
+		s.t.Error("the page was loaded anew")
+	}
+}
+
+func (s *story) comeIn() {
+	s.step("the first start's link works once")
+	link := s.setupLink()
+	s.Go("/")
+	s.Sees("@not-set-up")
+	s.Look("nobody-here")
+	s.Go(link)
+	s.Look("setup")
+	s.Type("#f-email", email)
+	s.Type("#f-password", password)
+	s.Press("@submit")
+	s.Sees("@flash")
+	s.Look("home-empty")
+	other := s.window()
+	other.Expect(http.StatusNotFound)
+	other.Go(link)
+	other.Misses("#f-password")
+	other.Look("setup-used")
+}
+
+// answers waits until the live address answers so to a client that trusts the exported
+// root alone.
+func (s *story) answers(status int, text string) {
+	s.t.Helper()
+	client, err := s.Browser()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	ctx, stop := context.WithTimeout(s.t.Context(), patience)
+	defer stop()
+	var a world.Answer
+	err = world.Until(ctx, 0, func() (_ bool, err error) {
+		a, err = s.Site(ctx, client, world.Request{Method: http.MethodGet, URL: s.live})
+		return a.Status == status && strings.Contains(string(a.Body), text), err
+	})
+	if err != nil {
+		s.t.Fatalf("%s does not answer %d with %q: %v\n%d %.1000s", s.live, status, text, err, a.Status, a.Body)
+	}
+}

@@ -1,0 +1,95 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+
+	"github.com/chromedp/cdproto/audits"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// Allow lets pages of this window ask the host of an address.
+func (w *Window) Allow(address string) {
+	w.t.Helper()
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		w.t.Fatalf("%q has no host", address)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hosts[u.Host] = true
+}
+
+// Expect says that one answer of this status is about to come: Chromium notes it on the
+// console, where nothing else may stand.
+func (w *Window) Expect(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expected[status]++
+}
+
+var answered = regexp.MustCompile(`responded with a status of (\d+)`)
+
+// watch notes what no page may do; the test fails with it when it ends.
+func (w *Window) watch() {
+	w.t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, f := range w.faults {
+			w.t.Error(f)
+		}
+	})
+	chromedp.ListenTarget(w.ctx, func(ev any) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		switch ev := ev.(type) {
+		case *network.EventRequestWillBeSent:
+			u, err := url.Parse(ev.Request.URL)
+			if err != nil || u.Scheme != "data" && u.Scheme != "blob" && u.Scheme != "about" && !w.hosts[u.Host] {
+				w.note("the page asks for %s", ev.Request.URL)
+			}
+		case *runtime.EventExceptionThrown:
+			w.note("script error: %s", ev.ExceptionDetails.Error())
+		case *runtime.EventConsoleAPICalled:
+			w.note("console: %s %s", ev.Type, words(ev.Args))
+		case *log.EventEntryAdded:
+			if ev.Entry.Level != log.LevelWarning && ev.Entry.Level != log.LevelError {
+				return
+			}
+			if m := answered.FindStringSubmatch(ev.Entry.Text); m != nil {
+				if status, _ := strconv.Atoi(m[1]); w.expected[status] > 0 {
+					w.expected[status]--
+					return
+				}
+			}
+			w.note("browser: %s %s", ev.Entry.Text, ev.Entry.URL)
+		case *audits.EventIssueAdded:
+			if d := ev.Issue.Details.ContentSecurityPolicyIssueDetails; d != nil {
+				w.note("Content-Security-Policy: %s %s", d.ViolatedDirective, d.BlockedURL)
+			}
+		case *page.EventJavascriptDialogOpening:
+			w.note("a script opens a dialog: %s", ev.Message)
+			go chromedp.Run(w.ctx, chromedp.ActionFunc(func(ctx context.Context) error { return page.HandleJavaScriptDialog(true).Do(ctx) }))
+		}
+	})
+}
+
+func (w *Window) note(format string, args ...any) {
+	w.faults = append(w.faults, fmt.Sprintf(format, args...)+" (at "+w.at+")")
+}
+
+func words(args []*runtime.RemoteObject) (text string) {
+	for _, a := range args {
+		text += " " + string(a.Value) + a.Description
+	}
+	return text
+}
