@@ -2,12 +2,15 @@ package webhook
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fault"
 )
 
 // DeliveryID names a delivery: "dlv_" and 26 characters.
@@ -51,22 +54,47 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner account.ID, hook ID, pa
 	return list, total, err
 }
 
+// Delivery returns one delivery to the owner's webhook with every attempt, or a NotFound
+// fault.
+func (w *Webhooks) Delivery(ctx context.Context, owner account.ID, hook ID, id DeliveryID) (d Delivery, err error) {
+	if _, err := w.Get(ctx, owner, hook); err != nil {
+		return d, err
+	}
+	err = w.c.DB.Snapshot(ctx, func(r db.Reader) error {
+		d, err = scanDelivery(r.QueryRow(ctx, selectDelivery+" WHERE d.id = $1 AND d.hook_id = $2", id, hook))
+		if errors.Is(err, sql.ErrNoRows) {
+			return fault.Missing("delivery")
+		}
+		if err != nil {
+			return fmt.Errorf("read delivery: %w", err)
+		}
+		list := []Delivery{d}
+		err := attempts(ctx, r, list)
+		d = list[0]
+		return err
+	})
+	return d, err
+}
+
+const selectDelivery = `SELECT d.id, d.event_id, e.name, d.state, e.body, d.created_at, d.next_at, d.finished_at
+	FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id`
+
+func scanDelivery(s db.Scanner) (d Delivery, err error) {
+	err = s.Scan(&d.ID, &d.EventID, &d.Event, &d.State, &d.Body, &d.CreatedAt, &d.NextAt, &d.FinishedAt)
+	switch d.State {
+	case "leased":
+		d.State, d.NextAt = "sending", 0
+	case "succeeded", "failed", "skipped":
+		d.NextAt = 0
+	}
+	return d, err
+}
+
 func deliveries(ctx context.Context, r db.Reader, hook ID, page, limit int) ([]Delivery, int, error) {
-	rows, err := r.Query(ctx, `
-		SELECT d.id, d.event_id, e.name, d.state, e.body, d.created_at, d.next_at, d.finished_at
-		FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id
+	rows, err := r.Query(ctx, selectDelivery+`
 		WHERE d.id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3)
 		ORDER BY d.id DESC`, hook, limit, (page-1)*limit)
-	list, err := db.Collect(rows, err, func(s db.Scanner) (d Delivery, err error) {
-		err = s.Scan(&d.ID, &d.EventID, &d.Event, &d.State, &d.Body, &d.CreatedAt, &d.NextAt, &d.FinishedAt)
-		switch d.State {
-		case "leased":
-			d.State, d.NextAt = "sending", 0
-		case "succeeded", "failed", "skipped":
-			d.NextAt = 0
-		}
-		return d, err
-	})
+	list, err := db.Collect(rows, err, scanDelivery)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list deliveries: %w", err)
 	}
