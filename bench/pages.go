@@ -55,7 +55,7 @@ func (b *bench) pages(w *world.World) error {
 		site, of, of + "?page=8", last, last + "?after=2500",
 		site + "/domains", site + "/domains/" + c.domain,
 		site + "/env", site + "/env/import", variable,
-		site + "/hooks", site + "/settings",
+		site + "/hooks", site + "/traffic", site + "/traffic?span=30d", site + "/settings",
 		"/webhooks", "/webhooks/new", sent, sent + "?page=25", delivery,
 		"/account", "/account/security", "/account/second-factor", "/account/sessions", "/account/keys", "/account/keys/new", "/account/audit",
 		"/operator", "/operator/users", "/operator/users/" + c.user, "/operator/sites", "/operator/audit",

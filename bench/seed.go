@@ -65,8 +65,9 @@ func seedSite(ctx context.Context, tx *db.Tx, owner, id, slug, release string) e
 	now := db.Now()
 	_, err = tx.Exec(ctx, `
 		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
-			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
-		VALUES ($1, $2, $3, $4, 'static', 'static', 'active', '', 'git.test/bench/seeded', 'main', '', '{}', '', FALSE, '', $5, $6, $7, $7, 0)`,
+			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search)
+		VALUES ($1, $2, $3, $4, 'static', 'static', 'active', '', 'git.test/bench/seeded', 'main', '', '{}', '', FALSE, '', $5, $6, $7, $7, 0,
+			$4 || ' ' || $4 || ' git.test/bench/seeded')`,
 		id, owner, strings.ToUpper(slug), slug, release, version, now)
 	if err != nil {
 		return err

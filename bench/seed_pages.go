@@ -97,8 +97,26 @@ func seedDeployment(ctx context.Context, tx *db.Tx, model, site string) (string,
 	return id, err
 }
 
+// seedVisits writes a month of visits to a site.
+func seedVisits(ctx context.Context, tx *db.Tx, site string) error {
+	for span, n := range map[time.Duration]int{5 * time.Minute: 2 * 288, time.Hour: 31 * 24, 24 * time.Hour: 31} {
+		for at := time.Now().Truncate(span); n > 0; n, at = n-1, at.Add(-span) {
+			_, err := tx.Exec(ctx, `
+				INSERT INTO traffic (site_id, span, at, ok, redirected, client_errors, server_errors, pages, bytes)
+				VALUES ($1, $2, $3, $4, 3, 2, 1, $4, $5)`, site, span.Milliseconds(), db.At(at), 1000+n%97, n*4096)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // seedRest writes the long log, other users and what was done.
 func (b *bench) seedRest(tx *db.Tx, c *crowd) error {
+	if err := seedVisits(b.ctx, tx, c.site); err != nil {
+		return err
+	}
 	now := db.Now()
 	for n := 1; n <= busyLines; n++ {
 		text := fmt.Sprintf("src/components/part%d/index.tsx compiled in %d ms", n, n%97)

@@ -41,25 +41,30 @@ func (p *plot) draw(bars []bar, step time.Duration, top int64, unit func(int64) 
 	if top < 2 {
 		p.Tops = []string{unit(top), "", "0"}
 	}
-	var b strings.Builder
-	width := 100 / float64(len(bars))
-	gap := width * .16
+	// One path for each series, a bar wide 1 and the plot tall 1000, and over them what
+	// answers to the pointer: with an element for each value a page weighed twice as much.
+	paths := make([]strings.Builder, len(p.Series))
+	var hits strings.Builder
 	for i, x := range bars {
-		left := float64(i)*width + gap/2
-		fmt.Fprintf(&b, `<g><title>%s</title><rect class="hit" x="%s%%" width="%s%%" height="100%%"/>`,
-			template.HTMLEscapeString(x.Says), number(float64(i)*width), number(width))
-		from := 0.0
+		fmt.Fprintf(&hits, `<g><title>%s</title><path d="M%d 0h1v1000h-1z"/></g>`, template.HTMLEscapeString(x.Says), i)
+		from := 1000
 		for s, v := range x.Values {
 			if v <= 0 {
 				continue
 			}
-			tall := max(100*float64(v)/float64(top), .7) // what is there can be seen
-			from += tall
-			fmt.Fprintf(&b, `<rect class="%s" x="%s%%" y="%s%%" width="%s%%" height="%s%%"/>`,
-				p.Series[s].Class, number(left), number(100-from), number(width-gap), number(tall))
+			tall := max(int(math.Round(1000*float64(v)/float64(top))), 7) // what is there can be seen
+			from = max(0, from-tall)
+			fmt.Fprintf(&paths[s], "M%s %dh.84v%dh-.84z", number(float64(i)+.08), from, tall)
 		}
-		b.WriteString(`</g>`)
 	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %d 1000" preserveAspectRatio="none">`, max(1, len(bars)))
+	for s := range paths {
+		if d := paths[s].String(); d != "" {
+			fmt.Fprintf(&b, `<path class="%s" d="%s"/>`, p.Series[s].Class, d)
+		}
+	}
+	b.WriteString(hits.String() + `</svg>`)
 	p.Bars = template.HTML(b.String()) // numbers of ours, classes of ours, texts escaped
 	p.Days = ticks(bars, step)
 }
@@ -87,7 +92,7 @@ func ticks(bars []bar, step time.Duration) template.HTML {
 		at := x.At.Time()
 		round := each > 0 && at.Unix()%int64(each/time.Second) == 0
 		if each == 0 {
-			round = at.Day() == 1
+			round = i > 0 && at.Month() != bars[i-1].At.Time().Month()
 		}
 		left := 100 * float64(i) / float64(len(bars))
 		if round && left < 93 {

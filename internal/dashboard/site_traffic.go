@@ -15,7 +15,8 @@ type stretch struct {
 	Label string
 	Words string // after "in"
 	Step  traffic.Step
-	N     int // steps
+	N     int  // steps
+	Weeks bool // so many of them that they are shown by the week
 	Link  string
 	On    bool
 }
@@ -26,7 +27,7 @@ var stretches = []stretch{
 	{Name: "7d", Label: "7 days", Words: "the last 7 days", Step: traffic.TwoHours, N: 84},
 	{Name: "30d", Label: "30 days", Words: "the last 30 days", Step: traffic.Day, N: 30},
 	{Name: "90d", Label: "90 days", Words: "the last 90 days", Step: traffic.Day, N: 90},
-	{Name: "400d", Label: "400 days", Words: "the last 400 days", Step: traffic.Day, N: 400},
+	{Name: "400d", Label: "400 days", Words: "the last 400 days", Step: traffic.Day, N: 400, Weeks: true},
 }
 
 // chosen returns the stretches with the one that was asked for, if it was.
@@ -118,7 +119,7 @@ func (d *Dashboard) siteTraffic(ctx context.Context, q *request) (siteTraffic, e
 	v.Plots = []plot{pagesPlot(s, on), requestsPlot(s, on), bytesPlot(s, on)}
 	for i := len(s.Points) - 1; i >= 0; i-- {
 		if p := s.Points[i]; p.Counts != (traffic.Counts{}) {
-			v.Rows = append(v.Rows, visitRow{whenWords(p.At, on.Step), p.Counts})
+			v.Rows = append(v.Rows, visitRow{whenWords(p.At, s.Step), p.Counts})
 		}
 	}
 	return siteTraffic{head, v}, nil
@@ -128,7 +129,26 @@ func (d *Dashboard) siteTraffic(ctx context.Context, q *request) (siteTraffic, e
 func (d *Dashboard) visits(ctx context.Context, q *request, head siteHead, on stretch) (visits, traffic.Series, error) {
 	since := db.Now().Add(-time.Duration(on.Step) * time.Duration(on.N-1))
 	s, err := d.Traffic.Series(ctx, q.user.ID, string(head.Site.ID), since, on.Step)
+	if on.Weeks {
+		s = weekly(s)
+	}
 	return visits{Stretch: on, Total: s.Total(), Query: "?since=" + on.Name + "&step=" + on.Step.String()}, s, err
+}
+
+// week is seven days from a Monday on.
+const week = 7 * traffic.Day
+
+// weekly adds the days of each week up. The first week begins with the series.
+func weekly(s traffic.Series) traffic.Series {
+	out := traffic.Series{Step: week}
+	for i, p := range s.Points {
+		if i == 0 || p.At.Time().Weekday() == time.Monday {
+			out.Points = append(out.Points, traffic.Point{At: p.At})
+		}
+		last := &out.Points[len(out.Points)-1]
+		last.Counts = last.Plus(p.Counts)
+	}
+	return out
 }
 
 func barsOf(s traffic.Series, values func(traffic.Counts) []int64, says func(traffic.Counts) string) (bars []bar, most int64) {
@@ -188,6 +208,9 @@ func statusWords(c traffic.Counts) string {
 
 // whenWords names a stretch of time.
 func whenWords(at db.Time, step traffic.Step) string {
+	if step >= week {
+		return "Week from " + at.Time().Format("2 January 2006")
+	}
 	if step >= traffic.Day {
 		return at.Time().Format("Mon 2 January 2006")
 	}
