@@ -542,7 +542,7 @@ func TestDomains(t *testing.T) {
 			t.Errorf("%s asks for what is there", path)
 		}
 	}
-	b.get(apex).want(t, 200, "It sends visitors to www.example.com")
+	b.get(apex).want(t, 200, "sends visitors to www.example.com")
 	b.post(second+"/delete").to(t, base)
 	b.get(second).want(t, 404)
 }
