@@ -73,7 +73,7 @@ func (l *visited) collect() []Visits {
 		for i := range v.classes {
 			n.Classes[i] = v.classes[i].Swap(0)
 		}
-		if n.Classes != [4]int64{} || n.Bytes > 0 {
+		if n.Classes != [4]int64{} || n.Pages > 0 || n.Bytes > 0 { // one may be counted between the looks at two
 			out = append(out, n)
 		}
 	}
