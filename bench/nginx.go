@@ -81,7 +81,7 @@ http {
 		return nil, err
 	}
 	defer log.Close()
-	n.cmd = exec.Command(program, "-p", dir, "-c", conf, "-e", log.Name(), "-g", "error_log "+log.Name()+" crit;")
+	n.cmd = exec.Command(program, "-p", dir, "-c"+conf, "-e", log.Name(), "-g", "error_log "+log.Name()+" crit;")
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := n.cmd.Start(); err != nil {

@@ -1,12 +1,10 @@
 package certs
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -34,11 +32,8 @@ type issuer struct {
 }
 
 func newIssuer(s *Certs, u *url.URL, first bool) *issuer {
-	client := http.Client{}
-	if s.c.Out != nil {
-		client = *s.c.Out
-	}
-	client.Transport = &listener{cmp.Or(client.Transport, http.DefaultTransport)}
+	client := *s.c.Out
+	client.Transport = &listener{client.Transport}
 	key := strings.Trim(strings.ReplaceAll(u.Host+u.Path, "/", "-"), "-")
 	return &issuer{s: s, url: u.String(), key: certmagic.StorageKeys.Safe(key), host: u.Hostname(), first: first,
 		client: &acme.Client{Directory: u.String(), HTTPClient: &client, UserAgent: "Slipway/1", PollInterval: 250 * time.Millisecond, PollTimeout: time.Minute}}

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,6 +91,15 @@ func (x domainData) Wild() bool { return strings.HasPrefix(x.Dom.Name, "*.") }
 
 // Example is a host that the domain covers.
 func (x domainData) Example() string { return strings.Replace(x.Dom.Name, "*.", "www.", 1) }
+
+// OneRecord reports whether a record that would prove the name also points it here, and
+// nothing else is there, so that it need not be shown a second time.
+func (x domainData) OneRecord() bool {
+	return !x.Dom.Proven() && len(x.Dom.DNS) == 1 && x.Dom.DNS[0].Status == domain.RecordPending &&
+		slices.ContainsFunc(x.Dom.Verification, func(r domain.Record) bool {
+			return r.Type == x.Dom.DNS[0].Type && r.Name == x.Dom.DNS[0].Name && r.Required == x.Dom.DNS[0].Required
+		})
+}
 
 // Settled reports whether there is nothing left to do.
 func (x domainData) Settled() bool {

@@ -19,6 +19,7 @@ var inward = map[string]string{
 	"internal/db":      "the operator's database",
 	"internal/domain":  "DNS questions to the operator's resolver",
 	"internal/blob":    "the operator's object store",
+	"internal/mail":    "the operator's mail server",
 	"internal/edge":    "this installation's own runtimes, over loopback or unix sockets",
 	"internal/runtime": "health checks of own processes, over loopback or unix sockets",
 	"internal/sandbox": "the unix socket between a build and its door",
