@@ -202,7 +202,7 @@ func TestResetOwesFactor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes, err := o.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Addr: here}, codeAt(t, offer.Secret, 0))
+	codes, err := o.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Addr: here}, codeAt(t, offer.Secret, time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -357,7 +357,8 @@ func TestSecondFactor(t *testing.T) {
 	if _, err := a.RenewCodes(ctx, me); !fault.Is(err, fault.Conflict) {
 		t.Fatal(err)
 	}
-	codes, err := a.ConfirmTOTP(ctx, me, codeAt(t, offer.Secret, 0))
+	start := time.Now() // all codes are of this moment: a step may end while the test runs
+	codes, err := a.ConfirmTOTP(ctx, me, codeAt(t, offer.Secret, start))
 	if err != nil || len(codes) != 10 {
 		t.Fatal(codes, err)
 	}
@@ -383,12 +384,12 @@ func TestSecondFactor(t *testing.T) {
 		t.Errorf("%d sessions listed, want the one from before", len(list))
 	}
 	// The code that turned it on was of this step, so neither it nor an older one works.
-	for _, bad := range []string{codeAt(t, offer.Secret, 0), codeAt(t, offer.Secret, -30), codeAt(t, offer.Secret, 90), "", "12345", "1234567", "abcd-efgh-ijkl-mnop", strings.Repeat("9", 1000)} {
+	for _, bad := range []string{codeAt(t, offer.Secret, start), codeAt(t, offer.Secret, start.Add(-30*time.Second)), codeAt(t, offer.Secret, start.Add(90*time.Second)), "", "12345", "1234567", "abcd-efgh-ijkl-mnop", strings.Repeat("9", 1000)} {
 		if _, _, err := a.PassFactor(ctx, pending, bad, laptop); !fault.Is(err, fault.Unauthorized) {
 			t.Errorf("code %.20q: %v, want unauthorized", bad, err)
 		}
 	}
-	next := codeAt(t, offer.Secret, 30)
+	next := codeAt(t, offer.Secret, start.Add(30*time.Second))
 	s, full, err := a.PassFactor(ctx, pending, next[:3]+" "+next[3:], laptop)
 	if err != nil || s.Pending || s.Method != account.ByTOTP || full == token || !alive(t, a, full) || alive(t, a, token) {
 		t.Fatalf("%+v, %v", s, err)
@@ -452,7 +453,7 @@ func TestSetUpOwesFactor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID}, codeAt(t, offer.Secret, 0)); err != nil {
+	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID}, codeAt(t, offer.Secret, time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	link, err := a.NewSetupLink(ctx, ada.ID, time.Hour)

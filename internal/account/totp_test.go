@@ -8,14 +8,14 @@ import (
 	"slipway/internal/account"
 )
 
-// codeAt is what an authenticator app shows so many seconds from now.
-func codeAt(t *testing.T, secret string, offset int) string {
+// codeAt is what an authenticator app shows at a moment.
+func codeAt(t *testing.T, secret string, at time.Time) string {
 	t.Helper()
 	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return account.HOTP(raw, uint64((time.Now().Unix()+int64(offset))/30))
+	return account.HOTP(raw, uint64(at.Unix()/30))
 }
 
 // RFC 4226 Appendix D, and RFC 6238 Appendix B cut to six digits.
