@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
