@@ -388,12 +388,13 @@ func descendants(pid int) []int {
 }
 
 type procStat struct {
-	state rune
-	ppid  int
-	cpu   time.Duration
+	state   rune
+	ppid    int
+	exiting bool // it runs no code of its own any more, and is not reaped yet
+	cpu     time.Duration
 }
 
-// processes reads /proc/*/stat (proc_pid_stat(5)); what vanishes meanwhile is left out.
+// processes reads /proc/*/stat; what vanishes meanwhile is left out.
 func processes() map[int]procStat {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -407,20 +408,30 @@ func processes() map[int]procStat {
 		if err != nil {
 			continue
 		}
-		text, err := os.ReadFile("/proc/" + n + "/stat")
-		if err != nil {
-			continue
+		if st, ok := stat(pid); ok {
+			all[pid] = st
 		}
-		// The name is in parentheses and may hold anything, parentheses included.
-		i := strings.LastIndexByte(string(text), ')')
-		f := strings.Fields(string(text[i+1:]))
-		if i < 0 || len(f) < 13 {
-			continue
-		}
-		ppid, _ := strconv.Atoi(f[1])
-		user, _ := strconv.ParseInt(f[11], 10, 64)
-		system, _ := strconv.ParseInt(f[12], 10, 64)
-		all[pid] = procStat{rune(f[0][0]), ppid, time.Duration(user+system) * time.Second / 100} // USER_HZ is 100 everywhere
 	}
 	return all
+}
+
+// stat reads /proc/PID/stat (proc_pid_stat(5)); ok is false when there is no such process.
+func stat(pid int) (st procStat, ok bool) {
+	const exiting, kernelThread = 0x4, 0x200000 // PF_EXITING, PF_KTHREAD of linux/sched.h
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return st, false
+	}
+	// The name is in parentheses and may hold anything, parentheses included.
+	i := strings.LastIndexByte(string(text), ')')
+	f := strings.Fields(string(text[i+1:]))
+	if i < 0 || len(f) < 13 {
+		return st, false
+	}
+	ppid, _ := strconv.Atoi(f[1])
+	flags, _ := strconv.ParseUint(f[6], 10, 64)
+	user, _ := strconv.ParseInt(f[11], 10, 64)
+	system, _ := strconv.ParseInt(f[12], 10, 64)
+	return procStat{rune(f[0][0]), ppid, flags&exiting != 0 && flags&kernelThread == 0,
+		time.Duration(user+system) * time.Second / 100}, true // USER_HZ is 100 everywhere
 }

@@ -70,11 +70,16 @@ func (e *engine) leftGroups() map[string]*group {
 
 // reapMarked kills the processes whose argv carries our marker: bwrap and its pid 1,
 // whose death is the death of their namespace. A tenant who forges the marker has
-// killed himself.
+// killed himself. A pid 1 that is dying already, of its parent's death, has no argv left
+// but is not gone before its namespace is, so whatever is dying is waited for.
 func (e *engine) reapMarked(deadline time.Time) error {
 	mark := []byte("\x00" + ShimName + "\x00" + e.name + "\x00")
 	for pid := range processes() {
 		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if err == nil && len(line) == 0 {
+			outlast(pid, deadline)
+			continue
+		}
 		if err != nil || !bytes.Contains(line, mark) || pid == os.Getpid() {
 			continue
 		}
@@ -85,9 +90,12 @@ func (e *engine) reapMarked(deadline time.Time) error {
 		if err != nil {
 			return fmt.Errorf("open process %d: %w", pid, err)
 		}
-		// The number may have found a new owner between the two looks.
+		// The number may have found a new owner between the two looks; or it dies by now.
 		again, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		if err == nil && bytes.Contains(again, mark) {
+		switch {
+		case err == nil && len(again) == 0:
+			outlast(pid, deadline)
+		case err == nil && bytes.Contains(again, mark):
 			if err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err == nil {
 				err = gone(fd, deadline)
 			}
@@ -98,4 +106,21 @@ func (e *engine) reapMarked(deadline time.Time) error {
 		}
 	}
 	return nil
+}
+
+// outlast waits for a process that is dying, for as long as dying takes. Somebody else's
+// may be stuck in it and is no reason to wait for ever.
+func outlast(pid int, deadline time.Time) {
+	if st, ok := stat(pid); !ok || !st.exiting || st.state == 'Z' {
+		return
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if soon := time.Now().Add(2 * time.Second); soon.Before(deadline) {
+		deadline = soon
+	}
+	_ = gone(fd, deadline)
 }
