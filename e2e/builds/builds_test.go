@@ -40,23 +40,7 @@ func TestMain(m *testing.M) {
 	if as := os.Getenv(asVar); as != "" {
 		become(as)
 	}
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "slipway-builds-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		if err := os.Chmod(dir, 0o755); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		if binary, err = world.Build(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}())
+	os.Exit(world.Main(m, &binary))
 }
 
 // become never returns.

@@ -24,19 +24,7 @@ func TestMain(m *testing.M) {
 	os.Setenv("PEBBLE_VA_NOSLEEP", "1")
 	os.Setenv("PEBBLE_WFE_NONCEREJECT", "5")
 	os.Setenv("PEBBLE_AUTHZREUSE", "0")
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "slipway-domains-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		if binary, err = world.Build(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}())
+	os.Exit(world.Main(m, &binary))
 }
 
 // house is one installation, its DNS and, if it has one, its authority.

@@ -39,6 +39,24 @@ func Build(dir string) (string, error) {
 	return filepath.Join(dir, "slipway"), nil
 }
 
+// Main builds the program, tells where it is, runs the tests and takes it away again. It
+// returns their exit status.
+func Main(tests interface{ Run() int }, binary *string) int {
+	dir, err := os.MkdirTemp("", "slipway-e2e-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Chmod(dir, 0o755) // some tests run it as another user
+	}
+	if err == nil {
+		*binary, err = Build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return tests.Run()
+}
+
 // Root is the folder of the project's sources.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
