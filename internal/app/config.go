@@ -20,6 +20,7 @@ import (
 
 	"slipway/internal/certs"
 	"slipway/internal/domain"
+	"slipway/internal/egress"
 	"slipway/internal/mail"
 )
 
@@ -239,18 +240,9 @@ func registrable(host string) string {
 }
 
 func prefixes(flag string, list []string) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	for _, text := range list {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			if a, err2 := netip.ParseAddr(text); err2 == nil {
-				p, err = netip.PrefixFrom(a, a.BitLen()), nil
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %q is not a network such as 10.0.0.0/8", flag, text)
-		}
-		out = append(out, p.Masked())
+	out, err := egress.ParseNetworks(list)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return out, nil
 }

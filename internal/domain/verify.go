@@ -36,20 +36,6 @@ const restart = `tries = 0,
 	pending_at = CASE WHEN status = 'failed' THEN $3 ELSE pending_at END,
 	status = CASE WHEN status = 'failed' THEN 'pending' ELSE status END`
 
-// VerifyTx has the owner's domain checked as soon as Run gets to it.
-func (d *Domains) VerifyTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Domain, error) {
-	dom, err := scan(tx.QueryRow(ctx, "UPDATE domains SET "+restart+`, next_check_at = $3
-		WHERE id = $1 AND owner_id = $2 RETURNING `+columns, id, owner, db.Now()))
-	if errors.Is(err, sql.ErrNoRows) {
-		return Domain{}, fault.Missing("domain")
-	}
-	if err != nil {
-		return Domain{}, fmt.Errorf("verify domain %s: %w", id, err)
-	}
-	tx.Notify(topic)
-	return dom, nil
-}
-
 // Verify checks the owner's domain now and returns what came of it, in at most about 10 s.
 // A domain that had failed is pending again. Fault: NotFound.
 func (d *Domains) Verify(ctx context.Context, owner account.ID, id ID) (Domain, error) {

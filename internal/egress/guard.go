@@ -32,21 +32,21 @@ func Public(a netip.Addr) bool {
 	return v6allow.Contains(a) && !within(v6deny, a)
 }
 
-// ParseAllow reads the operator's list: CIDRs or single addresses.
-func ParseAllow(list []string) ([]netip.Prefix, error) {
+// ParseNetworks reads an operator's list: CIDRs or single addresses.
+func ParseNetworks(list []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, s := range list {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
 			a, aerr := netip.ParseAddr(s)
 			if aerr != nil || a.Zone() != "" {
-				return nil, fmt.Errorf("parse outbound address %q: neither a CIDR nor an address", s)
+				return nil, fmt.Errorf("%q is not a network such as 10.0.0.0/8", s)
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
 		}
 		if a := p.Addr(); a.Is4In6() { // ::ffff:10.0.0.0/104 means 10.0.0.0/8
 			if p.Bits() < 96 {
-				return nil, fmt.Errorf("parse outbound address %q: mixes IPv4 and IPv6", s)
+				return nil, fmt.Errorf("%q mixes IPv4 and IPv6", s)
 			}
 			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 		}

@@ -34,15 +34,15 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-func TestParseAllow(t *testing.T) {
+func TestParseNetworks(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"127.0.0.1": "127.0.0.1/32", "10.1.2.3/8": "10.0.0.0/8", "::1": "::1/128", "::ffff:10.0.0.0/104": "10.0.0.0/8",
 		"": "", "10.0.0.0/33": "", "localhost": "", "fe80::1%eth0": "", "::ffff:0.0.0.0/90": "",
 	} {
-		got, err := ParseAllow([]string{in})
+		got, err := ParseNetworks([]string{in})
 		if (err == nil) != (want != "") || err == nil && got[0].String() != want {
-			t.Errorf("ParseAllow(%q) = %v, %v; want %q", in, got, err, want)
+			t.Errorf("ParseNetworks(%q) = %v, %v; want %q", in, got, err, want)
 		}
 	}
 }

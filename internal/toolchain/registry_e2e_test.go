@@ -22,7 +22,7 @@ func TestRealRegistry(t *testing.T) {
 	var allow []netip.Prefix
 	if how != "1" {
 		var err error
-		if allow, err = egress.ParseAllow(strings.Split(how, ",")); err != nil {
+		if allow, err = egress.ParseNetworks(strings.Split(how, ",")); err != nil {
 			t.Fatal(err)
 		}
 	}
