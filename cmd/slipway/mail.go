@@ -1,6 +1,6 @@
 package main
 
-import "slipway/internal/app"
+import "slipway/internal/server"
 
 // mailFlags name the mail server. There is no flag for the password: the command line can
 // be read by every user of the machine.
@@ -12,7 +12,7 @@ type mailFlags struct {
 	SMTPTLS          string `name:"smtp-tls" help:"auto, implicit, starttls or off. auto is implicit on port 465, off on loopback, else STARTTLS." default:"auto" enum:"auto,implicit,starttls,off"`
 }
 
-func (m mailFlags) smtp() app.SMTP {
+func (m mailFlags) smtp() server.SMTP {
 	password, _ := lookupEnv("SLIPWAY_SMTP_PASSWORD")
-	return app.SMTP{Addr: m.SMTP, User: m.SMTPUser, Password: password, PasswordFile: m.SMTPPasswordFile, From: m.SMTPFrom, TLS: m.SMTPTLS}
+	return server.SMTP{Addr: m.SMTP, User: m.SMTPUser, Password: password, PasswordFile: m.SMTPPasswordFile, From: m.SMTPFrom, TLS: m.SMTPTLS}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"slipway/internal/app"
 	"slipway/internal/sandbox"
+	"slipway/internal/server"
 )
 
 // version is set by the build.
@@ -79,6 +79,6 @@ type versionCommand struct{}
 
 // Run prints the version.
 func (versionCommand) Run() error {
-	fmt.Println(app.VersionText(version))
+	fmt.Println(server.VersionText(version))
 	return nil
 }

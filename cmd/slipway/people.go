@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/app"
+	"slipway/internal/server"
 )
 
 type userCommand struct {
@@ -23,7 +23,7 @@ type userCommand struct {
 type userList struct{ common }
 
 // Run lists everybody.
-func (u userList) Run(ctx context.Context) error { return app.ListUsers(ctx, u.store(), os.Stdout) }
+func (u userList) Run(ctx context.Context) error { return server.ListUsers(ctx, u.store(), os.Stdout) }
 
 type userSuspend struct {
 	common
@@ -33,7 +33,7 @@ type userSuspend struct {
 
 // Run suspends the user, also while the server runs.
 func (u userSuspend) Run(ctx context.Context) error {
-	return app.SuspendUser(ctx, u.store(), u.Email, u.Reason, os.Stdout)
+	return server.SuspendUser(ctx, u.store(), u.Email, u.Reason, os.Stdout)
 }
 
 type userResume struct {
@@ -43,7 +43,7 @@ type userResume struct {
 
 // Run lets the user in again, also while the server runs.
 func (u userResume) Run(ctx context.Context) error {
-	return app.ResumeUser(ctx, u.store(), u.Email, os.Stdout)
+	return server.ResumeUser(ctx, u.store(), u.Email, os.Stdout)
 }
 
 type userCreate struct {
@@ -59,7 +59,7 @@ func (u userCreate) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return app.CreateUser(ctx, u.store(), app.NewUser{Email: u.Email, Password: password, Admin: u.Admin, BaseURL: u.BaseURL}, os.Stdout)
+	return server.CreateUser(ctx, u.store(), server.NewUser{Email: u.Email, Password: password, Admin: u.Admin, BaseURL: u.BaseURL}, os.Stdout)
 }
 
 // readPassword reads one line of standard input. Nothing there, or a terminal where
@@ -94,7 +94,7 @@ func (k keyCreate) Run(ctx context.Context) error {
 	if len(k.Scope) == 0 {
 		k.Scope = []string{"*"}
 	}
-	return app.CreateKey(ctx, k.store(), app.NewKey{User: k.User, Name: k.Name, Scopes: k.Scope, Expires: k.Expires}, os.Stdout)
+	return server.CreateKey(ctx, k.store(), server.NewKey{User: k.User, Name: k.Name, Scopes: k.Scope, Expires: k.Expires}, os.Stdout)
 }
 
 type caCommand struct {
@@ -104,7 +104,7 @@ type caCommand struct {
 type caExport struct{ common }
 
 // Run prints the root certificate.
-func (c caExport) Run(ctx context.Context) error { return app.ExportCA(ctx, c.store(), os.Stdout) }
+func (c caExport) Run(ctx context.Context) error { return server.ExportCA(ctx, c.store(), os.Stdout) }
 
 type doctorCommand struct {
 	common
@@ -116,5 +116,5 @@ type doctorCommand struct {
 func (c doctorCommand) Run(ctx context.Context) error {
 	m := c.smtp()
 	m.CAFile = c.OutboundCAFile
-	return app.Doctor(ctx, c.store(), m, os.Stdout)
+	return server.Doctor(ctx, c.store(), m, os.Stdout)
 }

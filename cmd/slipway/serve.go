@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"slipway/internal/app"
+	"slipway/internal/server"
 )
 
 var lookupEnv = os.LookupEnv
@@ -17,7 +17,7 @@ type common struct {
 	Database string `help:"postgres://… instead of SQLite in the data directory." placeholder:"URL"`
 }
 
-func (c common) store() app.Store { return app.Store{DataDir: c.DataDir, Database: c.Database} }
+func (c common) store() server.Store { return server.Store{DataDir: c.DataDir, Database: c.Database} }
 
 type serveCommand struct {
 	common
@@ -63,7 +63,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		}
 		return *p
 	}
-	return app.Serve(ctx, app.Config{
+	return server.Serve(ctx, server.Config{
 		Store: s.store(), Version: version, Log: s.logger(),
 		Listen: s.Listen, EdgeHTTP: str(s.EdgeHTTP, "127.0.0.1:8081"), EdgeHTTPS: str(s.EdgeHTTPS, "127.0.0.1:8443"),
 		BaseURL: s.BaseURL, APIURL: s.APIURL, SiteDomain: s.SiteDomain, SharedDomain: s.SharedDomain,

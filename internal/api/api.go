@@ -18,12 +18,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
-	"slipway/internal/client"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
-	"slipway/internal/idem"
+	"slipway/internal/idempotency"
 	"slipway/internal/ratelimit"
+	"slipway/internal/requestinfo"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
@@ -38,7 +38,7 @@ type Config struct {
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Webhooks    *webhook.Webhooks
-	Answers     *idem.Answers
+	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter
 	Log         *slog.Logger
 
@@ -56,7 +56,7 @@ type API struct {
 	mux     *http.ServeMux
 	huma    huma.API
 	ops     []Route
-	streams client.Streams
+	streams requestinfo.Streams
 	spec    []byte // openapi.json
 	docs    []byte // the reference page
 	home    []byte // the page at /
@@ -71,7 +71,7 @@ func New(c Config) *API {
 	if c.Ready == nil {
 		c.Ready = func() bool { return true }
 	}
-	a := &API{Config: c, mux: http.NewServeMux(), streams: client.Streams{PerUser: maxUserStreams, All: maxStreams}}
+	a := &API{Config: c, mux: http.NewServeMux(), streams: requestinfo.Streams{PerUser: maxUserStreams, All: maxStreams}}
 	a.huma = newHuma(a.mux, c)
 	a.routes()
 	a.finish()

@@ -8,23 +8,23 @@ import (
 	"net/url"
 
 	"slipway/internal/account"
-	"slipway/internal/idem"
+	"slipway/internal/idempotency"
 )
 
 // once is which request this is, for those that want it to act once. A key that sees
 // only some sites, and an answer that holds a secret, are kept apart per key: a replay
 // must not show what the asking key may not see.
-func (r Route) once(ctx context.Context, c account.Caller) (idem.Key, [32]byte, error) {
+func (r Route) once(ctx context.Context, c account.Caller) (idempotency.Key, [32]byte, error) {
 	req := from(ctx)
 	h := req.http
 	keys := h.Header["Idempotency-Key"]
 	if len(keys) == 0 {
-		return idem.Key{}, [32]byte{}, nil
+		return idempotency.Key{}, [32]byte{}, nil
 	}
 	if len(keys) > 1 || keys[0] == "" {
-		return idem.Key{}, [32]byte{}, idem.Check("")
+		return idempotency.Key{}, [32]byte{}, idempotency.Check("")
 	}
-	k := idem.Key{Scope: string(c.User), Method: h.Method, Path: h.URL.EscapedPath(), Key: keys[0]}
+	k := idempotency.Key{Scope: string(c.User), Method: h.Method, Path: h.URL.EscapedPath(), Key: keys[0]}
 	if r.Private || len(c.Sites) > 0 {
 		k.Scope += "/" + string(c.Key)
 	}
@@ -33,7 +33,7 @@ func (r Route) once(ctx context.Context, c account.Caller) (idem.Key, [32]byte, 
 	for _, part := range []string{k.Method, k.Path, query.Encode(), string(req.body)} {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
 	}
-	return k, [32]byte(sum.Sum(nil)), idem.Check(keys[0])
+	return k, [32]byte(sum.Sum(nil)), idempotency.Check(keys[0])
 }
 
 // kept is an answer as it is stored.

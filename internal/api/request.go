@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 
 	"slipway/internal/account"
-	"slipway/internal/client"
 	"slipway/internal/fault"
 	"slipway/internal/ratelimit"
+	"slipway/internal/requestinfo"
 )
 
 // request is what is known of a request by the time a handler runs.
@@ -64,7 +64,7 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // serve is the way every request goes.
 func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 	w, begun := &response{ResponseWriter: rw}, time.Now()
-	req := &request{id: client.RequestID(r), addr: client.Addr(r, a.TrustedProxies), http: r}
+	req := &request{id: requestinfo.RequestID(r), addr: requestinfo.Addr(r, a.TrustedProxies), http: r}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
 	ctx := r.Context()
 	w.Header().Set("X-Request-Id", req.id)
@@ -129,7 +129,7 @@ func public(p string) bool {
 // the API key, the deploy hook, else the client's address (IPv6 by /64, for one machine
 // has as many addresses as it likes in it).
 func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (key string, err error) {
-	key = "addr:" + client.Network(req.addr)
+	key = "addr:" + requestinfo.Network(req.addr)
 	if under(r.URL.Path, "/hooks") {
 		if hook, ok := a.hookKey(ctx, r); ok {
 			return hook, nil

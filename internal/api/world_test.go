@@ -23,7 +23,7 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
-	"slipway/internal/idem"
+	"slipway/internal/idempotency"
 	"slipway/internal/ratelimit"
 	"slipway/internal/seal"
 	"slipway/internal/site"
@@ -81,7 +81,7 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 			}}),
 		Traffic:   traffic.New(traffic.Config{DB: d}),
 		Webhooks:  hooks,
-		Answers:   idem.New(idem.Config{DB: d, Seal: s, Log: log}),
+		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
 		BaseURL:   "http://slipway.test",
 		RateLimit: 100_000,

@@ -31,12 +31,12 @@ import (
 	"time"
 
 	"slipway/internal/account"
-	"slipway/internal/client"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/framework"
 	"slipway/internal/ratelimit"
+	"slipway/internal/requestinfo"
 	"slipway/internal/site"
 	"slipway/internal/source"
 	"slipway/internal/traffic"
@@ -114,7 +114,7 @@ type Dashboard struct {
 	pages   map[string]*template.Template
 	routes  []route
 	mux     *http.ServeMux
-	streams client.Streams
+	streams requestinfo.Streams
 	disk    kept[Disk]
 	doctor  kept[[]Finding]
 }
@@ -127,7 +127,7 @@ func New(c Config) *Dashboard {
 	if c.Ready == nil {
 		c.Ready = func() bool { return true }
 	}
-	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(), streams: client.Streams{PerUser: maxUserStreams, All: maxStreams},
+	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(), streams: requestinfo.Streams{PerUser: maxUserStreams, All: maxStreams},
 		// Guesses are counted in the database also on one node: a restart forgives nothing.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
 	}

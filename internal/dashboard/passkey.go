@@ -4,15 +4,15 @@ import (
 	"context"
 
 	"slipway/internal/account"
-	"slipway/internal/client"
 	"slipway/internal/db"
+	"slipway/internal/requestinfo"
 )
 
 // A passkey's ceremony has two requests. A script asks for what the browser must sign
 // (JSON); the browser's answer comes back in an ordinary form.
 
 func (d *Dashboard) askPasskey(ctx context.Context, q *request) (answer, error) {
-	if err := d.throttle(ctx, guesses{"login-net:" + client.Network(q.addr), perNetwork}); err != nil {
+	if err := d.throttle(ctx, guesses{"login-net:" + requestinfo.Network(q.addr), perNetwork}); err != nil {
 		return answer{}, err
 	}
 	c, err := d.Accounts.AskPasskey(ctx)

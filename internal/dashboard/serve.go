@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"slipway/internal/account"
-	"slipway/internal/client"
 	"slipway/internal/fault"
+	"slipway/internal/requestinfo"
 )
 
 // policy is the Content Security Policy of every answer: nothing from another host,
@@ -65,7 +65,7 @@ func (d *Dashboard) refuseForeign(w http.ResponseWriter, r *http.Request) {
 // answer.
 func (d *Dashboard) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := &request{Request: r, id: client.RequestID(r), addr: client.Addr(r, d.TrustedProxies)}
+		q := &request{Request: r, id: requestinfo.RequestID(r), addr: requestinfo.Addr(r, d.TrustedProxies)}
 		w.Header().Set("X-Request-Id", q.id)
 		begun := time.Now()
 		defer func() {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"slipway/internal/account"
-	"slipway/internal/client"
 	"slipway/internal/fault"
+	"slipway/internal/requestinfo"
 )
 
 // How many guesses a window of 15 minutes lets through: for one account from one
@@ -47,8 +47,8 @@ func (d *Dashboard) throttle(ctx context.Context, counts ...guesses) error {
 func (d *Dashboard) throttlePassword(ctx context.Context, q *request, email string) error {
 	email = typedEmail(email)
 	return d.throttle(ctx,
-		guesses{"login-net:" + client.Network(q.addr), perNetwork},
-		guesses{"login-here:" + client.Network(q.addr) + "/" + email, perAccountHere},
+		guesses{"login-net:" + requestinfo.Network(q.addr), perNetwork},
+		guesses{"login-here:" + requestinfo.Network(q.addr) + "/" + email, perAccountHere},
 		guesses{"login-all:" + email, perAccount})
 }
 
@@ -147,7 +147,7 @@ func (d *Dashboard) setupPage(ctx context.Context, q *request) (answer, error) {
 }
 
 func (d *Dashboard) setUp(ctx context.Context, q *request) (answer, error) {
-	if err := d.throttle(ctx, guesses{"setup-net:" + client.Network(q.addr), perNetwork}); err != nil {
+	if err := d.throttle(ctx, guesses{"setup-net:" + requestinfo.Network(q.addr), perNetwork}); err != nil {
 		return answer{}, err
 	}
 	s, token, err := d.Accounts.SetUp(ctx, q.PathValue("token"), q.value("email"), q.value("password"), q.device())

@@ -3,7 +3,7 @@ package dashboard
 import (
 	"context"
 
-	"slipway/internal/client"
+	"slipway/internal/requestinfo"
 )
 
 // How many mails with a link a window lets somebody ask for: for one address from
@@ -27,7 +27,7 @@ func (d *Dashboard) forgotPage(ctx context.Context, q *request) (answer, error) 
 func (d *Dashboard) askReset(ctx context.Context, q *request) (answer, error) {
 	email := typedEmail(q.value("email"))
 	if err := d.throttle(ctx,
-		guesses{"forgot-net:" + client.Network(q.addr), forgotNetwork},
+		guesses{"forgot-net:" + requestinfo.Network(q.addr), forgotNetwork},
 		guesses{"forgot:" + email, perForgotten}); err != nil {
 		return answer{}, err
 	}

@@ -10,9 +10,9 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/job"
-	"slipway/internal/portrait"
 	"slipway/internal/release"
 	"slipway/internal/site"
+	"slipway/internal/thumbnail"
 )
 
 // Collect is the job that forgets old deployments and deletes bytes that no release
@@ -51,7 +51,7 @@ func (d *Deployments) Work(j *job.Jobs) {
 			if err := json.Unmarshal(args, &p); err != nil {
 				return err
 			}
-			return d.keepPortrait(ctx, p.Release, portrait.Portrait{})
+			return d.keepPortrait(ctx, p.Release, thumbnail.Portrait{})
 		},
 	}, d.portray)
 	job.Handle(j, job.Policy{Attempts: 1000}, d.purge)

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package idem.
+-- Written by package idempotency.
 CREATE TABLE idempotent_answers (
   scope       TEXT NOT NULL,    -- whose key it is: a user or a deploy hook
   method      TEXT NOT NULL,

@@ -1,0 +1,184 @@
+package deploy
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+	"slipway/internal/release"
+	"slipway/internal/site"
+	"slipway/internal/thumbnail"
+)
+
+// Portrait is what a site that is live looks like at a glance.
+type Portrait struct {
+	Release release.ID
+	Title   string
+	Text    string
+	Colour  string // #rrggbb, or empty
+	Icon    bool   // whether there is one
+	Image   bool
+}
+
+// Portray is the job that draws the portrait of a release that has become live. It is
+// drawn from the release alone, so once more gives the same.
+type Portray struct{ Release release.ID }
+
+// Kind names the job.
+func (Portray) Kind() string { return "deploy.portray" }
+
+// portrayTx asks for a portrait of what has just become live. They are drawn one at a
+// time: decoding a few large pictures at once would take much memory.
+func portrayTx(ctx context.Context, tx *db.Tx, id release.ID) error {
+	_, err := job.Enqueue(ctx, tx, Portray{id}, job.Options{Unique: "portray/" + string(id), Group: "portray"})
+	return err
+}
+
+// portray draws and keeps a portrait.
+func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
+	var known bool
+	err := d.c.DB.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM portraits WHERE release = $1)`, p.Release).Scan(&known)
+	if err != nil || known {
+		return err
+	}
+	tree, err := d.c.Releases.Load(ctx, p.Release)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // let go of, and deleted
+	}
+	if err != nil {
+		return fmt.Errorf("portray: %w", err)
+	}
+	var broken error
+	got := thumbnail.Of(thumbnail.Files{
+		Page: func(limit int64) []byte {
+			a := tree.Resolve("/")
+			if a.Kind != release.Found || !strings.HasPrefix(a.File.Type, "text/html") {
+				return nil
+			}
+			b, err := d.c.Releases.Peek(ctx, a.File, limit)
+			broken = errors.Join(broken, err)
+			return b
+		},
+		File: func(path string, limit int64) []byte {
+			f, ok := tree.Lookup(path)
+			if !ok || f.Body.Size > limit {
+				return nil
+			}
+			b, err := d.c.Releases.Read(ctx, f, limit)
+			broken = errors.Join(broken, err)
+			return b
+		},
+	})
+	if broken != nil {
+		return fmt.Errorf("portray %s: %w", p.Release, broken)
+	}
+	return d.keepPortrait(ctx, p.Release, got)
+}
+
+func (d *Deployments) keepPortrait(ctx context.Context, id release.ID, got thumbnail.Portrait) error {
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `
+			INSERT INTO portraits (release, title, text, colour, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+			ON CONFLICT (release) DO NOTHING`,
+			id, got.Title, got.Text, got.Colour, base64.StdEncoding.EncodeToString(got.Icon), base64.StdEncoding.EncodeToString(got.Image), db.Now())
+		if err != nil {
+			return fmt.Errorf("keep portrait: %w", err)
+		}
+		return nil
+	})
+}
+
+// tidyPortraits forgets those of releases that are live no longer, and asks for those
+// that are missing.
+func (d *Deployments) tidyPortraits(ctx context.Context) error {
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		// One may have been drawn a moment before its release becomes live for another site.
+		_, err := tx.Exec(ctx, `DELETE FROM portraits WHERE made_at < $1 AND release NOT IN (SELECT live_release FROM open_sites)`, db.Now().Add(-time.Hour))
+		if err != nil {
+			return fmt.Errorf("forget portraits: %w", err)
+		}
+		rows, err := tx.Query(ctx, `
+			SELECT DISTINCT live_release FROM open_sites
+			WHERE live_release <> '' AND live_release NOT IN (SELECT release FROM portraits) LIMIT 500`)
+		missing, err := db.Collect(rows, err, func(s db.Scanner) (id release.ID, err error) { return id, s.Scan(&id) })
+		if err != nil {
+			return fmt.Errorf("find missing portraits: %w", err)
+		}
+		for _, id := range missing {
+			if err := portrayTx(ctx, tx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Portraits returns what those of the owner's sites look like that have a portrait.
+func (d *Deployments) Portraits(ctx context.Context, owner account.ID, sites []site.ID) (map[site.ID]Portrait, error) {
+	out := map[site.ID]Portrait{}
+	if len(sites) == 0 {
+		return out, nil
+	}
+	args, list := []any{owner}, make([]string, len(sites))
+	for i, id := range sites {
+		args = append(args, id)
+		list[i] = "$" + strconv.Itoa(len(args))
+	}
+	rows, err := d.c.DB.Query(ctx, `
+		SELECT s.id, p.release, p.title, p.text, p.colour, p.icon <> '', p.image <> ''
+		FROM open_sites s JOIN portraits p ON p.release = s.live_release
+		WHERE s.owner_id = $1 AND s.id IN (`+strings.Join(list, ", ")+`)`, args...)
+	type found struct {
+		site site.ID
+		Portrait
+	}
+	all, err := db.Collect(rows, err, func(s db.Scanner) (f found, err error) {
+		return f, s.Scan(&f.site, &f.Release, &f.Title, &f.Text, &f.Colour, &f.Icon, &f.Image)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read portraits: %w", err)
+	}
+	for _, f := range all {
+		out[f.site] = f.Portrait
+	}
+	return out, nil
+}
+
+// PortraitIcon returns the icon of what the owner's site serves, a PNG, or a NotFound
+// fault.
+func (d *Deployments) PortraitIcon(ctx context.Context, owner account.ID, id site.ID, of release.ID) ([]byte, error) {
+	return d.portraitPart(ctx, `SELECT p.icon`, owner, id, of)
+}
+
+// PortraitImage returns the picture of what the owner's site serves, a JPEG, or a
+// NotFound fault.
+func (d *Deployments) PortraitImage(ctx context.Context, owner account.ID, id site.ID, of release.ID) ([]byte, error) {
+	return d.portraitPart(ctx, `SELECT p.image`, owner, id, of)
+}
+
+func (d *Deployments) portraitPart(ctx context.Context, what string, owner account.ID, id site.ID, of release.ID) ([]byte, error) {
+	rows, err := d.c.DB.Query(ctx, what+`
+		FROM open_sites s JOIN portraits p ON p.release = s.live_release
+		WHERE s.owner_id = $1 AND s.id = $2 AND p.release = $3`, owner, id, of)
+	found, err := db.Collect(rows, err, func(s db.Scanner) (text string, err error) { return text, s.Scan(&text) })
+	if err != nil {
+		return nil, fmt.Errorf("read portrait: %w", err)
+	}
+	if len(found) == 0 || found[0] == "" {
+		return nil, fault.Missing("page")
+	}
+	b, err := base64.StdEncoding.DecodeString(found[0])
+	if err != nil {
+		return nil, fmt.Errorf("read portrait of %s: %w", of, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,219 @@
+// Package idempotency owns answers that were already given, so that a request sent twice acts
+// once.
+//
+// The effect of a request and its answer are one transaction: a crash keeps both or
+// neither, and of two that come at once the later waits for the first and gets its
+// answer. Answers are sealed, for one may hold a new key's secret, and kept for a day.
+// Errors are never kept: what did nothing may be tried again under the same key.
+package idempotency
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/seal"
+)
+
+// Config says where answers are kept.
+type Config struct {
+	DB   *db.DB
+	Seal *seal.Sealer
+	Log  *slog.Logger
+	Keep time.Duration // Optional: 0 means 24h.
+}
+
+// Answers is what was answered. It is safe for concurrent use.
+type Answers struct {
+	db   *db.DB
+	seal *seal.Sealer
+	log  *slog.Logger
+	keep time.Duration
+}
+
+// New returns the answers kept in the database.
+func New(c Config) *Answers {
+	return &Answers{c.DB, c.Seal, cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Keep, 24*time.Hour)}
+}
+
+// Key says which request this is. The same Key in another Scope is another request.
+type Key struct {
+	Scope  string // whose it is: a user or a deploy hook
+	Method string
+	Path   string
+	Key    string // what the client sent: 1 to 255 printable ASCII characters; empty: nothing is kept
+}
+
+func (k Key) purpose() string {
+	return "answer\x00" + k.Scope + "\x00" + k.Method + "\x00" + k.Path + "\x00" + k.Key
+}
+
+// Check returns an Invalid fault for a key that cannot be one.
+func Check(key string) error {
+	odd := strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r > 0x7e })
+	if odd || len(key) < 1 || len(key) > 255 {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid Idempotency-Key",
+			Details: "a key is 1 to 255 printable ASCII characters, such as a UUID", Code: "invalid_idempotency_key"}
+	}
+	return nil
+}
+
+// errReused is a Conflict: the draft's 422 is not among the statuses of our contract.
+var errReused = &fault.Error{Kind: fault.Conflict, Message: "This Idempotency-Key was used for another request",
+	Details: "send the same request again, or a new key", Code: "idempotency_key_reused"}
+
+// Once runs fn in a transaction and keeps its answer in the same one, or returns the
+// answer that was kept, with replayed true. The fingerprint is a digest of all that
+// makes the request what it is; a kept answer to another one is a Conflict fault. When
+// fn fails nothing is kept. fn may run again after a conflict (see db.Write).
+func (a *Answers) Once(ctx context.Context, k Key, fingerprint [32]byte, fn func(tx *db.Tx) ([]byte, error)) (answer []byte, replayed bool, err error) {
+	if k.Key == "" {
+		err = a.db.Write(ctx, func(tx *db.Tx) error {
+			answer, err = fn(tx)
+			return err
+		})
+		return answer, false, err
+	}
+	if err := Check(k.Key); err != nil {
+		return nil, false, err
+	}
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		answer, replayed = nil, false
+		// First of all the row, before any effect: whoever comes second waits here, on
+		// the unique index (PostgreSQL) or for the one writer (SQLite).
+		mine, err := a.claim(ctx, tx, k, fingerprint, "")
+		if err != nil {
+			return err
+		}
+		if !mine {
+			replayed = true
+			answer, err = a.find(ctx, tx, k, fingerprint)
+			return err
+		}
+		if answer, err = fn(tx); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE idempotent_answers SET answer = $5
+			WHERE scope = $1 AND method = $2 AND path = $3 AND key = $4`,
+			k.Scope, k.Method, k.Path, k.Key, a.seal.Seal(answer, k.purpose()))
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return answer, replayed, nil
+}
+
+// Remember is Once for requests that go to the network and change nothing here: it looks
+// for a kept answer, else runs fn outside any transaction and keeps what it says. Of two
+// that come at once both may run fn, and the first answer kept is the one both get.
+func (a *Answers) Remember(ctx context.Context, k Key, fingerprint [32]byte, fn func(context.Context) ([]byte, error)) (answer []byte, replayed bool, err error) {
+	if k.Key == "" {
+		answer, err = fn(ctx)
+		return answer, false, err
+	}
+	if err := Check(k.Key); err != nil {
+		return nil, false, err
+	}
+	answer, err = a.find(ctx, a.db, k, fingerprint)
+	if err == nil {
+		return answer, true, nil
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return nil, false, err
+	}
+	if answer, err = fn(ctx); err != nil {
+		return nil, false, err
+	}
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		mine, err := a.claim(ctx, tx, k, fingerprint, a.seal.Seal(answer, k.purpose()))
+		if err != nil || mine {
+			return err
+		}
+		replayed = true
+		answer, err = a.find(ctx, tx, k, fingerprint)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return answer, replayed, nil
+}
+
+// claim inserts the key's row and reports whether there was none that still counts.
+func (a *Answers) claim(ctx context.Context, tx *db.Tx, k Key, fingerprint [32]byte, sealed string) (bool, error) {
+	now := db.Now()
+	n, err := tx.Exec(ctx, `
+		INSERT INTO idempotent_answers (scope, method, path, key, fingerprint, answer, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (scope, method, path, key) DO UPDATE
+		SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = excluded.created_at
+		WHERE idempotent_answers.created_at <= $8`,
+		k.Scope, k.Method, k.Path, k.Key, hex.EncodeToString(fingerprint[:]), sealed, now, now.Add(-a.keep))
+	if err != nil {
+		return false, fmt.Errorf("claim idempotency key: %w", err)
+	}
+	return n == 1, nil
+}
+
+// find returns the kept answer, sql.ErrNoRows, or the Conflict fault of another request.
+func (a *Answers) find(ctx context.Context, r db.Reader, k Key, fingerprint [32]byte) ([]byte, error) {
+	var print, sealed string
+	err := r.QueryRow(ctx, `
+		SELECT fingerprint, answer FROM idempotent_answers
+		WHERE scope = $1 AND method = $2 AND path = $3 AND key = $4 AND created_at > $5`,
+		k.Scope, k.Method, k.Path, k.Key, db.Now().Add(-a.keep)).Scan(&print, &sealed)
+	if err != nil {
+		return nil, fmt.Errorf("find answer: %w", err)
+	}
+	if print != hex.EncodeToString(fingerprint[:]) {
+		return nil, errReused
+	}
+	answer, err := a.seal.Open(sealed, k.purpose())
+	if err != nil {
+		return nil, fmt.Errorf("open answer: %w", err)
+	}
+	return answer, nil
+}
+
+// Run removes answers that are too old until ctx ends.
+func (a *Answers) Run(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Minute)
+	defer tick.Stop()
+	for {
+		if err := a.purge(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "old answers not removed, will be tried again", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// purge removes a thousand rows at a time, so that it never holds the writer for long.
+func (a *Answers) purge(ctx context.Context) error {
+	for {
+		var n int64
+		err := a.db.Write(ctx, func(tx *db.Tx) (err error) {
+			n, err = tx.Exec(ctx, `
+				DELETE FROM idempotent_answers WHERE (scope, method, path, key) IN (
+				  SELECT scope, method, path, key FROM idempotent_answers WHERE created_at <= $1 LIMIT 1000)`,
+				db.Now().Add(-a.keep))
+			return err
+		})
+		if err != nil || n < 1000 {
+			return err
+		}
+	}
+}

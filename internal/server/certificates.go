@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"slipway/internal/certs"
+	"slipway/internal/db"
+	"slipway/internal/domain"
+	"slipway/internal/edge"
+	"slipway/internal/egress"
+	"slipway/internal/webhook"
+)
+
+// authorities reaches what the operator named: unlike what users name it may be private.
+func (s settings) authorities() (*http.Client, error) {
+	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+		CAFile: s.OutboundCAFile, Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
+	return out.Client(time.Minute), nil
+}
+
+// delegation is where the challenges of a wildcard are answered, or nothing.
+func (s settings) delegation(name string) string {
+	if s.ACMEDNSZone == "" {
+		return ""
+	}
+	return certs.Delegation(s.ACMEDNSZone, name)
+}
+
+// certificates makes the room that orders from ACME authorities; nil without one, and
+// the local authority stands in.
+func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error) {
+	if len(h.s.ACMECA) == 0 || !h.s.role("edge") {
+		return nil, nil
+	}
+	var names *certs.DNS
+	if l.dns != nil {
+		names = &certs.DNS{Zone: h.s.ACMEDNSZone, Packets: l.packets, Stream: l.dns}
+		if len(h.s.controlHosts) > 0 { // its address is known to lead here
+			names.Host = h.s.controlHosts[0]
+		}
+	}
+	return certs.New(certs.Config{
+		DB: h.db, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.bindings, DNS: names,
+		Name: func(host string) string { return h.edge.CertificateName(host) }, SiteDomain: h.s.SiteDomain, Hosts: h.s.controlHosts,
+		Report: h.reportACME, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
+	})
+}
+
+// retryCertificate makes the next order for a custom host due now.
+func (h *house) retryCertificate(ctx context.Context, tx *db.Tx, host string) error {
+	if len(h.s.ACMECA) == 0 {
+		return nil
+	}
+	return certs.RetryTx(ctx, tx, host)
+}
+
+// reportACME tells the domain room and webhooks what became of a custom host's
+// certificate, in the transaction that stores it.
+func (h *house) reportACME(ctx context.Context, tx *db.Tx, r certs.Report) error {
+	state := map[certs.State]domain.SSL{certs.Pending: domain.SSLPending, certs.Active: domain.SSLActive, certs.Failed: domain.SSLFailed}[r.State]
+	return h.reportTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore), ExpiresAt: db.At(r.NotAfter),
+		LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)}, string(r.Event))
+}
+
+// reportLocal does the same for a certificate of the local authority.
+func (h *house) reportLocal(ctx context.Context, host string, c edge.Certificate) {
+	err := h.db.Write(ctx, func(tx *db.Tx) error {
+		had, err := h.domains.Certified(ctx, tx, host)
+		if err != nil {
+			return err
+		}
+		event := string(certs.Issued)
+		if had {
+			event = string(certs.Renewed)
+		}
+		return h.reportTx(ctx, tx, host, domain.SSLActive, domain.Certificate{Issuer: c.Issuer, NotBefore: db.At(c.NotBefore), ExpiresAt: db.At(c.NotAfter)}, event)
+	})
+	if err != nil && ctx.Err() == nil {
+		h.s.Log.ErrorContext(ctx, "certificate not noted", "host", host, "err", err)
+	}
+}
+
+func (h *house) reportTx(ctx context.Context, tx *db.Tx, host string, state domain.SSL, c domain.Certificate, event string) error {
+	d, found, err := h.domains.CertificateTx(ctx, tx, host, state, c)
+	if err != nil || !found || event == "" {
+		return err
+	}
+	var name string
+	err = tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // its site is gone, and site.deleted has said so
+	}
+	if err != nil {
+		return fmt.Errorf("name site of %s: %w", d.ID, err)
+	}
+	of := webhook.Site{ID: d.SiteID, Name: name}
+	what := webhook.Certificate{Domain: d.Name, Issuer: c.Issuer, NotBefore: c.NotBefore, ExpiresAt: c.ExpiresAt, LastError: c.LastError, NextAttemptAt: c.NextAttemptAt}
+	switch certs.Event(event) {
+	case certs.Issued:
+		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLIssued(of, what))
+	case certs.Renewed:
+		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLRenewed(of, what))
+	case certs.Failure:
+		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLFailed(of, what))
+	}
+	return fmt.Errorf("emit %s: no such event", event)
+}

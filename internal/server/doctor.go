@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/fault"
+	"slipway/internal/sandbox"
+)
+
+// check is one line of what doctor finds.
+type check struct {
+	name     string
+	ok       bool
+	required bool // nothing works without it; otherwise something is missing that the text names
+	text     string
+}
+
+// Doctor prints what of the host's abilities is there and what is missing, and ends with
+// an error when something required is.
+func Doctor(ctx context.Context, s Store, m SMTP, out io.Writer) error {
+	checks := examine(ctx, s, m)
+	width, bad := 0, 0
+	for _, c := range checks {
+		width = max(width, len(c.name))
+	}
+	colour := isTerminal(out)
+	for _, c := range checks {
+		mark, paint := "ok     ", "32"
+		switch {
+		case !c.ok && c.required:
+			mark, paint = "missing", "31"
+			bad++
+		case !c.ok:
+			mark, paint = "limited", "33"
+		}
+		if colour {
+			mark = "\x1b[" + paint + "m" + mark + "\x1b[0m"
+		}
+		fmt.Fprintf(out, "%s  %-*s  %s\n", mark, width, c.name, c.text)
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d things that slipway needs are missing", bad, len(checks))
+	}
+	return nil
+}
+
+// examine looks at everything once.
+func examine(ctx context.Context, s Store, m SMTP) []check {
+	checks := []check{dataDir(s), database(ctx, s), git(ctx), loopback(), mailServer(ctx, m)}
+	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
+		// Without a sandbox sites that need no build still work.
+		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
+	}
+	return checks
+}
+
+func scratch(s Store) string {
+	dir, err := filepath.Abs(s.path("builds", "doctor"))
+	if err != nil {
+		return s.path("builds", "doctor")
+	}
+	return dir
+}
+
+func dataDir(s Store) check {
+	c := check{name: "data directory", required: true}
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		c.text = err.Error()
+		return c
+	}
+	f, err := os.CreateTemp(s.DataDir, ".doctor-*")
+	if err != nil {
+		c.text = err.Error()
+		return c
+	}
+	f.Close()
+	os.Remove(f.Name())
+	var fs unix.Statfs_t
+	if err := unix.Statfs(s.DataDir, &fs); err != nil {
+		c.text = err.Error()
+		return c
+	}
+	free := fs.Bavail * uint64(fs.Bsize) >> 20
+	c.ok, c.text = true, fmt.Sprintf("%s can be written; %d MiB are free", s.DataDir, free)
+	if free < 1024 {
+		c.ok, c.required = false, false
+		c.text += ", which is little"
+	}
+	return c
+}
+
+func database(ctx context.Context, s Store) check {
+	c := check{name: "database", required: true}
+	d, _, err := s.open(ctx, quiet())
+	if err != nil {
+		c.text = err.Error()
+		return c
+	}
+	defer d.Close()
+	if err := d.Integrity(ctx); err != nil {
+		c.text = err.Error()
+		return c
+	}
+	kind := "PostgreSQL"
+	if d.Single() {
+		kind = "SQLite"
+	}
+	c.ok, c.text = true, kind+" answers and is sound"
+	return c
+}
+
+func git(ctx context.Context) check {
+	c := check{name: "git", required: true}
+	out, err := exec.CommandContext(ctx, "git", "version").Output()
+	if err != nil {
+		c.text = "git is not installed: apt-get install git"
+		return c
+	}
+	c.ok, c.text = true, strings.TrimSpace(string(out))
+	return c
+}
+
+func loopback() check {
+	c := check{name: "loopback", required: true}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.text = "no port can be opened on 127.0.0.1: " + err.Error()
+		return c
+	}
+	l.Close()
+	c.ok, c.text = true, "ports can be opened on 127.0.0.1"
+	return c
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// sentence is a fault as one line of a terminal: what is wrong, and what is allowed.
+func sentence(err error) error {
+	if f := fault.As(err); f != nil && f.Details != "" {
+		return errors.New(f.Message + ": " + f.Details)
+	}
+	return err
+}

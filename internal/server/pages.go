@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/account"
+	"slipway/internal/dashboard"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/framework"
+	"slipway/internal/source"
+)
+
+func (h *house) dashboardConfig() dashboard.Config {
+	return dashboard.Config{
+		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
+		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
+		Branches: h.branches, Detect: h.detect, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
+	}
+}
+
+// branches looks at a repository that somebody is about to make a site of.
+func (h *house) branches(ctx context.Context, repository string, c *source.Credential) ([]string, string, error) {
+	repo, err := source.ParseRepository(repository)
+	if err != nil {
+		return nil, "", err
+	}
+	return h.source.Branches(ctx, source.Request{Site: "look", Repository: repo, Credential: c})
+}
+
+// detect says how a branch would be built, from a copy that is thrown away again.
+func (h *house) detect(ctx context.Context, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error) {
+	repo, err := source.ParseRepository(repository)
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	id := db.NewID("look")
+	defer h.source.Forget(context.WithoutCancel(ctx), id)
+	tree, err := h.source.Fetch(ctx, source.Request{Site: id, Repository: repo, Branch: branch, Credential: c})
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	defer tree.Close()
+	return deploy.Detect(ctx, tree, o)
+}
+
+// public is the part of the control plane that is meant for users, and that the edge
+// serves too where --base-url is https: programs at /api, /hooks and /docs, people
+// everywhere else.
+func (h *house) public() http.Handler {
+	if h.api == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			plain(w, http.StatusNotFound, "This node does not serve the interface.")
+		})
+	}
+	programs, people := h.api.Handler(), h.pages.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
+		case "api", "hooks", "docs":
+			programs.ServeHTTP(w, r)
+		default:
+			people.ServeHTTP(w, r)
+		}
+	})
+}
+
+// invite prints the way in while there is no user yet: a link that works once.
+func (h *house) invite(ctx context.Context) error {
+	if h.pages == nil {
+		return nil
+	}
+	empty, err := h.accounts.Empty(ctx)
+	if err != nil || !empty {
+		return err
+	}
+	token, err := h.accounts.NewSetupLink(ctx, "", setupLinkLife)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "There is no user yet. Make the first one here, within %d hours:\n\n    %s/setup/%s\n\n", int(setupLinkLife.Hours()), h.s.baseURL, token)
+	return nil
+}
+
+// queues says what waits and what runs, for the operator.
+func (h *house) queues(ctx context.Context) ([]dashboard.Queue, error) {
+	now := db.Now()
+	rows, err := h.db.Query(ctx, `
+		SELECT queue,
+			count(*) FILTER (WHERE state = 'running'),
+			count(*) FILTER (WHERE state = 'ready' AND run_at <= $1),
+			count(*) FILTER (WHERE state = 'ready' AND run_at > $1),
+			count(*) FILTER (WHERE state = 'dead'),
+			COALESCE(MIN(CASE WHEN state = 'ready' AND run_at <= $1 THEN run_at END), 0)
+		FROM jobs GROUP BY queue`, now)
+	have, err := db.Collect(rows, err, func(s db.Scanner) (q dashboard.Queue, err error) {
+		return q, s.Scan(&q.Name, &q.Running, &q.Waiting, &q.Later, &q.GivenUp, &q.Oldest)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count jobs: %w", err)
+	}
+	out := []dashboard.Queue{{Name: "default", Workers: workers["default"]}, {Name: deploy.QueueName, Workers: workers[deploy.QueueName]}}
+	if h.accounts.Mails() {
+		out = append(out, dashboard.Queue{Name: account.MailQueue, Workers: workers[account.MailQueue]})
+	}
+	for _, q := range have {
+		for i := range out {
+			if out[i].Name == q.Name {
+				q.Workers = out[i].Workers
+				out[i] = q
+			}
+		}
+	}
+	return out, nil
+}
+
+// disk says what the data directory takes, and what is left.
+func (h *house) disk(ctx context.Context) (dashboard.Disk, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(h.s.DataDir, &st); err != nil {
+		return dashboard.Disk{}, fmt.Errorf("look at disk: %w", err)
+	}
+	d := dashboard.Disk{Path: h.s.DataDir, Size: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize}
+	for name, elem := range map[string]string{"Files of releases": "blobs", "Repositories": "source", "Builds, tools and caches": "builds"} {
+		size, err := treeSize(ctx, h.s.path(elem))
+		if err != nil {
+			return dashboard.Disk{}, err
+		}
+		d.Parts = append(d.Parts, dashboard.DiskPart{Name: name, Size: size})
+	}
+	return d, nil
+}
+
+func treeSize(ctx context.Context, dir string) (size int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil || !e.Type().IsRegular() {
+			return nil // what goes away while we look is not counted
+		}
+		if info, err := e.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	return size, err
+}
+
+func (h *house) findings(ctx context.Context) ([]dashboard.Finding, error) {
+	var out []dashboard.Finding
+	for _, c := range examine(ctx, h.s.Store, h.s.SMTP) {
+		out = append(out, dashboard.Finding{Name: c.name, OK: c.ok, Required: c.required, Text: c.text})
+	}
+	return out, nil
+}

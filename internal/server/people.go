@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/edge"
+)
+
+// setupLinkLife is how long a one-time link works.
+const setupLinkLife = 72 * time.Hour
+
+// NewUser is what `slipway user create` makes. An empty Password prints a one-time link.
+type NewUser struct {
+	Email    string
+	Password string
+	Admin    bool
+	BaseURL  string
+}
+
+// CreateUser makes a user and says on out how they get in.
+func CreateUser(ctx context.Context, s Store, n NewUser, out io.Writer) error {
+	d, _, err := s.open(ctx, quiet())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	accounts := account.New(account.Config{DB: d, Log: quiet()})
+	u, err := accounts.CreateUser(ctx, n.Email, n.Password, n.Admin)
+	if err != nil {
+		return sentence(err)
+	}
+	if n.Password != "" {
+		fmt.Fprintf(out, "User %s created\n", u.Email)
+		return nil
+	}
+	token, err := accounts.NewSetupLink(ctx, u.ID, setupLinkLife)
+	if err != nil {
+		return sentence(err)
+	}
+	fmt.Fprintf(out, "User %s created. The password is chosen here, once, within %d hours:\n%s/setup/%s\n",
+		u.Email, int(setupLinkLife.Hours()), strings.TrimSuffix(n.BaseURL, "/"), token)
+	return nil
+}
+
+// ListUsers prints everybody on out, one a line.
+func ListUsers(ctx context.Context, s Store, out io.Writer) error {
+	return withAccounts(ctx, s, func(_ *db.DB, accounts *account.Accounts) error {
+		users, err := accounts.Users(ctx)
+		if err != nil {
+			return err
+		}
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for _, u := range users {
+			role, state := "user", "active"
+			if u.Admin {
+				role = "operator"
+			}
+			switch {
+			case u.Suspended != 0:
+				state = "suspended since " + u.Suspended.Time().Format(time.DateOnly)
+			case !u.Password:
+				state = "no password yet"
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", u.Email, role, u.CreatedAt.Time().Format(time.DateOnly), state)
+		}
+		return table.Flush()
+	})
+}
+
+// SuspendUser keeps a user out.
+func SuspendUser(ctx context.Context, s Store, email, why string, out io.Writer) error {
+	return changeUser(ctx, s, email, "user.suspended", "is suspended", out, func(tx *db.Tx, a *account.Accounts, by account.Actor, id account.ID) error {
+		_, err := a.SuspendTx(ctx, tx, by, id, why)
+		return err
+	})
+}
+
+// ResumeUser lets a suspended user in again.
+func ResumeUser(ctx context.Context, s Store, email string, out io.Writer) error {
+	return changeUser(ctx, s, email, "user.resumed", "may come in again", out, func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.ID) error {
+		_, err := a.ResumeTx(ctx, tx, id)
+		return err
+	})
+}
+
+// changeUser does something to a user and says so in the audit log and on out.
+func changeUser(ctx context.Context, s Store, email, action, says string, out io.Writer, do func(*db.Tx, *account.Accounts, account.Actor, account.ID) error) error {
+	return withAccounts(ctx, s, func(d *db.DB, accounts *account.Accounts) error {
+		u, err := accounts.UserByEmail(ctx, email)
+		if err != nil {
+			return err
+		}
+		by := account.Actor{Via: "the command line"}
+		if err := d.Write(ctx, func(tx *db.Tx) error {
+			if err := do(tx, accounts, by, u.ID); err != nil {
+				return err
+			}
+			return accounts.AuditTx(ctx, tx, by, account.Deed{Action: action, Subject: string(u.ID), About: u.ID, Detail: u.Email})
+		}); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "User %s %s\n", u.Email, says)
+		return nil
+	})
+}
+
+// withAccounts opens the database for fn, and turns faults into lines for a terminal.
+func withAccounts(ctx context.Context, s Store, fn func(*db.DB, *account.Accounts) error) error {
+	d, _, err := s.open(ctx, quiet())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return sentence(fn(d, account.New(account.Config{DB: d, Log: quiet()})))
+}
+
+// NewKey is what `slipway key create` makes.
+type NewKey struct {
+	User    string // e-mail address
+	Name    string
+	Scopes  []string
+	Expires time.Duration // 0: never
+}
+
+// CreateKey makes an API key and prints it alone on out. It is shown once.
+func CreateKey(ctx context.Context, s Store, n NewKey, out io.Writer) error {
+	d, _, err := s.open(ctx, quiet())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	accounts := account.New(account.Config{DB: d, Log: quiet()})
+	u, err := accounts.UserByEmail(ctx, n.User)
+	if err != nil {
+		return sentence(err)
+	}
+	key := account.NewKey{Name: n.Name, Scopes: scopes(n.Scopes)}
+	if n.Expires != 0 {
+		key.Expires = db.Now().Add(n.Expires)
+	}
+	_, secret, err := accounts.CreateKey(ctx, u.ID, key)
+	if err != nil {
+		return sentence(err)
+	}
+	fmt.Fprintln(out, secret)
+	return nil
+}
+
+// ExportCA prints the root certificate of the local authority.
+func ExportCA(ctx context.Context, s Store, out io.Writer) error {
+	d, sealer, err := s.open(ctx, quiet())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	pem, err := edge.New(edge.Config{DB: d, Seal: sealer, Log: quiet()}).RootPEM(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(pem)
+	return err
+}
+
+// quiet is the log of commands: what they have to say stands in their answer.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func scopes(list []string) account.Scopes {
+	var out account.Scopes
+	for _, s := range list {
+		out = append(out, account.Scope(s))
+	}
+	return out
+}

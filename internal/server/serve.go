@@ -1,0 +1,254 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// drain is how long requests and jobs under way may go on after a signal.
+const drain = 20 * time.Second
+
+// Serve runs the service until ctx ends, then drains. What is wrong with the settings,
+// the addresses or the database is an error before anything is changed.
+func Serve(ctx context.Context, c Config) error {
+	s, err := c.check()
+	if err != nil {
+		return err
+	}
+	listeners, err := listen(s)
+	if err != nil {
+		return err
+	}
+	defer listeners.close()
+	if err := s.reachable(ctx); err != nil {
+		return err
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h, err := build(ctx, s, listeners)
+	if err != nil {
+		return err
+	}
+	defer h.db.Close()
+	if err := h.prepare(ctx); err != nil {
+		return err
+	}
+	s.Log.InfoContext(ctx, "slipway is starting", "version", c.Version, "base_url", s.baseURL, "sites", "*."+s.SiteDomain, "data", s.DataDir)
+	return h.run(ctx, listeners)
+}
+
+// listeners are the doors, opened before anything is changed. A closed one is nil.
+type listeners struct {
+	control, http, https net.Listener
+	dns                  net.Listener // with packets on the same port
+	packets              net.PacketConn
+}
+
+func listen(s settings) (l listeners, err error) {
+	// A child that was about to start when the process before us was killed holds its
+	// ports for a moment longer.
+	patiently := func(flag string, open func() error) {
+		for stop := time.Now().Add(time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if err = open(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(stop) {
+				break
+			}
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	open := func(flag, addr string) (got net.Listener) {
+		if err == nil && addr != "" {
+			patiently(flag, func() (err error) {
+				got, err = net.Listen("tcp", addr)
+				return err
+			})
+		}
+		return got
+	}
+	l.control = open("--listen", s.Listen)
+	if s.role("edge") {
+		l.http = open("--edge-http", s.EdgeHTTP)
+		l.https = open("--edge-https", s.EdgeHTTPS)
+		if l.dns = open("--acme-dns", s.ACMEDNS); err == nil && l.dns != nil {
+			patiently("--acme-dns", func() (err error) {
+				l.packets, err = net.ListenPacket("udp", l.dns.Addr().String())
+				return err
+			})
+		}
+	}
+	if err != nil {
+		l.close()
+	}
+	return l, err
+}
+
+func (l listeners) close() {
+	for _, x := range []net.Listener{l.control, l.http, l.https, l.dns} {
+		if x != nil {
+			x.Close()
+		}
+	}
+	if l.packets != nil {
+		l.packets.Close()
+	}
+}
+
+// run starts every room in order, serves, and stops in the reverse order.
+func (h *house) run(ctx context.Context, l listeners) error {
+	// Rooms outlive the doors: a request that is being answered may still need them.
+	rooms, stopRooms := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRooms()
+	g, failed := errgroup.WithContext(rooms)
+	for _, r := range h.rooms() {
+		g.Go(func() error {
+			if err := r.run(failed); err != nil && failed.Err() == nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			return nil
+		})
+	}
+	work, stopWork := context.WithCancel(failed)
+	defer stopWork()
+	var working sync.WaitGroup
+	if h.s.role("worker") {
+		for _, r := range h.workers() {
+			working.Go(func() {
+				if err := r.run(work); err != nil && work.Err() == nil {
+					h.s.Log.ErrorContext(ctx, "worker ended", "worker", r.name, "err", err)
+				}
+			})
+		}
+	}
+
+	servers := h.servers()
+	doors, _ := errgroup.WithContext(failed)
+	closed := make(chan error, 3)
+	serve := func(srv *http.Server, ln net.Listener, tls bool) {
+		if srv == nil || ln == nil {
+			return
+		}
+		doors.Go(func() error {
+			var err error
+			if tls {
+				err = srv.ServeTLS(ln, "", "")
+			} else {
+				err = srv.Serve(ln)
+			}
+			if !errors.Is(err, http.ErrServerClosed) {
+				closed <- err
+				return err
+			}
+			return nil
+		})
+	}
+	serve(servers.control, l.control, false)
+	serve(servers.http, l.http, false)
+	serve(servers.https, l.https, true)
+	h.serving.Store(true)
+
+	var end error
+	select {
+	case <-ctx.Done():
+		h.s.Log.InfoContext(ctx, "slipway is draining")
+	case end = <-closed:
+	case <-failed.Done():
+	}
+
+	// /readyz says no from here on; what is under way may finish.
+	h.serving.Store(false)
+	bound, done := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer done()
+	var shut sync.WaitGroup
+	for _, srv := range []*http.Server{servers.control, servers.http, servers.https} {
+		if srv != nil {
+			shut.Go(func() {
+				if err := srv.Shutdown(bound); err != nil {
+					srv.Close()
+				}
+			})
+		}
+	}
+	shut.Wait()
+	stopWork()
+	working.Wait()
+	stopRooms()
+	if err := g.Wait(); err != nil {
+		end = errors.Join(end, err)
+	}
+	if end == nil {
+		h.s.Log.InfoContext(ctx, "slipway has stopped")
+	}
+	return end
+}
+
+// servers are what listens, each with limits against slow and endless requests.
+type servers struct{ control, http, https *http.Server }
+
+func (h *house) servers() servers {
+	out := servers{control: &http.Server{
+		Handler:           h.control(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       60 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(h.s.Log.Handler(), slog.LevelDebug),
+	}}
+	if h.edge != nil {
+		out.http = h.edge.Server(h.edge.HTTP())
+		out.https = h.edge.Server(h.edge.HTTPS())
+		out.https.TLSConfig = h.edge.TLSConfig()
+	}
+	return out
+}
+
+// control is what --listen answers: the interface, and what only the operator's own
+// tools should reach.
+func (h *house) control() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", h.readyz)
+	mux.Handle("GET /metrics", h.metricsHandler())
+	mux.Handle("/", h.public())
+	return mux
+}
+
+func (h *house) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	switch {
+	case !h.serving.Load():
+		plain(w, http.StatusServiceUnavailable, "starting or draining")
+	case h.db.Ping(ctx) != nil:
+		plain(w, http.StatusServiceUnavailable, "the database does not answer")
+	case h.edge != nil && !h.edge.Ready():
+		plain(w, http.StatusServiceUnavailable, "the edge has not read its table yet")
+	default:
+		plain(w, http.StatusOK, "ready")
+	}
+}
+
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text)
+}
+
+// ready reports whether the interface may answer.
+func (h *house) ready() bool { return h.serving.Load() }

@@ -1,0 +1,107 @@
+// Package server owns the wiring: it builds every room from one Config, starts them in
+// order and stops them in the reverse one.
+//
+// It is the only place where rooms meet that don't know each other. It holds no rule of
+// its own: what a room does is decided in the room.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"slipway/internal/db"
+	"slipway/internal/seal"
+)
+
+// Store says where an installation's data is.
+type Store struct {
+	DataDir  string
+	Database string // postgres://…; empty: SQLite in DataDir
+}
+
+func (s Store) path(elem ...string) string {
+	return filepath.Join(append([]string{s.DataDir}, elem...)...)
+}
+
+// reachable reports what is wrong with a database that lies elsewhere, before anything
+// is made here.
+func (s Store) reachable(ctx context.Context) error {
+	if s.Database == "" {
+		return nil
+	}
+	d, err := db.Open(ctx, db.Config{URL: s.Database})
+	if err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+// open opens and migrates the database and reads the secrets key. Any process may, also
+// beside one that serves.
+func (s Store) open(ctx context.Context, log *slog.Logger) (*db.DB, *seal.Sealer, error) {
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("data directory: %w", err)
+	}
+	url := s.Database
+	if url == "" {
+		dir, err := filepath.Abs(s.DataDir)
+		if err != nil {
+			return nil, nil, fmt.Errorf("data directory: %w", err)
+		}
+		url = "sqlite:" + filepath.Join(dir, "slipway.db")
+	}
+	d, err := db.Open(ctx, db.Config{URL: url, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := d.Migrate(ctx); err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	sealer, err := seal.Load(s.path("secrets.key"))
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return d, sealer, nil
+}
+
+// lock makes this process the only one that serves from the data directory. The lock
+// goes with the process, however it ends.
+func (s Store) lock() (release func(), err error) {
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(s.path("serve.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another slipway already serves from %s", s.DataDir)
+		}
+		return nil, fmt.Errorf("lock data directory: %w", err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// VersionText is what `slipway version` prints.
+func VersionText(version string) string {
+	revision := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = " (" + s.Value[:min(12, len(s.Value))] + ")"
+			}
+		}
+	}
+	return fmt.Sprintf("slipway %s%s, %s, %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}

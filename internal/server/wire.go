@@ -1,0 +1,294 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"slipway/internal/account"
+	"slipway/internal/api"
+	"slipway/internal/blob"
+	"slipway/internal/certs"
+	"slipway/internal/dashboard"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
+	"slipway/internal/edge"
+	"slipway/internal/egress"
+	"slipway/internal/fault"
+	"slipway/internal/idempotency"
+	"slipway/internal/job"
+	"slipway/internal/ratelimit"
+	"slipway/internal/release"
+	"slipway/internal/seal"
+	"slipway/internal/site"
+	"slipway/internal/source"
+	"slipway/internal/traffic"
+	"slipway/internal/webhook"
+)
+
+// house is every room of one process, built and wired.
+type house struct {
+	s       settings
+	db      *db.DB
+	seal    *seal.Sealer
+	metrics *prometheus.Registry
+
+	accounts    *account.Accounts
+	webhooks    *webhook.Webhooks
+	sites       *site.Sites
+	deployments *deploy.Deployments
+	domains     *domain.Domains
+	traffic     *traffic.Traffic
+	answers     *idempotency.Answers
+	limiter     *ratelimit.Limiter
+	jobs        *job.Jobs
+	source      *source.Source
+	api         *api.API             // nil without the role
+	pages       *dashboard.Dashboard // nil without the role
+	edge        *edge.Edge           // nil without the role
+	certs       *certs.Certs         // nil without an ACME authority
+
+	serving atomic.Bool // between the opening of the doors and the first sign of the end
+}
+
+// workers is how many jobs of each queue run at once in one process. Builds have a
+// tighter limit of their own; the rest of a deployment is mostly waiting.
+var workers = map[string]int{"default": 4, account.MailQueue: 2, deploy.QueueName: max(16, 4*runtime.NumCPU())}
+
+// build makes every room from the settings. It opens the database and starts nothing.
+func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
+	h := &house{s: s, metrics: prometheus.NewRegistry()}
+	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if h.db, h.seal, err = s.open(ctx, s.Log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			h.db.Close()
+		}
+	}()
+	out, err := egress.New(egress.Config{Allow: s.allow, OwnPorts: []uint16{443}, CAFile: s.OutboundCAFile, Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
+	authorities, err := s.authorities()
+	if err != nil {
+		return nil, err
+	}
+	store, err := blob.OpenDir(s.path("blobs"))
+	if err != nil {
+		return nil, err
+	}
+	releases := release.New(release.Config{Blobs: store, Log: s.Log})
+	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
+	builds := deploy.Builds{Why: "this node does no work of that kind"}
+	if s.role("worker") {
+		if builds, err = s.builds(ctx, out); err != nil {
+			return nil, err
+		}
+	}
+	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
+	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
+	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
+	h.traffic = traffic.New(traffic.Config{DB: h.db})
+	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic}})
+	h.domains = domain.New(h.domainConfig(out, authorities))
+	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
+	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
+	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
+		Queues: workers})
+	h.accounts.Work(h.jobs)
+	h.sites.Work(h.jobs)
+	h.deployments.Work(h.jobs)
+	h.traffic.Work(h.jobs)
+	if s.role("api") {
+		h.api = api.New(api.Config{DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
+			Traffic: h.traffic, Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
+	}
+	if s.role("api") {
+		h.pages = dashboard.New(h.dashboardConfig())
+	}
+	if h.certs, err = h.certificates(authorities, l); err != nil {
+		return nil, err
+	}
+	if s.role("edge") {
+		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics}
+		if h.certs != nil {
+			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
+		}
+		h.edge = edge.New(c)
+	}
+	h.observe()
+	return h, nil
+}
+
+func (h *house) domainConfig(out *egress.Egress, authorities *http.Client) domain.Config {
+	c := domain.Config{
+		DB: h.db, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
+		Registry: h.s.Registry, Prices: h.s.prices, Reserved: h.s.ownHosts, Addrs: h.s.public, Listens: h.s.listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
+		Allowed: func(a netip.Addr) bool {
+			for _, p := range h.s.allow {
+				if p.Contains(a.Unmap()) {
+					return true
+				}
+			}
+			return egress.Public(a)
+		},
+	}
+	if len(h.s.ACMECA) > 0 {
+		c.CAs = certs.NewPermits(h.s.ACMECA, authorities).Names
+		c.Delegation = h.s.delegation
+	}
+	return c
+}
+
+// siteOf tells the domain room whose a site is: it knows no sites.
+func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+	var subdomain string
+	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.Missing("site")
+	}
+	return subdomain, err
+}
+
+// forgetDomains releases the domains of a deleted site.
+func (h *house) forgetDomains(ctx context.Context, id site.ID) error {
+	return h.db.Write(ctx, func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) })
+}
+
+// emitDomain tells webhooks what happens to a domain.
+func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, event string, d domain.Domain) error {
+	var name string
+	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // its site is gone, and site.deleted has said so
+	}
+	if err != nil {
+		return fmt.Errorf("name site of %s: %w", d.ID, err)
+	}
+	of := webhook.Site{ID: d.SiteID, Name: name}
+	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), CreatedAt: d.CreatedAt}
+	switch event {
+	case domain.Added:
+		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainAdded(of, what))
+	case domain.Verified:
+		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainVerified(of, what))
+	case domain.GaveUp:
+		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainFailed(of, what))
+	}
+	return fmt.Errorf("emit %s: no such event", event)
+}
+
+// prepare does what must be done once before serving.
+func (h *house) prepare(ctx context.Context) error {
+	if err := h.deployments.Schedule(ctx); err != nil {
+		return err
+	}
+	if err := h.traffic.Schedule(ctx); err != nil {
+		return err
+	}
+	if err := h.invite(ctx); err != nil {
+		return err
+	}
+	if h.edge == nil {
+		return nil
+	}
+	// The root of the local authority lies in the data directory too, for whoever wants
+	// to trust it.
+	root, err := h.edge.RootPEM(ctx)
+	if err != nil {
+		return err
+	}
+	return writeIfChanged(h.s.path("root.pem"), root)
+}
+
+func writeIfChanged(path string, text []byte) error {
+	if have, err := os.ReadFile(path); err == nil && string(have) == string(text) {
+		return nil
+	} else if err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	if err := os.WriteFile(path, text, fs.FileMode(0o644)); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// room is something that runs until its context ends.
+type room struct {
+	name string
+	run  func(context.Context) error
+}
+
+// rooms run on every node for as long as it serves.
+func (h *house) rooms() []room {
+	list := []room{
+		{"database", h.db.Run},
+		{"accounts", h.accounts.Run},
+		{"answers", h.answers.Run},
+		{"rate limit", h.limiter.Run},
+	}
+	if h.pages != nil {
+		list = append(list, room{"dashboard", h.pages.Run})
+	}
+	if h.edge != nil {
+		list = append(list, room{"edge", h.edge.Run})
+	}
+	if h.certs != nil {
+		list = append(list, room{"certificates", h.certs.Run})
+	}
+	return list
+}
+
+// workers run on nodes with that role.
+func (h *house) workers() []room {
+	return []room{
+		{"jobs", h.jobs.Run},
+		{"webhooks", h.webhooks.Run},
+		{"domains", h.domains.Run},
+	}
+}
+
+func (h *house) metricsHandler() http.Handler {
+	return promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{})
+}
+
+// observe adds the figures that are read from the database when they are asked for.
+func (h *house) observe() {
+	gauge := func(name, help, query string) {
+		h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			var n float64
+			if err := h.db.QueryRow(ctx, query).Scan(&n); err != nil {
+				return -1
+			}
+			return n
+		}))
+	}
+	gauge("slipway_sites", "Sites that exist.", `SELECT COALESCE(SUM(n), 0) FROM site_counts`)
+	gauge("slipway_deployments_pending", "Deployments that wait.", `SELECT count(*) FROM deployments WHERE status = 'pending'`)
+	gauge("slipway_deployments_running", "Deployments that run.", `SELECT count(*) FROM deployments WHERE status IN ('building', 'deploying')`)
+	gauge("slipway_jobs_dead", "Jobs that were given up.", `SELECT count(*) FROM jobs WHERE state = 'dead'`)
+}

@@ -1,0 +1,131 @@
+package thumbnail
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+
+	"golang.org/x/image/draw"
+	"golang.org/x/image/webp"
+)
+
+// The largest image that is decoded: a header may promise more than any memory holds.
+const (
+	maxPixels = 6 << 20
+	maxSide   = 8192
+)
+
+// format is one kind of image, known by how it begins.
+type format struct {
+	begins string // '?' stands for any byte
+	config func(b []byte) (image.Config, error)
+	decode func(b []byte) (image.Image, error)
+}
+
+func fits(c image.Config) bool {
+	return c.Width > 0 && c.Height > 0 && c.Width <= maxSide && c.Height <= maxSide && c.Width*c.Height <= maxPixels
+}
+
+func formats() []format {
+	return []format{
+		{"\x89PNG\r\n\x1a\n", func(b []byte) (image.Config, error) { return png.DecodeConfig(bytes.NewReader(b)) },
+			func(b []byte) (image.Image, error) { return png.Decode(bytes.NewReader(b)) }},
+		{"\xff\xd8\xff", func(b []byte) (image.Config, error) { return jpeg.DecodeConfig(bytes.NewReader(b)) },
+			func(b []byte) (image.Image, error) { return jpeg.Decode(bytes.NewReader(b)) }},
+		{"GIF8?a", func(b []byte) (image.Config, error) { return gif.DecodeConfig(bytes.NewReader(b)) },
+			func(b []byte) (image.Image, error) { return gif.Decode(bytes.NewReader(b)) }},
+		{"RIFF????WEBPVP8", func(b []byte) (image.Config, error) { return webp.DecodeConfig(bytes.NewReader(b)) },
+			func(b []byte) (image.Image, error) { return webp.Decode(bytes.NewReader(b)) }},
+	}
+}
+
+// decode returns the image, or nil for what is none, is too large, or is broken. What it
+// is called plays no part.
+func decode(b []byte) (img image.Image) {
+	defer survive(&img)
+	for _, f := range formats() {
+		if !begins(b, f.begins) {
+			continue
+		}
+		if c, err := f.config(b); err != nil || !fits(c) {
+			return nil
+		}
+		img, err := f.decode(b)
+		// A frame may be larger than the header said.
+		if err != nil || !fits(image.Config{Width: img.Bounds().Dx(), Height: img.Bounds().Dy()}) {
+			return nil
+		}
+		return img
+	}
+	if begins(b, "\x00\x00\x01\x00") {
+		return decodeICO(b)
+	}
+	return nil
+}
+
+// survive makes nothing of an image at which a decoder panicked. None is known to; a
+// stranger's picture must not be what shows that one does.
+func survive(img *image.Image) {
+	if recover() != nil {
+		*img = nil
+	}
+}
+
+func begins(b []byte, with string) bool {
+	if len(b) < len(with) {
+		return false
+	}
+	for i := range len(with) {
+		if with[i] != '?' && with[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// encodeIcon draws an icon into a square, whole, and writes it as PNG.
+func encodeIcon(img image.Image) []byte {
+	out := image.NewNRGBA(image.Rect(0, 0, IconSize, IconSize))
+	b := img.Bounds()
+	w, h := IconSize, IconSize
+	if b.Dx() > b.Dy() {
+		h = max(1, IconSize*b.Dy()/b.Dx())
+	} else {
+		w = max(1, IconSize*b.Dx()/b.Dy())
+	}
+	at := image.Rect(0, 0, w, h).Add(image.Pt((IconSize-w)/2, (IconSize-h)/2))
+	scaler := draw.Scaler(draw.CatmullRom)
+	if w%b.Dx() == 0 && b.Dx() <= 32 {
+		scaler = draw.NearestNeighbor // a tiny icon stays crisp
+	}
+	scaler.Scale(out, at, img, b, draw.Over, nil)
+	var buf bytes.Buffer
+	if (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&buf, out) != nil {
+		return nil
+	}
+	return buf.Bytes()
+}
+
+// encodeImage draws the middle of a picture in the measures of all, on white, and writes
+// it as JPEG.
+func encodeImage(img image.Image) []byte {
+	out := image.NewRGBA(image.Rect(0, 0, ImageWidth, ImageHeight))
+	draw.Draw(out, out.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)
+	from := img.Bounds()
+	if w := from.Dy() * ImageWidth / ImageHeight; w < from.Dx() {
+		from.Min.X += (from.Dx() - w) / 2
+		from.Max.X = from.Min.X + w
+	} else if h := from.Dx() * ImageHeight / ImageWidth; h < from.Dy() {
+		from.Min.Y += (from.Dy() - h) / 2
+		from.Max.Y = from.Min.Y + h
+	}
+	draw.CatmullRom.Scale(out, out.Bounds(), img, from, draw.Over, nil)
+	var buf bytes.Buffer
+	if jpeg.Encode(&buf, out, &jpeg.Options{Quality: 78}) != nil {
+		return nil
+	}
+	return buf.Bytes()
+}

@@ -1,0 +1,277 @@
+package thumbnail
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"strings"
+	"testing"
+)
+
+var (
+	teal = color.NRGBA{0, 128, 128, 255}
+	red  = color.NRGBA{200, 20, 30, 255}
+)
+
+func plain(w, h int, c color.Color) image.Image {
+	img := image.NewNRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			img.Set(x, y, c)
+		}
+	}
+	return img
+}
+
+func pngOf(img image.Image) []byte {
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+func jpegOf(img image.Image) []byte {
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, img, nil); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+func gifOf(img image.Image) []byte {
+	var b bytes.Buffer
+	if err := gif.Encode(&b, img, nil); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// icoOf puts images into an icon file.
+func icoOf(images ...[]byte) []byte {
+	out := binary.LittleEndian.AppendUint16([]byte{0, 0, 1, 0}, uint16(len(images)))
+	at := 6 + 16*len(images)
+	for _, b := range images {
+		out = append(out, 0, 0, 0, 0, 1, 0, 32, 0)
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)))
+		out = binary.LittleEndian.AppendUint32(out, uint32(at))
+		at += len(b)
+	}
+	return append(out, bytes.Join(images, nil)...)
+}
+
+// bitmap is a square of one colour as icon files hold it: bits per pixel, colours as
+// blue, green, red, and a mask that hides the bottom row.
+func bitmap(side, bits int, c color.NRGBA, alpha byte) []byte {
+	le := binary.LittleEndian
+	out := le.AppendUint32(nil, 40)
+	out = le.AppendUint32(out, uint32(side))
+	out = le.AppendUint32(out, uint32(2*side))
+	out = le.AppendUint16(out, 1)
+	out = le.AppendUint16(out, uint16(bits))
+	out = append(out, make([]byte, 24)...)
+	if bits <= 8 {
+		for range 1 << bits {
+			out = append(out, c.B, c.G, c.R, 0)
+		}
+	}
+	line := make([]byte, (side*bits+31)/32*4)
+	switch bits {
+	case 24:
+		for x := range side {
+			copy(line[3*x:], []byte{c.B, c.G, c.R})
+		}
+	case 32:
+		for x := range side {
+			copy(line[4*x:], []byte{c.B, c.G, c.R, alpha})
+		}
+	}
+	out = append(out, bytes.Repeat(line, side)...)
+	mask := make([]byte, (side+31)/32*4)
+	hidden := bytes.Repeat([]byte{0xff}, len(mask))
+	return append(append(out, hidden...), bytes.Repeat(mask, side-1)...)
+}
+
+func site(page string, files map[string][]byte) Files {
+	return Files{
+		Page: func(limit int64) []byte { return []byte(page)[:min(int64(len(page)), limit)] },
+		File: func(path string, limit int64) []byte {
+			if b := files[path]; int64(len(b)) <= limit {
+				return b
+			}
+			return nil
+		},
+	}
+}
+
+// look decodes an icon of ours and returns the colour of its middle.
+func look(t *testing.T, icon []byte) color.NRGBA {
+	t.Helper()
+	img, err := png.Decode(bytes.NewReader(icon))
+	if err != nil {
+		t.Fatal("the icon is no PNG:", err)
+	}
+	if b := img.Bounds(); b.Dx() != IconSize || b.Dy() != IconSize {
+		t.Fatal("the icon measures", b)
+	}
+	return color.NRGBAModel.Convert(img.At(IconSize/2, IconSize/2)).(color.NRGBA)
+}
+
+func near(a, b color.NRGBA) bool {
+	d := func(x, y uint8) bool { return max(x, y)-min(x, y) <= 32 }
+	return d(a.R, b.R) && d(a.G, b.G) && d(a.B, b.B) && d(a.A, b.A)
+}
+
+func TestPortrait(t *testing.T) {
+	t.Parallel()
+	p := Of(site(`<!doctype html><html><head><svg><title>no</title></svg>
+		<TITLE> Harbor &amp; Journal
+		</TITLE><meta NAME=description content="News from the&nbsp;quay.">
+		<meta name="theme-color" media="(prefers-color-scheme: dark)" content="#111"><meta name="theme-color" content=" RGB(10, 120,200) ">
+		<meta property="og:image" content="https://harbor.example/img/cover%20art.jpg?v=2">
+		<link rel="shortcut icon" href="small.png" sizes="16x16"><link rel=icon href=/img/large.png sizes="192x192 512x512">
+		<body><h1>Welcome <em>ashore</em></h1><title>late</title>`,
+		map[string][]byte{"img/cover art.jpg": jpegOf(plain(1200, 630, red)), "small.png": pngOf(plain(16, 16, red)), "img/large.png": pngOf(plain(192, 192, teal))}))
+	if p.Title != "Harbor & Journal" || p.Text != "News from the quay." || p.Colour != "#0a78c8" {
+		t.Errorf("%q, %q, %s", p.Title, p.Text, p.Colour)
+	}
+	if c := look(t, p.Icon); !near(c, teal) {
+		t.Errorf("the icon is %v", c)
+	}
+	img, err := jpeg.Decode(bytes.NewReader(p.Image))
+	if err != nil || img.Bounds() != image.Rect(0, 0, ImageWidth, ImageHeight) || !near(color.NRGBAModel.Convert(img.At(9, 9)).(color.NRGBA), red) {
+		t.Errorf("the picture: %v", err)
+	}
+}
+
+func TestSources(t *testing.T) {
+	t.Parallel()
+	blue := color.NRGBA{30, 60, 220, 255}
+	icon := pngOf(plain(32, 32, blue))
+	for name, tt := range map[string]struct {
+		page  string
+		files map[string][]byte
+		want  Portrait // Icon and Image: whether there are some
+	}{
+		"nothing":             {"", nil, Portrait{}},
+		"no page of words":    {"\x00\xff<<<>>><title", nil, Portrait{}},
+		"a heading":           {"<h1>\n Hello <b>there</b></h1>", nil, Portrait{Title: "Hello there", Text: "Hello there"}},
+		"og words":            {`<meta property=og:title content=Shop><meta property=og:description content="We sell">`, nil, Portrait{Title: "Shop", Text: "We sell"}},
+		"by custom":           {"<title>x</title>", map[string][]byte{"favicon.ico": icoOf(icon)}, Portrait{Title: "x", Colour: "#1e3cdc", Icon: icon}},
+		"touch icon":          {"<title>x</title>", map[string][]byte{"apple-touch-icon.png": icon}, Portrait{Title: "x", Colour: "#1e3cdc", Icon: icon}},
+		"data":                {`<link rel=icon href="data:image/png;base64,` + base64.StdEncoding.EncodeToString(icon) + `">`, nil, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"svg":                 {`<link rel=icon type=image/svg+xml href=/i.svg>`, map[string][]byte{"i.svg": []byte(`<svg viewBox="0 0 8 8"><script>alert(1)</script><rect width="8" height="8" fill="#1e3cdc"/></svg>`)}, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"data of svg":         {`<link rel=icon href="data:image/svg+xml,<svg viewBox='0 0 8 8'><rect width='8' height='8' fill='%231e3cdc'/></svg>">`, nil, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"manifest":            {`<link rel=manifest href=/app/site.webmanifest>`, map[string][]byte{"app/site.webmanifest": []byte(`{"name":"App","theme_color":"tomato","icons":[{"src":"i.png","sizes":"32x32"}]}`), "app/i.png": icon}, Portrait{Title: "App", Colour: "#ff6347", Icon: icon}},
+		"broken first":        {`<link rel=icon href=a.png><link rel=icon href=b.png>`, map[string][]byte{"a.png": icon[:60], "b.png": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"a wrong name":        {`<link rel=icon href=a.svg>`, map[string][]byte{"a.svg": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"another host's":      {`<link rel=icon href="//cdn.example/i.png"><meta property=og:image content=javascript:alert(1)>`, nil, Portrait{}},
+		"upwards":             {`<link rel=icon href="../../../etc/i.png">`, map[string][]byte{"etc/i.png": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"a logo for og":       {`<meta property=og:image content=/logo.png>`, map[string][]byte{"logo.png": pngOf(plain(500, 500, red))}, Portrait{}},
+		"white is no colour":  {`<meta name=theme-color content=white>`, nil, Portrait{}},
+		"dark is one":         {`<meta name=theme-color content=#0a0a0b>`, nil, Portrait{Colour: "#0a0a0b"}},
+		"vivid before grey":   {`<meta name=theme-color content=#222><link rel=icon href=i.png>`, map[string][]byte{"i.png": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
+		"no colour":           {`<meta name=theme-color content="url(x)"><meta name=theme-color content="#12"><meta name=theme-color content="rgb(NaN,1,2)">`, nil, Portrait{}},
+		"marks of direction":  {"<title>a\u202eb\u200bc\x07 \u2066d</title>", nil, Portrait{Title: "abc d"}},
+		"markup in the title": {"<title><script>alert(1)</script></title>", nil, Portrait{Title: "<script>alert(1)</script>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := Of(site(tt.page, tt.files))
+			if p.Title != tt.want.Title || p.Text != tt.want.Text || p.Colour != tt.want.Colour || (p.Icon == nil) != (tt.want.Icon == nil) || (p.Image == nil) != (tt.want.Image == nil) {
+				t.Errorf("%q, %q, %s, icon %d, image %d", p.Title, p.Text, p.Colour, len(p.Icon), len(p.Image))
+			}
+			if p.Icon != nil && !near(look(t, p.Icon), blue) {
+				t.Errorf("the icon is %v", look(t, p.Icon))
+			}
+		})
+	}
+	long := Of(site("<title>"+strings.Repeat("ä", 5000)+"</title>", nil))
+	if n := len([]rune(long.Title)); n != 80 {
+		t.Errorf("the title has %d characters", n)
+	}
+}
+
+func TestIcons(t *testing.T) {
+	t.Parallel()
+	half := image.NewNRGBA(image.Rect(0, 0, 64, 32))
+	for i := range half.Pix {
+		half.Pix[i] = []byte{red.R, red.G, red.B, 255}[i%4]
+	}
+	for name, b := range map[string][]byte{
+		"png": pngOf(plain(64, 64, red)), "wide": pngOf(half), "tall": pngOf(plain(10, 400, red)), "jpeg": jpegOf(plain(64, 64, red)), "gif": gifOf(plain(64, 64, red)), "one pixel": pngOf(plain(1, 1, red)),
+		"ico of png": icoOf(pngOf(plain(48, 48, red))), "ico of 32 bits": icoOf(bitmap(32, 32, red, 255)), "ico of 32 bits without alpha": icoOf(bitmap(32, 32, red, 0)),
+		"ico of 24 bits": icoOf(bitmap(32, 24, red, 0)), "ico of 8 bits": icoOf(bitmap(16, 8, red, 0)), "ico of 4 bits": icoOf(bitmap(16, 4, red, 0)), "ico of 1 bit": icoOf(bitmap(16, 1, red, 0)),
+		"the largest of an ico": icoOf(bitmap(16, 32, teal, 255), bitmap(48, 32, red, 255), bitmap(32, 32, teal, 255)),
+	} {
+		img := decode(b)
+		if img == nil {
+			t.Errorf("%s is not read", name)
+			continue
+		}
+		if c := look(t, encodeIcon(img)); !near(c, red) {
+			t.Errorf("%s: %v", name, c)
+		}
+	}
+	img := decode(icoOf(bitmap(32, 24, red, 0)))
+	if _, _, _, a := img.At(3, 31).RGBA(); a != 0 {
+		t.Error("what the mask hides is there")
+	}
+}
+
+// huge is a PNG whose header promises more than any memory holds.
+func huge(w, h uint32) []byte {
+	b := pngOf(plain(1, 1, red))
+	binary.BigEndian.PutUint32(b[16:], w)
+	binary.BigEndian.PutUint32(b[20:], h)
+	binary.BigEndian.PutUint32(b[29:], crc32.ChecksumIEEE(b[12:29]))
+	return b
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	good := pngOf(plain(64, 64, red))
+	for name, b := range map[string][]byte{
+		"nothing": nil, "text": []byte("<html>"), "cut off": good[:len(good)/2], "no pixels": huge(0, 5), "huge": huge(60000, 60000), "long": huge(1<<31-1, 1), "many pixels": huge(8000, 8000),
+		"svg": []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`), "an empty ico": icoOf(), "an ico of nothing": icoOf(nil, []byte("x")),
+		"an ico that lies": append(icoOf(good)[:14], 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f), "a huge png in an ico": icoOf(huge(60000, 60000)),
+		"a huge bitmap": icoOf(append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 40), 1<<30), 1<<31-2), make([]byte, 100)...)),
+	} {
+		if img := decode(b); img != nil {
+			t.Errorf("%s became a picture of %v", name, img.Bounds())
+		}
+	}
+}
+
+// Whatever a site's files hold: the title is one clean line, the colour is #rrggbb, the
+// icon is a PNG of our measures, and nothing of the bytes is handed on.
+func FuzzPortrait(f *testing.F) {
+	f.Add("<title>x</title><link rel=icon href=/i><meta property=og:image content=/i><meta name=theme-color content=#123>", pngOf(plain(300, 200, red)))
+	f.Add("<link rel=manifest href=i><link rel=icon href=data:image/png;base64,AAAA>", []byte(`{"icons":[{"src":"i"}]}`))
+	f.Add("<svg><title>", icoOf(bitmap(16, 8, red, 0), pngOf(plain(3, 3, teal))))
+	f.Add("<h1>", gifOf(plain(20, 20, red)))
+	f.Add("", jpegOf(plain(20, 20, red)))
+	f.Fuzz(func(t *testing.T, page string, file []byte) {
+		p := Of(Files{Page: func(int64) []byte { return []byte(page) }, File: func(string, int64) []byte { return file }})
+		if strings.ContainsAny(p.Title+p.Text, "\n\r\t\x00\u202e") || len([]rune(p.Title)) > 80 || len([]rune(p.Text)) > 200 {
+			t.Errorf("%q, %q", p.Title, p.Text)
+		}
+		if p.Colour != "" && (len(p.Colour) != 7 || p.Colour[0] != '#' || strings.Trim(p.Colour[1:], "0123456789abcdef") != "") {
+			t.Errorf("colour %q", p.Colour)
+		}
+		if p.Icon != nil {
+			look(t, p.Icon)
+		}
+		if p.Image != nil {
+			if c, err := jpeg.DecodeConfig(bytes.NewReader(p.Image)); err != nil || c.Width != ImageWidth || c.Height != ImageHeight {
+				t.Error(c, err)
+			}
+		}
+	})
+}
