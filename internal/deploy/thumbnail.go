@@ -60,7 +60,7 @@ func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
 	var broken error
 	got := thumbnail.Of(ctx, thumbnail.Files{
 		Page: func(limit int64) []byte {
-			a := tree.Resolve("/")
+			a := tree.Resolve(release.Request{Path: "/"})
 			if a.Kind != release.Found || !strings.HasPrefix(a.File.Type, "text/html") {
 				return nil
 			}

@@ -50,8 +50,8 @@ type Config struct {
 	Blobs    *blob.Store
 	Log      *slog.Logger // Optional.
 	MaxFiles int          // of one release. Optional: 0 means 200,000.
-	MaxBytes int64        // of one release, uncompressed. Optional: 0 means 2 GiB.
-	MaxFile  int64        // bytes of one file. Optional: 0 means 100 MiB.
+	MaxBytes int64        // of one release, uncompressed. Optional: 0 means 4 GiB.
+	MaxFile  int64        // bytes of one file. Optional: 0 means 2 GiB.
 }
 
 // Releases makes and reads releases. It is safe for concurrent use.
@@ -66,8 +66,8 @@ type Releases struct {
 func New(c Config) *Releases {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
-	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
-	c.MaxFile = cmp.Or(c.MaxFile, 100<<20)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
+	c.MaxFile = cmp.Or(c.MaxFile, 2<<30)
 	return &Releases{Config: c, pinned: map[ID]int{}, sealed: map[ID]time.Time{}}
 }
 
@@ -108,7 +108,7 @@ func (r *Releases) Digests(ctx context.Context, id ID) iter.Seq2[blob.Digest, er
 			return
 		}
 		for f := range t.Files() {
-			for _, c := range []Content{f.Body, f.Brotli, f.Gzip} {
+			for _, c := range []Content{f.Body, f.Brotli, f.Gzip, f.Zstd} {
 				if c != (Content{}) && !yield(c.Digest, nil) {
 					return
 				}
