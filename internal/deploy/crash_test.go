@@ -85,3 +85,16 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 		t.Fatalf("the guilty one is %s, the innocent one %s", g, i)
 	}
 }
+
+// A configuration that is too large to be read is named, not passed over.
+func TestOversizedConfigurationFailsInWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("big", map[string]string{"index.html": "one", "slipway.toml": "output = \"dist\"\n" + strings.Repeat("# and so on\n", 10_000)})
+	s := w.site("git.test/acme/big")
+	w.until("it fails", func() bool {
+		got, err := w.sites.Get(t.Context(), anna, s.ID)
+		ok(t, err)
+		return strings.Contains(got.StatusReason, "slipway.toml is larger than 64 KiB")
+	})
+}
