@@ -182,9 +182,9 @@ func TestTurnsAlternate(t *testing.T) {
 	turns := newTurns(1)
 	hold, err := turns.take(t.Context(), "greedy", nil)
 	ok(t, err)
-	order := make(chan account.ID, 4)
+	order := make(chan account.OwnerID, 4)
 	var wg sync.WaitGroup
-	for i, owner := range []account.ID{"greedy", "greedy", "greedy", "modest"} {
+	for i, owner := range []account.OwnerID{"greedy", "greedy", "greedy", "modest"} {
 		waits := make(chan struct{})
 		wg.Go(func() {
 			release, err := turns.take(t.Context(), owner, func(ahead int) {

@@ -16,24 +16,24 @@ import (
 type turns struct {
 	mu      sync.Mutex // guards what follows
 	free    int
-	running map[account.ID]int
+	running map[account.OwnerID]int
 	waiting []*waiter
-	given   int                // turns so far
-	last    map[account.ID]int // the number of each owner's last turn, while it waits for more or runs
+	given   int                     // turns so far
+	last    map[account.OwnerID]int // the number of each owner's last turn, while it waits for more or runs
 }
 
 type waiter struct {
-	owner account.ID
+	owner account.OwnerID
 	turn  chan struct{} // closed when it is theirs
 }
 
 func newTurns(n int) *turns {
-	return &turns{free: n, running: map[account.ID]int{}, last: map[account.ID]int{}}
+	return &turns{free: n, running: map[account.OwnerID]int{}, last: map[account.OwnerID]int{}}
 }
 
 // take waits for a place. say is called once, with the number of those ahead, when there
 // is a wait at all.
-func (t *turns) take(ctx context.Context, owner account.ID, say func(ahead int)) (release func(), err error) {
+func (t *turns) take(ctx context.Context, owner account.OwnerID, say func(ahead int)) (release func(), err error) {
 	w := &waiter{owner: owner, turn: make(chan struct{})}
 	t.mu.Lock()
 	t.waiting = append(t.waiting, w)
@@ -70,7 +70,7 @@ func (t *turns) take(ctx context.Context, owner account.ID, say func(ahead int))
 }
 
 // give returns an owner's place. The caller holds mu.
-func (t *turns) give(owner account.ID) {
+func (t *turns) give(owner account.OwnerID) {
 	t.free++
 	if t.running[owner]--; t.running[owner] == 0 {
 		delete(t.running, owner)

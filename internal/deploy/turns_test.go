@@ -13,9 +13,9 @@ import (
 func TestTurnsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(2)
-		order := make(chan account.ID, 10)
-		hold := map[account.ID]chan func(){"greedy": make(chan func(), 10), "modest": make(chan func(), 10)}
-		ask := func(owner account.ID) {
+		order := make(chan account.OwnerID, 10)
+		hold := map[account.OwnerID]chan func(){"greedy": make(chan func(), 10), "modest": make(chan func(), 10)}
+		ask := func(owner account.OwnerID) {
 			go func() {
 				release, err := turns.take(t.Context(), owner, func(int) {})
 				if err != nil {

@@ -163,7 +163,7 @@ func (h *house) domainConfig(out *egress.Egress, authorities *http.Client) domai
 }
 
 // siteOf tells the domain room whose a site is: it knows no sites.
-func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 	var subdomain string
 	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -178,7 +178,7 @@ func (h *house) forgetDomains(ctx context.Context, id site.ID) error {
 }
 
 // emitDomain tells webhooks what happens to a domain.
-func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, event string, d domain.Domain) error {
+func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d domain.Domain) error {
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
