@@ -16,16 +16,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/build"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/release"
-	"slipway/internal/sandbox"
 	"slipway/internal/site"
 	"slipway/internal/source"
 	"slipway/internal/webhook"
@@ -138,7 +137,7 @@ type Config struct {
 	Hooks    *webhook.Webhooks
 	Source   *source.Source
 	Releases *release.Releases
-	Builds   Builds
+	Builds   *build.Builds // Optional: nil refuses what needs a build.
 	Log      *slog.Logger
 
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
@@ -150,20 +149,17 @@ type Config struct {
 	Gone []func(ctx context.Context, id site.ID) error
 }
 
-// Deployments is the room.
-type Deployments struct {
-	c     Config
-	turns *turns // of builds
-}
+// Deployments owns all deployments.
+type Deployments struct{ c Config }
 
-// New returns the room. It starts nothing: Work registers its jobs.
+// New returns Deployments. It starts nothing: Work registers its jobs.
 func New(c Config) *Deployments {
-	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*cmp.Or(c.Builds.Limits.Wall, sandbox.Defaults.Wall))
+	c.Builds = cmp.Or(c.Builds, build.New(build.Config{Why: "this server was started without a place for builds"}))
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
-	c.Builds.AtOnce = cmp.Or(c.Builds.AtOnce, max(1, runtime.NumCPU()/2))
-	return &Deployments{c, newTurns(c.Builds.AtOnce)}
+	return &Deployments{c}
 }
 
 const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.branch, d.title, d.clear_cache, d.commit_hash, d.commit_message, d.commit_author,

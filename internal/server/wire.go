@@ -21,6 +21,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/blob"
+	"slipway/internal/build"
 	"slipway/internal/certs"
 	"slipway/internal/dashboard"
 	"slipway/internal/db"
@@ -69,8 +70,8 @@ type house struct {
 // tighter limit of their own; the rest of a deployment is mostly waiting.
 var workers = map[string]int{"default": 4, account.MailQueue: 2, deploy.QueueName: max(16, 4*runtime.NumCPU())}
 
-// build makes every room from the settings. It opens the database and starts nothing.
-func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
+// wire makes every package from the settings. It opens the database and starts nothing.
+func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h := &house{s: s, metrics: prometheus.NewRegistry()}
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if h.db, h.seal, err = s.open(ctx, s.Log); err != nil {
@@ -98,9 +99,9 @@ func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	if err != nil {
 		return nil, err
 	}
-	builds := deploy.Builds{Why: "this node does no work of that kind"}
+	builds := build.New(build.Config{Why: "this node does no work of that kind"})
 	if s.role("worker") {
-		if builds, err = s.builds(ctx, out); err != nil {
+		if builds, err = s.builds(ctx, h.db, out); err != nil {
 			return nil, err
 		}
 	}
