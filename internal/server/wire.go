@@ -292,4 +292,18 @@ func (h *house) observe() {
 	gauge("slipway_deployments_pending", "Deployments that wait.", `SELECT count(*) FROM deployments WHERE status = 'pending'`)
 	gauge("slipway_deployments_running", "Deployments that run.", `SELECT count(*) FROM deployments WHERE status IN ('building', 'deploying')`)
 	gauge("slipway_jobs_dead", "Jobs that were given up.", `SELECT count(*) FROM jobs WHERE state = 'dead'`)
+	h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slipway_jobs_unknown",
+		Help: "Jobs that are due for a minute or longer and of a kind that no running node knows; slipway doctor names the kinds."}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		list, err := job.Unknown(ctx, h.db)
+		if err != nil {
+			return -1
+		}
+		n := 0
+		for _, w := range list {
+			n += w.Jobs
+		}
+		return float64(n)
+	}))
 }
