@@ -106,9 +106,9 @@ func (d *Dashboard) pictureFile(ctx context.Context, q *request) (answer, error)
 	kind := "image/jpeg"
 	switch part {
 	case "png":
-		b, kind, err = d.Deployments.PortraitIcon(ctx, q.user.ID, id, release.ID(of))
+		b, kind, err = d.Deployments.PortraitIcon(ctx, q.caller.Owner, id, release.ID(of))
 	case "jpg":
-		b, err = d.Deployments.PortraitImage(ctx, q.user.ID, id, release.ID(of))
+		b, err = d.Deployments.PortraitImage(ctx, q.caller.Owner, id, release.ID(of))
 	default:
 		return answer{}, fault.Missing("page")
 	}

@@ -37,6 +37,9 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 			return fmt.Errorf("begin release: %w", err)
 		}
 		defer w.Abort()
+		if err := d.serving(ctx, w, tree, plan); err != nil {
+			return err
+		}
 		if err := w.AddDir(ctx, a.Files); err != nil {
 			return fmt.Errorf("collect output: %w", err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path"
 
 	"slipway/internal/fault"
 	"slipway/internal/framework"
@@ -65,9 +64,13 @@ func (c commit) Paths() []string {
 	return out
 }
 
-// ReadFile reads one of them.
+// ReadFile reads one of them, or the beginning of one that is too large.
 func (c commit) ReadFile(name string, max int64) ([]byte, error) {
-	return c.tree.ReadFile(c.ctx, name, max)
+	b, err := c.tree.ReadFile(c.ctx, name, max)
+	if fault.Is(err, fault.TooLarge) {
+		err = fmt.Errorf("%w: %w", framework.ErrTooLarge, err)
+	}
+	return b, err
 }
 
 // release makes a release of what the plan says, building first where it says so.
@@ -75,5 +78,5 @@ func (d *Deployments) release(ctx context.Context, s site.Site, x *Deployment, t
 	if len(plan.Install)+len(plan.Build) > 0 {
 		return d.built(ctx, s, x, tree, plan, p)
 	}
-	return d.publishCommit(ctx, s, tree, path.Join(plan.Root, plan.Output), p)
+	return d.publishCommit(ctx, s, tree, plan, p)
 }

@@ -71,13 +71,12 @@ func (form Form) in(name string, strict bool) bool {
 	}
 	stem := name[:dot]
 	if form == Base64 {
-		// The digest may hold dashes itself: what counts are the last 8 characters
-		// before a dot. A name may be nothing else (Nuxt's).
-		for part := range strings.SplitSeq(stem, ".") {
-			if n := len(part); n == 8 || n > 8 && part[n-9] == '-' {
-				if base64Digest(part[n-8:], strict) {
-					return true
-				}
+		// The digest may hold dashes itself: what counts are 8 characters between a dash
+		// or a dot and a dot.
+		for i, part := range strings.Split(stem, ".") {
+			n := len(part)
+			if (n == 8 && i > 0 || n > 8 && part[n-9] == '-') && base64Digest(part[n-8:], strict) {
+				return true
 			}
 		}
 		return false

@@ -2,6 +2,7 @@ package release
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,6 +164,8 @@ func isStatus(w string) bool {
 	return len(w) == 3 && strings.Trim(w, "0123456789") == ""
 }
 
+var placeholders = regexp.MustCompile(`:[A-Za-z_][A-Za-z0-9_]*`)
+
 // check completes a redirect and returns why it cannot be obeyed, or "".
 func (r *Redirect) check() string {
 	if r.Status == 0 {
@@ -179,7 +182,8 @@ func (r *Redirect) check() string {
 	}
 	external := strings.HasPrefix(r.To, "http://") || strings.HasPrefix(r.To, "https://")
 	if external {
-		u, err := url.Parse(r.To)
+		scheme, rest, _ := strings.Cut(r.To, "://")
+		u, err := url.Parse(scheme + "://" + placeholders.ReplaceAllString(rest, "x"))
 		if err != nil || u.Host == "" || u.User != nil {
 			return "the target is not an address"
 		}

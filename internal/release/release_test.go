@@ -371,7 +371,7 @@ func TestCollect(t *testing.T) {
 			t.Errorf("collected %d blobs, want %d", n, want)
 		}
 	}
-	collect(4, live.ID) // dead's manifest and page with two variants
+	collect(5, live.ID) // dead's manifest and page with three variants
 	for d, err := range r.Digests(t.Context(), live.ID) {
 		if err != nil {
 			t.Fatal(err)
@@ -387,7 +387,7 @@ func TestCollect(t *testing.T) {
 		t.Errorf("the release that a writer builds on: %v", err)
 	}
 	w.Abort()
-	collect(4, live.ID)
+	collect(5, live.ID)
 	if _, _, err := r.Collect(t.Context(), ids(live.ID, dead.ID), 0); err == nil {
 		t.Error("collected although a live release cannot be read")
 	}

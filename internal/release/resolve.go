@@ -117,7 +117,7 @@ func (t *Tree) ruled(q Request, name string, slash, doubled, cut bool) Answer {
 			continue
 		}
 		a, ok := t.apply(r, values, q, name, slash)
-		if !ok || cut && a.Kind == Redirected && t.circles(q, name, a.Location) {
+		if !ok || a.Kind == Redirected && (leadsTo(a.Location, q, name) || cut && t.circles(q, name, a.Location)) {
 			continue
 		}
 		a.Rule, a.Vary = r.Source, on.names()
@@ -256,36 +256,50 @@ func hostLabel(v string) bool {
 // maxHops is how many redirects in a row a visitor is sent on.
 const maxHops = 10
 
+// local takes a redirect's location apart if it is on the site itself: the name, the
+// path as it is sent, and the query.
+func local(location string, q Request) (name string, next Request, ok bool) {
+	if isAddress(location) {
+		u, err := url.Parse(location)
+		if err != nil || q.Host == "" || u.Hostname() != q.Host {
+			return "", q, false
+		}
+		location = u.RequestURI()
+	}
+	location, _, _ = strings.Cut(location, "#")
+	next = q
+	next.Path, next.Query, _ = strings.Cut(location, "?")
+	plain, err := url.PathUnescape(next.Path)
+	if err != nil || !strings.HasPrefix(plain, "/") {
+		return "", q, false
+	}
+	name, _, _ = tidy(plain)
+	return name, next, name == "" || checkPath(name) == ""
+}
+
+// leadsTo reports whether a redirect leads to where the visitor is. A slash at the end
+// makes no difference to the rules.
+func leadsTo(location string, q Request, name string) bool {
+	there, next, ok := local(location, q)
+	return ok && there == name && next.Query == q.Query
+}
+
 // circles reports whether a redirect leads back to where it began, or on and on.
 func (t *Tree) circles(q Request, name, location string) bool {
-	begin := name + "?" + q.Query
+	first := q
 	for range maxHops {
-		if isAddress(location) {
-			u, err := url.Parse(location)
-			if err != nil || q.Host == "" || u.Hostname() != q.Host {
-				return false
-			}
-			location = u.RequestURI()
-		}
-		location, _, _ = strings.Cut(location, "#")
-		path, raw, _ := strings.Cut(location, "?")
-		plain, err := url.PathUnescape(path)
-		if err != nil {
-			return false
-		}
-		next, slash, doubled := tidy(plain)
-		if next+"?"+raw == begin {
+		if leadsTo(location, first, name) {
 			return true
 		}
-		if next != "" && checkPath(next) != "" {
+		there, next, ok := local(location, q)
+		if !ok {
 			return false
 		}
-		q.Path, q.Query = path, raw
-		a := t.ruled(q, next, slash, doubled, false)
+		a := t.ruled(next, there, strings.HasSuffix(next.Path, "/"), false, false)
 		if a.Kind != Redirected {
 			return false
 		}
-		location = a.Location
+		q, location = next, a.Location
 	}
 	return true
 }

@@ -15,7 +15,7 @@ import (
 // The limits of a release's rules. What is over them is left out and named as a Problem.
 const (
 	maxRuleFile  = 1 << 20 // bytes of _redirects or of _headers
-	maxTable     = 64 << 10
+	maxTable     = MaxRuleTable
 	maxRules     = 4 << 20 // bytes of all rules in a manifest
 	maxRedirects = 10_000
 	maxDynamic   = 1_000 // redirects with a splat or placeholders
@@ -25,6 +25,9 @@ const (
 	maxNames     = 16    // placeholders, query conditions or values of a condition, each, of one rule
 	maxProblems  = 100
 )
+
+// MaxRuleTable is how many bytes a slipway.toml, netlify.toml or vercel.json with rules may have.
+const MaxRuleTable = 64 << 10
 
 // Rules are what a release answers beyond its files. They are immutable like the files.
 type Rules struct {
@@ -97,6 +100,7 @@ func ruleFile(path string) bool { return path == "_redirects" || path == "_heade
 type ruleSources struct {
 	byFile   map[string]*ruleParser
 	fallback *bool // what slipway.toml says about the fallback
+	lost     []Problem
 }
 
 var ruleOrder = []string{"slipway.toml", "_redirects", "_headers", "netlify.toml", "vercel.json"}
@@ -186,13 +190,37 @@ func (s *ruleSources) take(file string, b []byte) {
 // vercel.json. _redirects and _headers come with Add.
 func (w *Writer) RuleFile(name string, content []byte) { w.rules.take(name, content) }
 
-// SPA returns what slipway.toml says about the fallback to index.html; nil for nothing.
-func (w *Writer) SPA() *bool { return w.rules.fallback }
+// RuleProblem notes why a rule file was not taken in.
+func (w *Writer) RuleProblem(file, text string) {
+	w.rules.lost = append(w.rules.lost, Problem{File: file, Text: text})
+}
+
+// SinglePage says that the release looks like a single-page application: unless a rule
+// file says otherwise, or there is a 404.html, index.html becomes its Fallback.
+func (w *Writer) SinglePage() { w.spa = true }
+
+// decideFallback chooses the page of a single-page application. 200.html is how static
+// generators name it.
+func (w *Writer) decideFallback() {
+	said := w.rules.fallback
+	if w.fallback != "" || said != nil && !*said {
+		return
+	}
+	for _, page := range []string{"200.html", "index.html"} {
+		if w.entries[page] == nil {
+			continue
+		}
+		if page == "200.html" || said != nil || w.spa && w.entries["404.html"] == nil {
+			w.fallback = page
+			return
+		}
+	}
+}
 
 // compile merges all rules. What does not fit is a problem.
 func (s *ruleSources) compile() (string, []Problem) {
 	var all Rules
-	var problems []Problem
+	problems := slices.Clone(s.lost)
 	for _, name := range ruleOrder {
 		p := s.byFile[name]
 		if p == nil {

@@ -46,6 +46,7 @@ type Writer struct {
 	hashed   []HashedFolder
 	verbatim func(path string) bool
 	rules    ruleSources
+	spa      bool
 	bytes    int64
 	text     int64 // bytes offered for compression
 	reused   int
@@ -253,6 +254,7 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	defer w.Abort()
 	defer context.AfterFunc(ctx, w.stop)()
 	err := cmp.Or(w.err, w.squeeze.Wait())
+	w.decideFallback()
 	if err == nil && w.fallback != "" && w.entries[w.fallback] == nil {
 		err = fmt.Errorf("fallback %s: %w", show(w.fallback), fs.ErrNotExist)
 	}
