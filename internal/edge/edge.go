@@ -47,6 +47,7 @@ type Config struct {
 
 	HTTPSPort    int          // of addresses we redirect to. Optional: 0 means 443.
 	Control      http.Handler // the control plane. Optional.
+	Draining     func() bool  // whether each answer is its connection's last. Optional.
 	ControlHosts []string     // hosts, without port, that get it. Optional.
 	Log          *slog.Logger // Optional.
 	Metrics      prometheus.Registerer
@@ -89,6 +90,8 @@ type Edge struct {
 	leaves    *cache[string, *leaf]
 	metrics   metrics
 	visited   visited
+	backends  map[string]backend // by kind
+	bodyTime  time.Duration      // for a body that nobody reads
 	loaded    atomic.Bool
 
 	uncertified chan string // custom hosts whose certificate is to be made and reported
@@ -115,6 +118,8 @@ func New(c Config) *Edge {
 	e.table.counts = e.OnVisits != nil
 	e.VisitsEvery = cmp.Or(e.VisitsEvery, 10*time.Second)
 	e.previews.init()
+	e.backends = map[string]backend{backendFiles: e.files}
+	e.bodyTime = defaultBodyTime
 	return e
 }
 
@@ -166,8 +171,10 @@ func (e *Edge) Server(h http.Handler) *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 128},
-		TLSConfig:         e.TLSConfig(),
+		ConnState:         Idle,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 128, WriteByteTimeout: time.Minute,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		TLSConfig: e.TLSConfig(),
 		// Strangers' broken handshakes are nobody's business but a debugger's.
 		ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 	}

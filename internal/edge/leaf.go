@@ -38,9 +38,10 @@ const protocolProof = "acme-tls/1"
 // unrecognized_name (RFC 6066, section 3).
 func (e *Edge) TLSConfig() *tls.Config {
 	c := &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1"},
-		GetCertificate: e.certificate,
+		MinVersion:         tls.VersionTLS12,
+		NextProtos:         []string{"h2", "http/1.1"},
+		GetConfigForClient: e.reserve,
+		GetCertificate:     e.certificate,
 	}
 	if e.Certificate != nil {
 		c.NextProtos = append(c.NextProtos, protocolProof)

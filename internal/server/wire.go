@@ -63,7 +63,8 @@ type house struct {
 	edge        *edge.Edge           // nil without the role
 	certs       *certs.Certs         // nil without an ACME authority
 
-	serving atomic.Bool // between the opening of the doors and the first sign of the end
+	draining atomic.Bool // since the first sign of the end
+	serving  atomic.Bool // between the opening of the doors and the first sign of the end
 }
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
@@ -133,7 +134,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	}
 	if s.role("edge") {
 		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics}
+			Control: h.bounded(h.public()), Draining: h.draining.Load, ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics}
 		if h.certs != nil {
 			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
 		}
