@@ -1,4 +1,4 @@
-package deploy
+package build
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // maxTransfer is what one build may send and receive.
 const maxTransfer = 4 << 30
 
-// Way opens the only way out of one sandbox: our proxy, on a socket in dir, which is
+// Network opens the only way out of one sandbox: our proxy, on a socket in dir, which is
 // ours and closed to others.
-func (c Builds) Way(ctx context.Context, dir string) (sandbox.Network, func(), error) {
+func Network(ctx context.Context, out *egress.Egress, dir string) (sandbox.Network, func(), error) {
 	name := filepath.Join(dir, "egress.sock")
 	l, err := net.Listen("unix", name)
 	if err != nil {
@@ -30,7 +30,7 @@ func (c Builds) Way(ctx context.Context, dir string) (sandbox.Network, func(), e
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		c.Egress.Proxy(egress.ProxyConfig{Quota: maxTransfer}).Serve(ctx, l)
+		out.Proxy(egress.ProxyConfig{Quota: maxTransfer}).Serve(ctx, l)
 	}()
 	return sandbox.Network{Proxy: name}, func() { cancel(); <-served }, nil
 }
