@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway/internal/blob"
+	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/release"
@@ -59,7 +60,11 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{DB: d, Seal: sealer, Blobs: blobs, Releases: release.New(release.Config{Blobs: blobs}), SiteDomain: "sites.test",
+	authority, err := certs.New(certs.Config{DB: d, Seal: sealer, SiteDomain: "sites.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{DB: d, Certificate: authority.Certificate, Blobs: blobs, Releases: release.New(release.Config{Blobs: blobs}), SiteDomain: "sites.test",
 		ControlHosts: []string{"panel.test"}, Metrics: prometheus.NewRegistry(),
 		Control: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "control plane") })}
 	for _, f := range change {
@@ -77,7 +82,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	w.https, w.http = secure.Addr().String(), plain.Addr().String()
 	c.HTTPSPort = secure.Addr().(*net.TCPAddr).Port
 	w.Edge = New(c)
-	root, err := w.RootPEM(t.Context())
+	root, err := authority.RootPEM(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func (e *Edge) find(ctx context.Context, host string) (t *target, to string, err
 // elsewhere is where an owner's redirect leads: the same path and query at the other
 // host, at our port if that host is one of ours.
 func (e *Edge) elsewhere(to string, r *http.Request) string {
-	if e.ours(to) != "" {
+	if name, _ := e.certificateName(to); name != "" {
 		to += e.port
 	}
 	return "https://" + to + r.URL.RequestURI()
