@@ -147,7 +147,8 @@ var (
 func previewLabel(branch, slug string, hashed bool) string {
 	label := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(branch), "-"), "-")
 	room := dnsLabelMax - len("--") - len(slug)
-	if !hashed && label != "" && len(label) <= room && !deploymentLabel.MatchString(label) {
+	reserved := len(label) == 2 // "xn--" and its like (RFC 5890 §2.3.1)
+	if !hashed && label != "" && !reserved && len(label) <= room && !deploymentLabel.MatchString(label) {
 		return label
 	}
 	sum := sha256.Sum256([]byte(branch))

@@ -178,10 +178,10 @@ func TestPreviewLabels(t *testing.T) {
 	w.stop()
 	label := regexp.MustCompile(`^https://([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)--my-site\.sites\.test$`)
 	seen := map[string]string{}
-	for _, branch := range []string{"feat/x", "feat-x", "FEAT-X", "abcdefghijkl", "x/abcdef123456", strings.Repeat("long-", 39) + "a", strings.Repeat("long-", 39) + "b", "0", "a--b", "feat/x"} {
+	for _, branch := range []string{"feat/x", "feat-x", "FEAT-X", "abcdefghijkl", "x/abcdef123456", strings.Repeat("long-", 39) + "a", strings.Repeat("long-", 39) + "b", "0", "a--b", "xn", "feat/x"} {
 		x := w.trigger(s.ID, Trigger{Branch: branch})
 		m := label.FindStringSubmatch(x.PreviewURL)
-		if m == nil || len(m[1])+len("--my-site") > 63 || deploymentLabel.MatchString(m[1]) || strings.Contains(m[1], "--") {
+		if m == nil || len(m[1])+len("--my-site") > 63 || deploymentLabel.MatchString(m[1]) || len(m[1]) == 2 || strings.Contains(m[1], "--") {
 			t.Errorf("branch %q has the address %q", branch, x.PreviewURL)
 			continue
 		}
@@ -190,8 +190,8 @@ func TestPreviewLabels(t *testing.T) {
 		}
 		seen[m[1]] = branch
 	}
-	if len(seen) != 9 {
-		t.Errorf("nine branches have %d labels: %v", len(seen), seen)
+	if len(seen) != 10 {
+		t.Errorf("ten branches have %d labels: %v", len(seen), seen)
 	}
 }
 
