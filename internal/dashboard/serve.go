@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/requestinfo"
 )
@@ -89,8 +90,12 @@ func (d *Dashboard) run(w http.ResponseWriter, rt route, q *request) (answer, er
 		return answer{}, &fault.Error{Kind: fault.Unavailable, Message: "The service is starting or stopping", Details: "try again in a moment", RetryAfter: 2 * time.Second}
 	}
 	q.flash = d.readFlash(q.Request)
+	ctx = db.WithShare(ctx, "net:"+requestinfo.Network(q.addr))
 	if err := d.identify(ctx, q); err != nil {
 		return answer{}, err
+	}
+	if q.user.ID != "" {
+		ctx = db.WithShare(ctx, string(q.user.ID))
 	}
 	if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
 		return answer{to: to}, err
