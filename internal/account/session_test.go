@@ -304,7 +304,7 @@ func TestAuditRollsBack(t *testing.T) {
 		if err := a.AuditTx(ctx, tx, account.Actor{User: ada.ID}, account.Deed{Action: "key.revoked"}); err != nil {
 			return err
 		}
-		return a.RevokeKeyTx(ctx, tx, ada.ID, "key_none")
+		return a.RevokeKeyTx(ctx, tx, account.Owner(ada.ID), "key_none")
 	})
 	if list, err2 := a.Audit(ctx, account.AuditFilter{}); !fault.Is(err, fault.NotFound) || err2 != nil || len(list) != 0 {
 		t.Fatal(err, err2, list)

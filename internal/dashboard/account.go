@@ -38,7 +38,7 @@ func (d *Dashboard) profilePage(ctx context.Context, q *request) (answer, error)
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Accounts.ListKeys(ctx, q.user.ID)
+	keys, err := d.Accounts.ListKeys(ctx, q.caller)
 	if err != nil {
 		return answer{}, err
 	}

@@ -36,7 +36,7 @@ func (d *Dashboard) keysPage(ctx context.Context, q *request) (answer, error) {
 }
 
 func (d *Dashboard) keysData(ctx context.Context, q *request) (data keysData, err error) {
-	keys, err := d.Accounts.ListKeys(ctx, q.user.ID)
+	keys, err := d.Accounts.ListKeys(ctx, q.caller)
 	if err != nil {
 		return data, err
 	}
@@ -164,7 +164,7 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 func (d *Dashboard) revokeKey(ctx context.Context, q *request) (answer, error) {
 	id := account.KeyID(q.PathValue("key"))
 	err := d.act(ctx, q, "key.revoked", func(tx *db.Tx) (string, error) {
-		return string(id), d.Accounts.RevokeKeyTx(ctx, tx, q.user.ID, id)
+		return string(id), d.Accounts.RevokeKeyTx(ctx, tx, q.caller, id)
 	})
 	return goTo("/account/keys", "The key is revoked: it stopped working"), err
 }
