@@ -49,7 +49,7 @@ func removeUser(ctx context.Context, tx *db.Tx, id ID) error {
 	if sites > 0 {
 		return &fault.Error{Kind: fault.Conflict, Message: "This user still has sites", Details: fmt.Sprintf("there are %d: delete them first, or with the user", sites), Code: "user_has_sites"}
 	}
-	for _, table := range []string{"setup_links", "sessions", "ceremonies", "passkeys", "recovery_codes", "second_factors"} {
+	for _, table := range []string{"setup_links", "sessions", "ceremonies", "passkeys", "recovery_codes", "second_factors", "totp_offers"} {
 		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, id); err != nil {
 			return fmt.Errorf("delete user: %w", err)
 		}

@@ -152,6 +152,9 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 	if lives[i].Life > 0 {
 		n.Expires = db.Now().Add(lives[i].Life)
 	}
+	if err := d.prove(ctx, q); err != nil { // last of all, so that what else is wrong is said first
+		return answer{}, err
+	}
 	var k account.Key
 	var secret string
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
