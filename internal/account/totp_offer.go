@@ -99,7 +99,7 @@ func (a *Accounts) OfferedTOTP(ctx context.Context, s Session, token string) (Of
 }
 
 // offered opens the secret of a session's offer.
-func (a *Accounts) offered(ctx context.Context, r db.Reader, user ID, s SessionID, token string) ([]byte, error) {
+func (a *Accounts) offered(ctx context.Context, r db.Reader, user UserID, s SessionID, token string) ([]byte, error) {
 	if a.seal == nil {
 		return nil, errNoSeal
 	}
@@ -155,7 +155,7 @@ func (a *Accounts) ConfirmTOTP(ctx context.Context, by Actor, token, code string
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
 			return err
 		}
-		return a.AuditTx(ctx, tx, by, Deed{Action: "second_factor.enabled", Subject: string(by.User)})
+		return a.AuditTx(ctx, tx, by, AuditEvent{Action: "second_factor.enabled", Subject: string(by.User)})
 	})
 	return codes, err
 }

@@ -75,7 +75,7 @@ type createKeyIn struct {
 	}
 }
 
-func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn, did *account.Deed) (newKeyBody, error) {
+func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn, did *account.AuditEvent) (newKeyBody, error) {
 	scopes, err := account.ParseScopes(in.Body.Scopes)
 	if err != nil {
 		return newKeyBody{}, err
@@ -97,12 +97,12 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 		n.Expires = db.At(t)
 	}
 	k, secret, err := a.Accounts.CreateKeyTx(ctx, tx, c, n)
-	*did = account.Deed{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
+	*did = account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
 	return newKeyBody{showKey(k), secret}, err
 }
 
-func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
-	*did = account.Deed{Action: "key.revoked", Subject: in.ID}
+func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+	*did = account.AuditEvent{Action: "key.revoked", Subject: in.ID}
 	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c, account.KeyID(in.ID))
 }
 

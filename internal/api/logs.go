@@ -122,7 +122,7 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 			a.follow(ctx.Context(), w, c, d.ID, after)
 		}, nil
 	}
-	lines, _, err := a.Deployments.Logs(ctx, c.User, d.ID, after, maxLines+1)
+	lines, _, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxLines+1)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, c account.Calle
 		return
 	}
 	for a.Ready() {
-		lines, status, err := a.Deployments.Logs(ctx, c.User, id, after, 500)
+		lines, status, err := a.Deployments.Logs(ctx, c.Owner, id, after, 500)
 		if err != nil {
 			return // the site is gone, or the database: coming back finds out which
 		}

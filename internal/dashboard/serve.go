@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/requestinfo"
@@ -95,7 +94,7 @@ func (d *Dashboard) run(w http.ResponseWriter, rt route, q *request) (answer, er
 		return answer{}, err
 	}
 	if q.user.ID != "" {
-		ctx = db.WithShare(ctx, string(q.user.ID))
+		ctx = db.WithShare(ctx, string(q.caller.Owner))
 	}
 	if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
 		return answer{to: to}, err
@@ -123,8 +122,7 @@ func (d *Dashboard) identify(ctx context.Context, q *request) (err error) {
 	if err != nil {
 		return err
 	}
-	q.caller = account.Owner(q.user.ID)
-	q.caller.Email, q.caller.Admin = q.user.Email, q.user.Admin
+	q.caller = q.user.Caller()
 	return nil
 }
 

@@ -16,16 +16,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/build"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/release"
-	"slipway/internal/sandbox"
 	"slipway/internal/site"
 	"slipway/internal/source"
 	"slipway/internal/webhook"
@@ -92,7 +92,7 @@ const (
 type Deployment struct {
 	ID            ID
 	Site          site.ID
-	Owner         account.ID
+	Owner         account.OwnerID
 	Status        Status
 	Cause         Cause
 	Branch        string // empty until the repository's default is known
@@ -138,7 +138,7 @@ type Config struct {
 	Hooks    *webhook.Webhooks
 	Source   *source.Source
 	Releases *release.Releases
-	Builds   Builds
+	Builds   *build.Builds // Optional: nil refuses what needs a build.
 	Log      *slog.Logger
 
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
@@ -150,20 +150,20 @@ type Config struct {
 	Gone []func(ctx context.Context, id site.ID) error
 }
 
-// Deployments is the room.
+// Deployments owns all deployments.
 type Deployments struct {
 	c     Config
-	turns *turns // of builds
+	alone sync.Mutex // held by the one deployment at work over which the process has died before
 }
 
-// New returns the room. It starts nothing: Work registers its jobs.
+// New returns Deployments. It starts nothing: Work registers its jobs.
 func New(c Config) *Deployments {
-	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*cmp.Or(c.Builds.Limits.Wall, sandbox.Defaults.Wall))
+	c.Builds = cmp.Or(c.Builds, build.New(build.Config{Why: "this server was started without a place for builds"}))
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
-	c.Builds.AtOnce = cmp.Or(c.Builds.AtOnce, max(1, runtime.NumCPU()/2))
-	return &Deployments{c, newTurns(c.Builds.AtOnce)}
+	return &Deployments{c: c}
 }
 
 const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.branch, d.title, d.clear_cache, d.commit_hash, d.commit_message, d.commit_author,
@@ -195,7 +195,7 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 }
 
 // Get returns the owner's deployment, or a NotFound fault.
-func (d *Deployments) Get(ctx context.Context, owner account.ID, id ID) (Deployment, error) {
+func (d *Deployments) Get(ctx context.Context, owner account.OwnerID, id ID) (Deployment, error) {
 	x, err := d.scan(d.c.DB.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1 AND d.owner_id = $2`, id, owner))
 	if err != nil {
 		return x, err

@@ -19,9 +19,6 @@ import (
 // refers to. One of it exists; it runs every hour.
 type Collect struct{}
 
-// maxTools is what downloaded Node versions and package managers may take.
-const maxTools = 8 << 30
-
 // maxWait is how long a build may wait for a free place. The deployment's own time does
 // not pass meanwhile.
 const maxWait = 24 * time.Hour
@@ -33,7 +30,7 @@ func (Collect) Kind() string { return "deploy.collect" }
 func (d *Deployments) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
 		Timeout:  d.c.Timeout + maxWait,
-		Attempts: 50, // crashes of the service count, and are not the deployment's fault
+		Attempts: 50, // what kills the process is counted by the deployment itself, see crash.go
 		Backoff:  func(int) time.Duration { return time.Second },
 		GivenUp: func(ctx context.Context, args []byte, _ error) error {
 			var r Run
@@ -45,7 +42,7 @@ func (d *Deployments) Work(j *job.Jobs) {
 	}, d.work)
 	job.Handle(j, job.Policy{}, d.provision)
 	job.Handle(j, job.Policy{
-		Attempts: 3,
+		Attempts: maxCrashes,
 		GivenUp: func(ctx context.Context, args []byte, _ error) error { // an empty one, or it would be asked for again
 			var p Portray
 			if err := json.Unmarshal(args, &p); err != nil {
@@ -122,7 +119,7 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	if err := d.c.Source.Forget(ctx, string(p.Site)); err != nil {
 		return fmt.Errorf("forget source: %w", err)
 	}
-	if err := d.forgetCaches(p.Site); err != nil {
+	if err := d.c.Builds.Forget(string(p.Site)); err != nil {
 		return fmt.Errorf("forget build caches: %w", err)
 	}
 	for _, gone := range d.c.Gone {
@@ -139,8 +136,8 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 				return fmt.Errorf("purge deployments: %w", err)
 			}
 		}
-		if _, err := tx.Exec(ctx, `UPDATE build_uids SET released_at = $2, site_id = 'gone/' || site_id WHERE site_id = $1`, p.Site, db.Now()); err != nil {
-			return fmt.Errorf("release uid: %w", err)
+		if err := d.c.Builds.ReleaseUIDTx(ctx, tx, string(p.Site)); err != nil {
+			return err
 		}
 		return d.c.Sites.PurgeTx(ctx, tx, p.Site)
 	})
@@ -190,16 +187,11 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 	if removed > 0 {
 		d.c.Log.InfoContext(ctx, "unreferenced files deleted", "files", removed, "bytes", size)
 	}
-	if err := d.sweepCaches(ctx); err != nil {
+	if err := d.c.Builds.Sweep(ctx); err != nil {
 		return err
 	}
 	if err := d.tidyPortraits(ctx); err != nil {
 		return err
-	}
-	if d.c.Builds.Toolchain != nil {
-		if err := d.c.Builds.Toolchain.Sweep(ctx, maxTools); err != nil {
-			return fmt.Errorf("sweep tools: %w", err)
-		}
 	}
 	return job.Later(time.Hour)
 }

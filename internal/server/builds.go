@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"slipway/internal/deploy"
+	"slipway/internal/build"
+	"slipway/internal/db"
 	"slipway/internal/egress"
 	"slipway/internal/sandbox"
 	"slipway/internal/toolchain"
@@ -23,55 +24,58 @@ const (
 
 // builds makes what builds run in. A host where the sandbox doesn't hold refuses builds,
 // with the reason, and serves everything else.
-func (s settings) builds(ctx context.Context, out *egress.Egress) (deploy.Builds, error) {
+func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egress) (*build.Builds, error) {
 	dir, err := filepath.Abs(s.path("builds"))
 	if err != nil {
-		return deploy.Builds{}, fmt.Errorf("data directory: %w", err)
+		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	b := deploy.Builds{Egress: out, Dir: dir, AtOnce: s.Builds,
+	b := build.Config{DB: database, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds,
 		Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Wall: s.BuildTime}}
 	c := sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Log: s.Log}
 	if s.InsecureBuilds {
 		s.Log.WarnContext(ctx, "builds run without a sandbox: every site's build can read what slipway can")
 		plain, err := sandbox.NewPlain(c)
 		if err != nil {
-			return deploy.Builds{}, err
+			return nil, err
 		}
 		if err := plain.Reap(ctx); err != nil {
-			return deploy.Builds{}, err
+			return nil, err
 		}
 		b.Runner = plain
 	} else {
 		walled, err := sandbox.New(c)
 		if err != nil {
-			return deploy.Builds{}, err
+			return nil, err
 		}
 		if err := walled.Reap(ctx); err != nil {
-			return deploy.Builds{}, err
+			return nil, err
 		}
 		if b.Why = lacking(sandbox.Probe(ctx, c, probeUID)); b.Why != "" {
 			s.Log.WarnContext(ctx, "builds are refused; slipway doctor shows more", "why", b.Why)
-			return b, nil
+			return build.New(b), nil
 		}
 		b.Runner = walled
 	}
-	if err := b.Clear(); err != nil {
-		return deploy.Builds{}, err
+	tools := toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: b.Runner, UID: toolUID, CAFile: s.OutboundCAFile, Log: s.Log,
+		Network: func(ctx context.Context) (sandbox.Network, func(), error) { return toolNetwork(ctx, out, dir) }}
+	if b.Toolchain, err = toolchain.New(tools); err != nil {
+		return nil, err
 	}
-	tools := filepath.Join(dir, "tools")
-	b.Toolchain, err = toolchain.New(toolchain.Config{Dir: tools, Sandbox: b.Runner, UID: toolUID, CAFile: s.OutboundCAFile, Log: s.Log,
-		Network: func(ctx context.Context) (sandbox.Network, func(), error) {
-			own, err := os.MkdirTemp(dir, "way-*")
-			if err != nil {
-				return sandbox.Network{}, nil, err
-			}
-			network, done, err := b.Way(ctx, own)
-			if err != nil {
-				return sandbox.Network{}, nil, errors.Join(err, os.RemoveAll(own))
-			}
-			return network, func() { done(); os.RemoveAll(own) }, nil
-		}})
-	return b, err
+	builds := build.New(b)
+	return builds, builds.Clear()
+}
+
+// toolNetwork opens the way out for a download of tools, which belongs to no build.
+func toolNetwork(ctx context.Context, out *egress.Egress, dir string) (sandbox.Network, func(), error) {
+	own, err := os.MkdirTemp(dir, "way-*")
+	if err != nil {
+		return sandbox.Network{}, nil, err
+	}
+	network, done, err := build.Network(ctx, out, own, func(string) {})
+	if err != nil {
+		return sandbox.Network{}, nil, errors.Join(err, os.RemoveAll(own))
+	}
+	return network, func() { done(); os.RemoveAll(own) }, nil
 }
 
 // lacking says what keeps builds from being safe here; empty when nothing does.

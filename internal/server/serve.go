@@ -37,7 +37,7 @@ func Serve(ctx context.Context, c Config) error {
 		return err
 	}
 	defer unlock()
-	h, err := build(ctx, s, listeners)
+	h, err := wire(ctx, s, listeners)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/blob"
+	"slipway/internal/build"
 	"slipway/internal/certs"
 	"slipway/internal/dashboard"
 	"slipway/internal/db"
@@ -69,8 +70,8 @@ type house struct {
 // tighter limit of their own; the rest of a deployment is mostly waiting.
 var workers = map[string]int{"default": 4, account.MailQueue: 2, deploy.QueueName: max(16, 4*runtime.NumCPU())}
 
-// build makes every room from the settings. It opens the database and starts nothing.
-func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
+// wire makes every package from the settings. It opens the database and starts nothing.
+func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h := &house{s: s, metrics: prometheus.NewRegistry()}
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if h.db, h.seal, err = s.open(ctx, s.Log); err != nil {
@@ -98,9 +99,9 @@ func build(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	if err != nil {
 		return nil, err
 	}
-	builds := deploy.Builds{Why: "this node does no work of that kind"}
+	builds := build.New(build.Config{Why: "this node does no work of that kind"})
 	if s.role("worker") {
-		if builds, err = s.builds(ctx, out); err != nil {
+		if builds, err = s.builds(ctx, h.db, out); err != nil {
 			return nil, err
 		}
 	}
@@ -163,7 +164,7 @@ func (h *house) domainConfig(out *egress.Egress, authorities *http.Client) domai
 }
 
 // siteOf tells the domain room whose a site is: it knows no sites.
-func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 	var subdomain string
 	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -178,7 +179,7 @@ func (h *house) forgetDomains(ctx context.Context, id site.ID) error {
 }
 
 // emitDomain tells webhooks what happens to a domain.
-func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, event string, d domain.Domain) error {
+func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d domain.Domain) error {
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -291,4 +292,18 @@ func (h *house) observe() {
 	gauge("slipway_deployments_pending", "Deployments that wait.", `SELECT count(*) FROM deployments WHERE status = 'pending'`)
 	gauge("slipway_deployments_running", "Deployments that run.", `SELECT count(*) FROM deployments WHERE status IN ('building', 'deploying')`)
 	gauge("slipway_jobs_dead", "Jobs that were given up.", `SELECT count(*) FROM jobs WHERE state = 'dead'`)
+	h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slipway_jobs_unknown",
+		Help: "Jobs that are due for a minute or longer and of a kind that no running node knows; slipway doctor names the kinds."}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		list, err := job.Unknown(ctx, h.db)
+		if err != nil {
+			return -1
+		}
+		n := 0
+		for _, w := range list {
+			n += w.Jobs
+		}
+		return float64(n)
+	}))
 }

@@ -49,7 +49,7 @@ var (
 func envPurpose(id ID, key string) string { return "site/" + string(id) + "/env/" + key }
 
 // Env returns the owner's variables by key, the secret ones without their value.
-func (s *Sites) Env(ctx context.Context, owner account.ID, id ID) ([]Var, error) {
+func (s *Sites) Env(ctx context.Context, owner account.OwnerID, id ID) ([]Var, error) {
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 const envBatch = 100
 
 // SetEnvTx is SealEnv and SetSealedEnvTx in one, for a few variables.
-func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, vars []NewVar) ([]Var, error) {
+func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, vars []NewVar) ([]Var, error) {
 	sealed, err := s.SealEnv(id, vars)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID
 
 // SetSealedEnvTx sets variables; a key that exists is replaced. All are set, or none.
 // Where nothing changes nothing is written and nobody is told.
-func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, sealed SealedVars) ([]Var, error) {
+func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, sealed SealedVars) ([]Var, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ type PatchVar struct {
 
 // UpdateEnvTx changes one variable. A secret one stays secret unless a new value comes
 // with the change, so that its value can't be brought back to light.
-func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, key string, p PatchVar) (Var, error) {
+func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string, p PatchVar) (Var, error) {
 	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
 		return Var{}, err
 	}
@@ -275,7 +275,7 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id
 }
 
 // DeleteEnvTx removes a variable.
-func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, key string) error {
+func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string) error {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ CREATE VIEW previews AS
   FROM deployments d JOIN sites s ON s.id = d.site_id
   WHERE d.release <> '' AND s.deleted_at = 0 AND s.status <> 'stopped';
 
--- Written by package deploy: under which uid of this host a site's builds run.
+-- Written by package build: under which uid of this host a site's builds run.
 CREATE TABLE build_uids (
   uid         BIGINT PRIMARY KEY,
   site_id     TEXT NOT NULL UNIQUE,

@@ -1,4 +1,4 @@
-package deploy
+package build
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"slipway/internal/db"
-	"slipway/internal/site"
 )
 
 // The uids that builds run under: one per site, so that no site's processes can touch
@@ -21,9 +20,9 @@ const (
 
 // uidOf returns the site's own uid, taking one when it has none. Other nodes may take
 // theirs at the same moment: who finds that the one he chose is taken chooses again.
-func (d *Deployments) uidOf(ctx context.Context, id site.ID) (uid int, err error) {
+func (b *Builds) uidOf(ctx context.Context, site string) (uid int, err error) {
 	for range 100 {
-		err = d.c.DB.Write(ctx, func(tx *db.Tx) error { uid, err = takeUID(ctx, tx, id); return err })
+		err = b.c.DB.Write(ctx, func(tx *db.Tx) error { uid, err = takeUID(ctx, tx, site); return err })
 		if !errors.Is(err, sql.ErrNoRows) {
 			break
 		}
@@ -35,15 +34,15 @@ func (d *Deployments) uidOf(ctx context.Context, id site.ID) (uid int, err error
 }
 
 // takeUID answers sql.ErrNoRows when there is none left, or somebody else was quicker.
-func takeUID(ctx context.Context, tx *db.Tx, id site.ID) (uid int, err error) {
-	err = tx.QueryRow(ctx, `SELECT uid FROM build_uids WHERE site_id = $1`, id).Scan(&uid)
+func takeUID(ctx context.Context, tx *db.Tx, site string) (uid int, err error) {
+	err = tx.QueryRow(ctx, `SELECT uid FROM build_uids WHERE site_id = $1`, site).Scan(&uid)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
 	}
 	err = tx.QueryRow(ctx, `
 		INSERT INTO build_uids (uid, site_id, released_at)
 		SELECT COALESCE(MAX(uid), $1) + 1, $2, 0 FROM build_uids WHERE true HAVING COALESCE(MAX(uid), $1) < $3
-		ON CONFLICT DO NOTHING RETURNING uid`, firstUID-1, id, lastUID).Scan(&uid)
+		ON CONFLICT DO NOTHING RETURNING uid`, firstUID-1, site, lastUID).Scan(&uid)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
 	}
@@ -52,6 +51,15 @@ func takeUID(ctx context.Context, tx *db.Tx, id site.ID) (uid int, err error) {
 		UPDATE build_uids SET site_id = $1, released_at = 0
 		WHERE uid = (SELECT uid FROM build_uids WHERE released_at > 0 AND released_at < $2 ORDER BY released_at LIMIT 1)
 			AND released_at > 0 AND released_at < $2
-		RETURNING uid`, id, db.Now().Add(-restUID)).Scan(&uid)
+		RETURNING uid`, site, db.Now().Add(-restUID)).Scan(&uid)
 	return uid, err
+}
+
+// ReleaseUIDTx gives a deleted site's uid back.
+func (b *Builds) ReleaseUIDTx(ctx context.Context, tx *db.Tx, site string) error {
+	_, err := tx.Exec(ctx, `UPDATE build_uids SET released_at = $2, site_id = 'gone/' || site_id WHERE site_id = $1`, site, db.Now())
+	if err != nil {
+		return fmt.Errorf("release uid: %w", err)
+	}
+	return nil
 }

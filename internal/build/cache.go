@@ -1,4 +1,4 @@
-package deploy
+package build
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"slipway/internal/site"
 )
 
-// What build caches may take, per site and branch, and how long an unused one is kept.
+// What build caches may take, per site and branch, how long an unused one is kept, and
+// what downloaded Node versions and package managers may take in all.
 const (
+	maxTools = 8 << 30
 	maxCache = 4 << 30
 	cacheAge = 14 * 24 * time.Hour
 )
@@ -32,9 +32,9 @@ type cache struct {
 
 // Layout of a cache: home/ holds what lies below HOME, tree/ what lies in the
 // repository, modules/ the installed modules, and the file key what they stand for.
-func (d *Deployments) cacheOf(id site.ID, branch string) cache {
+func (b *Builds) cacheOf(site, branch string) cache {
 	sum := sha256.Sum256([]byte(branch))
-	return cache{filepath.Join(d.c.Builds.Dir, "caches", string(id), hex.EncodeToString(sum[:8]))}
+	return cache{filepath.Join(b.c.Dir, "caches", site, hex.EncodeToString(sum[:8]))}
 }
 
 func (c cache) path(elem ...string) string { return filepath.Join(append([]string{c.dir}, elem...)...) }
@@ -182,20 +182,20 @@ func (c cache) touch() error {
 	return os.Chtimes(c.dir, now, now)
 }
 
-// forgetCaches drops every cache of a site.
-func (d *Deployments) forgetCaches(id site.ID) error {
-	if d.c.Builds.Dir == "" {
+// Forget drops every cache of a site.
+func (b *Builds) Forget(site string) error {
+	if b.c.Dir == "" {
 		return nil
 	}
-	return removeTree(filepath.Join(d.c.Builds.Dir, "caches", string(id)))
+	return removeTree(filepath.Join(b.c.Dir, "caches", site))
 }
 
-// sweepCaches drops caches that no build has used for two weeks.
-func (d *Deployments) sweepCaches(ctx context.Context) error {
-	if d.c.Builds.Dir == "" {
+// Sweep drops caches that no build has used for two weeks, and tools over what may be kept.
+func (b *Builds) Sweep(ctx context.Context) error {
+	if b.c.Dir == "" {
 		return nil
 	}
-	dirs, err := filepath.Glob(filepath.Join(d.c.Builds.Dir, "caches", "*", "*"))
+	dirs, err := filepath.Glob(filepath.Join(b.c.Dir, "caches", "*", "*"))
 	if err != nil {
 		return err
 	}
@@ -211,6 +211,11 @@ func (d *Deployments) sweepCaches(ctx context.Context) error {
 			return fmt.Errorf("sweep caches: %w", err)
 		}
 	}
+	if b.c.Toolchain != nil {
+		if err := b.c.Toolchain.Sweep(ctx, maxTools); err != nil {
+			return fmt.Errorf("sweep tools: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -218,13 +223,13 @@ func (d *Deployments) sweepCaches(ctx context.Context) error {
 // repository, relative to it.
 func (b *build) cacheFolders(home bool) []string {
 	var out []string
-	for _, f := range b.plan.Cache {
+	for _, f := range b.Plan.Cache {
 		rest, inHome := strings.CutPrefix(f, "~/")
 		switch {
 		case inHome && home:
 			out = append(out, rest)
 		case !inHome && !home:
-			out = append(out, path.Join(b.plan.Root, f))
+			out = append(out, path.Join(b.Plan.Root, f))
 		}
 	}
 	return out
@@ -242,7 +247,7 @@ func (b *build) saveCaches(ctx context.Context, good bool) {
 		}
 	}
 	if err == nil && key != "" {
-		if err = b.cache.save("modules", b.work, repoDir, b.plan.Modules); err == nil {
+		if err = b.cache.save("modules", b.work, repoDir, b.Plan.Modules); err == nil {
 			err = b.cache.keep(key)
 		}
 	}
@@ -250,6 +255,6 @@ func (b *build) saveCaches(ctx context.Context, good bool) {
 		err = b.cache.touch()
 	}
 	if err != nil {
-		b.d.c.Log.WarnContext(ctx, "build cache not kept", "site", b.s.ID, "err", err)
+		b.c.Log.WarnContext(ctx, "build cache not kept", "site", b.Site, "err", err)
 	}
 }

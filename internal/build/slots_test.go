@@ -1,21 +1,19 @@
-package deploy
+package build
 
 import (
 	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
-
-	"slipway/internal/account"
 )
 
 // A free place goes to the owner with the fewest running, then to the longest wait.
 func TestTurnsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(2)
-		order := make(chan account.ID, 10)
-		hold := map[account.ID]chan func(){"greedy": make(chan func(), 10), "modest": make(chan func(), 10)}
-		ask := func(owner account.ID) {
+		turns := newSlots(2)
+		order := make(chan string, 10)
+		hold := map[string]chan func(){"greedy": make(chan func(), 10), "modest": make(chan func(), 10)}
+		ask := func(owner string) {
 			go func() {
 				release, err := turns.take(t.Context(), owner, func(int) {})
 				if err != nil {
@@ -55,7 +53,7 @@ func TestTurnsAreFair(t *testing.T) {
 
 func TestGivingUpAWaitLosesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
+		turns := newSlots(1)
 		release, err := turns.take(t.Context(), "a", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package deploy
+package build
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 // install brings the dependencies, or takes those of the last build where nothing that
 // decides them has changed.
 func (b *build) install(ctx context.Context, network sandbox.Network) error {
-	if len(b.plan.Install) == 0 {
-		b.p.skip("install")
+	if len(b.Plan.Install) == 0 {
+		b.report.Skip("install")
 		return nil
 	}
 	key, err := b.modulesKey()
@@ -29,20 +29,20 @@ func (b *build) install(ctx context.Context, network sandbox.Network) error {
 		return err
 	}
 	if key != "" && key == kept {
-		if err := b.cache.restore("modules", b.work, repoDir, b.plan.Modules, b.uid); err != nil {
+		if err := b.cache.restore("modules", b.work, repoDir, b.Plan.Modules, b.uid); err != nil {
 			return err
 		}
-		b.p.Printf("info", "Dependencies are unchanged since the last build: installation skipped")
-		b.p.skip("install")
+		b.report.printf("info", "Dependencies are unchanged since the last build: installation skipped")
+		b.report.Skip("install")
 		return nil
 	}
-	return b.run(ctx, network, "install", b.plan.Install, nil)
+	return b.run(ctx, network, "install", b.Plan.Install, nil)
 }
 
 // modulesKey names everything that decides what an installation brings; empty where
 // that can't be told.
 func (b *build) modulesKey() (string, error) {
-	if len(b.plan.Inputs) == 0 || len(b.plan.Modules) == 0 {
+	if len(b.Plan.Inputs) == 0 || len(b.Plan.Modules) == 0 {
 		return "", nil
 	}
 	root, err := os.OpenRoot(b.work)
@@ -51,8 +51,8 @@ func (b *build) modulesKey() (string, error) {
 	}
 	defer root.Close()
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%q\n%q\n", b.tools.Node, b.tools.Manager, b.plan.Install, b.plan.Modules)
-	for _, name := range slices.Sorted(slices.Values(b.plan.Inputs)) {
+	fmt.Fprintf(h, "%s\n%s\n%q\n%q\n", b.tools.Node, b.tools.Manager, b.Plan.Install, b.Plan.Modules)
+	for _, name := range slices.Sorted(slices.Values(b.Plan.Inputs)) {
 		f, err := root.Open(path.Join(repoDir, name))
 		if err != nil {
 			return "", nil // a link out, or gone: install as if for the first time

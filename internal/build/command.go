@@ -1,4 +1,4 @@
-package deploy
+package build
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 // run runs a stage's commands in order, each in a sandbox of its own over the same files.
 func (b *build) run(ctx context.Context, network sandbox.Network, stage string, commands []framework.Command, extra map[string]string) error {
 	if len(commands) == 0 {
-		b.p.skip(stage)
+		b.report.Skip(stage)
 		return nil
 	}
-	b.p.enter(stage, Building)
+	b.report.Enter(stage)
 	if stage == "build" {
 		if err := b.cache.restore("tree", b.work, repoDir, b.cacheFolders(false), b.uid); err != nil {
 			return err
 		}
 	}
-	limits := b.limits()
+	limits := b.c.Limits
 	stop := time.Now().Add(limits.Wall) // of the stage, not of each command
 	for _, c := range commands {
 		fmt.Fprintf(b.log.Stdout(), "$ %s\n", c) // through the log, for a command may spell a secret out
@@ -36,7 +36,7 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 		if c.Shell != "" { // the user's own text, in the user's own sandbox
 			cmd.Argv = []string{"/bin/sh", "-c", c.Shell}
 		}
-		res, err := b.d.c.Builds.Runner.Run(ctx, cmd)
+		res, err := b.c.Runner.Run(ctx, cmd)
 		b.log.Flush()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -54,14 +54,14 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 // failed turns the end of a command into an excerpt of its log and a likely cause.
 func (b *build) failed(stage string, c framework.Command, res sandbox.Result, limits sandbox.Limits) error {
 	if lines := b.log.Excerpt(20); len(lines) > 0 {
-		b.p.Printf("info", "From the output above:")
+		b.report.printf("info", "From the output above:")
 		for _, line := range lines {
-			b.p.Printf("error", "%s", line)
+			b.report.printf("error", "%s", line)
 		}
 	}
-	limit := b.limits()
+	limit := b.c.Limits
 	why := b.log.Cause(buildlog.Failure{
-		ExitCode: res.ExitCode, OOM: res.OOM, Killed: string(res.Killed), Stage: stage, Manager: b.plan.Manager,
+		ExitCode: res.ExitCode, OOM: res.OOM, Killed: string(res.Killed), Stage: stage, Manager: b.Plan.Manager,
 		MemoryLimit: limit.Memory, DiskLimit: limit.Disk, TimeLimit: limit.Wall,
 	})
 	message := fmt.Sprintf("The %s failed (%s)", stage, res)

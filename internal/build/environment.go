@@ -1,8 +1,7 @@
-package deploy
+package build
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"path"
@@ -15,22 +14,10 @@ import (
 )
 
 // environment makes what every command of the build sees, and the log that hides the
-// secret part of it.
-func (b *build) environment(ctx context.Context) error {
-	vars, err := b.d.c.Sites.Variables(ctx, b.s.ID, "build")
-	if err != nil {
-		return err
-	}
+// secret part of it. The caller's variables win over the plan's, and those over ours.
+func (b *build) environment() {
 	env := map[string]string{
 		"CI":                       "true",
-		"SLIPWAY":                  "1",
-		"SLIPWAY_SITE_ID":          string(b.s.ID),
-		"SLIPWAY_SITE_NAME":        b.s.Name,
-		"SLIPWAY_DEPLOYMENT":       string(b.x.ID),
-		"SLIPWAY_BRANCH":           b.x.Branch,
-		"SLIPWAY_COMMIT":           b.x.CommitHash,
-		"SLIPWAY_URL":              b.d.c.Sites.URL(b.s.Slug),
-		"SLIPWAY_DEPLOY_URL":       b.x.URL,
 		"npm_config_fund":          "false",
 		"npm_config_audit":         "false",
 		"npm_config_progress":      "false",
@@ -39,31 +26,19 @@ func (b *build) environment(ctx context.Context) error {
 		"NEXT_TELEMETRY_DISABLED":  "1",
 		"ASTRO_TELEMETRY_DISABLED": "1",
 		"FORCE_COLOR":              "1",
-		"NODE_OPTIONS":             fmt.Sprintf("--max-old-space-size=%d", b.limits().Memory*3/4>>20),
+		"NODE_OPTIONS":             fmt.Sprintf("--max-old-space-size=%d", b.c.Limits.Memory*3/4>>20),
 	}
-	maps.Copy(env, b.plan.Env)
-	var secrets []string
-	for _, v := range vars {
-		env[v.Key] = v.Value
-		if v.Secret {
-			secrets = append(secrets, v.Value)
-		}
-	}
-	if cred, err := b.d.c.Sites.CredentialOf(ctx, b.s.ID); err != nil {
-		return err
-	} else if cred != nil {
-		secrets = append(secrets, cred.Token, cred.DeployKey)
-	}
+	maps.Copy(env, b.Plan.Env)
+	maps.Copy(env, b.Env)
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		b.env = append(b.env, k+"="+env[k])
 	}
-	b.log = buildlog.New(buildlog.Config{Secrets: secrets, Line: func(l buildlog.Line) { b.p.line(l.Level, l.Message, l.Raw) }})
-	return nil
+	b.log = buildlog.New(buildlog.Config{Secrets: b.Secrets, Line: func(l buildlog.Line) { b.report.Line(l.Level, l.Message, l.Raw) }})
 }
 
 func (b *build) commandEnv(c framework.Command, extra map[string]string) []string {
 	var bins []string
-	for _, dir := range []string{c.Dir, b.plan.Root, ""} {
+	for _, dir := range []string{c.Dir, b.Plan.Root, ""} {
 		bins = append(bins, path.Join(sandbox.Root, repoDir, dir, "node_modules/.bin"))
 	}
 	bins = append(slices.Compact(bins), path.Join(sandbox.Root, globalDir, "bin")) // what a build brings itself it means to use
@@ -76,8 +51,9 @@ func (b *build) commandEnv(c framework.Command, extra map[string]string) []strin
 	return append(env, "PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
 }
 
-func (b *build) limits() sandbox.Limits {
-	l, def := b.d.c.Builds.Limits, sandbox.Defaults
+// limits fills in the sandbox's defaults, which messages and the environment name.
+func limits(l sandbox.Limits) sandbox.Limits {
+	def := sandbox.Defaults
 	l.Memory = cmp.Or(l.Memory, def.Memory)
 	l.Pids = cmp.Or(l.Pids, def.Pids)
 	l.Disk = cmp.Or(l.Disk, def.Disk)

@@ -1,4 +1,4 @@
-package deploy
+package build
 
 import (
 	"io/fs"
@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"slipway/internal/site"
 )
 
 // tree makes files (path → text) below dir; a text that begins with "-> " is a link, and
@@ -51,6 +49,13 @@ func read(t *testing.T, dir string) map[string]string {
 		return err
 	}))
 	return got
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // me is the uid that tests may give files to.
@@ -176,7 +181,7 @@ func TestCacheIsBounded(t *testing.T) {
 // once, even where a build took the rights from its folders.
 func TestCachesAreSwept(t *testing.T) {
 	t.Parallel()
-	d := &Deployments{c: Config{Builds: Builds{Dir: t.TempDir()}}}
+	d := New(Config{Dir: t.TempDir()})
 	old, used := d.cacheOf("site_a", "old"), d.cacheOf("site_a", "used")
 	if old.dir == used.dir || filepath.Dir(old.dir) != filepath.Dir(used.dir) || d.cacheOf("site_b", "old").dir == old.dir {
 		t.Fatalf("caches are at %s and %s", old.dir, used.dir)
@@ -187,25 +192,25 @@ func TestCachesAreSwept(t *testing.T) {
 	}
 	ago := time.Now().Add(-cacheAge - time.Hour)
 	ok(t, os.Chtimes(old.dir, ago, ago))
-	ok(t, d.sweepCaches(t.Context()))
+	ok(t, d.Sweep(t.Context()))
 	if _, err := os.Stat(old.dir); err == nil {
 		t.Error("the old one is still there")
 	}
 	if _, err := os.Stat(used.dir); err != nil {
 		t.Error(err)
 	}
-	ok(t, d.forgetCaches("site_a"))
+	ok(t, d.Forget("site_a"))
 	if _, err := os.Stat(filepath.Dir(used.dir)); err == nil {
 		t.Error("the site's caches are still there")
 	}
-	ok(t, (&Deployments{}).sweepCaches(t.Context()))
-	ok(t, (&Deployments{}).forgetCaches(site.ID("x")))
+	ok(t, New(Config{}).Sweep(t.Context()))
+	ok(t, New(Config{}).Forget("x"))
 }
 
 // A branch is a stranger's text; its cache's place is not.
 func TestCachePlace(t *testing.T) {
 	t.Parallel()
-	d := &Deployments{c: Config{Builds: Builds{Dir: "/caches-here"}}}
+	d := New(Config{Dir: "/caches-here"})
 	for _, branch := range []string{"", "main", "../../etc", "a/b", strings.Repeat("x", 5000), "\x00"} {
 		rel, err := filepath.Rel("/caches-here/caches/site_x", d.cacheOf("site_x", branch).dir)
 		if err != nil || strings.ContainsAny(rel, "/.\x00") || len(rel) > 40 {

@@ -1,4 +1,4 @@
-package deploy
+package build
 
 import (
 	"fmt"
@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/dbtest"
 	"slipway/internal/framework"
-	"slipway/internal/site"
 	"slipway/internal/toolchain"
 )
 
@@ -21,13 +20,14 @@ import (
 // a deleted site rests for 30 days, and there is an end to them.
 func TestUIDs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	database := dbtest.New(t)
+	w := New(Config{DB: database})
 	var mu sync.Mutex
-	seen := map[int]site.ID{}
+	seen := map[int]string{}
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			id := site.ID(fmt.Sprintf("site_%d", i/2)) // each twice
+			id := fmt.Sprintf("site_%d", i/2) // each twice
 			uid, err := w.uidOf(t.Context(), id)
 			mu.Lock()
 			defer mu.Unlock()
@@ -47,7 +47,7 @@ func TestUIDs(t *testing.T) {
 
 	// The range is used up: only one that has rested is given again.
 	exec := func(q string, args ...any) {
-		ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), q, args...); return err }))
+		ok(t, database.Write(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), q, args...); return err }))
 	}
 	exec(`INSERT INTO build_uids (uid, site_id, released_at) VALUES ($1, 'gone/last', $2)`, lastUID, db.Now().Add(-restUID+time.Hour))
 	if uid, err := w.uidOf(t.Context(), "site_new"); err == nil {
@@ -86,7 +86,7 @@ func TestOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := &build{work: t.TempDir(), plan: tt.plan}
+			b := &build{work: t.TempDir(), Spec: Spec{Plan: tt.plan}}
 			tree(t, b.work, tt.files)
 			if got, there := b.output(); got != tt.want || there == tt.absent {
 				t.Errorf("output is %q, %v", got, there)
@@ -101,8 +101,8 @@ func TestModulesKey(t *testing.T) {
 	key := func(change func(b *build, files map[string]string)) string {
 		t.Helper()
 		b := &build{work: t.TempDir(), tools: toolchain.Tools{Node: "20.1.0", Manager: "10.2.0"},
-			plan: framework.Plan{Inputs: []string{"package.json", "package-lock.json"}, Modules: []string{"node_modules"},
-				Install: []framework.Command{{Argv: []string{"npm", "ci"}}}}}
+			Spec: Spec{Plan: framework.Plan{Inputs: []string{"package.json", "package-lock.json"}, Modules: []string{"node_modules"},
+				Install: []framework.Command{{Argv: []string{"npm", "ci"}}}}}}
 		files := map[string]string{"repo/package.json": "{}", "repo/package-lock.json": "{}", "repo/src/x.js": "1"}
 		change(b, files)
 		tree(t, b.work, files)
@@ -122,17 +122,17 @@ func TestModulesKey(t *testing.T) {
 		"the lock file": func(_ *build, f map[string]string) { f["repo/package-lock.json"] = `{"x": 1}` },
 		"Node":          func(b *build, _ map[string]string) { b.tools.Node = "22.0.0" },
 		"the manager":   func(b *build, _ map[string]string) { b.tools.Manager = "9.0.0" },
-		"the command":   func(b *build, _ map[string]string) { b.plan.Install[0].Argv = []string{"npm", "install"} },
-		"the folders":   func(b *build, _ map[string]string) { b.plan.Modules = append(b.plan.Modules, "apps/web/node_modules") },
-		"what counts":   func(b *build, _ map[string]string) { b.plan.Inputs = b.plan.Inputs[:1] },
+		"the command":   func(b *build, _ map[string]string) { b.Plan.Install[0].Argv = []string{"npm", "install"} },
+		"the folders":   func(b *build, _ map[string]string) { b.Plan.Modules = append(b.Plan.Modules, "apps/web/node_modules") },
+		"what counts":   func(b *build, _ map[string]string) { b.Plan.Inputs = b.Plan.Inputs[:1] },
 	} {
 		if got := key(change); got == first || got == "" {
 			t.Errorf("another of %s has the key %q", name, got)
 		}
 	}
 	for name, change := range map[string]func(b *build, files map[string]string){
-		"no inputs":    func(b *build, _ map[string]string) { b.plan.Inputs = nil },
-		"no modules":   func(b *build, _ map[string]string) { b.plan.Modules = nil },
+		"no inputs":    func(b *build, _ map[string]string) { b.Plan.Inputs = nil },
+		"no modules":   func(b *build, _ map[string]string) { b.Plan.Modules = nil },
 		"a link out":   func(_ *build, f map[string]string) { f["repo/package-lock.json"] = "-> /etc/hostname" },
 		"one is gone":  func(_ *build, f map[string]string) { delete(f, "repo/package-lock.json") },
 		"a whole link": func(_ *build, f map[string]string) { clear(f); f["repo"] = "-> /etc" },
@@ -147,7 +147,7 @@ func TestModulesKey(t *testing.T) {
 // is ours, with the project's own programs first.
 func TestCommandEnvironment(t *testing.T) {
 	t.Parallel()
-	b := &build{env: []string{"A=site", "PATH=/evil"}, tools: toolchain.Tools{Path: []string{"/tools/node/bin"}, Env: []string{"A=tool", "B=tool"}}, plan: framework.Plan{Root: "apps/web"}}
+	b := &build{env: []string{"A=site", "PATH=/evil"}, tools: toolchain.Tools{Path: []string{"/tools/node/bin"}, Env: []string{"A=tool", "B=tool"}}, Spec: Spec{Plan: framework.Plan{Root: "apps/web"}}}
 	got := map[string]string{}
 	for _, kv := range b.commandEnv(framework.Command{Dir: "apps/web"}, map[string]string{"NODE_ENV": "production"}) {
 		k, v, _ := strings.Cut(kv, "=")
@@ -163,15 +163,15 @@ func TestCommandEnvironment(t *testing.T) {
 // What a crash leaves of builds is gone after Clear; tools and caches stay.
 func TestClear(t *testing.T) {
 	t.Parallel()
-	b := Builds{Dir: t.TempDir()}
+	b := New(Config{Dir: t.TempDir()})
 	ok(t, b.Clear())
-	tree(t, b.Dir, map[string]string{"work/dep_x/work/repo/locked/": "", "way-123/egress.sock": "", "caches/s/b/key": "k", "tools/kept/x": "x"})
-	ok(t, os.Chmod(filepath.Join(b.Dir, "work/dep_x/work/repo/locked"), 0))
+	tree(t, b.c.Dir, map[string]string{"work/dep_x/work/repo/locked/": "", "way-123/egress.sock": "", "caches/s/b/key": "k", "tools/kept/x": "x"})
+	ok(t, os.Chmod(filepath.Join(b.c.Dir, "work/dep_x/work/repo/locked"), 0))
 	ok(t, b.Clear())
-	if got := read(t, b.Dir); len(got) != 2 || got["caches/s/b/key"] != "k" || got["tools/kept/x"] != "x" {
+	if got := read(t, b.c.Dir); len(got) != 2 || got["caches/s/b/key"] != "k" || got["tools/kept/x"] != "x" {
 		t.Errorf("left: %v", got)
 	}
-	if _, err := os.Stat(filepath.Join(b.Dir, "work")); err == nil {
+	if _, err := os.Stat(filepath.Join(b.c.Dir, "work")); err == nil {
 		t.Error("the work folder is still there")
 	}
 }
@@ -179,12 +179,12 @@ func TestClear(t *testing.T) {
 // With one place, owners take turns, however many builds one of them has waiting.
 func TestTurnsAlternate(t *testing.T) {
 	t.Parallel()
-	turns := newTurns(1)
+	turns := newSlots(1)
 	hold, err := turns.take(t.Context(), "greedy", nil)
 	ok(t, err)
-	order := make(chan account.ID, 4)
+	order := make(chan string, 4)
 	var wg sync.WaitGroup
-	for i, owner := range []account.ID{"greedy", "greedy", "greedy", "modest"} {
+	for i, owner := range []string{"greedy", "greedy", "greedy", "modest"} {
 		waits := make(chan struct{})
 		wg.Go(func() {
 			release, err := turns.take(t.Context(), owner, func(ahead int) {
@@ -209,23 +209,5 @@ func TestTurnsAlternate(t *testing.T) {
 	}
 	if len(turns.last)+len(turns.running) > 0 || turns.free != 1 {
 		t.Errorf("left: %+v", turns)
-	}
-}
-
-// Time stands still while a deployment waits for its turn, and then goes on.
-func TestClock(t *testing.T) {
-	t.Parallel()
-	rang := make(chan time.Time, 1)
-	c := newClock(200*time.Millisecond, func() { rang <- time.Now() })
-	c.stop()
-	select {
-	case <-rang:
-		t.Fatal("it rang while it stood")
-	case <-time.After(400 * time.Millisecond): // longer than it has
-	}
-	at := time.Now()
-	c.start()
-	if took := (<-rang).Sub(at); took < 50*time.Millisecond {
-		t.Errorf("it rang %s after it went on", took)
 	}
 }

@@ -1,0 +1,106 @@
+// Package build owns turning a commit into an artefact: the dependencies are installed
+// and the project's own commands run, in a sandbox, and what they leave is handed on.
+//
+// Run waits for a free slot, fairly between owners, prepares a directory that belongs to
+// the site's own uid, runs each command in a sandbox of its own over the same files, and
+// calls the caller with the artefact while it exists. When Run returns, every process of
+// the build is dead and its directory is gone; caches stay for the site's next build.
+// The package knows nothing of deployments: it is told what to build and reports how it
+// goes. It never publishes and never decides what a project is.
+package build
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"slipway/internal/db"
+	"slipway/internal/egress"
+	"slipway/internal/framework"
+	"slipway/internal/sandbox"
+	"slipway/internal/source"
+	"slipway/internal/toolchain"
+)
+
+// Config says what builds run in. Without a Runner they are refused with Why.
+type Config struct {
+	DB        *db.DB
+	Runner    sandbox.Runner
+	Why       string // why there is none
+	Toolchain *toolchain.Toolchain
+	Egress    *egress.Egress
+	Dir       string         // absolute, ours: scratch directories and caches
+	AtOnce    int            // Optional: 0 means half the processors, at least one
+	Limits    sandbox.Limits // Optional: zero fields are the sandbox's defaults
+	Log       *slog.Logger   // Optional.
+}
+
+// Builds runs builds, a fixed number at once.
+type Builds struct {
+	c     Config
+	slots *slots
+}
+
+// New returns Builds. It starts nothing.
+func New(c Config) *Builds {
+	c.AtOnce = cmp.Or(c.AtOnce, max(1, runtime.NumCPU()/2))
+	c.Limits = limits(c.Limits)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Builds{c, newSlots(c.AtOnce)}
+}
+
+// Limits returns what one stage of a build may use at most.
+func (b *Builds) Limits() sandbox.Limits { return b.c.Limits }
+
+// Spec says what to build.
+type Spec struct {
+	ID         string         // unique among the builds that run here; names the directory
+	Site       string         // whose uid and whose caches
+	Owner      string         // whose turn it is, among owners
+	Branch     string         // a branch has caches of its own
+	ClearCache bool           // build as if for the first time
+	Tree       *source.Tree   // the commit
+	Plan       framework.Plan // what to do with it
+	Env        map[string]string
+	Secrets    []string // values that never appear in the log
+}
+
+// Report hears how a build goes. All fields are required; Line may be called from any
+// goroutine, the others are called from the one that called Run.
+type Report struct {
+	Line  func(level, message, raw string) // raw has the terminal's colors, or is empty
+	Enter func(stage string)               // queue, prepare, install, build or publish begins
+	Skip  func(stage string)               // a stage that this build doesn't need
+	Wait  func()                           // no slot is free; the build's time must not pass
+	Begin func()                           // it has a slot after a Wait
+}
+
+func (r Report) printf(level, format string, args ...any) {
+	r.Line(level, fmt.Sprintf(format, args...), "")
+}
+
+// Artefact is what a build has made. It exists until the function that got it returns.
+type Artefact struct {
+	Files  *os.Root // the folder to publish, or to run from
+	Folder string   // its path in the repository; empty: the repository itself
+	// Runtime and Start say how the artefact is served: as files, or by a program.
+	Runtime string
+	Start   *framework.Start
+}
+
+// Clear removes what builds that a crash ended have left on disk. It is for the start,
+// before the first build.
+func (b *Builds) Clear() error {
+	left, err := filepath.Glob(filepath.Join(b.c.Dir, "way-*"))
+	for _, dir := range append(left, filepath.Join(b.c.Dir, "work")) {
+		err = errors.Join(err, removeTree(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("clear build directories: %w", err)
+	}
+	return nil
+}

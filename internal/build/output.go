@@ -1,0 +1,57 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	"slipway/internal/buildlog"
+	"slipway/internal/fault"
+)
+
+// handOver finds the output folder and calls use with it. Every process of the build is
+// dead by now, so nothing moves under our hands.
+func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact) error) error {
+	folder, ok := b.output()
+	if !ok {
+		missing := path.Join(b.Plan.Root, b.Plan.Output)
+		return &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish", Code: "output_missing",
+			Details: b.log.Cause(buildlog.Failure{Stage: "publish", Missing: missing, Found: b.found(), Manager: b.Plan.Manager})}
+	}
+	root, err := os.OpenRoot(filepath.Join(b.work, repoDir, folder))
+	if err != nil {
+		return fmt.Errorf("open output: %w", err)
+	}
+	defer root.Close()
+	return use(ctx, Artefact{Files: root, Folder: folder, Runtime: b.Plan.Runtime, Start: b.Plan.Start})
+}
+
+// output returns the plan's output folder, or the first of its candidates that is there.
+func (b *build) output() (string, bool) {
+	for _, f := range append([]string{b.Plan.Output}, b.Plan.OutputCandidates...) {
+		// The check begins above the checkout: a build may put a link in its place, too.
+		folder := path.Join(b.Plan.Root, f)
+		if !plainDir(b.work, path.Join(repoDir, folder)) {
+			continue
+		}
+		if folder == "." {
+			folder = ""
+		}
+		return folder, true
+	}
+	return "", false
+}
+
+// found lists folders that look like output, for a message that helps.
+func (b *build) found() []string {
+	var out []string
+	for _, f := range []string{"dist", "build", "public", "out", "_site", ".output/public", "www", "site", "docs", "target"} {
+		folder := path.Join(b.Plan.Root, f)
+		if plainDir(b.work, path.Join(repoDir, folder)) {
+			out = append(out, folder)
+		}
+	}
+	return out
+}
