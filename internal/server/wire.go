@@ -189,7 +189,7 @@ func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, eve
 		return fmt.Errorf("name site of %s: %w", d.ID, err)
 	}
 	of := webhook.Site{ID: d.SiteID, Name: name}
-	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), CreatedAt: d.CreatedAt}
+	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), Reason: d.Reason, CreatedAt: d.CreatedAt}
 	switch event {
 	case domain.Added:
 		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainAdded(of, what))

@@ -102,13 +102,23 @@ func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID
 	if len(vars) == 0 || len(vars) > maxVars {
 		return nil, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array holds 1 to 1,000 variables"}
 	}
-	keys := make([]string, len(vars))
+	have, err := s.vars(ctx, tx, id, true)
+	if err != nil {
+		return nil, err
+	}
+	keys, changed := make([]string, len(vars)), false
 	now := db.Now()
 	for i, v := range vars {
 		if err := checkVar(&v); err != nil {
 			return nil, err
 		}
 		keys[i] = v.Key
+		if slices.ContainsFunc(have, func(old Var) bool {
+			return old.Key == v.Key && old.Value == v.Value && old.Secret == v.Secret && slices.Equal(old.Target, v.Target)
+		}) && !slices.Contains(keys[:i], v.Key) {
+			continue // it is so already
+		}
+		changed = true
 		_, err := tx.Exec(ctx, `
 			INSERT INTO env (id, site_id, key, value, secret, target, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
 			ON CONFLICT (site_id, key) DO UPDATE SET value = excluded.value, secret = excluded.secret, target = excluded.target, updated_at = excluded.updated_at`,
@@ -117,8 +127,10 @@ func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID
 			return nil, fmt.Errorf("set env: %w", err)
 		}
 	}
-	if err := s.envChanged(ctx, tx, site); err != nil {
-		return nil, err
+	if changed {
+		if err := s.envChanged(ctx, tx, site); err != nil {
+			return nil, err
+		}
 	}
 	all, err := s.vars(ctx, tx, id, false)
 	if err != nil {
@@ -197,7 +209,7 @@ func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
 	if err != nil {
 		return fmt.Errorf("mark site: %w", err)
 	}
-	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(site.ref()))
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "env"))
 }
 
 func checkVar(v *NewVar) error {
