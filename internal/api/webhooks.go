@@ -83,7 +83,7 @@ func (a *API) webhookRoutes() {
 }
 
 func (a *API) listWebhooks(ctx context.Context, c account.Caller, in *PartIn) (data[webhookBody], error) {
-	list, err := a.Webhooks.List(ctx, c.User)
+	list, err := a.Webhooks.List(ctx, c.Owner)
 	return part(*in, each(list, showWebhook), err)
 }
 
@@ -96,12 +96,12 @@ type createWebhookIn struct {
 	}
 }
 
-func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn, did *account.Deed) (webhookBody, error) {
+func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn, did *account.AuditEvent) (webhookBody, error) {
 	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
 		return webhookBody{}, err
 	}
-	w, err := a.Webhooks.CreateTx(ctx, tx, c.User, webhook.NewWebhook(in.Body))
-	*did = account.Deed{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
+	w, err := a.Webhooks.CreateTx(ctx, tx, c.Owner, webhook.NewWebhook(in.Body))
+	*did = account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
 	return showWebhook(w), err
 }
 
@@ -112,7 +112,7 @@ func (a *API) listEvents(_ context.Context, _ account.Caller, in *PartIn) (data[
 }
 
 func (a *API) getWebhook(ctx context.Context, c account.Caller, in *ByID) (webhookBody, error) {
-	w, err := a.Webhooks.Get(ctx, c.User, webhook.ID(in.ID))
+	w, err := a.Webhooks.Get(ctx, c.Owner, webhook.ID(in.ID))
 	return showWebhook(w), err
 }
 
@@ -126,8 +126,8 @@ type updateWebhookIn struct {
 	}
 }
 
-func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn, did *account.Deed) (webhookBody, error) {
-	now, err := a.Webhooks.GetTx(ctx, tx, c.User, webhook.ID(in.ID))
+func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn, did *account.AuditEvent) (webhookBody, error) {
+	now, err := a.Webhooks.GetTx(ctx, tx, c.Owner, webhook.ID(in.ID))
 	if err != nil {
 		return webhookBody{}, err
 	}
@@ -139,27 +139,27 @@ func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
 		return webhookBody{}, err
 	}
-	w, err := a.Webhooks.UpdateTx(ctx, tx, c.User, webhook.ID(in.ID), webhook.Change(in.Body))
-	*did = account.Deed{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
+	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.Change(in.Body))
+	*did = account.AuditEvent{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
 	return showWebhook(w), err
 }
 
-func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
-	w, err := a.Webhooks.DeleteTx(ctx, tx, c.User, webhook.ID(in.ID))
-	*did = account.Deed{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
+func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+	w, err := a.Webhooks.DeleteTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+	*did = account.AuditEvent{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
 	return message{"Webhook deleted"}, err
 }
 
-func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (pinged, error) {
-	id, err := a.Webhooks.PingTx(ctx, tx, c.User, webhook.ID(in.ID))
-	*did = account.Deed{Action: "webhook.pinged", Subject: in.ID}
+func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (pinged, error) {
+	id, err := a.Webhooks.PingTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+	*did = account.AuditEvent{Action: "webhook.pinged", Subject: in.ID}
 	return pinged{"Test event queued", string(id)}, err
 }
 
 // ownSites refuses sites that are not the caller's.
 func (a *API) ownSites(ctx context.Context, tx *db.Tx, c account.Caller, ids []string) error {
 	for _, id := range ids {
-		if _, err := a.Sites.GetTx(ctx, tx, c.User, site.ID(id)); fault.Is(err, fault.NotFound) {
+		if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); fault.Is(err, fault.NotFound) {
 			return &fault.Error{Kind: fault.Invalid, Message: "Unknown site in siteIds", Details: "siteIds holds ids of your sites", Received: id, Code: "invalid_site_ids"}
 		} else if err != nil {
 			return err
@@ -178,7 +178,7 @@ func (a *API) listDeliveries(ctx context.Context, c account.Caller, in *listDeli
 	if err != nil {
 		return page[deliveryBody]{}, err
 	}
-	list, total, err := a.Webhooks.Deliveries(ctx, c.User, webhook.ID(in.ID), p.page, p.limit)
+	list, total, err := a.Webhooks.Deliveries(ctx, c.Owner, webhook.ID(in.ID), p.page, p.limit)
 	return paged(each(list, showDelivery), p, total), err
 }
 

@@ -272,7 +272,7 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 	w.domains = domain.New(domain.Config{DB: w.db, Out: w.pebble.Client(), SiteDomain: "sites.test",
 		Resolver: &domain.DNS{Server: w.zone.addr, Timeout: 10 * time.Second}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		Allowed: func(netip.Addr) bool { return false }, Registry: "local",
-		SiteOf: func(_ context.Context, _ db.Reader, _ account.ID, site string) (string, error) { return site, nil }})
+		SiteOf: func(_ context.Context, _ db.Reader, _ account.OwnerID, site string) (string, error) { return site, nil }})
 	c := Config{DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.dir()}, Email: "ops@sites.test",
 		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour},
 		Name: func(host string) string { return w.edge.CertificateName(host) }}

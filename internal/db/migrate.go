@@ -1,29 +1,46 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+	"golang.org/x/sys/unix"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
 // Migrate brings the schema up to date: numbered files, forward only, each in its own
-// transaction. A schema newer than this program is an error and nothing is changed.
-func (d *DB) Migrate(ctx context.Context) error {
+// transaction. Nodes that start at the same moment wait for each other. A schema newer
+// than this program is an error and nothing is changed.
+func (d *DB) Migrate(ctx context.Context) error { return d.MigrateTo(ctx, 0) }
+
+// MigrateTo is Migrate up to a version, so that tests can make a database as an earlier
+// program left it. 0 means the newest.
+func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
 	}
-	dialect := goose.DialectPostgres
-	if d.single {
-		dialect = goose.DialectSQLite3
+	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
+	if !d.single {
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // seconds between tries, tries
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(locker))
 	}
-	p, err := goose.NewProvider(dialect, d.write, dir, goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(dialect, d.write, dir, options...)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -32,11 +49,49 @@ func (d *DB) Migrate(ctx context.Context) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	sources := p.ListSources()
-	if newest := sources[len(sources)-1].Version; have > newest {
+	newest := sources[len(sources)-1].Version
+	if have > newest {
 		return fmt.Errorf("the database has schema version %d and this program knows only up to %d: use the newer slipway that wrote it", have, newest)
 	}
-	if _, err := p.Up(ctx); err != nil {
+	if have >= cmp.Or(version, newest) {
+		return nil
+	}
+	unlock, err := d.lockDirectory(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	defer unlock()
+	if _, err := p.UpTo(ctx, cmp.Or(version, newest)); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
+}
+
+// lockDirectory keeps other processes from migrating the same SQLite file: the command
+// line runs beside a server. It locks the directory, because a lock of the file itself
+// would be SQLite's. PostgreSQL has goose's advisory lock.
+func (d *DB) lockDirectory(ctx context.Context) (unlock func(), err error) {
+	if !d.single {
+		return func() {}, nil
+	}
+	dir, err := os.Open(filepath.Dir(strings.TrimPrefix(d.url, "sqlite:")))
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { dir.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			dir.Close()
+			return nil, fmt.Errorf("lock %s: %w", dir.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			dir.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }

@@ -50,19 +50,34 @@ func URL(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("SLIPWAY_TEST_DSN")
 	if dsn == "" {
-		return "sqlite:" + filepath.Join(t.TempDir(), "slipway.db")
+		return Empty(t)
 	}
 	template, err := migrated(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return create(t, dsn, " TEMPLATE "+template)
+}
+
+// Empty returns the address of a new database without a schema, for tests of migrations.
+func Empty(t testing.TB) string {
+	t.Helper()
+	if dsn := os.Getenv("SLIPWAY_TEST_DSN"); dsn != "" {
+		return create(t, dsn, "")
+	}
+	return "sqlite:" + filepath.Join(t.TempDir(), "slipway.db")
+}
+
+// create makes a database on the cluster that ends with the test.
+func create(t testing.TB, dsn, like string) string {
+	t.Helper()
 	name := fresh()
 	t.Cleanup(func() {
 		if err := admin(dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop test database: %v", err)
 		}
 	})
-	if err := admin(dsn, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
+	if err := admin(dsn, "CREATE DATABASE "+name+like); err != nil {
 		t.Fatal(err)
 	}
 	return beside(dsn, name)

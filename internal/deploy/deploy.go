@@ -91,7 +91,7 @@ const (
 type Deployment struct {
 	ID            ID
 	Site          site.ID
-	Owner         account.ID
+	Owner         account.OwnerID
 	Status        Status
 	Cause         Cause
 	Branch        string // empty until the repository's default is known
@@ -191,7 +191,7 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 }
 
 // Get returns the owner's deployment, or a NotFound fault.
-func (d *Deployments) Get(ctx context.Context, owner account.ID, id ID) (Deployment, error) {
+func (d *Deployments) Get(ctx context.Context, owner account.OwnerID, id ID) (Deployment, error) {
 	x, err := d.scan(d.c.DB.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1 AND d.owner_id = $2`, id, owner))
 	if err != nil {
 		return x, err

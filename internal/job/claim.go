@@ -9,18 +9,20 @@ import (
 	"slipway/internal/db"
 )
 
-// claim takes the next due job of the queue, or returns nil when there is none. A job
-// of a group waits for the ones before it; among the rest the share with the fewest
-// running goes first, then the one that waits longest.
+// claim takes the next due job of the queue that this process can do, or returns nil
+// when there is none. A job of a group waits for the ones before it; among the rest the
+// share with the fewest running goes first, then the one that waits longest.
 func (j *Jobs) claim(ctx context.Context, queue string) (*claimed, error) {
 	var c claimed
 	err := j.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now := db.Now()
+		args := db.Args{queue, now, now.Add(j.c.Lease)}
+		kinds := db.AddList(&args, j.kinds())
 		return tx.QueryRow(ctx, `
 			UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
 			WHERE id = (
 				SELECT id FROM jobs j
-				WHERE queue = $1 AND state = 'ready' AND run_at <= $2
+				WHERE queue = $1 AND state = 'ready' AND run_at <= $2 AND kind IN (`+kinds+`)
 				  AND NOT EXISTS (
 					SELECT 1 FROM jobs r
 					WHERE r.grp = j.grp AND (r.state = 'running' OR r.state = 'ready' AND r.id < j.id))
@@ -28,7 +30,7 @@ func (j *Jobs) claim(ctx context.Context, queue string) (*claimed, error) {
 				         run_at, id
 				LIMIT 1`+tx.SkipLocked()+`)
 			RETURNING id, kind, queue, args, attempt, failures`,
-			queue, now, now.Add(j.c.Lease)).
+			args...).
 			Scan(&c.id, &c.kind, &c.queue, &c.args, &c.attempt, &c.failures)
 	})
 	switch {
@@ -72,30 +74,19 @@ func (j *Jobs) settle(ctx context.Context, c *claimed, end error) error {
 	})
 }
 
-// renew keeps the leases of what runs here, and ends what was canceled or taken over.
-func (j *Jobs) renew(ctx context.Context) error {
-	held := j.held()
-	if len(held) == 0 {
-		return nil
+// renew renews the lease of one job.
+func renew(ctx context.Context, tx *db.Tx, id string, attempt int64, until db.Time) error {
+	var canceled bool
+	err := tx.QueryRow(ctx, `
+		UPDATE jobs SET lease_until = $3 WHERE id = $1 AND attempt = $2 AND state = 'running'
+		RETURNING canceled`, id, attempt, until).Scan(&canceled)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return ErrLost
+	case err == nil && canceled:
+		return ErrCanceled
 	}
-	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
-		until := db.Now().Add(j.c.Lease)
-		for _, c := range held {
-			var canceled bool
-			err := tx.QueryRow(ctx, `
-				UPDATE jobs SET lease_until = $3 WHERE id = $1 AND attempt = $2 AND state = 'running'
-				RETURNING canceled`, c.id, c.attempt, until).Scan(&canceled)
-			switch {
-			case errors.Is(err, sql.ErrNoRows):
-				c.cancel(ErrLost)
-			case err != nil:
-				return fmt.Errorf("renew lease: %w", err)
-			case canceled:
-				c.cancel(ErrCanceled)
-			}
-		}
-		return nil
-	})
+	return err
 }
 
 // rescue makes jobs ready again whose worker is gone: at the start of the only process
@@ -119,14 +110,4 @@ func (j *Jobs) rescue(ctx context.Context, all bool) error {
 		}
 		return nil
 	})
-}
-
-func (j *Jobs) held() []*claimed {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var out []*claimed
-	for _, c := range j.running {
-		out = append(out, c)
-	}
-	return out
 }

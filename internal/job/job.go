@@ -4,8 +4,14 @@
 // A job is claimed with a lease and a fencing token (its attempt); a worker that lost
 // its lease cannot write the job's end over its successor's. On SQLite one process
 // serves, so after a restart everything it held is ready again at once; on PostgreSQL
-// the lease has to end first. Jobs of one group run one at a time and in order, and
-// queues are fair over shares. The package never knows what a job does.
+// the lease has to end first, which takes at most 25 s. A worker claims only the kinds
+// that it has handlers for: during an upgrade, jobs of a new kind wait for the first node
+// that knows them, and Unknown reports those that no running node knows. Jobs of one
+// group run one at a time and in order, and queues are fair over shares. The package
+// never knows what a job does.
+//
+// Leases, Loop and Backoff are the parts that a queue of another package needs when its
+// work is more than a job: a claimed row kept, places filled, the wait after a failure.
 package job
 
 import (
@@ -15,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"slipway/internal/db"
@@ -27,7 +32,7 @@ type Args interface{ Kind() string }
 
 // Options say how a job is queued. All are optional.
 type Options struct {
-	Queue  string  // "" is "default"
+	Queue  string  // "" means "default"
 	Unique string  // at most one unfinished job has this key; a second is not enqueued
 	Group  string  // at most one job of the group runs at a time, in the order of enqueueing
 	Share  string  // claims take turns over shares, such as users
@@ -55,7 +60,7 @@ func Enqueue(ctx context.Context, tx *db.Tx, a Args, o Options) (bool, error) {
 	return n == 1, nil
 }
 
-// Cancel takes the job with this Unique key back: one that waits is gone with the
+// Cancel cancels the job with this Unique key: one that waits is deleted in the
 // caller's transaction, one that runs has its context ended (cause ErrCanceled) after
 // the commit, wherever it runs. It reports whether a job was running.
 func Cancel(ctx context.Context, tx *db.Tx, unique string) (running bool, err error) {
@@ -109,7 +114,7 @@ type Config struct {
 	Log    *slog.Logger
 	Queues map[string]int // how many jobs of each queue run at once in this process
 
-	Lease time.Duration // Optional: 0 means 30s; renewed every third of it.
+	Lease time.Duration // Optional: 0 means LeaseTime.
 	Poll  time.Duration // the safety net under wake-ups. Optional: 0 means 1s.
 	Drain time.Duration // how long running jobs may go on once Run's context ended. Optional: 0 means 10s.
 }
@@ -117,10 +122,9 @@ type Config struct {
 // Jobs does jobs. Register handlers, then Run.
 type Jobs struct {
 	c        Config
+	node     string // this process, in job_kinds
 	handlers map[string]handler
-
-	mu      sync.Mutex // guards running
-	running map[string]*claimed
+	leases   *Leases
 }
 
 type handler struct {
@@ -134,18 +138,18 @@ type claimed struct {
 	args            []byte
 	attempt         int64
 	failures        int
-	cancel          context.CancelCauseFunc
 }
 
 // New returns Jobs that know no handler yet.
 func New(c Config) *Jobs {
-	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.Lease = cmp.Or(c.Lease, LeaseTime)
 	c.Poll = cmp.Or(c.Poll, time.Second)
 	c.Drain = cmp.Or(c.Drain, 10*time.Second)
-	return &Jobs{c: c, handlers: map[string]handler{}, running: map[string]*claimed{}}
+	return &Jobs{c: c, node: db.NewID("node"), handlers: map[string]handler{},
+		leases: &Leases{DB: c.DB, Log: c.Log, For: c.Lease, Renew: renew}}
 }
 
-// Handle registers the handler of A's kind. It must be safe to call again for the same
+// Handle registers the handler of A's kind, before Run. It must be safe to call again for the same
 // args: a crash at any line runs the job once more. attempt grows with each call and is
 // the token that fences a handler's own writes.
 func Handle[A Args](j *Jobs, p Policy, fn func(ctx context.Context, a A, attempt int64) error) {
@@ -162,8 +166,4 @@ func Handle[A Args](j *Jobs, p Policy, fn func(ctx context.Context, a A, attempt
 		}
 		return fn(ctx, a, c.attempt)
 	}}
-}
-
-func doubling(failures int) time.Duration {
-	return min(time.Second<<min(failures, 20), 5*time.Minute)
 }

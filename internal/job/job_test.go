@@ -249,6 +249,7 @@ func TestRestartTakesOver(t *testing.T) {
 	d := dbtest.New(t)
 	enqueue(t, d, "x", Options{Group: "g"})
 	dead := New(Config{DB: d, Log: slog.New(slog.DiscardHandler), Lease: 400 * time.Millisecond})
+	Handle(dead, Policy{}, func(context.Context, work, int64) error { return nil })
 	c, err := dead.claim(t.Context(), "default")
 	if err != nil || c == nil {
 		t.Fatal(c, err)
@@ -285,10 +286,9 @@ func TestLostLeaseIsFenced(t *testing.T) {
 	if count(t, d, "state = 'running' AND attempt = 2") != 1 {
 		t.Fatal("the first worker ended the second's job")
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	first.cancel = cancel
-	j.running["x"] = first
-	if err := j.renew(t.Context()); err != nil || !errors.Is(context.Cause(ctx), ErrLost) {
+	ctx, release := j.leases.Hold(t.Context(), first.id, first.attempt)
+	defer release()
+	if err := j.leases.RenewAll(t.Context()); err != nil || !errors.Is(context.Cause(ctx), ErrLost) {
 		t.Fatalf("renewing: %v, cause %v; want ErrLost", err, context.Cause(ctx))
 	}
 }

@@ -20,17 +20,21 @@ func (j *Jobs) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := j.announce(ctx); err != nil {
+		return err
+	}
 	// What runs outlives ctx by the drain.
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	var loops, jobs sync.WaitGroup
 	for queue, n := range j.c.Queues {
-		jobs.Add(1) // the loop itself: what it claims is waited for
-		loops.Go(func() { j.serve(ctx, work, &jobs, queue, n) })
+		jobs.Go(func() { j.serve(ctx, work, queue, n) })
 	}
 	beat, quiet := context.WithCancel(work)
 	defer quiet()
+	loops.Go(func() { j.leases.Run(beat) })
 	loops.Go(func() { j.heartbeat(beat) })
+	loops.Go(func() { j.hearCancellations(beat) })
 
 	<-ctx.Done()
 	done := make(chan struct{})
@@ -43,57 +47,32 @@ func (j *Jobs) Run(ctx context.Context) error {
 	}
 	quiet()
 	loops.Wait()
+	j.retire(context.WithoutCancel(ctx))
 	return nil
 }
 
 // serve keeps up to n jobs of the queue running.
-func (j *Jobs) serve(ctx, work context.Context, jobs *sync.WaitGroup, queue string, n int) {
+func (j *Jobs) serve(ctx, work context.Context, queue string, n int) {
 	wake, unlisten := j.c.DB.Listen(topic(queue))
 	defer unlisten()
-	slots := make(chan struct{}, n)
-	poll := time.NewTicker(j.c.Poll)
-	defer poll.Stop()
-	defer jobs.Done()
-	for {
-		select { // a free slot first, then a job for it
-		case <-ctx.Done():
-			return
-		case slots <- struct{}{}:
-		}
-		c, err := j.claim(ctx, queue)
-		if err != nil && ctx.Err() == nil {
-			j.c.Log.ErrorContext(ctx, "job not claimed", "queue", queue, "err", err)
-		}
-		if c == nil {
-			<-slots
-			select {
-			case <-ctx.Done():
-				return
-			case <-wake:
-			case <-poll.C:
+	Loop{Places: n, Wake: wake, Poll: j.c.Poll,
+		Claim: func(ctx context.Context) (func(), error) {
+			c, err := j.claim(ctx, queue)
+			if c == nil {
+				return nil, err
 			}
-			continue
-		}
-		jobs.Go(func() {
-			defer func() { <-slots }()
-			j.do(work, c)
-		})
-	}
+			return func() { j.do(work, c) }, nil
+		},
+		Failed: func(ctx context.Context, err error) {
+			j.c.Log.ErrorContext(ctx, "job not claimed", "queue", queue, "err", err)
+		},
+	}.Run(ctx)
 }
 
 // do calls the handler of one claimed job and writes how it ended.
 func (j *Jobs) do(work context.Context, c *claimed) {
-	ctx, cancel := context.WithCancelCause(work)
-	defer cancel(nil)
-	c.cancel = cancel
-	j.mu.Lock()
-	j.running[c.id] = c
-	j.mu.Unlock()
-	defer func() {
-		j.mu.Lock()
-		delete(j.running, c.id)
-		j.mu.Unlock()
-	}()
+	ctx, release := j.leases.Hold(work, c.id, c.attempt)
+	defer release()
 
 	end := j.call(ctx, c)
 	if cause := context.Cause(ctx); end != nil && cause != nil {
@@ -112,10 +91,7 @@ func (j *Jobs) do(work context.Context, c *claimed) {
 }
 
 func (j *Jobs) call(ctx context.Context, c *claimed) (err error) {
-	h, ok := j.handlers[c.kind]
-	if !ok {
-		return fmt.Errorf("no handler for jobs of kind %q", c.kind)
-	}
+	h := j.handlers[c.kind]
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -135,28 +111,41 @@ func (j *Jobs) call(ctx context.Context, c *claimed) (err error) {
 	return h.call(ctx, c)
 }
 
-// heartbeat renews leases, notices cancellations and rescues what dead nodes held.
+// heartbeat says that this node is alive and makes the jobs of dead ones ready again,
+// where there may be other nodes.
 func (j *Jobs) heartbeat(ctx context.Context) {
-	wake, unlisten := j.c.DB.Listen(topicCancel)
-	defer unlisten()
-	tick := time.NewTicker(j.c.Lease / 3)
+	if j.c.DB.Single() {
+		return
+	}
+	tick := time.NewTicker(j.c.Lease / 4)
 	defer tick.Stop()
 	for {
-		rescue := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := j.announce(ctx); err != nil && ctx.Err() == nil {
+			j.c.Log.ErrorContext(ctx, "node not announced", "err", err)
+		}
+		if err := j.rescue(ctx, false); err != nil && ctx.Err() == nil {
+			j.c.Log.ErrorContext(ctx, "jobs of dead nodes not taken over", "err", err)
+		}
+	}
+}
+
+// hearCancellations ends what was canceled without waiting for its lease's next renewal.
+func (j *Jobs) hearCancellations(ctx context.Context) {
+	wake, unlisten := j.c.DB.Listen(topicCancel)
+	defer unlisten()
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-wake:
-		case <-tick.C:
-			rescue = !j.c.DB.Single()
 		}
-		if err := j.renew(ctx); err != nil && ctx.Err() == nil {
-			j.c.Log.ErrorContext(ctx, "job leases not renewed", "err", err)
-		}
-		if rescue {
-			if err := j.rescue(ctx, false); err != nil && ctx.Err() == nil {
-				j.c.Log.ErrorContext(ctx, "jobs of dead nodes not rescued", "err", err)
-			}
+		if err := j.leases.RenewAll(ctx); err != nil && ctx.Err() == nil {
+			j.c.Log.ErrorContext(ctx, "leases not renewed", "err", err)
 		}
 	}
 }

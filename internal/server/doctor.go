@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/fault"
+	"slipway/internal/job"
 	"slipway/internal/sandbox"
 )
 
@@ -56,7 +57,7 @@ func Doctor(ctx context.Context, s Store, m SMTP, out io.Writer) error {
 
 // examine looks at everything once.
 func examine(ctx context.Context, s Store, m SMTP) []check {
-	checks := []check{dataDir(s), database(ctx, s), git(ctx), loopback(), mailServer(ctx, m)}
+	checks := []check{dataDir(s), database(ctx, s), jobs(ctx, s), git(ctx), loopback(), mailServer(ctx, m)}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
 		// Without a sandbox sites that need no build still work.
 		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
@@ -116,6 +117,33 @@ func database(ctx context.Context, s Store) check {
 		kind = "SQLite"
 	}
 	c.ok, c.text = true, kind+" answers and is sound"
+	return c
+}
+
+// jobs reports kinds of jobs that wait although they are due, because no running node has
+// a handler for them: an upgrade that stopped half-way, or one that was taken back.
+func jobs(ctx context.Context, s Store) check {
+	c := check{name: "jobs"}
+	d, _, err := s.open(ctx, quiet())
+	if err != nil {
+		c.text = err.Error()
+		return c
+	}
+	defer d.Close()
+	list, err := job.Unknown(ctx, d)
+	if err != nil {
+		c.text = err.Error()
+		return c
+	}
+	if len(list) == 0 {
+		c.ok, c.text = true, "every job that is due is of a kind that the running nodes know"
+		return c
+	}
+	var kinds []string
+	for _, w := range list {
+		kinds = append(kinds, fmt.Sprintf("%d of kind %s since %s", w.Jobs, w.Kind, w.Since))
+	}
+	c.text = "jobs wait for a node of another version: " + strings.Join(kinds, ", ")
 	return c
 }
 

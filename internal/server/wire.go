@@ -164,7 +164,7 @@ func (h *house) domainConfig(out *egress.Egress, authorities *http.Client) domai
 }
 
 // siteOf tells the domain room whose a site is: it knows no sites.
-func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 	var subdomain string
 	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -179,7 +179,7 @@ func (h *house) forgetDomains(ctx context.Context, id site.ID) error {
 }
 
 // emitDomain tells webhooks what happens to a domain.
-func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, event string, d domain.Domain) error {
+func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d domain.Domain) error {
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -292,4 +292,18 @@ func (h *house) observe() {
 	gauge("slipway_deployments_pending", "Deployments that wait.", `SELECT count(*) FROM deployments WHERE status = 'pending'`)
 	gauge("slipway_deployments_running", "Deployments that run.", `SELECT count(*) FROM deployments WHERE status IN ('building', 'deploying')`)
 	gauge("slipway_jobs_dead", "Jobs that were given up.", `SELECT count(*) FROM jobs WHERE state = 'dead'`)
+	h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slipway_jobs_unknown",
+		Help: "Jobs that are due for a minute or longer and of a kind that no running node knows; slipway doctor names the kinds."}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		list, err := job.Unknown(ctx, h.db)
+		if err != nil {
+			return -1
+		}
+		n := 0
+		for _, w := range list {
+			n += w.Jobs
+		}
+		return float64(n)
+	}))
 }

@@ -37,7 +37,7 @@ type NewSite struct {
 
 // Create makes a site, and CreateTx makes it in the caller's transaction: the row,
 // its name, the event and the job that provisions it.
-func (s *Sites) Create(ctx context.Context, owner account.ID, n NewSite) (site Site, err error) {
+func (s *Sites) Create(ctx context.Context, owner account.OwnerID, n NewSite) (site Site, err error) {
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
 		site, err = s.CreateTx(ctx, tx, owner, n)
 		return err
@@ -46,7 +46,7 @@ func (s *Sites) Create(ctx context.Context, owner account.ID, n NewSite) (site S
 }
 
 // CreateTx is Create inside the caller's transaction.
-func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, n NewSite) (Site, error) {
+func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewSite) (Site, error) {
 	site, err := check(n)
 	if err != nil {
 		return Site{}, err

@@ -52,7 +52,7 @@ var Statuses = []Status{Active, Pending, Provisioning, Failed, Stopped}
 // Site is one site as its owner sees it.
 type Site struct {
 	ID             ID
-	Owner          account.ID
+	Owner          account.OwnerID
 	Name           string
 	Slug           string // also the subdomain
 	Type           Type
@@ -138,16 +138,16 @@ func scanner() func(db.Scanner) (Site, error) {
 }
 
 // Get returns the owner's site, or a NotFound fault.
-func (s *Sites) Get(ctx context.Context, owner account.ID, id ID) (Site, error) {
+func (s *Sites) Get(ctx context.Context, owner account.OwnerID, id ID) (Site, error) {
 	return s.get(ctx, s.c.DB, owner, id)
 }
 
 // GetTx is Get inside the caller's transaction.
-func (s *Sites) GetTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
+func (s *Sites) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	return s.get(ctx, tx, owner, id)
 }
 
-func (s *Sites) get(ctx context.Context, r db.Reader, owner account.ID, id ID) (Site, error) {
+func (s *Sites) get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Site, error) {
 	got, err := scan(r.QueryRow(ctx, `
 		SELECT `+columns+` FROM sites
 		WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner))

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	anna = account.ID("usr_anna")
-	ben  = account.ID("usr_ben")
+	anna = account.OwnerID("usr_anna")
+	ben  = account.OwnerID("usr_ben")
 )
 
 type room struct {
@@ -45,7 +45,7 @@ func (r room) write(t *testing.T, fn func(tx *db.Tx) error) {
 	}
 }
 
-func (r room) create(t *testing.T, owner account.ID, name string) site.Site {
+func (r room) create(t *testing.T, owner account.OwnerID, name string) site.Site {
 	t.Helper()
 	s, err := r.Create(t.Context(), owner, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
 	if err != nil {

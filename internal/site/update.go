@@ -27,7 +27,7 @@ type Patch struct {
 
 // UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
 // A patch that changes nothing writes nothing and emits nothing.
-func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, p Patch) (Site, error) {
+func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Site, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Site{}, err

@@ -18,7 +18,7 @@ import (
 type flight struct {
 	id       DeliveryID
 	hook     ID
-	owner    account.ID
+	owner    account.OwnerID
 	url      string
 	host     string
 	secret   string // sealed

@@ -128,7 +128,7 @@ func (w *Webhooks) tell(ctx context.Context, tx *db.Tx, id ID, disabled bool) er
 	if w.c.Tell == nil {
 		return nil
 	}
-	var owner account.ID
+	var owner account.OwnerID
 	if err := tx.QueryRow(ctx, `SELECT owner_id FROM webhooks WHERE id = $1`, id).Scan(&owner); err != nil {
 		return fmt.Errorf("find owner of webhook: %w", err)
 	}

@@ -35,7 +35,7 @@ type hosts struct {
 }
 
 type ownerHost struct {
-	owner account.ID
+	owner account.OwnerID
 	host  string
 }
 

@@ -1,0 +1,80 @@
+package job
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Loop claims work for a bounded number of places. A place is free before anything is
+// claimed, so what is claimed starts at once.
+type Loop struct {
+	Places int
+	Wake   <-chan struct{} // from db.DB.Listen
+	Poll   time.Duration   // the safety net under lost wake-ups
+
+	// Claim takes one piece of work and returns it, or nil when nothing is due.
+	Claim func(ctx context.Context) (work func(), err error)
+	// Failed hears of the errors of Claim.
+	Failed func(ctx context.Context, err error)
+}
+
+// Run claims until ctx ends, and returns once all that was claimed has ended.
+func (l Loop) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	places := make(chan struct{}, l.Places)
+	poll := time.NewTicker(l.Poll)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case places <- struct{}{}:
+		}
+		if ctx.Err() != nil { // both were possible
+			return
+		}
+		work, err := l.Claim(ctx)
+		if err != nil && ctx.Err() == nil {
+			l.Failed(ctx, err)
+		}
+		if work != nil {
+			running.Go(func() {
+				defer func() { <-places }()
+				work()
+			})
+			continue
+		}
+		<-places
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.Wake:
+		case <-poll.C:
+		}
+	}
+}
+
+// Backoff are the waits after a first, second, … failure. The last one repeats.
+type Backoff []time.Duration
+
+// After returns how long to wait after so many failures, give or take a tenth: what
+// failed together is not tried again together.
+func (b Backoff) After(failures int) time.Duration {
+	if len(b) == 0 || failures < 1 {
+		return 0
+	}
+	return Jitter(b[min(failures, len(b))-1])
+}
+
+// Jitter changes d at random by up to a tenth.
+func Jitter(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()*2-1)*0.1*float64(d))
+}
+
+// doubling is the back-off of jobs that name none: a second, doubling up to five minutes.
+func doubling(failures int) time.Duration {
+	return Jitter(min(time.Second<<min(failures, 20), 5*time.Minute))
+}
