@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -79,6 +80,9 @@ func (a *API) webhookRoutes() {
 	change(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Turning one off skips what is queued for it; turning it on forgets its failures.", account.WebhooksWrite), a.updateWebhook)
 	change(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "What is queued for it is not sent.", account.WebhooksWrite), a.deleteWebhook)
 	post(a, r("/webhooks/{id}/ping", "pingWebhook", "Send a test event", "Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite), a.pingWebhook)
+	post(a, r("/webhooks/{id}/rotate-secret", "rotateWebhookSecret", "Rotate a webhook's secret",
+		"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
+			"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard alone.", account.WebhooksWrite), a.rotateSecret)
 	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries", "Newest first, with every attempt, for 30 days.", account.WebhooksRead), a.listDeliveries)
 }
 
@@ -154,6 +158,33 @@ func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *
 	id, err := a.Webhooks.PingTx(ctx, tx, c.Owner, webhook.ID(in.ID))
 	*did = account.AuditEvent{Action: "webhook.pinged", Subject: in.ID}
 	return pinged{"Test event queued", string(id)}, err
+}
+
+type rotateSecretIn struct {
+	ByID
+	Body *struct {
+		Secret         *string `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Left out: one is generated."`
+		OverlapSeconds *int    `json:"overlapSeconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret signs too. 0: not at all."`
+	}
+}
+
+type rotated struct {
+	Message       string  `json:"message"`
+	OverlapEndsAt *string `json:"overlapEndsAt" format:"date-time" doc:"Null when the old secret has ended already."`
+}
+
+func (a *API) rotateSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *rotateSecretIn, did *account.AuditEvent) (rotated, error) {
+	var secret *string
+	overlap := webhook.Overlap
+	if b := in.Body; b != nil {
+		secret = b.Secret
+		if b.OverlapSeconds != nil {
+			overlap = time.Duration(*b.OverlapSeconds) * time.Second
+		}
+	}
+	w, err := a.Webhooks.RotateTx(ctx, tx, c.Owner, webhook.ID(in.ID), secret, overlap)
+	*did = account.AuditEvent{Action: "webhook.secret_rotated", Subject: in.ID, Detail: w.URL}
+	return rotated{"Secret rotated", when(w.OverlapEnds)}, err
 }
 
 // ownSites refuses sites that are not the caller's.
