@@ -94,7 +94,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	text := func(v m, name string) string { return v[name].(string) }
 	x["deployment"] = text(w.must(200, "POST", "/sites/"+x["site"]+"/deploy", key, nil), "deploymentId")
 	x["hook"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/hooks", key, m{"name": "ci"}), "id")
-	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"sites:read"}}), "id")
+	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"keys:write"}}), "id")
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
 	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
@@ -192,11 +192,11 @@ func TestAuthorizationMatrix(t *testing.T) {
 			begun := len(w.log())
 			check("nobody", "", 401)
 			revoked := secret(account.NewKey{})
-			keys, err := w.c.Accounts.ListKeys(t.Context(), w.owner(u))
+			keys, err := w.c.Accounts.ListKeys(t.Context(), w.caller(u))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.c.Accounts.RevokeKey(t.Context(), w.owner(u), keys[0].ID); err != nil {
+			if err := w.c.Accounts.RevokeKey(t.Context(), w.caller(u), keys[0].ID); err != nil {
 				t.Fatal(err)
 			}
 			check("a revoked key", revoked, 401)

@@ -199,7 +199,7 @@ type updateSiteIn struct {
 		Branch     *string     `json:"branch,omitempty" doc:"An empty one means the repository's default."`
 		Framework  *string     `json:"framework,omitempty"`
 		Build      *site.Build `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
-		Credential *credential `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it."`
+		Credential *credential `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it. A credential is for the host of the repository alone: when repository moves to another host, the stored one is removed."`
 	}
 }
 

@@ -75,11 +75,15 @@ func (d *Dashboard) saveSettings(ctx context.Context, q *request) (answer, error
 	default:
 		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "There is no such part of the settings"}
 	}
+	said := "Saved"
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		s, err := d.Sites.UpdateTx(ctx, tx, q.caller.Owner, head.Site.ID, p)
+		if head.Site.Credential && !s.Credential && part == "source" {
+			said = "Saved. The stored credential was for the old host and has been removed"
+		}
 		return account.AuditEvent{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
 	})
-	return goTo(head.Base()+"/settings", "Saved"), atBuild(err)
+	return goTo(head.Base()+"/settings", said), atBuild(err)
 }
 
 // deleteSite ends a site, once its name was typed.

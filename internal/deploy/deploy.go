@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/account"
@@ -150,7 +151,10 @@ type Config struct {
 }
 
 // Deployments owns all deployments.
-type Deployments struct{ c Config }
+type Deployments struct {
+	c     Config
+	alone sync.Mutex // held by the one deployment at work over which the process has died before
+}
 
 // New returns Deployments. It starts nothing: Work registers its jobs.
 func New(c Config) *Deployments {
@@ -159,7 +163,7 @@ func New(c Config) *Deployments {
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
-	return &Deployments{c}
+	return &Deployments{c: c}
 }
 
 const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.branch, d.title, d.clear_cache, d.commit_hash, d.commit_message, d.commit_author,

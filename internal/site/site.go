@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -181,9 +182,10 @@ func bump(ctx context.Context, tx *db.Tx) (version int64, err error) {
 func credentialPurpose(id ID) string { return "site/" + string(id) + "/credential" }
 
 // CredentialOf opens what a site's repository is fetched with; nil when it needs none.
+// It names the one host that it may be sent to.
 func (s *Sites) CredentialOf(ctx context.Context, id ID) (*source.Credential, error) {
-	var box string
-	err := s.c.DB.QueryRow(ctx, `SELECT credential FROM sites WHERE id = $1 AND deleted_at = 0`, id).Scan(&box)
+	var box, repository string
+	err := s.c.DB.QueryRow(ctx, `SELECT credential, repository FROM sites WHERE id = $1 AND deleted_at = 0`, id).Scan(&box, &repository)
 	if err != nil || box == "" {
 		return nil, missing(err)
 	}
@@ -195,5 +197,14 @@ func (s *Sites) CredentialOf(ctx context.Context, id ID) (*source.Credential, er
 	if err := json.Unmarshal(plain, &c); err != nil {
 		return nil, fmt.Errorf("read credential of %s: %w", id, err)
 	}
+	if c.Host == "" { // sealed before hosts were part of it
+		c.Host = hostOf(repository)
+	}
 	return &c, nil
+}
+
+// hostOf returns the host of a repository in normal form.
+func hostOf(repository string) string {
+	host, _, _ := strings.Cut(repository, "/")
+	return host
 }

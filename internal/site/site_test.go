@@ -355,3 +355,48 @@ func TestLiveViewFollows(t *testing.T) {
 		t.Fatalf("a deleted site is there: %v", err)
 	}
 }
+
+// A credential is sealed for the host of its repository and ends with it: the token of
+// one host is never shown to another.
+func TestCredentialEndsWithItsHost(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	s, err := r.Create(t.Context(), anna, site.NewSite{Name: "x", Type: "static", Repository: "git.test/a/b", Credential: &source.Credential{Token: "tok"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(repository string, c *source.Credential) (out site.Site) {
+		t.Helper()
+		r.write(t, func(tx *db.Tx) (err error) {
+			out, err = r.UpdateTx(t.Context(), tx, anna, s.ID, site.Patch{Repository: &repository, Credential: c})
+			return err
+		})
+		return out
+	}
+	stored := func() source.Credential {
+		t.Helper()
+		c, err := r.CredentialOf(t.Context(), s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c == nil {
+			return source.Credential{}
+		}
+		return *c
+	}
+	if got := patch("git@git.test:a/other", nil); !got.Credential || stored() != (source.Credential{Token: "tok", Host: "git.test"}) {
+		t.Fatalf("on the same host: %+v", stored())
+	}
+	for _, to := range []string{"evil.test/a/b", "git.test:8443/a/b"} {
+		if got := patch(to, nil); got.Credential || stored() != (source.Credential{}) {
+			t.Errorf("at %s it is still stored", to)
+		}
+		if got := patch("git.test/a/b", nil); got.Credential || stored() != (source.Credential{}) {
+			t.Error("it came back with the host")
+		}
+		patch("git.test/a/b", &source.Credential{Token: "tok"})
+	}
+	if got := patch("new.test/a/b", &source.Credential{Token: "new"}); !got.Credential || stored() != (source.Credential{Token: "new", Host: "new.test"}) {
+		t.Errorf("sent together: %+v", stored())
+	}
+}

@@ -22,7 +22,7 @@ type Patch struct {
 	Branch     *string // empty: the repository's default
 	Framework  *string
 	Build      *Build             // its nil fields are left as they are; an empty string returns one to detection
-	Credential *source.Credential // the empty one removes what is stored
+	Credential *source.Credential // the empty one removes what is stored, and so does a repository on another host
 }
 
 // UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
@@ -69,8 +69,12 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return Site{}, err
 	}
-	if p.Credential != nil {
-		box, err := s.sealCredential(id, p.Credential)
+	credential := p.Credential
+	if credential == nil && site.Credential && hostOf(site.Repository) != hostOf(before.Repository) {
+		credential = &source.Credential{} // it was for the other host, and ends with it
+	}
+	if credential != nil {
+		box, err := s.sealCredential(id, credential, site.Repository)
 		if err != nil {
 			return Site{}, err
 		}
