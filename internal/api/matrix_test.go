@@ -23,6 +23,8 @@ type row struct {
 
 // matrix has a row for every route; a route without one fails the test.
 var matrix = map[string]row{
+	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
+
 	"listSites":         {path: "/sites", status: 200, own: true},
 	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},

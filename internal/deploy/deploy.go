@@ -220,9 +220,11 @@ func (d *Deployments) byID(ctx context.Context, r db.Reader, id ID) (Deployment,
 	return d.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1`, id))
 }
 
-// event is what webhooks say of a deployment.
+// event returns what webhooks say of a deployment.
 func (x Deployment) event() webhook.Deployment {
-	return webhook.Deployment{ID: string(x.ID), URL: x.URL, Status: x.Status.webhookWord(), CreatedAt: x.CreatedAt}
+	return webhook.Deployment{ID: string(x.ID), URL: x.URL, Status: x.Status.webhookWord(), Branch: x.Branch,
+		CommitHash: x.CommitHash, CommitMessage: x.CommitMessage, CommitAuthor: x.CommitAuthor, Trigger: string(x.Cause), Target: "production",
+		Error: x.Error, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, CompletedAt: x.CompletedAt}
 }
 
 func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make func(webhook.Site, webhook.Deployment) webhook.Event) error {
