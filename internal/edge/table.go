@@ -22,13 +22,15 @@ const (
 
 // target is what a host answers with. It is immutable; a switch replaces it.
 type target struct {
-	site      string
-	label     string
-	release   release.ID
-	state     string
-	version   int64
-	immutable bool    // the address of one deployment, not of the site
-	visits    *visits // nil where nobody counts
+	site    string
+	label   string
+	release release.ID
+	state   string
+	backend string // what answers while the state is live: files, program
+	node    string // where it is; empty: anywhere
+	version int64
+	preview bool    // the address of a deployment or a branch, not of the site
+	visits  *visits // nil where nobody counts
 }
 
 // same reports whether a row brings nothing new.
@@ -148,6 +150,8 @@ const (
 func (e *Edge) follow(ctx context.Context) error {
 	wake, stop := e.DB.Listen("live")
 	defer stop()
+	switched, unlisten := e.DB.Listen("previews")
+	defer unlisten()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	var version, claimed int64
@@ -178,6 +182,8 @@ func (e *Edge) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-wake:
+		case <-switched:
+			e.previews.forget()
 		case <-tick.C:
 		}
 	}
@@ -205,11 +211,11 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT site_id, host_label, COALESCE(release, ''), state, version FROM live
+		SELECT site_id, host_label, COALESCE(release, ''), state, backend, node, version FROM live
 		WHERE version > $1 ORDER BY version`, floor)
 	changes, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.version)
+		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.backend, &t.node, &t.version)
 		return &t, err
 	})
 	if err != nil {

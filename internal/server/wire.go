@@ -61,9 +61,10 @@ type house struct {
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
 	edge        *edge.Edge           // nil without the role
-	certs       *certs.Certs         // nil without an ACME authority
+	certs       *certs.Certs         // nil without the role edge
 
-	serving atomic.Bool // between the opening of the doors and the first sign of the end
+	draining atomic.Bool // since the first sign of the end
+	serving  atomic.Bool // between the opening of the doors and the first sign of the end
 }
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
@@ -106,7 +107,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		}
 	}
 	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
-	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
+	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics, Tell: h.tellOfWebhook})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
@@ -132,12 +133,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		return nil, err
 	}
 	if s.role("edge") {
-		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics}
-		if h.certs != nil {
-			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
-		}
-		h.edge = edge.New(c)
+		h.edge = edge.New(edge.Config{DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.bounded(h.public()), Draining: h.draining.Load, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
@@ -189,7 +186,7 @@ func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return fmt.Errorf("name site of %s: %w", d.ID, err)
 	}
 	of := webhook.Site{ID: d.SiteID, Name: name}
-	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), CreatedAt: d.CreatedAt}
+	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), Reason: d.Reason, CreatedAt: d.CreatedAt}
 	switch event {
 	case domain.Added:
 		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainAdded(of, what))
@@ -217,7 +214,7 @@ func (h *house) prepare(ctx context.Context) error {
 	}
 	// The root of the local authority lies in the data directory too, for whoever wants
 	// to trust it.
-	root, err := h.edge.RootPEM(ctx)
+	root, err := h.certs.RootPEM(ctx)
 	if err != nil {
 		return err
 	}
