@@ -148,7 +148,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	}
 	h["X-Content-Type-Options"] = nosniff
 	a := resolve(tree, r, hostname(r.Host))
-	if t.immutable { // whatever the site's own rules say
+	if t.preview { // whatever the site's own rules say
 		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
 	}
 	if !admitted(w, r, &a) {

@@ -1,7 +1,7 @@
 // Package release owns immutable trees of files, and what a path in one answers.
 //
 // A release is a manifest: a list of paths, each with its content, media type and
-// ready-made brotli and gzip variants. The manifest is a blob like the contents, and its
+// ready-made brotli, gzip and zstd variants, and rules. The manifest is a blob like the contents, and its
 // digest is the release's id, so equal trees are the same release and a release never
 // changes. A Writer makes one: what the previous release already has under the same
 // source key is taken over without being read, the rest is compressed and stored
@@ -20,6 +20,9 @@
 //	//a///b        308 to /a/b when that is something
 //	anything else  the fallback, if the release has one and the last segment has no
 //	               dot; else the nearest 404.html upwards; else nothing
+//
+// The release's own rules (docs/redirects.md) come before that: redirects, rewrites and
+// error pages where no file answers, or everywhere if they insist, and headers.
 //
 // Paths are percent-decoded once. Segments . and .., a backslash, NUL and other control
 // characters and invalid UTF-8 are nothing. Names that begin with a dot are neither
