@@ -13,12 +13,16 @@ import (
 )
 
 // run runs a stage's commands in order, each in a sandbox of its own over the same files.
-func (b *build) run(ctx context.Context, network sandbox.Network, stage string, commands []framework.Command, extra map[string]string) error {
+// What is not empty in remark is said first.
+func (b *build) run(ctx context.Context, network sandbox.Network, stage string, commands []framework.Command, extra map[string]string, remark string) error {
 	if len(commands) == 0 {
 		b.report.Skip(stage)
 		return nil
 	}
 	b.report.Enter(stage)
+	if remark != "" {
+		b.report.printf("info", "%s", remark)
+	}
 	if stage == "build" {
 		if err := b.cache.restore("tree", b.work, repoDir, b.cacheFolders(false), b.uid); err != nil {
 			return err

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/certs"
 	"slipway/internal/db"
-	"slipway/internal/edge"
 )
 
 // setupLinkLife is how long a one-time link works.
@@ -161,7 +161,11 @@ func ExportCA(ctx context.Context, s Store, out io.Writer) error {
 		return err
 	}
 	defer d.Close()
-	pem, err := edge.New(edge.Config{DB: d, Seal: sealer, Log: quiet()}).RootPEM(ctx)
+	c, err := certs.New(certs.Config{DB: d, Seal: sealer, Log: quiet()})
+	if err != nil {
+		return err
+	}
+	pem, err := c.RootPEM(ctx)
 	if err != nil {
 		return err
 	}

@@ -61,9 +61,10 @@ type house struct {
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
 	edge        *edge.Edge           // nil without the role
-	certs       *certs.Certs         // nil without an ACME authority
+	certs       *certs.Certs         // nil without the role edge
 
-	serving atomic.Bool // between the opening of the doors and the first sign of the end
+	draining atomic.Bool // since the first sign of the end
+	serving  atomic.Bool // between the opening of the doors and the first sign of the end
 }
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
@@ -132,12 +133,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		return nil, err
 	}
 	if s.role("edge") {
-		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics}
-		if h.certs != nil {
-			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
-		}
-		h.edge = edge.New(c)
+		h.edge = edge.New(edge.Config{DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.bounded(h.public()), Draining: h.draining.Load, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
@@ -217,7 +214,7 @@ func (h *house) prepare(ctx context.Context) error {
 	}
 	// The root of the local authority lies in the data directory too, for whoever wants
 	// to trust it.
-	root, err := h.edge.RootPEM(ctx)
+	root, err := h.certs.RootPEM(ctx)
 	if err != nil {
 		return err
 	}
