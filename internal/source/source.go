@@ -123,6 +123,7 @@ type Request struct {
 	Site       string // whose cache: letters, digits, - and _
 	Repository Repository
 	Branch     string // "" means the remote's default
+	Commit     string // the very commit to fetch; "" means the branch's newest
 	Credential *Credential
 }
 
@@ -133,6 +134,11 @@ func (r Request) check() error {
 	}
 	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(r.Site, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
 		return fmt.Errorf("site id %q is no directory name", r.Site)
+	}
+	if r.Commit != "" {
+		if err := CheckCommit(r.Commit); err != nil {
+			return err
+		}
 	}
 	if c := r.Credential; c != nil && c.Host != "" && c.Host != r.Repository.host {
 		return &fault.Error{Kind: fault.Forbidden, Code: "credential_refused",
@@ -215,10 +221,14 @@ func (s *Source) update(ctx context.Context, remote *remote, r Request, g *gener
 	if err := g.begin(); err != nil {
 		return nil, err
 	}
+	what := "refs/heads/" + r.Branch
+	if r.Commit != "" {
+		what = r.Commit
+	}
 	err := remote.try(func(config [][2]string) error {
 		stderr, err := s.run(ctx, command{
 			args: []string{"fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
-				"--no-auto-maintenance", "--end-of-options", "slipway", "+refs/heads/" + r.Branch + ":" + headRef},
+				"--no-auto-maintenance", "--end-of-options", "slipway", "+" + what + ":" + headRef},
 			env: append(remote.env, "GIT_DIR="+g.dir), config: config, watch: g.dir,
 		})
 		if err != nil {
