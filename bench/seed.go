@@ -30,7 +30,7 @@ func seedSites(ctx context.Context, w *world.World, n int, release string) ([]st
 	}
 	defer d.Close()
 	var owner string
-	if err := d.QueryRow(ctx, `SELECT id FROM users LIMIT 1`).Scan(&owner); err != nil {
+	if err := d.QueryRow(ctx, `SELECT owner_id FROM users LIMIT 1`).Scan(&owner); err != nil {
 		return nil, err
 	}
 	ids := make([]string, 0, n)

@@ -56,6 +56,7 @@ func run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	cmd.BindTo(ctx, (*context.Context)(nil))
 	if err := cmd.Run(); err != nil {
 		return complain(err)

@@ -135,7 +135,11 @@ var mirror = func() func(testing.TB) []string {
 				flags = append(flags, "--outbound-allow", netip.PrefixFrom(a, a.BitLen()).String())
 			}
 		}
-		if roots := os.Getenv("NODE_EXTRA_CA_CERTS"); roots != "" {
+		roots := os.Getenv("NODE_EXTRA_CA_CERTS")
+		if out, err := exec.Command("npm", "config", "get", "cafile").Output(); roots == "" && err == nil && filepath.IsAbs(strings.TrimSpace(string(out))) {
+			roots = strings.TrimSpace(string(out))
+		}
+		if roots != "" {
 			flags = append(flags, "--outbound-ca-file", roots)
 		}
 		return flags, nil

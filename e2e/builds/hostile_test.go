@@ -160,7 +160,7 @@ const direct = (what, where) => new Promise((done) => {
   c.on('timeout', () => { got[what] = 'refused timeout'; c.destroy(); done() })
 })
 const proxied = (what, target) => new Promise((done) => {
-  const c = http.request({ host: '127.0.0.1', port: 3128, method: 'CONNECT', path: target, timeout: 8000 })
+  const c = http.request({ socketPath: '/run/slipway/proxy.sock', method: 'CONNECT', path: target, timeout: 8000 })
   c.on('connect', (r, s) => { got[what] = r.statusCode === 200 ? 'connected' : 'refused ' + r.statusCode; s.destroy(); done() })
   c.on('error', (e) => { got[what] = 'refused ' + e.code; done() })
   c.on('timeout', () => { got[what] = 'refused timeout'; c.destroy() })
@@ -178,6 +178,9 @@ const proxied = (what, target) => new Promise((done) => {
     '[fd00:ec2::254]:80', '[fe80::1]:443', want.registry + ':22'])
     await proxied('proxy ' + t, t)
   await direct('direct metadata', { host: '169.254.169.254', port: 80 })
+  for (const host of ['git.test', 'metadata.google.internal', 'localtest.me', want.registry + '.invalid']) await direct('name ' + host, { host, port: 80 })
+  await direct('other port', { host: want.registry, port: 22 })
+  await direct('the registry by name', { host: want.registry, port: 443 })
   await proxied('the registry', want.registry + ':443')
   fs.mkdirSync('dist'); fs.writeFileSync('dist/report.json', JSON.stringify(got)); fs.writeFileSync('dist/index.html', 'tried')
 })()
@@ -245,7 +248,7 @@ func TestForbidden(t *testing.T) {
 				if !strings.Contains(text, "Uid:\t1000") || !strings.Contains(text, "CapEff:\t0000000000000000") || !strings.Contains(text, "NoNewPrivs:\t1") || !strings.Contains(text, "Seccomp:\t2") {
 					t.Errorf("identity: %s", text)
 				}
-			case what == "the registry":
+			case strings.HasPrefix(what, "the registry"):
 				if text != "connected" {
 					t.Errorf("control: %s: %s", what, text)
 				}

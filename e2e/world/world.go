@@ -103,7 +103,7 @@ func New(binary, dir string) (*World, error) {
 		return nil, err
 	}
 	w.Flags = []string{"--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128",
-		"--outbound-ca-file", w.Hooks.CA, "--git-host", "git.test=" + w.Git.URL, "--rate-limit", "1000000", "--registry", "local"}
+		"--outbound-ca-file", w.Hooks.CA, "--git-host", "git.test=" + w.Git.URL, "--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s"}
 	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return w, nil

@@ -126,7 +126,7 @@ func TestSetupLink(t *testing.T) {
 	t.Parallel()
 	a, d := accounts(t)
 	ctx := t.Context()
-	link := func(id account.ID, ttl time.Duration) string {
+	link := func(id account.UserID, ttl time.Duration) string {
 		token, err := a.NewSetupLink(ctx, id, ttl)
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 
 // Actor is who does something, with what, from where.
 type Actor struct {
-	User    ID        // Optional: empty is the service itself, or its command line.
+	User    UserID    // Optional: empty is the service itself, or its command line.
+	Owner   OwnerID   // whose things it is done to. Optional.
 	Key     KeyID     // Optional.
 	Session SessionID // Optional.
 	Via     string    // with what, in words: the key, the deploy hook. Optional.
@@ -25,9 +26,10 @@ type Actor struct {
 type Entry struct {
 	ID      string
 	At      db.Time
-	User    ID     // who did it
-	Email   string // theirs; empty when they are gone
-	About   ID     // the other user it concerns, or empty
+	User    UserID  // who did it
+	Email   string  // theirs; empty when they are gone
+	About   UserID  // the other user it concerns, or empty
+	Owner   OwnerID // whose things it was done to, or empty
 	Key     KeyID
 	Session SessionID
 	Via     string // with what, in words; empty for a session
@@ -37,12 +39,12 @@ type Entry struct {
 	Detail  string // in words
 }
 
-// Deed is what somebody did. Nothing in it is a secret.
-type Deed struct {
+// AuditEvent is what somebody did. Nothing in it is a secret.
+type AuditEvent struct {
 	Action  string // noun.verb
 	Subject string // Optional.
 	Detail  string // in words; what is over 200 characters is cut. Optional.
-	About   ID     // the other user it concerns. Optional.
+	About   UserID // the other user it concerns. Optional.
 }
 
 // keepAudit is how long the log goes back.
@@ -50,7 +52,7 @@ const keepAudit = 400 * 24 * time.Hour
 
 // AuditTx writes a line into the log, in the transaction that does what it says. Whoever
 // was suspended or deleted while it ran is an Unauthorized fault, and nothing was done.
-func (a *Accounts) AuditTx(ctx context.Context, tx *db.Tx, by Actor, d Deed) error {
+func (a *Accounts) AuditTx(ctx context.Context, tx *db.Tx, by Actor, d AuditEvent) error {
 	if by.User != "" {
 		if err := stands(ctx, tx, by.User, fault.Unauthorized); err != nil {
 			return err
@@ -59,7 +61,7 @@ func (a *Accounts) AuditTx(ctx context.Context, tx *db.Tx, by Actor, d Deed) err
 	return writeAudit(ctx, tx, db.NewID("aud"), db.Now(), by, d)
 }
 
-func writeAudit(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor, d Deed) error {
+func writeAudit(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor, d AuditEvent) error {
 	addr := ""
 	if by.Addr.IsValid() {
 		addr = by.Addr.String()
@@ -68,9 +70,9 @@ func writeAudit(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor,
 		d.About = ""
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO audit (id, at, user_id, about, key_id, session_id, via, addr, action, subject, detail)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		id, at, by.User, d.About, by.Key, by.Session, cut(by.Via, 200), addr, d.Action, d.Subject, cut(d.Detail, 200))
+		INSERT INTO audit (id, at, user_id, owner_id, about, key_id, session_id, via, addr, action, subject, detail)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		id, at, by.User, by.Owner, d.About, by.Key, by.Session, cut(by.Via, 200), addr, d.Action, d.Subject, cut(d.Detail, 200))
 	if err != nil {
 		return fmt.Errorf("write audit log: %w", err)
 	}
@@ -79,11 +81,12 @@ func writeAudit(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor,
 
 // AuditFilter narrows the log. Zero fields don't.
 type AuditFilter struct {
-	User   ID     // what they did and what others did to them; empty: everybody's
-	Key    KeyID  // what was done with this key
-	Action string // a noun ("key") or a whole action ("key.created")
-	Before string // an entry's ID: only older ones
-	Limit  int    // 1 to 200. Optional: 0 means 50.
+	User   UserID  // what they did and what others did to them; empty: everybody's
+	Owner  OwnerID // what was done to their things; with User, what is about either
+	Key    KeyID   // what was done with this key
+	Action string  // a noun ("key") or a whole action ("key.created")
+	Before string  // an entry's ID: only older ones
+	Limit  int     // 1 to 200. Optional: 0 means 50.
 }
 
 // where is the filter as SQL: only what is asked for, so that an index can answer.
@@ -95,7 +98,13 @@ func (f AuditFilter) where() (string, []any) {
 			text += " AND " + strings.ReplaceAll(cond, "$", fmt.Sprintf("$%d", len(args)))
 		}
 	}
-	and("(l.user_id = $ OR l.about = $)", string(f.User))
+	if f.User != "" && f.Owner != "" {
+		args = append(args, string(f.User), string(f.Owner))
+		text += " AND (l.user_id = $1 OR l.about = $1 OR l.owner_id = $2)"
+	} else {
+		and("(l.user_id = $ OR l.about = $)", string(f.User))
+		and("l.owner_id = $", string(f.Owner))
+	}
 	and("l.key_id = $", string(f.Key))
 	if strings.Contains(f.Action, ".") {
 		and("l.action = $", f.Action)
@@ -113,11 +122,11 @@ func (a *Accounts) Audit(ctx context.Context, f AuditFilter) ([]Entry, error) {
 	}
 	where, args := f.where()
 	rows, err := a.db.Query(ctx, fmt.Sprintf(`
-		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.about, l.key_id, l.session_id, l.via, l.addr, l.action, l.subject, l.detail
+		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.owner_id, l.about, l.key_id, l.session_id, l.via, l.addr, l.action, l.subject, l.detail
 		FROM audit l LEFT JOIN users u ON u.id = l.user_id
 		WHERE %s ORDER BY l.id DESC LIMIT %d`, where, f.Limit), args...)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (e Entry, err error) {
-		err = row.Scan(&e.ID, &e.At, &e.User, &e.Email, &e.About, &e.Key, &e.Session, &e.Via, &e.Addr, &e.Action, &e.Subject, &e.Detail)
+		err = row.Scan(&e.ID, &e.At, &e.User, &e.Email, &e.Owner, &e.About, &e.Key, &e.Session, &e.Via, &e.Addr, &e.Action, &e.Subject, &e.Detail)
 		return e, err
 	})
 	if err != nil {

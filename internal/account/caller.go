@@ -10,7 +10,8 @@ import (
 
 // Caller is who is asking, and with what authority.
 type Caller struct {
-	User    ID
+	User    UserID  // who acts
+	Owner   OwnerID // whose things they act on
 	Email   string
 	Key     KeyID  // empty for somebody who logged in
 	Via     string // the key in words: its name and the secret's first characters
@@ -21,12 +22,14 @@ type Caller struct {
 	Admin   bool           // runs the installation, and the scopes are not restricted
 }
 
-// Owner returns the caller with the whole authority of a user, for the command line.
-func Owner(id ID) Caller { return Caller{User: id, Scopes: Scopes{All}} }
+// Caller returns a caller with the user's whole authority over their personal account.
+func (u User) Caller() Caller {
+	return Caller{User: u.ID, Owner: u.Owner, Email: u.Email, Admin: u.Admin, Scopes: Scopes{All}}
+}
 
 // Actor is the caller as the audit log names one.
 func (c Caller) Actor(addr netip.Addr) Actor {
-	return Actor{User: c.User, Key: c.Key, Via: c.Via, Addr: addr}
+	return Actor{User: c.User, Owner: c.Owner, Key: c.Key, Via: c.Via, Addr: addr}
 }
 
 // Require returns nil when the caller may do what the scope names, else a Forbidden fault
@@ -39,12 +42,12 @@ func (c Caller) Require(s Scope) error {
 		Details: "the scope " + string(s) + " is needed", Code: "scope_required"}
 }
 
-// Allows reports whether the caller may touch this site of its user.
+// Allows reports whether the caller may touch this site of its owner.
 func (c Caller) Allows(site string) bool {
 	return len(c.Sites) == 0 || slices.Contains(c.Sites, site)
 }
 
-// RequireSite returns nil when the caller may touch this site of its user, else a
+// RequireSite returns nil when the caller may touch this site of its owner, else a
 // Forbidden fault. Ask after the site was found, so that a stranger's stays unknown.
 func (c Caller) RequireSite(site string) error {
 	if c.User != "" && c.Allows(site) {

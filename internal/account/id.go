@@ -1,4 +1,8 @@
 package account
 
-// ID names a user: "usr_" and 26 characters. It is the owner of everything a user has.
-type ID string
+// UserID names a user, somebody who signs in: "usr_" and 26 characters.
+type UserID string
+
+// OwnerID names what sites, domains, webhooks and keys belong to: "own_" and 26
+// characters. Today each owner is one user's personal account.
+type OwnerID string

@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"slipway/internal/db"
@@ -28,16 +29,19 @@ func (a *Accounts) InviteTx(ctx context.Context, tx *db.Tx, email string, admin 
 
 // UninviteTx takes an invitation back: the user goes, with its links. One who has set a
 // password, for whom keys were made, or who has sites, stays and is a Conflict fault.
-func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id ID) error {
-	var used bool
-	err := tx.QueryRow(ctx, `
-		SELECT password <> '' OR EXISTS (SELECT 1 FROM api_keys WHERE owner_id = users.id) OR EXISTS (SELECT 1 FROM passkeys WHERE user_id = users.id)
-		FROM users WHERE id = $1`, id).Scan(&used)
+func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id UserID) error {
+	u, err := scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, id))
 	if err != nil {
-		return missingUser(err)
+		return err
 	}
-	if used {
+	var used bool
+	err = tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM api_keys WHERE user_id = $1) OR EXISTS (SELECT 1 FROM passkeys WHERE user_id = $1)`, id).Scan(&used)
+	if err != nil {
+		return fmt.Errorf("take back invitation: %w", err)
+	}
+	if used || u.Password {
 		return &fault.Error{Kind: fault.Conflict, Message: "This invitation was accepted already", Details: "the user has a password or keys", Code: "invitation_used"}
 	}
-	return removeUser(ctx, tx, id)
+	return removeUser(ctx, tx, u)
 }

@@ -60,16 +60,21 @@ func scanKey(row db.Scanner) (k Key, err error) {
 	return k, err
 }
 
-// CreateKey makes a key for its owner and returns the secret, which is not stored.
-func (a *Accounts) CreateKey(ctx context.Context, owner ID, n NewKey) (k Key, secret string, err error) {
+// CreateKey makes a key for the user's personal account and returns the secret, which is
+// not stored.
+func (a *Accounts) CreateKey(ctx context.Context, user UserID, n NewKey) (k Key, secret string, err error) {
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
-		k, secret, err = a.CreateKeyTx(ctx, tx, Owner(owner), n)
+		u, err := scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, user))
+		if err != nil {
+			return err
+		}
+		k, secret, err = a.CreateKeyTx(ctx, tx, u.Caller(), n)
 		return err
 	})
 	return k, secret, err
 }
 
-// CreateKeyTx makes a key for the caller's user, no wider than the caller: a Forbidden
+// CreateKeyTx makes a key that acts for the caller's owner, no wider than the caller: a Forbidden
 // fault says which way it would be.
 func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
@@ -79,7 +84,7 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 		return Key{}, "", err
 	}
 	var have int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM api_keys WHERE owner_id = $1`, by.User).Scan(&have); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM api_keys WHERE owner_id = $1`, by.Owner).Scan(&have); err != nil {
 		return Key{}, "", fmt.Errorf("create key: %w", err)
 	}
 	if have >= maxKeys {
@@ -92,10 +97,10 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	}
 	secret := newSecret()
 	k, err := scanKey(tx.QueryRow(ctx, `
-		INSERT INTO api_keys (id, owner_id, hash, hint, name, scopes, sites, nets, expires_at, created_at, used_at, used_addr)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, '')
+		INSERT INTO api_keys (id, owner_id, user_id, hash, hint, name, scopes, sites, nets, expires_at, created_at, used_at, used_addr)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '')
 		RETURNING `+keyColumns,
-		db.NewID("key"), by.User, digest(secret), secret[:hintLen], n.Name, n.Scopes.String(),
+		db.NewID("key"), by.Owner, by.User, digest(secret), secret[:hintLen], n.Name, n.Scopes.String(),
 		strings.Join(n.Sites, " "), strings.Join(nets, " "), n.Expires, db.Now()))
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key: %w", err)
@@ -174,7 +179,7 @@ func splitNets(text string) (out []netip.Prefix) {
 }
 
 // ListKeys returns the owner's keys, newest first, with their last uses as of now.
-func (a *Accounts) ListKeys(ctx context.Context, owner ID) ([]Key, error) {
+func (a *Accounts) ListKeys(ctx context.Context, owner OwnerID) ([]Key, error) {
 	rows, err := a.db.Query(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE owner_id = $1 ORDER BY created_at DESC, id DESC`, owner)
 	keys, err := db.Collect(rows, err, scanKey)
 	if err != nil {
@@ -191,12 +196,12 @@ func (a *Accounts) ListKeys(ctx context.Context, owner ID) ([]Key, error) {
 }
 
 // RevokeKey ends a key for good, or is a NotFound fault.
-func (a *Accounts) RevokeKey(ctx context.Context, owner ID, id KeyID) error {
+func (a *Accounts) RevokeKey(ctx context.Context, owner OwnerID, id KeyID) error {
 	return a.db.Write(ctx, func(tx *db.Tx) error { return a.RevokeKeyTx(ctx, tx, owner, id) })
 }
 
 // RevokeKeyTx is RevokeKey in the caller's transaction.
-func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, owner ID, id KeyID) error {
+func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, owner OwnerID, id KeyID) error {
 	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE owner_id = $1 AND id = $2`, owner, id)
 	if err != nil {
 		return fmt.Errorf("revoke key: %w", err)
@@ -222,9 +227,9 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	var name, hint, scopes, sites, nets, why string
 	var suspended db.Time
 	err := a.db.QueryRow(ctx, `
-		SELECT k.id, k.name, k.hint, k.scopes, k.sites, k.nets, k.expires_at, u.id, u.email, u.admin, u.suspended_at, u.suspended_why
-		FROM api_keys k JOIN users u ON u.id = k.owner_id
-		WHERE k.hash = $1`, digest(secret)).Scan(&c.Key, &name, &hint, &scopes, &sites, &nets, &c.Expires, &c.User, &c.Email, &c.Admin, &suspended, &why)
+		SELECT k.id, k.name, k.hint, k.scopes, k.sites, k.nets, k.expires_at, k.owner_id, u.id, u.email, u.admin, u.suspended_at, u.suspended_why
+		FROM api_keys k JOIN users u ON u.id = k.user_id
+		WHERE k.hash = $1`, digest(secret)).Scan(&c.Key, &name, &hint, &scopes, &sites, &nets, &c.Expires, &c.Owner, &c.User, &c.Email, &c.Admin, &suspended, &why)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && c.Expires != 0 && c.Expires <= db.Now() {
 		return Caller{}, errKey
 	}

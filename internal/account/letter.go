@@ -20,7 +20,7 @@ const MailQueue = "mail"
 // Letter is the job that gets one mail to one user. A crash between the server's word
 // and ours sends it twice, with the same Message-ID.
 type Letter struct {
-	User  ID
+	User  UserID
 	Box   string  // the mail, sealed: it may hold a link that lets somebody in
 	Until db.Time // after that it is of no use any more; 0: however late
 }
@@ -99,10 +99,10 @@ func (a *Accounts) letterGivenUp(ctx context.Context, args []byte, why error) er
 }
 
 // undelivered says in the log that a user did not get a mail, and why.
-func (a *Accounts) undelivered(ctx context.Context, user ID, why string) error {
+func (a *Accounts) undelivered(ctx context.Context, user UserID, why string) error {
 	a.log.WarnContext(ctx, "mail not delivered", "user", user, "err", why)
 	return a.db.Write(ctx, func(tx *db.Tx) error {
-		return a.AuditTx(ctx, tx, Actor{Via: "the mail server"}, Deed{Action: "mail.undelivered", Subject: string(user), About: user, Detail: why})
+		return a.AuditTx(ctx, tx, Actor{Via: "the mail server"}, AuditEvent{Action: "mail.undelivered", Subject: string(user), About: user, Detail: why})
 	})
 }
 

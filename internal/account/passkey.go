@@ -77,7 +77,7 @@ func (h holder) WebAuthnName() string                       { return h.Email }
 func (h holder) WebAuthnDisplayName() string                { return h.Email }
 func (h holder) WebAuthnCredentials() []webauthn.Credential { return h.credentials }
 
-func (a *Accounts) holder(ctx context.Context, r db.Reader, id ID) (h holder, err error) {
+func (a *Accounts) holder(ctx context.Context, r db.Reader, id UserID) (h holder, err error) {
 	if h.User, err = scanUser(r.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, id)); err != nil {
 		return h, err
 	}
@@ -96,7 +96,7 @@ func (a *Accounts) holder(ctx context.Context, r db.Reader, id ID) (h holder, er
 }
 
 // ListPasskeys returns the owner's passkeys, oldest first.
-func (a *Accounts) ListPasskeys(ctx context.Context, owner ID) ([]Passkey, error) {
+func (a *Accounts) ListPasskeys(ctx context.Context, owner UserID) ([]Passkey, error) {
 	rows, err := a.db.Query(ctx, `SELECT id, name, record, created_at, used_at FROM passkeys WHERE user_id = $1 ORDER BY id`, owner)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (p Passkey, err error) {
 		var text string
@@ -121,7 +121,7 @@ type Ceremony struct {
 }
 
 // OfferPasskey begins the making of a passkey.
-func (a *Accounts) OfferPasskey(ctx context.Context, owner ID) (Ceremony, error) {
+func (a *Accounts) OfferPasskey(ctx context.Context, owner UserID) (Ceremony, error) {
 	rp, err := a.relyingParty()
 	if err != nil {
 		return Ceremony{}, err
@@ -183,12 +183,12 @@ func (a *Accounts) AddPasskey(ctx context.Context, by Actor, name, token string,
 		if err != nil {
 			return fmt.Errorf("add passkey: %w", err)
 		}
-		return a.AuditTx(ctx, tx, by, Deed{Action: "passkey.added", Subject: string(id), Detail: name})
+		return a.AuditTx(ctx, tx, by, AuditEvent{Action: "passkey.added", Subject: string(id), Detail: name})
 	})
 }
 
 // RemovePasskeyTx ends a passkey for good, or is a NotFound fault.
-func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner ID, id PasskeyID) error {
+func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID, id PasskeyID) error {
 	n, err := tx.Exec(ctx, `DELETE FROM passkeys WHERE user_id = $1 AND id = $2`, owner, id)
 	if err != nil {
 		return fmt.Errorf("remove passkey: %w", err)
@@ -228,10 +228,10 @@ func (a *Accounts) SignInPasskey(ctx context.Context, token string, response []b
 		return s, "", errAnswer
 	}
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
-		var owner ID
+		var owner UserID
 		var stored error // the database's, which the library would hide
 		used, err := rp.ValidateDiscoverableLogin(func(_, handle []byte) (webauthn.User, error) {
-			owner = ID(handle)
+			owner = UserID(handle)
 			h, err := a.holder(ctx, tx, owner)
 			if err != nil && fault.As(err) == nil {
 				stored = err
@@ -265,7 +265,7 @@ func (a *Accounts) SignInPasskey(ctx context.Context, token string, response []b
 func credentialText(id []byte) string { return base64.RawURLEncoding.EncodeToString(id) }
 
 // begin keeps what was asked until the answer comes.
-func (a *Accounts) begin(ctx context.Context, user ID, asked *webauthn.SessionData) (token string, err error) {
+func (a *Accounts) begin(ctx context.Context, user UserID, asked *webauthn.SessionData) (token string, err error) {
 	record, err := json.Marshal(asked)
 	if err != nil {
 		return "", err
@@ -283,7 +283,7 @@ func (a *Accounts) begin(ctx context.Context, user ID, asked *webauthn.SessionDa
 }
 
 // end takes what was asked, once.
-func (a *Accounts) end(ctx context.Context, user ID, token string) (asked webauthn.SessionData, err error) {
+func (a *Accounts) end(ctx context.Context, user UserID, token string) (asked webauthn.SessionData, err error) {
 	var record string
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		return tx.QueryRow(ctx, `DELETE FROM ceremonies WHERE hash = $1 AND user_id = $2 AND expires_at > $3 RETURNING record`,

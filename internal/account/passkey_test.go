@@ -131,7 +131,7 @@ func TestPasskey(t *testing.T) {
 	if list, err := a.ListPasskeys(ctx, ada.ID); err != nil || list[0].UsedAt == 0 {
 		t.Errorf("the use was not noted: %+v, %v", list, err)
 	}
-	remove := func(owner account.ID) error {
+	remove := func(owner account.UserID) error {
 		return d.Write(ctx, func(tx *db.Tx) error { return a.RemovePasskeyTx(ctx, tx, owner, list[0].ID) })
 	}
 	if err := remove(eve.ID); !fault.Is(err, fault.NotFound) {

@@ -36,7 +36,7 @@ var errPassword = &fault.Error{Kind: fault.Unauthorized, Message: "Wrong e-mail 
 // CheckPassword returns the user with this address and password, or one Unauthorized
 // fault for all that can be wrong. It takes as long for unknown users as for known ones.
 func (a *Accounts) CheckPassword(ctx context.Context, email, password string) (User, error) {
-	var id ID
+	var id UserID
 	phc := ""
 	err := a.db.QueryRow(ctx, `SELECT id, password FROM users WHERE email = $1`, asKept(email)).Scan(&id, &phc)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -58,7 +58,7 @@ func (a *Accounts) CheckPassword(ctx context.Context, email, password string) (U
 
 // SetPassword gives the user a new password; the setup links and sessions they have stop
 // working.
-func (a *Accounts) SetPassword(ctx context.Context, id ID, password string) error {
+func (a *Accounts) SetPassword(ctx context.Context, id UserID, password string) error {
 	u, err := a.User(ctx, id)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (a *Accounts) SetPassword(ctx context.Context, id ID, password string) erro
 	return a.db.Write(ctx, func(tx *db.Tx) error { return setPassword(ctx, tx, id, phc) })
 }
 
-func setPassword(ctx context.Context, tx *db.Tx, id ID, phc string) error {
+func setPassword(ctx context.Context, tx *db.Tx, id UserID, phc string) error {
 	n, err := tx.Exec(ctx, `UPDATE users SET password = $2 WHERE id = $1`, id, phc)
 	if err != nil {
 		return fmt.Errorf("set password: %w", err)

@@ -15,14 +15,14 @@ const maxRefusals = 10_000
 type refusal struct {
 	id     string
 	at     db.Time
-	user   ID
+	user   UserID
 	device Device
 	detail string
 }
 
 // noteRefusal remembers a refused sign-in until the next flush. Writing it at once would
 // take a moment longer for addresses that have a user, and so tell which have.
-func (a *Accounts) noteRefusal(user ID, d Device, detail string) {
+func (a *Accounts) noteRefusal(user UserID, d Device, detail string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.refused) < maxRefusals {
@@ -41,7 +41,7 @@ func (a *Accounts) writeRefusals(ctx context.Context) error {
 	}
 	err := a.db.Write(ctx, func(tx *db.Tx) error {
 		for _, r := range batch {
-			if err := writeAudit(ctx, tx, r.id, r.at, Actor{User: r.user, Addr: r.device.Addr}, Deed{Action: "session.refused", Detail: r.detail}); err != nil {
+			if err := writeAudit(ctx, tx, r.id, r.at, Actor{User: r.user, Addr: r.device.Addr}, AuditEvent{Action: "session.refused", Detail: r.detail}); err != nil {
 				return err
 			}
 		}

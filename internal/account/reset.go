@@ -62,7 +62,7 @@ func (a *Accounts) reset(ctx context.Context, asked ResetAsked, _ int64) error {
 			return err
 		}
 		from, _ := netip.ParseAddr(asked.Addr) // none is none
-		if err := a.AuditTx(ctx, tx, Actor{Via: "the sign-in page", Addr: from}, Deed{Action: "password.reset_mailed", Subject: string(u.ID), About: u.ID}); err != nil {
+		if err := a.AuditTx(ctx, tx, Actor{Via: "the sign-in page", Addr: from}, AuditEvent{Action: "password.reset_mailed", Subject: string(u.ID), About: u.ID}); err != nil {
 			return err
 		}
 		return a.writeTo(ctx, tx, u, "Choose a new password", fmt.Sprintf(`Somebody, hopefully you, asked for a new password for %s at %s.

@@ -20,7 +20,7 @@ type SessionID string
 // Session is one sign-in of one user on one device.
 type Session struct {
 	ID        SessionID
-	User      ID
+	User      UserID
 	Method    Method
 	Pending   bool   // the second factor is still owed: it opens nothing but the page that asks for it
 	Agent     string // the browser's User-Agent, as it was sent
@@ -115,7 +115,7 @@ func (a *Accounts) SetUp(ctx context.Context, link, email, password string, d De
 		if mailed {
 			how += " that was mailed to them"
 		}
-		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, Deed{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
+		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, AuditEvent{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
 			return err
 		}
 		if u.Password { // this is not their first one
@@ -147,7 +147,7 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 		if err := setPassword(ctx, tx, u.ID, phc); err != nil {
 			return err
 		}
-		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Session: s.ID, Addr: d.Addr}, Deed{Action: "password.changed", Subject: string(u.ID)}); err != nil {
+		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Session: s.ID, Addr: d.Addr}, AuditEvent{Action: "password.changed", Subject: string(u.ID)}); err != nil {
 			return err
 		}
 		if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
@@ -161,7 +161,7 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 
 // beginTx writes a session and its line in the log, and returns the token, which is not
 // stored. Every way in ends here, so this is where a suspended user hears of it.
-func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user ID, m Method, pending bool, d Device) (Session, string, error) {
+func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, m Method, pending bool, d Device) (Session, string, error) {
 	if err := stands(ctx, tx, user, fault.Forbidden); err != nil {
 		return Session{}, "", err
 	}
@@ -191,7 +191,7 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user ID, m Method, pe
 	if pending {
 		return s, token, nil
 	}
-	return s, token, a.AuditTx(ctx, tx, Actor{User: user, Session: s.ID, Addr: d.Addr}, Deed{Action: "session.started", Subject: string(s.ID), Detail: "by " + string(m)})
+	return s, token, a.AuditTx(ctx, tx, Actor{User: user, Session: s.ID, Addr: d.Addr}, AuditEvent{Action: "session.started", Subject: string(s.ID), Detail: "by " + string(m)})
 }
 
 // Session returns who holds this token, or one Unauthorized fault: it is unknown, was
@@ -246,7 +246,7 @@ func (a *Accounts) Prove(ctx context.Context, s Session, password string) error 
 }
 
 // Sessions returns where the owner is signed in, the last used first.
-func (a *Accounts) Sessions(ctx context.Context, owner ID) ([]Session, error) {
+func (a *Accounts) Sessions(ctx context.Context, owner UserID) ([]Session, error) {
 	now := db.Now()
 	rows, err := a.db.Query(ctx, `
 		SELECT `+sessionColumns+` FROM sessions s
@@ -260,7 +260,7 @@ func (a *Accounts) Sessions(ctx context.Context, owner ID) ([]Session, error) {
 }
 
 // EndSessionTx signs the owner out on one device, or is a NotFound fault.
-func (a *Accounts) EndSessionTx(ctx context.Context, tx *db.Tx, owner ID, id SessionID) error {
+func (a *Accounts) EndSessionTx(ctx context.Context, tx *db.Tx, owner UserID, id SessionID) error {
 	n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id = $2`, owner, id)
 	if err != nil {
 		return fmt.Errorf("end session: %w", err)
@@ -273,7 +273,7 @@ func (a *Accounts) EndSessionTx(ctx context.Context, tx *db.Tx, owner ID, id Ses
 
 // EndSessionsTx signs the owner out everywhere except in one session, which may be
 // empty, and says how many ended.
-func (a *Accounts) EndSessionsTx(ctx context.Context, tx *db.Tx, owner ID, except SessionID) (int64, error) {
+func (a *Accounts) EndSessionsTx(ctx context.Context, tx *db.Tx, owner UserID, except SessionID) (int64, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, owner, except)
 	if err != nil {
 		return 0, fmt.Errorf("end sessions: %w", err)

@@ -130,7 +130,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Agent != laptop.Agent || list[0].Addr != here.String() {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	end := func(owner account.ID, id account.SessionID) error {
+	end := func(owner account.UserID, id account.SessionID) error {
 		return d.Write(ctx, func(tx *db.Tx) error { return a.EndSessionTx(ctx, tx, owner, id) })
 	}
 	if err := end(eve.ID, first.ID); !fault.Is(err, fault.NotFound) || !alive(t, a, one) {
@@ -192,7 +192,7 @@ func TestInvitation(t *testing.T) {
 		err = d.Write(ctx, func(tx *db.Tx) error { u, token, err = a.InviteTx(ctx, tx, email, false); return err })
 		return u, token, err
 	}
-	uninvite := func(id account.ID) error {
+	uninvite := func(id account.UserID) error {
 		return d.Write(ctx, func(tx *db.Tx) error { return a.UninviteTx(ctx, tx, id) })
 	}
 	if _, _, err := invite("boss@example.test"); !fault.Is(err, fault.Conflict) {
@@ -235,15 +235,15 @@ func TestAudit(t *testing.T) {
 	a, d := guarded(t)
 	ctx := t.Context()
 	ada, eve := enrol(t, a, "ada@example.test"), enrol(t, a, "eve@example.test")
-	say := func(by account.Actor, deed account.Deed) {
+	say := func(by account.Actor, deed account.AuditEvent) {
 		if err := d.Write(ctx, func(tx *db.Tx) error { return a.AuditTx(ctx, tx, by, deed) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	say(account.Actor{User: ada.ID, Key: "key_a", Addr: here}, account.Deed{Action: "site.created", Subject: "site_a", Detail: strings.Repeat("ä", 300) + "\xff\x00"})
-	say(account.Actor{User: ada.ID, Session: "ses_a"}, account.Deed{Action: "key.created", Subject: "key_b"})
-	say(account.Actor{User: eve.ID}, account.Deed{Action: "keyboard.typed"})
-	say(account.Actor{User: eve.ID}, account.Deed{Action: "second_factor.disabled", About: ada.ID})
+	say(account.Actor{User: ada.ID, Key: "key_a", Addr: here}, account.AuditEvent{Action: "site.created", Subject: "site_a", Detail: strings.Repeat("ä", 300) + "\xff\x00"})
+	say(account.Actor{User: ada.ID, Session: "ses_a"}, account.AuditEvent{Action: "key.created", Subject: "key_b"})
+	say(account.Actor{User: eve.ID}, account.AuditEvent{Action: "keyboard.typed"})
+	say(account.Actor{User: eve.ID}, account.AuditEvent{Action: "second_factor.disabled", About: ada.ID})
 	look := func(f account.AuditFilter) string {
 		list, err := a.Audit(ctx, f)
 		if err != nil {
@@ -301,10 +301,10 @@ func TestAuditRollsBack(t *testing.T) {
 	ctx := t.Context()
 	ada := enrol(t, a, "ada@example.test")
 	err := d.Write(ctx, func(tx *db.Tx) error {
-		if err := a.AuditTx(ctx, tx, account.Actor{User: ada.ID}, account.Deed{Action: "key.revoked"}); err != nil {
+		if err := a.AuditTx(ctx, tx, account.Actor{User: ada.ID}, account.AuditEvent{Action: "key.revoked"}); err != nil {
 			return err
 		}
-		return a.RevokeKeyTx(ctx, tx, ada.ID, "key_none")
+		return a.RevokeKeyTx(ctx, tx, ada.Owner, "key_none")
 	})
 	if list, err2 := a.Audit(ctx, account.AuditFilter{}); !fault.Is(err, fault.NotFound) || err2 != nil || len(list) != 0 {
 		t.Fatal(err, err2, list)

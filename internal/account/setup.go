@@ -19,7 +19,7 @@ var errLink = &fault.Error{Kind: fault.NotFound, Message: "This link does not wo
 // NewSetupLink returns a token, good once and for ttl, that lets its holder choose the
 // user's password. For the empty id it makes the first admin, and works only while
 // there is no user. The token is shown once; its digest is stored.
-func (a *Accounts) NewSetupLink(ctx context.Context, user ID, ttl time.Duration) (token string, err error) {
+func (a *Accounts) NewSetupLink(ctx context.Context, user UserID, ttl time.Duration) (token string, err error) {
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		token, err = a.NewSetupLinkTx(ctx, tx, user, ttl)
 		return err
@@ -28,11 +28,11 @@ func (a *Accounts) NewSetupLink(ctx context.Context, user ID, ttl time.Duration)
 }
 
 // NewSetupLinkTx is NewSetupLink in the caller's transaction.
-func (a *Accounts) NewSetupLinkTx(ctx context.Context, tx *db.Tx, user ID, ttl time.Duration) (token string, err error) {
+func (a *Accounts) NewSetupLinkTx(ctx context.Context, tx *db.Tx, user UserID, ttl time.Duration) (token string, err error) {
 	return newLink(ctx, tx, user, ttl, false)
 }
 
-func newLink(ctx context.Context, tx *db.Tx, user ID, ttl time.Duration, mailed bool) (token string, err error) {
+func newLink(ctx context.Context, tx *db.Tx, user UserID, ttl time.Duration, mailed bool) (token string, err error) {
 	token = db.Random(32)
 	if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE expires_at <= $1`, db.Now()); err != nil {
 		return "", fmt.Errorf("make setup link: %w", err)
@@ -120,7 +120,7 @@ func (a *Accounts) useSetupLink(ctx context.Context, token, email, password stri
 	return u, err
 }
 
-func findLink(ctx context.Context, r db.Reader, token string) (ID, error) {
+func findLink(ctx context.Context, r db.Reader, token string) (UserID, error) {
 	var user sql.NullString
 	err := r.QueryRow(ctx, `SELECT user_id FROM setup_links WHERE hash = $1 AND expires_at > $2`, digest(token), db.Now()).Scan(&user)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -134,7 +134,7 @@ func findLink(ctx context.Context, r db.Reader, token string) (ID, error) {
 			return "", errors.Join(err, errLink)
 		}
 	}
-	return ID(user.String), nil
+	return UserID(user.String), nil
 }
 
 // digest is how random secrets are kept: they have too many bits to be guessed, so a

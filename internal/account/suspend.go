@@ -27,7 +27,7 @@ func errSuspended(kind fault.Kind, why string) error {
 // and keys are refused from the commit on. What they own stays as it is, and their sites
 // stay on the air. Nobody suspends themselves, and the last operator stays. why is what
 // they are told; it may be empty.
-func (a *Accounts) SuspendTx(ctx context.Context, tx *db.Tx, by Actor, id ID, why string) (User, error) {
+func (a *Accounts) SuspendTx(ctx context.Context, tx *db.Tx, by Actor, id UserID, why string) (User, error) {
 	why = strings.TrimSpace(why)
 	if utf8.RuneCountInString(why) > maxWhy || !utf8.ValidString(why) || strings.ContainsFunc(why, unicode.IsControl) {
 		return User{}, &fault.Error{Kind: fault.Invalid, Message: "The reason is too long", Details: fmt.Sprintf("a reason is one line of at most %d characters", maxWhy), Code: "invalid_reason"}
@@ -53,15 +53,15 @@ func (a *Accounts) SuspendTx(ctx context.Context, tx *db.Tx, by Actor, id ID, wh
 }
 
 // ResumeTx lets a suspended user in again, with the password, factors and keys they had.
-func (a *Accounts) ResumeTx(ctx context.Context, tx *db.Tx, id ID) (User, error) {
+func (a *Accounts) ResumeTx(ctx context.Context, tx *db.Tx, id UserID) (User, error) {
 	return scanUser(tx.QueryRow(ctx, `UPDATE users SET suspended_at = 0, suspended_why = '' WHERE id = $1 RETURNING `+userColumns, id))
 }
 
-// Stands is nil for a user who may act, else a Forbidden fault: for credentials that this
+// Stands is nil for an owner who may act, else a Forbidden fault: for credentials that this
 // room does not check itself, such as deploy hooks. Whoever holds one need not be the
 // user, so it does not say why.
-func (a *Accounts) Stands(ctx context.Context, r db.Reader, id ID) error {
-	err := stands(ctx, r, id, fault.Forbidden)
+func (a *Accounts) Stands(ctx context.Context, r db.Reader, owner OwnerID) error {
+	err := standing(r.QueryRow(ctx, `SELECT suspended_at, suspended_why FROM users WHERE owner_id = $1`, owner), fault.Forbidden)
 	if fault.As(err) != nil {
 		return errSuspended(fault.Forbidden, "")
 	}
@@ -69,11 +69,14 @@ func (a *Accounts) Stands(ctx context.Context, r db.Reader, id ID) error {
 }
 
 // stands is nil for a user who may act, else a fault of that kind that tells them why not.
-func stands(ctx context.Context, r db.Reader, id ID, kind fault.Kind) error {
+func stands(ctx context.Context, r db.Reader, id UserID, kind fault.Kind) error {
+	return standing(r.QueryRow(ctx, `SELECT suspended_at, suspended_why FROM users WHERE id = $1`, id), kind)
+}
+
+func standing(row db.Scanner, kind fault.Kind) error {
 	var at db.Time
 	var why string
-	err := r.QueryRow(ctx, `SELECT suspended_at, suspended_why FROM users WHERE id = $1`, id).Scan(&at, &why)
-	switch {
+	switch err := row.Scan(&at, &why); {
 	case errors.Is(err, sql.ErrNoRows):
 		return errSession
 	case err != nil:

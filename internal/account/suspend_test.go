@@ -11,7 +11,7 @@ import (
 	"slipway/internal/fault"
 )
 
-func suspend(t *testing.T, a *account.Accounts, d *db.DB, u account.ID) {
+func suspend(t *testing.T, a *account.Accounts, d *db.DB, u account.UserID) {
 	t.Helper()
 	if err := d.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := a.SuspendTx(t.Context(), tx, account.Actor{Via: "a test"}, u, "")
@@ -95,7 +95,7 @@ func TestSuspendedUserGetsInByNothing(t *testing.T) {
 	// What a request was in the middle of.
 	for name, err := range map[string]error{
 		"recovery codes": second(a.RenewCodes(ctx, me)),
-		"a change":       d.Write(ctx, func(tx *db.Tx) error { return a.AuditTx(ctx, tx, me, account.Deed{Action: "site.deleted"}) }),
+		"a change":       d.Write(ctx, func(tx *db.Tx) error { return a.AuditTx(ctx, tx, me, account.AuditEvent{Action: "site.deleted"}) }),
 		"the password": func() error {
 			_, _, err := a.ChangePassword(ctx, s, good, "another good password 3", laptop)
 			return err
@@ -138,12 +138,12 @@ func TestTwoOperatorsRemoveEachOther(t *testing.T) {
 	t.Parallel()
 	a, d := guarded(t)
 	ctx := t.Context()
-	for name, remove := range map[string]func(tx *db.Tx, by, id account.ID) error{
-		"role": func(tx *db.Tx, by, id account.ID) error { return second(a.SetRoleTx(ctx, tx, id, false)) },
-		"suspend": func(tx *db.Tx, by, id account.ID) error {
+	for name, remove := range map[string]func(tx *db.Tx, by, id account.UserID) error{
+		"role": func(tx *db.Tx, by, id account.UserID) error { return second(a.SetRoleTx(ctx, tx, id, false)) },
+		"suspend": func(tx *db.Tx, by, id account.UserID) error {
 			return second(a.SuspendTx(ctx, tx, account.Actor{User: by}, id, ""))
 		},
-		"delete": func(tx *db.Tx, by, id account.ID) error {
+		"delete": func(tx *db.Tx, by, id account.UserID) error {
 			return second(a.DeleteUserTx(ctx, tx, account.Actor{User: by}, id))
 		},
 	} {

@@ -45,10 +45,10 @@ var (
 
 var base32Text = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-func totpPurpose(id ID) string { return "account/" + string(id) + "/totp" }
+func totpPurpose(id UserID) string { return "account/" + string(id) + "/totp" }
 
 // confirmed reports whether the user has a second factor in force.
-func confirmed(ctx context.Context, r db.Reader, id ID) (bool, error) {
+func confirmed(ctx context.Context, r db.Reader, id UserID) (bool, error) {
 	var on bool
 	err := r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM second_factors WHERE user_id = $1 AND confirmed)`, id).Scan(&on)
 	if err != nil {
@@ -58,7 +58,7 @@ func confirmed(ctx context.Context, r db.Reader, id ID) (bool, error) {
 }
 
 // SecondFactor returns the owner's second factor; one that is off is no error.
-func (a *Accounts) SecondFactor(ctx context.Context, owner ID) (f Factor, err error) {
+func (a *Accounts) SecondFactor(ctx context.Context, owner UserID) (f Factor, err error) {
 	err = a.db.QueryRow(ctx, `SELECT confirmed, created_at, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) FROM second_factors WHERE user_id = $1`, owner).
 		Scan(&f.On, &f.Since, &f.Codes)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !f.On {
@@ -78,7 +78,7 @@ type Offer struct {
 
 // OfferTOTP returns the secret that the owner's authenticator app must learn: the same
 // until ConfirmTOTP or DropTOTP. Where a second factor is on it is a Conflict fault.
-func (a *Accounts) OfferTOTP(ctx context.Context, owner ID) (Offer, error) {
+func (a *Accounts) OfferTOTP(ctx context.Context, owner UserID) (Offer, error) {
 	if a.seal == nil {
 		return Offer{}, errNoSeal
 	}
@@ -126,7 +126,7 @@ func (a *Accounts) ConfirmTOTP(ctx context.Context, by Actor, code string) (code
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
 			return err
 		}
-		return a.AuditTx(ctx, tx, by, Deed{Action: "second_factor.enabled", Subject: string(by.User)})
+		return a.AuditTx(ctx, tx, by, AuditEvent{Action: "second_factor.enabled", Subject: string(by.User)})
 	})
 	return codes, err
 }
@@ -144,13 +144,13 @@ func (a *Accounts) RenewCodes(ctx context.Context, by Actor) (codes []string, er
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
 			return err
 		}
-		return a.AuditTx(ctx, tx, by, Deed{Action: "second_factor.codes_renewed", Subject: string(by.User)})
+		return a.AuditTx(ctx, tx, by, AuditEvent{Action: "second_factor.codes_renewed", Subject: string(by.User)})
 	})
 	return codes, err
 }
 
 // DropTOTPTx turns the owner's second factor off, offered or on.
-func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner ID) error {
+func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner UserID) error {
 	for _, q := range []string{`DELETE FROM recovery_codes WHERE user_id = $1`, `DELETE FROM second_factors WHERE user_id = $1`} {
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
 			return fmt.Errorf("turn off second factor: %w", err)
@@ -159,7 +159,7 @@ func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner ID) error {
 	return nil
 }
 
-func (a *Accounts) newCodes(ctx context.Context, tx *db.Tx, owner ID) ([]string, error) {
+func (a *Accounts) newCodes(ctx context.Context, tx *db.Tx, owner UserID) ([]string, error) {
 	if _, err := tx.Exec(ctx, `DELETE FROM recovery_codes WHERE user_id = $1`, owner); err != nil {
 		return nil, fmt.Errorf("make recovery codes: %w", err)
 	}
@@ -176,7 +176,7 @@ func (a *Accounts) newCodes(ctx context.Context, tx *db.Tx, owner ID) ([]string,
 }
 
 // codeHash is a recovery code as it is kept. Letter case, spaces and hyphens don't count.
-func codeHash(owner ID, code string) string {
+func codeHash(owner UserID, code string) string {
 	code = strings.Map(func(r rune) rune {
 		if r == '-' || r == ' ' {
 			return -1
@@ -224,7 +224,7 @@ func looksLikeTOTP(code string) bool {
 	return len(code) == digits && strings.Trim(code, "0123456789") == ""
 }
 
-func spendCode(ctx context.Context, tx *db.Tx, owner ID, code string) error {
+func spendCode(ctx context.Context, tx *db.Tx, owner UserID, code string) error {
 	n, err := tx.Exec(ctx, `DELETE FROM recovery_codes WHERE hash = $1 AND user_id = $2`, codeHash(owner, code), owner)
 	if err != nil {
 		return fmt.Errorf("spend recovery code: %w", err)
@@ -237,7 +237,7 @@ func spendCode(ctx context.Context, tx *db.Tx, owner ID, code string) error {
 
 // spendTOTP accepts a code of this step or one beside it, once: the step must be newer
 // than the one used last (RFC 6238 §5.2).
-func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner ID, code string, on bool) error {
+func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner UserID, code string, on bool) error {
 	if a.seal == nil {
 		return errNoSeal
 	}

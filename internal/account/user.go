@@ -12,21 +12,22 @@ import (
 	"slipway/internal/fault"
 )
 
-// User is somebody who owns sites, webhooks and keys.
+// User is somebody who signs in.
 type User struct {
-	ID        ID
-	Email     string // lower case
-	Admin     bool   // runs the installation
-	Password  bool   // has one; else only a setup link lets them in
+	ID        UserID
+	Owner     OwnerID // their personal account
+	Email     string  // lower case
+	Admin     bool    // runs the installation
+	Password  bool    // has one; else only a setup link lets them in
 	CreatedAt db.Time
 	Suspended db.Time // since when nothing lets them in; 0: not
 	Why       string  // what they are told of it
 }
 
-const userColumns = `users.id, users.email, users.admin, users.password <> '', users.created_at, users.suspended_at, users.suspended_why`
+const userColumns = `users.id, users.owner_id, users.email, users.admin, users.password <> '', users.created_at, users.suspended_at, users.suspended_why`
 
 func userFields(u *User) []any {
-	return []any{&u.ID, &u.Email, &u.Admin, &u.Password, &u.CreatedAt, &u.Suspended, &u.Why}
+	return []any{&u.ID, &u.Owner, &u.Email, &u.Admin, &u.Password, &u.CreatedAt, &u.Suspended, &u.Why}
 }
 
 func scanUser(row db.Scanner) (u User, err error) {
@@ -62,9 +63,10 @@ func (a *Accounts) CreateUser(ctx context.Context, email, password string, admin
 }
 
 func insertUser(ctx context.Context, tx *db.Tx, email, phc string, admin bool) (User, error) {
+	owner, now := db.NewID("own"), db.Now()
 	u, err := scanUser(tx.QueryRow(ctx, `
-		INSERT INTO users (id, email, password, admin, created_at) VALUES ($1, $2, $3, $4, $5)
-		RETURNING `+userColumns, db.NewID("usr"), email, phc, admin, db.Now()))
+		INSERT INTO users (id, owner_id, email, password, admin, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+		RETURNING `+userColumns, db.NewID("usr"), owner, email, phc, admin, now))
 	if db.Duplicate(err) {
 		return u, &fault.Error{Kind: fault.Conflict, Message: "A user with this e-mail address exists already",
 			Received: email, Code: "email_taken"}
@@ -72,11 +74,14 @@ func insertUser(ctx context.Context, tx *db.Tx, email, phc string, admin bool) (
 	if err != nil {
 		return u, fmt.Errorf("create user: %w", err)
 	}
+	if _, err := tx.Exec(ctx, `INSERT INTO owners (id, kind, created_at) VALUES ($1, 'personal', $2)`, owner, now); err != nil {
+		return u, fmt.Errorf("create personal account: %w", err)
+	}
 	return u, nil
 }
 
 // User returns the user with this id, or a NotFound fault.
-func (a *Accounts) User(ctx context.Context, id ID) (User, error) {
+func (a *Accounts) User(ctx context.Context, id UserID) (User, error) {
 	return scanUser(a.db.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, id))
 }
 

@@ -61,7 +61,7 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 }
 
 func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[KeyBody], error) {
-	keys, err := a.Accounts.ListKeys(ctx, c.User)
+	keys, err := a.Accounts.ListKeys(ctx, c.Owner)
 	return part(*in, each(keys, showKey), err)
 }
 
@@ -75,7 +75,7 @@ type createKeyIn struct {
 	}
 }
 
-func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn, did *account.Deed) (newKeyBody, error) {
+func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn, did *account.AuditEvent) (newKeyBody, error) {
 	scopes, err := account.ParseScopes(in.Body.Scopes)
 	if err != nil {
 		return newKeyBody{}, err
@@ -97,13 +97,13 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 		n.Expires = db.At(t)
 	}
 	k, secret, err := a.Accounts.CreateKeyTx(ctx, tx, c, n)
-	*did = account.Deed{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
+	*did = account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
 	return newKeyBody{showKey(k), secret}, err
 }
 
-func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
-	*did = account.Deed{Action: "key.revoked", Subject: in.ID}
-	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c.User, account.KeyID(in.ID))
+func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+	*did = account.AuditEvent{Action: "key.revoked", Subject: in.ID}
+	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c.Owner, account.KeyID(in.ID))
 }
 
 func showKey(k account.Key) KeyBody {

@@ -63,7 +63,7 @@ func (a *API) deploymentRoutes() {
 
 // deployment returns a deployment that the caller may touch, by either spelling of its id.
 func (a *API) deployment(ctx context.Context, c account.Caller, id string) (deploy.Deployment, error) {
-	d, err := a.Deployments.Get(ctx, c.User, deploy.ParseID(id))
+	d, err := a.Deployments.Get(ctx, c.Owner, deploy.ParseID(id))
 	if err != nil {
 		return d, err
 	}
@@ -83,7 +83,7 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return page[deploymentBody]{}, err
 	}
-	list, total, err := a.Deployments.List(ctx, c.User, site.ID(in.ID), p.page, p.limit)
+	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), p.page, p.limit)
 	return paged(each(list, showDeployment), p, total), err
 }
 
@@ -92,21 +92,21 @@ func (a *API) getDeployment(ctx context.Context, c account.Caller, in *ByID) (de
 	return showDeployment(d), err
 }
 
-func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (deploymentBody, error) {
+func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (deploymentBody, error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return deploymentBody{}, err
 	}
-	d, err := a.Deployments.CancelTx(ctx, tx, c.User, deploy.ParseID(in.ID))
-	*did = account.Deed{Action: "deployment.canceled", Subject: string(d.ID)}
+	d, err := a.Deployments.CancelTx(ctx, tx, c.Owner, deploy.ParseID(in.ID))
+	*did = account.AuditEvent{Action: "deployment.canceled", Subject: string(d.ID)}
 	return showDeployment(d), err
 }
 
-func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (Triggered, error) {
+func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (Triggered, error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return Triggered{}, err
 	}
-	d, err := a.Deployments.RetryTx(ctx, tx, c.User, deploy.ParseID(in.ID), deploy.ByAPI)
-	*did = account.Deed{Action: "deployment.retried", Subject: string(d.ID)}
+	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deploy.ParseID(in.ID), deploy.ByAPI)
+	*did = account.AuditEvent{Action: "deployment.retried", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
 }
 

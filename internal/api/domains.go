@@ -81,7 +81,7 @@ func (a *API) domainRoutes() {
 
 // domain returns a domain that the caller may touch.
 func (a *API) domain(ctx context.Context, r db.Reader, c account.Caller, id string) (domain.Domain, error) {
-	d, err := a.Domains.Get(ctx, r, c.User, domain.ID(id))
+	d, err := a.Domains.Get(ctx, r, c.Owner, domain.ID(id))
 	if err != nil {
 		return d, err
 	}
@@ -92,7 +92,7 @@ func (a *API) listSiteDomains(ctx context.Context, c account.Caller, in *partOf)
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return data[domainBody]{}, err
 	}
-	list, err := a.Domains.ForSite(ctx, c.User, in.ID)
+	list, err := a.Domains.ForSite(ctx, c.Owner, in.ID)
 	return part(in.PartIn, each(list, showDomain), err)
 }
 
@@ -110,12 +110,12 @@ func (a *API) prepareDomain(ctx context.Context, c account.Caller, in *createDom
 		return domain.NewDomain{}, err
 	}
 	b := in.Body
-	return a.Domains.Prepare(ctx, c.User, domain.NewDomain{Name: b.Name, RedirectTo: b.RedirectTo, Primary: b.Primary})
+	return a.Domains.Prepare(ctx, c.Owner, domain.NewDomain{Name: b.Name, RedirectTo: b.RedirectTo, Primary: b.Primary})
 }
 
-func (a *API) createDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *createDomainIn, did *account.Deed, n domain.NewDomain) (domainBody, error) {
-	d, err := a.Domains.CreateTx(ctx, tx, c.User, in.ID, n)
-	*did = account.Deed{Action: "domain.added", Subject: string(d.ID), Detail: d.Name}
+func (a *API) createDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *createDomainIn, did *account.AuditEvent, n domain.NewDomain) (domainBody, error) {
+	d, err := a.Domains.CreateTx(ctx, tx, c.Owner, in.ID, n)
+	*did = account.AuditEvent{Action: "domain.added", Subject: string(d.ID), Detail: d.Name}
 	return showDomain(d), err
 }
 
@@ -132,22 +132,22 @@ type updateDomainIn struct {
 	}
 }
 
-func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn, did *account.Deed) (domainBody, error) {
+func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn, did *account.AuditEvent) (domainBody, error) {
 	if _, err := a.domain(ctx, tx, c, in.ID); err != nil {
 		return domainBody{}, err
 	}
-	d, err := a.Domains.UpdateTx(ctx, tx, c.User, domain.ID(in.ID), domain.Update(in.Body))
-	*did = account.Deed{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
+	d, err := a.Domains.UpdateTx(ctx, tx, c.Owner, domain.ID(in.ID), domain.Update(in.Body))
+	*did = account.AuditEvent{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
 	return showDomain(d), err
 }
 
-func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
+func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
 	d, err := a.domain(ctx, tx, c, in.ID)
 	if err != nil {
 		return message{}, err
 	}
-	*did = account.Deed{Action: "domain.removed", Subject: in.ID, Detail: d.Name}
-	_, err = a.Domains.DeleteTx(ctx, tx, c.User, domain.ID(in.ID))
+	*did = account.AuditEvent{Action: "domain.removed", Subject: in.ID, Detail: d.Name}
+	_, err = a.Domains.DeleteTx(ctx, tx, c.Owner, domain.ID(in.ID))
 	return message{"Domain removed"}, err
 }
 
@@ -155,12 +155,12 @@ func (a *API) verifyDomain(ctx context.Context, c account.Caller, in *ByID) (dom
 	if _, err := a.domain(ctx, a.DB, c, in.ID); err != nil {
 		return domainBody{}, err
 	}
-	d, err := a.Domains.Verify(ctx, c.User, domain.ID(in.ID))
+	d, err := a.Domains.Verify(ctx, c.Owner, domain.ID(in.ID))
 	return showDomain(d), err
 }
 
 func (a *API) listDomains(ctx context.Context, c account.Caller, in *PartIn) (data[domainBody], error) {
-	list, err := a.Domains.List(ctx, c.User)
+	list, err := a.Domains.List(ctx, c.Owner)
 	list = slices.DeleteFunc(list, func(d domain.Domain) bool { return !c.Allows(d.SiteID) })
 	return part(*in, each(list, showDomain), err)
 }

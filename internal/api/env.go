@@ -109,7 +109,7 @@ func (a *API) listEnv(ctx context.Context, c account.Caller, in *partOf) (data[v
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return data[varBody]{}, err
 	}
-	vars, err := a.Sites.Env(ctx, c.User, site.ID(in.ID))
+	vars, err := a.Sites.Env(ctx, c.Owner, site.ID(in.ID))
 	return part(in.PartIn, each(vars, showVar), err)
 }
 
@@ -118,7 +118,7 @@ type setEnvIn struct {
 	Body newVars
 }
 
-func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, did *account.Deed) (setVars, error) {
+func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, did *account.AuditEvent) (setVars, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return setVars{}, err
 	}
@@ -133,8 +133,8 @@ func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEn
 	if len(list) == 1 {
 		detail = list[0].Key
 	}
-	*did = account.Deed{Action: "env.set", Subject: in.ID, Detail: detail}
-	vars, err := a.Sites.SetEnvTx(ctx, tx, c.User, site.ID(in.ID), each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
+	*did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: detail}
+	vars, err := a.Sites.SetEnvTx(ctx, tx, c.Owner, site.ID(in.ID), each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
 	return setVars{each(vars, showVar), many}, err
 }
 
@@ -152,21 +152,21 @@ type updateEnvIn struct {
 	}
 }
 
-func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn, did *account.Deed) (varBody, error) {
+func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn, did *account.AuditEvent) (varBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return varBody{}, err
 	}
-	*did = account.Deed{Action: "env.set", Subject: in.ID, Detail: in.Key}
-	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.User, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
+	*did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}
+	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
 	return showVar(v), err
 }
 
-func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn, did *account.Deed) (message, error) {
+func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn, did *account.AuditEvent) (message, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return message{}, err
 	}
-	*did = account.Deed{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
-	return message{"Variable deleted"}, a.Sites.DeleteEnvTx(ctx, tx, c.User, site.ID(in.ID), in.Key)
+	*did = account.AuditEvent{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
+	return message{"Variable deleted"}, a.Sites.DeleteEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
 }
 
 func showVar(v site.Var) varBody {

@@ -51,7 +51,7 @@ func (a *API) listHooks(ctx context.Context, c account.Caller, in *partOf) (data
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return data[hookBody]{}, err
 	}
-	hooks, err := a.Sites.Hooks(ctx, c.User, site.ID(in.ID))
+	hooks, err := a.Sites.Hooks(ctx, c.Owner, site.ID(in.ID))
 	return part(in.PartIn, each(hooks, a.showHook), err)
 }
 
@@ -64,12 +64,12 @@ type createHookIn struct {
 	}
 }
 
-func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn, did *account.Deed) (hookBody, error) {
+func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn, did *account.AuditEvent) (hookBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return hookBody{}, err
 	}
-	h, err := a.Sites.CreateHookTx(ctx, tx, c.User, site.ID(in.ID), site.NewHook(in.Body))
-	*did = account.Deed{Action: "hook.created", Subject: in.ID, Detail: h.Name}
+	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, site.ID(in.ID), site.NewHook(in.Body))
+	*did = account.AuditEvent{Action: "hook.created", Subject: in.ID, Detail: h.Name}
 	return a.showHook(h), err
 }
 
@@ -84,35 +84,35 @@ type updateHookIn struct {
 	}
 }
 
-func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn, did *account.Deed) (hookBody, error) {
+func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn, did *account.AuditEvent) (hookBody, error) {
 	if err := a.allowedHook(ctx, c, in.ID); err != nil {
 		return hookBody{}, err
 	}
-	h, err := a.Sites.UpdateHookTx(ctx, tx, c.User, site.HookID(in.ID), site.PatchHook(in.Body))
-	*did = account.Deed{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
+	h, err := a.Sites.UpdateHookTx(ctx, tx, c.Owner, site.HookID(in.ID), site.PatchHook(in.Body))
+	*did = account.AuditEvent{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
 	if in.Body.Rotate {
 		did.Action = "hook.rotated"
 	}
 	return a.showHook(h), err
 }
 
-func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
-	s, err := a.Sites.HookSite(ctx, c.User, site.HookID(in.ID))
+func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(in.ID))
 	if err == nil {
 		err = c.RequireSite(string(s))
 	}
 	if err != nil {
 		return message{}, err
 	}
-	*did = account.Deed{Action: "hook.deleted", Subject: string(s)}
-	return message{"Deploy hook deleted"}, a.Sites.DeleteHookTx(ctx, tx, c.User, site.HookID(in.ID))
+	*did = account.AuditEvent{Action: "hook.deleted", Subject: string(s)}
+	return message{"Deploy hook deleted"}, a.Sites.DeleteHookTx(ctx, tx, c.Owner, site.HookID(in.ID))
 }
 
 func (a *API) allowedHook(ctx context.Context, c account.Caller, id string) error {
 	if len(c.Sites) == 0 {
 		return nil
 	}
-	s, err := a.Sites.HookSite(ctx, c.User, site.HookID(id))
+	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(id))
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	}
 	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, hook.ID, call)
 	if err == nil && !folded { // one that was folded into another changed nothing
-		err = a.Accounts.AuditTx(ctx, tx, account.Actor{User: hook.Owner, Via: "deploy hook " + hook.Name, Addr: from(ctx).addr},
-			account.Deed{Action: "deployment.triggered", Subject: string(d.ID)})
+		err = a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: hook.Owner, Via: "deploy hook " + hook.Name, Addr: from(ctx).addr},
+			account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
 	}
 	text := "Deployment triggered"
 	if folded {

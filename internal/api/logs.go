@@ -119,10 +119,10 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 		return func(ctx huma.Context) {
 			defer done()
 			_, w := humago.Unwrap(ctx)
-			a.follow(ctx.Context(), w, c.User, d.ID, after)
+			a.follow(ctx.Context(), w, c.Owner, d.ID, after)
 		}, nil
 	}
-	lines, _, err := a.Deployments.Logs(ctx, c.User, d.ID, after, maxLines+1)
+	lines, _, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxLines+1)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 
 // follow sends what a deployment says until it has ended, the client is gone or the
 // service stops; then the client comes back with Last-Event-ID.
-func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.ID, id deploy.ID, after int64) {
+func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.OwnerID, id deploy.ID, after int64) {
 	conn := http.NewResponseController(w)
 	send := func(format string, args ...any) bool {
 		conn.SetWriteDeadline(time.Now().Add(sendTime))

@@ -87,7 +87,7 @@ func cancel(w *world, key string, x things) {
 }
 
 // belongings gives a user one of everything.
-func (w *world) belongings(u account.ID, key string) things {
+func (w *world) belongings(u account.UserID, key string) things {
 	w.t.Helper()
 	x := things{"site": w.site(key, "site of "+string(u))}
 	text := func(v m, name string) string { return v[name].(string) }
@@ -191,11 +191,11 @@ func TestAuthorizationMatrix(t *testing.T) {
 			begun := len(w.log())
 			check("nobody", "", 401)
 			revoked := secret(account.NewKey{})
-			keys, err := w.c.Accounts.ListKeys(t.Context(), u)
+			keys, err := w.c.Accounts.ListKeys(t.Context(), w.owner(u))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.c.Accounts.RevokeKey(t.Context(), u, keys[0].ID); err != nil {
+			if err := w.c.Accounts.RevokeKey(t.Context(), w.owner(u), keys[0].ID); err != nil {
 				t.Fatal(err)
 			}
 			check("a revoked key", revoked, 401)

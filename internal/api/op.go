@@ -66,12 +66,12 @@ func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 
 // act is what an operation does that changes something here: it says in did what it
 // did, for the audit log. It may run again after a conflict.
-type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.Deed) (O, error)
+type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent) (O, error)
 
 // run acts and writes its line of the audit log, in the caller's transaction.
 // Every operation that changes something comes through here.
 func (fn act[I, O]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c account.Caller, in *I) (O, error) {
-	var did account.Deed
+	var did account.AuditEvent
 	out, err := fn(ctx, tx, c, in, &did)
 	if err != nil {
 		return out, err
@@ -85,7 +85,7 @@ func (fn act[I, O]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c accou
 // post registers an operation that changes something here. The change and the keeping of
 // its answer are one transaction.
 func post[I, O any](a *API, r Route, fn act[I, O]) {
-	postPrepared(a, r, nil, func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.Deed, _ struct{}) (O, error) {
+	postPrepared(a, r, nil, func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent, _ struct{}) (O, error) {
 		return fn(ctx, tx, c, in, did)
 	})
 }
@@ -93,7 +93,7 @@ func post[I, O any](a *API, r Route, fn act[I, O]) {
 // postPrepared is post with a step before the transaction, for what may ask the network
 // but changes nothing.
 func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error),
-	fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.Deed, p P) (O, error)) {
+	fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent, p P) (O, error)) {
 	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
 		k, print, err := r.once(ctx, c)
@@ -107,7 +107,7 @@ func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context
 			}
 		}
 		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
-			out, err := act[I, O](func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.Deed) (O, error) {
+			out, err := act[I, O](func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent) (O, error) {
 				return fn(ctx, tx, c, in, did, p)
 			}).run(ctx, a, tx, r, c, in)
 			if err != nil {

@@ -26,12 +26,12 @@ func TestEveryListPages(t *testing.T) {
 		for i := range 30 {
 			n := fmt.Sprint("n", i)
 			for _, err := range []error{
-				second(w.c.Sites.CreateTx(t.Context(), tx, u, site.NewSite{Name: n, Type: "static", Repository: "git.test/acme/site"})),
-				second(w.c.Deployments.TriggerTx(t.Context(), tx, u, site.ID(id), deploy.Trigger{Cause: deploy.ByAPI})),
-				second(w.c.Webhooks.CreateTx(t.Context(), tx, u, webhook.NewWebhook{URL: "https://example.test/" + n, Events: []string{"site.updated"}})),
-				second(w.c.Webhooks.PingTx(t.Context(), tx, u, webhook.ID(x["webhook"]))),
-				second(w.c.Sites.CreateHookTx(t.Context(), tx, u, site.ID(id), site.NewHook{Name: n})),
-				second(w.c.Sites.SetEnvTx(t.Context(), tx, u, site.ID(id), []site.NewVar{{Key: n, Value: n}})),
+				second(w.c.Sites.CreateTx(t.Context(), tx, w.owner(u), site.NewSite{Name: n, Type: "static", Repository: "git.test/acme/site"})),
+				second(w.c.Deployments.TriggerTx(t.Context(), tx, w.owner(u), site.ID(id), deploy.Trigger{Cause: deploy.ByAPI})),
+				second(w.c.Webhooks.CreateTx(t.Context(), tx, w.owner(u), webhook.NewWebhook{URL: "https://example.test/" + n, Events: []string{"site.updated"}})),
+				second(w.c.Webhooks.PingTx(t.Context(), tx, w.owner(u), webhook.ID(x["webhook"]))),
+				second(w.c.Sites.CreateHookTx(t.Context(), tx, w.owner(u), site.ID(id), site.NewHook{Name: n})),
+				second(w.c.Sites.SetEnvTx(t.Context(), tx, w.owner(u), site.ID(id), []site.NewVar{{Key: n, Value: n}})),
 			} {
 				if err != nil {
 					return err

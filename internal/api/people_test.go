@@ -9,7 +9,7 @@ import (
 )
 
 // suspend keeps a user out, as an operator would.
-func (w *world) suspend(u account.ID, why string) {
+func (w *world) suspend(u account.UserID, why string) {
 	w.t.Helper()
 	operator, err := w.c.Accounts.CreateUser(w.t.Context(), "root@example.test", "quite a long password", true)
 	if err != nil {
@@ -75,7 +75,7 @@ func TestHookCallsAreInTheLog(t *testing.T) {
 	if len(log) != before+1 {
 		t.Fatalf("three calls, of which two are folded, left %d lines", len(log)-before)
 	}
-	if e := log[0]; e.User != u || e.Key != "" || e.Session != "" || e.Via != "deploy hook Nightly" || e.Action != "deployment.triggered" || e.Subject != first || e.Addr != "127.0.0.1" {
+	if e := log[0]; e.User != "" || e.Owner != w.owner(u) || e.Key != "" || e.Session != "" || e.Via != "deploy hook Nightly" || e.Action != "deployment.triggered" || e.Subject != first || e.Addr != "127.0.0.1" {
 		t.Errorf("the log says %+v", e)
 	}
 	for _, e := range log {

@@ -102,6 +102,8 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 	win, err := a.Limiter.Take(ctx, key, a.RateLimit)
 	setWindow(w.Header(), win)
 	switch {
+	case !a.Ready():
+		a.fail(w, r, &fault.Error{Kind: fault.Unavailable, Message: "The service is starting or stopping", RetryAfter: 2 * time.Second})
 	case err != nil:
 		a.fail(w, r, err)
 	case !win.Allowed:
@@ -109,8 +111,6 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 			Details: "at most " + strconv.Itoa(win.Limit) + " requests a minute are answered", RetryAfter: time.Duration(win.Wait()) * time.Second})
 	case authErr != nil:
 		a.fail(w, r, authErr)
-	case !a.Ready():
-		a.fail(w, r, &fault.Error{Kind: fault.Unavailable, Message: "The service is starting or stopping", RetryAfter: 2 * time.Second})
 	default:
 		if err := a.prepare(w, r, req); err != nil {
 			a.fail(w, r, err)

@@ -101,7 +101,7 @@ func (a *API) siteRoutes() {
 
 // site returns a site that the caller may touch.
 func (a *API) site(ctx context.Context, c account.Caller, id string) (site.Site, error) {
-	s, err := a.Sites.Get(ctx, c.User, site.ID(id))
+	s, err := a.Sites.Get(ctx, c.Owner, site.ID(id))
 	if err != nil {
 		return s, err
 	}
@@ -113,7 +113,7 @@ func (a *API) allowed(ctx context.Context, tx *db.Tx, c account.Caller, id strin
 	if len(c.Sites) == 0 {
 		return nil // the room finds out whose it is
 	}
-	if _, err := a.Sites.GetTx(ctx, tx, c.User, site.ID(id)); err != nil {
+	if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); err != nil {
 		return err
 	}
 	return c.RequireSite(id)
@@ -141,7 +141,7 @@ func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) 
 	for _, id := range c.Sites {
 		f.Only = append(f.Only, site.ID(id))
 	}
-	list, total, err := a.Sites.List(ctx, c.User, f)
+	list, total, err := a.Sites.List(ctx, c.Owner, f)
 	if err != nil {
 		return page[siteBody]{}, err
 	}
@@ -175,11 +175,11 @@ type createSiteIn struct {
 	}
 }
 
-func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn, did *account.Deed) (createdSite, error) {
+func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn, did *account.AuditEvent) (createdSite, error) {
 	b := in.Body
-	s, err := a.Sites.CreateTx(ctx, tx, c.User, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
+	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
 		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
-	*did = account.Deed{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
+	*did = account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
 	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, err
 }
 
@@ -199,20 +199,20 @@ type updateSiteIn struct {
 		Branch     *string     `json:"branch,omitempty" doc:"An empty one means the repository's default."`
 		Framework  *string     `json:"framework,omitempty"`
 		Build      *site.Build `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
-		Credential *credential `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it."`
+		Credential *credential `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it. A credential is for the host of the repository alone: when repository moves to another host, the stored one is removed."`
 	}
 }
 
-func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn, did *account.Deed) (siteBody, error) {
+func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn, did *account.AuditEvent) (siteBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return siteBody{}, err
 	}
 	b := in.Body
-	s, err := a.Sites.UpdateTx(ctx, tx, c.User, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
+	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
 	if err != nil {
 		return siteBody{}, err
 	}
-	*did = account.Deed{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
+	*did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
 	return a.showSite(ctx, tx, s)
 }
 
@@ -230,16 +230,16 @@ func (in *updateSiteIn) parts() (list []string) {
 	return list
 }
 
-func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
-	s, err := a.Sites.GetTx(ctx, tx, c.User, site.ID(in.ID))
+func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(in.ID)
 	}
 	if err != nil {
 		return message{}, err
 	}
-	*did = account.Deed{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
-	return message{"Site deleted"}, a.Sites.DeleteTx(ctx, tx, c.User, site.ID(in.ID))
+	*did = account.AuditEvent{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
+	return message{"Site deleted"}, a.Sites.DeleteTx(ctx, tx, c.Owner, site.ID(in.ID))
 }
 
 type deploySiteIn struct {
@@ -251,7 +251,7 @@ type deploySiteIn struct {
 	}
 }
 
-func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn, did *account.Deed) (Triggered, error) {
+func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn, did *account.AuditEvent) (Triggered, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, err
 	}
@@ -259,27 +259,27 @@ func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *d
 	if b := in.Body; b != nil {
 		t.Branch, t.ClearCache, t.Title = b.Branch, b.ClearCache, b.Title
 	}
-	d, err := a.Deployments.TriggerTx(ctx, tx, c.User, site.ID(in.ID), t)
-	*did = account.Deed{Action: "deployment.triggered", Subject: string(d.ID)}
+	d, err := a.Deployments.TriggerTx(ctx, tx, c.Owner, site.ID(in.ID), t)
+	*did = account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
 }
 
-func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (siteBody, error) {
-	*did = account.Deed{Action: "site.stopped", Subject: in.ID}
+func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (siteBody, error) {
+	*did = account.AuditEvent{Action: "site.stopped", Subject: in.ID}
 	return a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
 }
 
-func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (siteBody, error) {
-	*did = account.Deed{Action: "site.started", Subject: in.ID}
+func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (siteBody, error) {
+	*did = account.AuditEvent{Action: "site.started", Subject: in.ID}
 	return a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
 }
 
 func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID,
-	do func(context.Context, *db.Tx, account.ID, site.ID) (site.Site, error)) (siteBody, error) {
+	do func(context.Context, *db.Tx, account.OwnerID, site.ID) (site.Site, error)) (siteBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return siteBody{}, err
 	}
-	s, err := do(ctx, tx, c.User, site.ID(in.ID))
+	s, err := do(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
 		return siteBody{}, err
 	}
@@ -293,7 +293,7 @@ type rollbackSiteIn struct {
 	}
 }
 
-func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn, did *account.Deed) (Triggered, error) {
+func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn, did *account.AuditEvent) (Triggered, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, err
 	}
@@ -301,8 +301,8 @@ func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	if in.Body != nil && in.Body.DeploymentID != "" {
 		to = deploy.ParseID(in.Body.DeploymentID)
 	}
-	d, err := a.Deployments.RollbackTx(ctx, tx, c.User, site.ID(in.ID), to)
-	*did = account.Deed{Action: "deployment.rolled_back", Subject: string(d.ID)}
+	d, err := a.Deployments.RollbackTx(ctx, tx, c.Owner, site.ID(in.ID), to)
+	*did = account.AuditEvent{Action: "deployment.rolled_back", Subject: string(d.ID)}
 	return Triggered{"Site rolled back", string(d.ID), string(d.Status)}, err
 }
 

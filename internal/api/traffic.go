@@ -125,7 +125,7 @@ func (a *API) siteTraffic(ctx context.Context, c account.Caller, in *siteTraffic
 	if err != nil {
 		return trafficBody{}, err
 	}
-	s, err := a.Traffic.Series(ctx, c.User, in.ID, from, by)
+	s, err := a.Traffic.Series(ctx, c.Owner, in.ID, from, by)
 	if f := fault.As(err); f != nil && f.Code == "invalid_since" {
 		f.Received = string(in.Since) // as it was sent, not what it came to
 	}

@@ -76,7 +76,7 @@ func (a *API) webhookRoutes() {
 }
 
 func (a *API) listWebhooks(ctx context.Context, c account.Caller, in *PartIn) (data[webhookBody], error) {
-	list, err := a.Webhooks.List(ctx, c.User)
+	list, err := a.Webhooks.List(ctx, c.Owner)
 	return part(*in, each(list, showWebhook), err)
 }
 
@@ -88,9 +88,9 @@ type createWebhookIn struct {
 	}
 }
 
-func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn, did *account.Deed) (webhookBody, error) {
-	w, err := a.Webhooks.CreateTx(ctx, tx, c.User, webhook.NewWebhook(in.Body))
-	*did = account.Deed{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
+func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn, did *account.AuditEvent) (webhookBody, error) {
+	w, err := a.Webhooks.CreateTx(ctx, tx, c.Owner, webhook.NewWebhook(in.Body))
+	*did = account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
 	return showWebhook(w), err
 }
 
@@ -101,7 +101,7 @@ func (a *API) listEvents(_ context.Context, _ account.Caller, in *PartIn) (data[
 }
 
 func (a *API) getWebhook(ctx context.Context, c account.Caller, in *ByID) (webhookBody, error) {
-	w, err := a.Webhooks.Get(ctx, c.User, webhook.ID(in.ID))
+	w, err := a.Webhooks.Get(ctx, c.Owner, webhook.ID(in.ID))
 	return showWebhook(w), err
 }
 
@@ -114,21 +114,21 @@ type updateWebhookIn struct {
 	}
 }
 
-func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn, did *account.Deed) (webhookBody, error) {
-	w, err := a.Webhooks.UpdateTx(ctx, tx, c.User, webhook.ID(in.ID), webhook.Change(in.Body))
-	*did = account.Deed{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
+func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn, did *account.AuditEvent) (webhookBody, error) {
+	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.Change(in.Body))
+	*did = account.AuditEvent{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
 	return showWebhook(w), err
 }
 
-func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (message, error) {
-	w, err := a.Webhooks.DeleteTx(ctx, tx, c.User, webhook.ID(in.ID))
-	*did = account.Deed{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
+func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+	w, err := a.Webhooks.DeleteTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+	*did = account.AuditEvent{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
 	return message{"Webhook deleted"}, err
 }
 
-func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.Deed) (pinged, error) {
-	id, err := a.Webhooks.PingTx(ctx, tx, c.User, webhook.ID(in.ID))
-	*did = account.Deed{Action: "webhook.pinged", Subject: in.ID}
+func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (pinged, error) {
+	id, err := a.Webhooks.PingTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+	*did = account.AuditEvent{Action: "webhook.pinged", Subject: in.ID}
 	return pinged{"Test event queued", string(id)}, err
 }
 
@@ -142,7 +142,7 @@ func (a *API) listDeliveries(ctx context.Context, c account.Caller, in *listDeli
 	if err != nil {
 		return page[deliveryBody]{}, err
 	}
-	list, total, err := a.Webhooks.Deliveries(ctx, c.User, webhook.ID(in.ID), p.page, p.limit)
+	list, total, err := a.Webhooks.Deliveries(ctx, c.Owner, webhook.ID(in.ID), p.page, p.limit)
 	return paged(each(list, showDelivery), p, total), err
 }
 

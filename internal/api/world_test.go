@@ -75,7 +75,7 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 		Sites:       sites,
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
 		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{},
-			SiteOf: func(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+			SiteOf: func(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
 			}}),
@@ -108,7 +108,7 @@ func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks {
 }
 
 // user makes a user and a key of all scopes, or of those named.
-func (w *world) user(email string, scopes ...account.Scope) (account.ID, string) {
+func (w *world) user(email string, scopes ...account.Scope) (account.UserID, string) {
 	w.t.Helper()
 	u, err := w.c.Accounts.CreateUser(w.t.Context(), email, "", false)
 	if err != nil {
@@ -117,7 +117,17 @@ func (w *world) user(email string, scopes ...account.Scope) (account.ID, string)
 	return u.ID, w.key(u.ID, account.NewKey{Scopes: scopes})
 }
 
-func (w *world) key(u account.ID, n account.NewKey) string {
+// owner returns the personal account of a user.
+func (w *world) owner(u account.UserID) account.OwnerID {
+	w.t.Helper()
+	user, err := w.c.Accounts.User(w.t.Context(), u)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return user.Owner
+}
+
+func (w *world) key(u account.UserID, n account.NewKey) string {
 	w.t.Helper()
 	if len(n.Scopes) == 0 {
 		n.Scopes = account.Scopes{account.All}

@@ -63,7 +63,7 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 	if err != nil {
 		return err
 	}
-	network, closeNetwork, err := Network(ctx, b.c.Egress, x.dir)
+	network, closeNetwork, err := Network(ctx, b.c.Egress, x.dir, func(why string) { r.printf("warn", "%s", why) })
 	if err != nil {
 		return err
 	}

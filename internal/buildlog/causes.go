@@ -58,8 +58,8 @@ var causes = []cause{
 		"A dependency's program for this platform is missing: delete node_modules and the lock file, install again, and commit the lock file but not node_modules"),
 
 	// Network.
-	when(`\b(ENOTFOUND|EAI_AGAIN) (\S+)|getaddrinfo (ENOTFOUND|EAI_AGAIN) (\S+)|Could not resolve host: (\S+)`, "Host ${2}${4}${5} could not be reached: builds reach public hosts over HTTP and HTTPS only, through the proxy in HTTPS_PROXY"),
-	when(`\b(ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) (\S+?)[,;]?(\s|$)`, "No connection to ${2}: builds reach public hosts over HTTP and HTTPS only, through the proxy in HTTPS_PROXY"),
+	when(`\b(ENOTFOUND|EAI_AGAIN) (\S+)|getaddrinfo (ENOTFOUND|EAI_AGAIN) (\S+)|Could not resolve host: (\S+)`, "Host ${2}${4}${5} does not exist, is not public, or can't be looked up right now. Check its name"),
+	when(`\b(ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) (\S+?)[,;]?(\s|$)`, "No connection to ${2}: builds reach public hosts on ports 80 and 443 only, by name"),
 	when(`(CONNECT|[Tt]unneling socket|[Pp]roxy).*\b(403|502)\b|CONNECT tunnel failed|blocked host|npm (error|ERR!) code (ECONNRESET|ECONNREFUSED|ETIMEDOUT|ENETUNREACH)`,
 		"A host could not be reached: builds reach public hosts over HTTP and HTTPS only"),
 	when(`Repository not found|could not read Username for '(https://[^']+)'|Permission denied \(publickey\)`, "A dependency comes from a Git repository that can't be read: make it public, or use a package from a registry"),

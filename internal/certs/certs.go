@@ -1,11 +1,17 @@
-// Package certs owns the certificates of ACME authorities (RFC 8555): which names should
-// have one, ordering and renewing them, and finding one for a handshake.
+// Package certs owns certificates: those of ACME authorities (RFC 8555) and those that the
+// installation's own authority signs. It knows which names should have one, orders and
+// renews them, and finds one for a handshake.
+//
+// Where the operator names no ACME authority the local one signs for every name that the
+// caller vouches for. Where one is named the local one signs only for names that no public
+// authority could know, such as addresses and names below localhost: a visitor never gets
+// an untrusted certificate in place of one that is still missing.
 //
 // A row per name says when the next order is due and why the last one failed; any node
 // takes what is due under a lease. Keys and certificates lie sealed in the database as a
 // certmagic.Storage, and a certificate takes effect in the transaction that stores it and
 // tells of it. A handshake is answered from memory; only the first one for a name reads
-// the database. Orders are made for names that Config vouches for and for no others, and
+// the database. Orders are made for names that the caller vouches for and for no others, and
 // within the authorities' limits, which a ledger keeps over restarts and nodes. Another
 // authority is asked when the first one can't help (ADR 0006).
 //
@@ -75,19 +81,15 @@ type Report struct {
 type Config struct {
 	DB   *db.DB
 	Seal *seal.Sealer
-	Out  *http.Client // reaches the authorities, which the operator named
+	Out  *http.Client // reaches the authorities, which the operator named. Optional without CAs.
 
-	CAs   []string // ACME directories, the one to prefer first
+	CAs   []string // ACME directories, the one to prefer first. Optional: without one the local authority signs.
 	Email string   // contact of the account. Optional.
 
 	// Bindings are what authorities gave the operator to tie an account to (RFC 8555,
 	// section 7.3.4), by the host of their directory. Optional.
 	Bindings map[string]Binding
 
-	// Name returns the name that the certificate of a host is made out to ("*.x.test" for
-	// a host that a wildcard stands for), or nothing for a host that gets none from here.
-	// It is asked at every handshake and must answer from memory.
-	Name       func(host string) string
 	SiteDomain string   // sites live at <label>.<SiteDomain>
 	Hosts      []string // the control plane's names: ordered at once, without a visitor. Optional.
 
@@ -123,6 +125,7 @@ type Certs struct {
 	c          Config
 	storage    *Storage
 	issuers    []*issuer
+	local      authority
 	held       *held
 	challenges challenges
 	metrics    metrics
@@ -130,7 +133,7 @@ type Certs struct {
 	slots      chan struct{} // bounds the queries that strangers can cause at once
 }
 
-// New checks the authorities' addresses and starts nothing.
+// New checks the addresses of the ACME authorities and starts nothing.
 func New(c Config) (*Certs, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Workers = cmp.Or(c.Workers, 4)
@@ -138,10 +141,8 @@ func New(c Config) (*Certs, error) {
 	if len(c.Retry) == 0 {
 		c.Retry = retry
 	}
-	if len(c.CAs) == 0 {
-		return nil, errors.New("no ACME directory is named")
-	}
 	s := &Certs{c: c, single: c.DB.Single(), storage: NewStorage(c.DB, c.Seal), held: newHeld(), slots: make(chan struct{}, 8), metrics: newMetrics(c.Metrics)}
+	s.local.db, s.local.seal, s.local.minted = c.DB, c.Seal, s.metrics.minted
 	if c.DNS != nil {
 		s.c.DNS.Zone = strings.ToLower(strings.Trim(c.DNS.Zone, "."))
 	}
@@ -158,6 +159,15 @@ func New(c Config) (*Certs, error) {
 // Run keeps certificates ordered, renewed and known until ctx ends. Several nodes may run
 // it over one database.
 func (s *Certs) Run(ctx context.Context) error {
+	if err := s.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	if len(s.issuers) == 0 {
+		return s.certify(ctx)
+	}
 	magic, stop := s.magic()
 	defer stop()
 	if err := s.patiently(ctx, "certificates not prepared", s.begin); err != nil {

@@ -110,7 +110,7 @@ func TestStory(t *testing.T) {
 	// Removed: no handshake, and no key is left behind.
 	w.write(func(tx *db.Tx) error { _, err := w.domains.DeleteTx(ctx, tx, "ada", d.ID); return err })
 	w.until("it is gone", func() bool { return w.row(name).state == gone })
-	w.until("it is not routed", func() bool { return w.edge.CertificateName(name) == "" })
+	w.until("it is not routed", func() bool { return !w.routed(name) })
 	w.refused(name)
 	w.until("it is out of memory", func() bool { e := w.held.get(name); return e == nil || e.cert == nil })
 	if keys, err := w.storage.List(ctx, "certificates", true); err == nil {

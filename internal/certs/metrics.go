@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	orders       *prometheus.CounterVec // by result: success, failure
 	hits, misses prometheus.Counter
+	minted       prometheus.Counter // by the local authority
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -15,9 +16,11 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		orders: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_certificate_orders_total", Help: "Attempts to get a certificate, by result."}, []string{"result"}),
 		hits: lookups.WithLabelValues("hit"), misses: lookups.WithLabelValues("miss"),
+		minted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "slipway_edge_certificates_minted_total", Help: "Certificates signed by the local authority."}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.orders, lookups)
+		reg.MustRegister(m.orders, lookups, m.minted)
 	}
 	return m
 }

@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"path"
 	"strings"
 	"sync"
@@ -116,27 +115,36 @@ func (h *held) waiting(name string) <-chan struct{} {
 var ErrNone = errors.New("there is no certificate for this name yet")
 
 // Certificate finds the certificate for a handshake: in memory, where it is after the
-// first handshake for its name. A first visitor of a site's own address waits up to 8 s
-// for the order that this causes. nil, nil is the answer for names that get none from
-// here. A client that speaks acme-tls/1 alone gets the proof for an order of ours, or
-// nil, nil, and never a certificate.
-func (s *Certs) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+// first handshake for its name. name is what the certificate is made out to, or nothing
+// for a host that is not the caller's; known reports that the caller vouches for it, so
+// that it may be ordered.
+//
+// A first visitor of a site's own address waits up to 8 s for the order that this causes.
+// nil, nil is the answer for names that get none. A client that speaks acme-tls/1 alone
+// gets the proof for an order of ours, or nil, nil, and never a certificate.
+func (s *Certs) Certificate(hello *tls.ClientHelloInfo, name string, known bool) (*tls.Certificate, error) {
 	host := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == ProtocolTLSALPN {
 		return s.proof(hello.Context(), host)
 	}
-	if host == "" || net.ParseIP(host) != nil {
+	if name == "" {
 		return nil, nil
 	}
+	if len(s.issuers) == 0 || !orderable(name) {
+		l, err := s.local.leaf(hello.Context(), name)
+		if err != nil {
+			return nil, err
+		}
+		return l.cert, nil
+	}
 	// All addresses of sites share one, if the operator has set up the DNS for it.
-	if label, ok := strings.CutSuffix(host, "."+s.c.SiteDomain); ok && s.dns() && !strings.Contains(label, ".") {
+	if label, ok := strings.CutSuffix(name, "."+s.c.SiteDomain); ok && s.dns() && !strings.Contains(label, ".") {
 		if e := s.held.get(s.wildcard()); e != nil && e.cert != nil {
 			s.metrics.hits.Inc()
 			return e.cert, nil
 		}
 	}
-	name := s.c.Name(host)
-	if name == "" || !orderable(name) {
+	if !known {
 		return nil, nil
 	}
 	if e := s.held.get(name); e != nil {

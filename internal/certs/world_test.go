@@ -272,10 +272,9 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 	w.domains = domain.New(domain.Config{DB: w.db, Out: w.pebble.Client(), SiteDomain: "sites.test",
 		Resolver: &domain.DNS{Server: w.zone.addr, Timeout: 10 * time.Second}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		Allowed: func(netip.Addr) bool { return false }, Registry: "local",
-		SiteOf: func(_ context.Context, _ db.Reader, _ account.ID, site string) (string, error) { return site, nil }})
+		SiteOf: func(_ context.Context, _ db.Reader, _ account.OwnerID, site string) (string, error) { return site, nil }})
 	c := Config{DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.dir()}, Email: "ops@sites.test",
-		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour},
-		Name: func(host string) string { return w.edge.CertificateName(host) }}
+		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour}}
 	if testing.Verbose() {
 		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -298,7 +297,7 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 		t.Fatal(err)
 	}
 	w.single = w.single && !w.nodes
-	w.edge = edge.New(edge.Config{DB: w.db, Seal: key, SiteDomain: "sites.test", HTTPSPort: port(secure), ControlHosts: c.Hosts,
+	w.edge = edge.New(edge.Config{DB: w.db, SiteDomain: "sites.test", HTTPSPort: port(secure), ControlHosts: c.Hosts,
 		Control:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "control plane") }),
 		Certificate: w.Certificate, Challenge: w.Challenge})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -370,7 +369,23 @@ func (w *world) site(label string) {
 		}
 		return err
 	})
-	w.until("the site is in the table", func() bool { return w.edge.CertificateName(label+".sites.test") != "" })
+	w.until("the site is in the table", func() bool { return w.routed(label + ".sites.test") })
+}
+
+// routed reports whether the edge knows a host: it redirects those to HTTPS.
+func (w *world) routed(host string) bool {
+	w.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://"+w.http+"/", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Host = host
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode < 400
 }
 
 // add claims a name that points here, proves it and waits until it is routed.

@@ -34,11 +34,11 @@ func (d *Dashboard) accountRoutes() []route {
 }
 
 func (d *Dashboard) profilePage(ctx context.Context, q *request) (answer, error) {
-	_, sites, err := d.Sites.List(ctx, q.user.ID, oneSite)
+	_, sites, err := d.Sites.List(ctx, q.caller.Owner, oneSite)
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Accounts.ListKeys(ctx, q.user.ID)
+	keys, err := d.Accounts.ListKeys(ctx, q.caller.Owner)
 	if err != nil {
 		return answer{}, err
 	}
@@ -74,10 +74,10 @@ func (d *Dashboard) endOneSession(ctx context.Context, q *request) (answer, erro
 
 func (d *Dashboard) endOtherSessions(ctx context.Context, q *request) (answer, error) {
 	var n int64
-	err := d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		var err error
 		n, err = d.Accounts.EndSessionsTx(ctx, tx, q.user.ID, q.session.ID)
-		return account.Deed{Action: "sessions.ended", Detail: plural(int(n), "session")}, err
+		return account.AuditEvent{Action: "sessions.ended", Detail: plural(int(n), "session")}, err
 	})
 	return goTo("/account/sessions", "Signed out "+plural(int(n), "other session")), err
 }

@@ -50,34 +50,34 @@ func (a auditData) link(path, name, value string) string {
 }
 
 func (d *Dashboard) auditPage(ctx context.Context, q *request) (answer, error) {
-	return d.audit(ctx, q, d.auditOf(q, q.user.ID), "account_audit")
+	return d.audit(ctx, q, d.auditOf(q, false), "account_audit")
 }
 
 func (d *Dashboard) allAuditPage(ctx context.Context, q *request) (answer, error) {
-	return d.audit(ctx, q, d.auditOf(q, ""), "operator_audit")
+	return d.audit(ctx, q, d.auditOf(q, true), "operator_audit")
 }
 
 // auditOf reads what the log is narrowed to. Only the operator, who sees everybody's, may
 // choose whose.
-func (d *Dashboard) auditOf(q *request, of account.ID) auditData {
+func (d *Dashboard) auditOf(q *request, all bool) auditData {
 	data := auditData{Path: "/account/audit", What: clean(q.query("what")), Key: clean(q.query("key")), Nouns: auditNouns}
-	if data.All = of == ""; data.All {
+	if data.All = all; all {
 		data.Path, data.User = "/operator/audit", clean(q.query("user"))
 		data.Nouns = append(slices.Clone(auditNouns), "user", "mail")
 	}
 	return data
 }
 
-// filter is what the room is asked for.
-func (a auditData) filter(of account.ID, before string, limit int) account.AuditFilter {
+// filter returns what to ask the audit log for.
+func (a auditData) filter(by account.Caller, before string, limit int) account.AuditFilter {
 	if a.All {
-		of = account.ID(a.User)
+		by = account.Caller{User: account.UserID(a.User)}
 	}
-	return account.AuditFilter{User: of, Key: account.KeyID(a.Key), Action: a.What, Before: before, Limit: limit}
+	return account.AuditFilter{User: by.User, Owner: by.Owner, Key: account.KeyID(a.Key), Action: a.What, Before: before, Limit: limit}
 }
 
 func (d *Dashboard) audit(ctx context.Context, q *request, data auditData, template string) (answer, error) {
-	list, err := d.Accounts.Audit(ctx, data.filter(q.user.ID, clean(q.query("before")), auditPerPage+1))
+	list, err := d.Accounts.Audit(ctx, data.filter(q.caller, clean(q.query("before")), auditPerPage+1))
 	if err != nil {
 		return answer{}, err
 	}
@@ -87,7 +87,7 @@ func (d *Dashboard) audit(ctx context.Context, q *request, data auditData, templ
 	}
 	if data.User != "" {
 		says := "somebody who is gone"
-		u, err := d.Accounts.User(ctx, account.ID(data.User))
+		u, err := d.Accounts.User(ctx, account.UserID(data.User))
 		if err == nil {
 			says = u.Email
 		} else if !fault.Is(err, fault.NotFound) {
@@ -109,11 +109,11 @@ func (d *Dashboard) audit(ctx context.Context, q *request, data auditData, templ
 }
 
 func (d *Dashboard) auditDownload(ctx context.Context, q *request) (answer, error) {
-	return d.auditFile(ctx, q, d.auditOf(q, q.user.ID))
+	return d.auditFile(ctx, q, d.auditOf(q, false))
 }
 
 func (d *Dashboard) allAuditDownload(ctx context.Context, q *request) (answer, error) {
-	return d.auditFile(ctx, q, d.auditOf(q, ""))
+	return d.auditFile(ctx, q, d.auditOf(q, true))
 }
 
 // auditRead is how many lines are read at a time for a download: the log may be long.
@@ -126,7 +126,7 @@ func (d *Dashboard) auditFile(ctx context.Context, q *request, data auditData) (
 	if kind == "" {
 		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "There is no such format", Details: "formats are csv and json"}
 	}
-	list, err := d.Accounts.Audit(ctx, data.filter(q.user.ID, "", auditRead))
+	list, err := d.Accounts.Audit(ctx, data.filter(q.caller, "", auditRead))
 	if err != nil {
 		return answer{}, err
 	}
@@ -143,7 +143,7 @@ func (d *Dashboard) auditFile(ctx context.Context, q *request, data auditData) (
 			if len(list) < auditRead {
 				break
 			}
-			if list, err = d.Accounts.Audit(ctx, data.filter(q.user.ID, list[len(list)-1].ID, auditRead)); err != nil {
+			if list, err = d.Accounts.Audit(ctx, data.filter(q.caller, list[len(list)-1].ID, auditRead)); err != nil {
 				d.Log.WarnContext(ctx, "audit log not read to its end", "request", q.id, "err", err)
 				panic(http.ErrAbortHandler) // half a file must not look whole
 			}

@@ -36,7 +36,7 @@ func (d *Dashboard) keysPage(ctx context.Context, q *request) (answer, error) {
 }
 
 func (d *Dashboard) keysData(ctx context.Context, q *request) (data keysData, err error) {
-	keys, err := d.Accounts.ListKeys(ctx, q.user.ID)
+	keys, err := d.Accounts.ListKeys(ctx, q.caller.Owner)
 	if err != nil {
 		return data, err
 	}
@@ -44,7 +44,7 @@ func (d *Dashboard) keysData(ctx context.Context, q *request) (data keysData, er
 		row := keyRow{Key: k, Expired: k.Expires != 0 && k.Expires <= db.Now()}
 		for _, id := range k.Sites {
 			name := id // of a site that is gone
-			s, err := d.Sites.Get(ctx, q.user.ID, site.ID(id))
+			s, err := d.Sites.Get(ctx, q.caller.Owner, site.ID(id))
 			if err == nil {
 				name = s.Name
 			} else if !fault.Is(err, fault.NotFound) {
@@ -91,7 +91,7 @@ type newKeyData struct {
 }
 
 func (d *Dashboard) newKeyPage(ctx context.Context, q *request) (answer, error) {
-	sites, total, err := d.Sites.List(ctx, q.user.ID, site.Filter{Page: 1, Limit: maxChoices})
+	sites, total, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{Page: 1, Limit: maxChoices})
 	return page("account_key_new", "New API key", newKeyData{scopeChoices, lives, sites, total - len(sites)}), err
 }
 
@@ -129,7 +129,7 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 		return answer{}, at("sites", &fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or let the key reach all of them"})
 	}
 	for _, id := range n.Sites {
-		if _, err := d.Sites.Get(ctx, q.user.ID, site.ID(id)); err != nil {
+		if _, err := d.Sites.Get(ctx, q.caller.Owner, site.ID(id)); err != nil {
 			return answer{}, at("sites", err)
 		}
 	}
@@ -154,9 +154,9 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 	}
 	var k account.Key
 	var secret string
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		k, secret, err = d.Accounts.CreateKeyTx(ctx, tx, q.caller, n)
-		return account.Deed{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}, err
+		return account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}, err
 	})
 	return page("account_key_made", "API key created", madeKeyData{k, secret}), err
 }
@@ -164,7 +164,7 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 func (d *Dashboard) revokeKey(ctx context.Context, q *request) (answer, error) {
 	id := account.KeyID(q.PathValue("key"))
 	err := d.act(ctx, q, "key.revoked", func(tx *db.Tx) (string, error) {
-		return string(id), d.Accounts.RevokeKeyTx(ctx, tx, q.user.ID, id)
+		return string(id), d.Accounts.RevokeKeyTx(ctx, tx, q.caller.Owner, id)
 	})
 	return goTo("/account/keys", "The key is revoked: it stopped working"), err
 }

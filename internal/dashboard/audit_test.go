@@ -13,7 +13,7 @@ import (
 )
 
 // did writes a line into the log, as the REST interface would.
-func (w *world) did(by account.Actor, d account.Deed) {
+func (w *world) did(by account.Actor, d account.AuditEvent) {
 	w.t.Helper()
 	by.Addr = netip.MustParseAddr("203.0.113.9")
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error { return w.dash.Accounts.AuditTx(w.t.Context(), tx, by, d) }))
@@ -27,11 +27,11 @@ func TestAuditNarrows(t *testing.T) {
 	ada, eve := w.user("ada@example.test", false), w.user("eve@example.test", false)
 	w.user("root@example.test", true)
 	ci := account.Actor{User: ada.ID, Key: "key_ci", Via: "CI <b> (slw_abcdef…)"}
-	w.did(ci, account.Deed{Action: "deployment.triggered", Subject: "dep_by_ci"})
-	w.did(account.Actor{User: ada.ID, Key: "key_other", Via: "Other (slw_zzzzzz…)"}, account.Deed{Action: "env.set", Subject: "site_1", Detail: "TOKEN"})
-	w.did(account.Actor{User: ada.ID, Via: "deploy hook Nightly"}, account.Deed{Action: "deployment.triggered", Subject: "dep_by_hook"})
-	w.did(account.Actor{User: eve.ID, Key: "key_eve", Via: "Eve's (slw_eeeeee…)"}, account.Deed{Action: "site.created", Subject: "site_eve", Detail: "Eve's site"})
-	w.did(account.Actor{Via: "the command line"}, account.Deed{Action: "user.suspended", Subject: string(eve.ID), About: eve.ID})
+	w.did(ci, account.AuditEvent{Action: "deployment.triggered", Subject: "dep_by_ci"})
+	w.did(account.Actor{User: ada.ID, Key: "key_other", Via: "Other (slw_zzzzzz…)"}, account.AuditEvent{Action: "env.set", Subject: "site_1", Detail: "TOKEN"})
+	w.did(account.Actor{User: ada.ID, Via: "deploy hook Nightly"}, account.AuditEvent{Action: "deployment.triggered", Subject: "dep_by_hook"})
+	w.did(account.Actor{User: eve.ID, Key: "key_eve", Via: "Eve's (slw_eeeeee…)"}, account.AuditEvent{Action: "site.created", Subject: "site_eve", Detail: "Eve's site"})
+	w.did(account.Actor{Via: "the command line"}, account.AuditEvent{Action: "user.suspended", Subject: string(eve.ID), About: eve.ID})
 	b, root := w.as("ada@example.test"), w.as("root@example.test")
 	b.get("/account/audit").want(t, 200, "key <a class=\"quiet\" href=\"/account/audit?key=key_ci\">CI &lt;b&gt; (slw_abcdef…)</a>", "deploy hook Nightly", "dep_by_hook", "TOKEN", "203.0.113.9")
 	for path, want := range map[string][2]string{ // what is there, what is not
@@ -70,11 +70,11 @@ func TestAuditDownload(t *testing.T) {
 	const lines = 2*auditRead + 7
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		for i := range lines {
-			if err := w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{User: ada.ID, Key: "key_ci", Via: `=cmd|' /C calc'!A0`}, account.Deed{Action: "env.set", Subject: fmt.Sprint("site_", i), Detail: "a,\"b\"\nc"}); err != nil {
+			if err := w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{User: ada.ID, Key: "key_ci", Via: `=cmd|' /C calc'!A0`}, account.AuditEvent{Action: "env.set", Subject: fmt.Sprint("site_", i), Detail: "a,\"b\"\nc"}); err != nil {
 				return err
 			}
 		}
-		return w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{User: eve.ID, Key: "key_ci"}, account.Deed{Action: "env.set", Subject: "site_eve"})
+		return w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{User: eve.ID, Key: "key_ci"}, account.AuditEvent{Action: "env.set", Subject: "site_eve"})
 	}))
 	p := b.get("/account/audit/download?format=csv&what=env&key=key_ci").want(t, 200)
 	rows, err := csv.NewReader(strings.NewReader(p.body)).ReadAll()

@@ -69,7 +69,7 @@ func (w *world) fill(email string, n int) {
 			w.t.Fatal(err)
 		}
 		if i%6 == 4 {
-			err := w.db.Write(ctx, func(tx *db.Tx) error { _, err := w.dash.Sites.StopTx(ctx, tx, u.ID, s.ID); return err })
+			err := w.db.Write(ctx, func(tx *db.Tx) error { _, err := w.dash.Sites.StopTx(ctx, tx, u.Owner, s.ID); return err })
 			if err != nil {
 				w.t.Fatal(err)
 			}

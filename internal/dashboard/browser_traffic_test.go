@@ -90,7 +90,7 @@ func TestBrowserTraffic(t *testing.T) {
 	w := newWorld(t)
 	u := w.user("ada@example.test", false)
 	w.fill(u.Email, 9)
-	list, _, err := w.dash.Sites.List(t.Context(), u.ID, site.Filter{Page: 1, Limit: 20})
+	list, _, err := w.dash.Sites.List(t.Context(), u.Owner, site.Filter{Page: 1, Limit: 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,7 @@ func (d *Dashboard) deploymentsData(ctx context.Context, q *request) (deployment
 		return deploymentsData{}, err
 	}
 	n := pageNumber(q)
-	list, total, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, n, deploymentsPerPage)
+	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, n, deploymentsPerPage)
 	if err != nil {
 		return deploymentsData{}, err
 	}
@@ -217,7 +217,7 @@ func (d *Dashboard) deployment(ctx context.Context, q *request) (siteHead, deplo
 	if err != nil {
 		return head, deploymentRow{}, err
 	}
-	x, err := d.Deployments.Get(ctx, q.user.ID, deploy.ParseID(q.PathValue("deployment")))
+	x, err := d.Deployments.Get(ctx, q.caller.Owner, deploy.ParseID(q.PathValue("deployment")))
 	if err == nil && x.Site != head.Site.ID {
 		err = fault.Missing("deployment")
 	}
@@ -256,7 +256,7 @@ func (d *Dashboard) cancelDeployment(ctx context.Context, q *request) (answer, e
 		return answer{}, err
 	}
 	err = d.act(ctx, q, "deployment.canceled", func(tx *db.Tx) (string, error) {
-		_, err := d.Deployments.CancelTx(ctx, tx, q.user.ID, x.ID)
+		_, err := d.Deployments.CancelTx(ctx, tx, q.caller.Owner, x.ID)
 		return string(x.ID), err
 	})
 	return goTo(x.Path(), "The deployment is being canceled"), err
@@ -269,7 +269,7 @@ func (d *Dashboard) retryDeployment(ctx context.Context, q *request) (answer, er
 	}
 	var again deploy.Deployment
 	err = d.act(ctx, q, "deployment.retried", func(tx *db.Tx) (_ string, err error) {
-		again, err = d.Deployments.RetryTx(ctx, tx, q.user.ID, x.ID, deploy.ByDashboard)
+		again, err = d.Deployments.RetryTx(ctx, tx, q.caller.Owner, x.ID, deploy.ByDashboard)
 		return string(again.ID), err
 	})
 	return goTo(deploymentPath(x.Site, again.ID), ""), err

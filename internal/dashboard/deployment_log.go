@@ -34,7 +34,7 @@ type logView struct {
 func (d *Dashboard) logView(ctx context.Context, q *request, x deploymentRow) (logView, error) {
 	v := logView{After: lineNumber(q.query("after"))}
 	v.Last = v.After
-	lines, _, err := d.Deployments.Logs(ctx, q.user.ID, x.ID, v.After, logPageLines+1)
+	lines, _, err := d.Deployments.Logs(ctx, q.caller.Owner, x.ID, v.After, logPageLines+1)
 	if err != nil {
 		return v, err
 	}
@@ -97,7 +97,7 @@ func (d *Dashboard) followLog(e *events, q *request, id deploy.ID, after int64) 
 	defer poll.Stop()
 	said := time.Now()
 	for {
-		lines, status, err := d.Deployments.Logs(e.ctx, q.user.ID, id, after, logBatch)
+		lines, status, err := d.Deployments.Logs(e.ctx, q.caller.Owner, id, after, logBatch)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (d *Dashboard) logDownload(ctx context.Context, q *request) (answer, error)
 	if err != nil {
 		return answer{}, err
 	}
-	lines, _, err := d.Deployments.Logs(ctx, q.user.ID, x.ID, 0, logRead)
+	lines, _, err := d.Deployments.Logs(ctx, q.caller.Owner, x.ID, 0, logRead)
 	if err != nil {
 		return answer{}, err
 	}
@@ -152,7 +152,7 @@ func (d *Dashboard) logDownload(ctx context.Context, q *request) (answer, error)
 			for _, l := range lines {
 				fmt.Fprintf(out, "%s %-5s %-8s %s\n", l.At, l.Level, l.Stage, l.Message)
 			}
-			if lines, _, err = d.Deployments.Logs(ctx, q.user.ID, x.ID, lines[len(lines)-1].N, logRead); err != nil {
+			if lines, _, err = d.Deployments.Logs(ctx, q.caller.Owner, x.ID, lines[len(lines)-1].N, logRead); err != nil {
 				fmt.Fprintln(out, "the rest could not be read")
 				return
 			}
@@ -167,7 +167,7 @@ func (d *Dashboard) logError(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	for after := int64(0); ; {
-		lines, _, err := d.Deployments.Logs(ctx, q.user.ID, x.ID, after, logRead)
+		lines, _, err := d.Deployments.Logs(ctx, q.caller.Owner, x.ID, after, logRead)
 		if err != nil {
 			return answer{}, err
 		}

@@ -36,7 +36,7 @@ func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, e
 	if err != nil {
 		return domainsData{}, err
 	}
-	list, err := d.Domains.ForSite(ctx, q.user.ID, string(head.Site.ID))
+	list, err := d.Domains.ForSite(ctx, q.caller.Owner, string(head.Site.ID))
 	return domainsData{head, list}, err
 }
 
@@ -67,14 +67,14 @@ func (d *Dashboard) addDomain(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	name := strings.TrimSpace(q.value("domain"))
-	n, err := d.Domains.Prepare(ctx, q.user.ID, domain.NewDomain{Name: name, RedirectTo: strings.TrimSpace(q.value("redirect_to"))})
+	n, err := d.Domains.Prepare(ctx, q.caller.Owner, domain.NewDomain{Name: name, RedirectTo: strings.TrimSpace(q.value("redirect_to"))})
 	if err != nil {
 		return answer{}, at("domain", err)
 	}
 	var dom domain.Domain
-	err = d.actOn(ctx, q, func(tx *db.Tx) (_ account.Deed, err error) {
-		dom, err = d.Domains.CreateTx(ctx, tx, q.user.ID, string(head.Site.ID), n)
-		return account.Deed{Action: "domain.added", Subject: string(dom.ID), Detail: dom.Name}, err
+	err = d.actOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+		dom, err = d.Domains.CreateTx(ctx, tx, q.caller.Owner, string(head.Site.ID), n)
+		return account.AuditEvent{Action: "domain.added", Subject: string(dom.ID), Detail: dom.Name}, err
 	})
 	return goTo(head.Base()+"/domains/"+string(dom.ID), ""), at("domain", err)
 }
@@ -111,7 +111,7 @@ func (d *Dashboard) domainData(ctx context.Context, q *request) (domainData, err
 	if err != nil {
 		return domainData{}, err
 	}
-	dom, err := d.Domains.Get(ctx, d.DB, q.user.ID, domain.ID(q.PathValue("domain")))
+	dom, err := d.Domains.Get(ctx, d.DB, q.caller.Owner, domain.ID(q.PathValue("domain")))
 	if err == nil && dom.SiteID != string(head.Site.ID) {
 		err = fault.Missing("domain")
 	}
@@ -122,7 +122,7 @@ func (d *Dashboard) domainData(ctx context.Context, q *request) (domainData, err
 	if dom.RedirectTo == "" {
 		data.Twin = domain.Twin(dom.Name)
 	}
-	all, err := d.Domains.ForSite(ctx, q.user.ID, string(head.Site.ID))
+	all, err := d.Domains.ForSite(ctx, q.caller.Owner, string(head.Site.ID))
 	for _, o := range all {
 		if o.Name == data.Twin {
 			data.Twin = ""
@@ -159,7 +159,7 @@ func (d *Dashboard) verifyDomain(ctx context.Context, q *request) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	dom, err := d.Domains.Verify(ctx, q.user.ID, data.Dom.ID)
+	dom, err := d.Domains.Verify(ctx, q.caller.Owner, data.Dom.ID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -179,9 +179,9 @@ func (d *Dashboard) changeDomain(ctx context.Context, q *request, u domain.Updat
 	if err != nil {
 		return answer{}, err
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		_, err := d.Domains.UpdateTx(ctx, tx, q.user.ID, data.Dom.ID, u)
-		return account.Deed{Action: "domain.updated", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Domains.UpdateTx(ctx, tx, q.caller.Owner, data.Dom.ID, u)
+		return account.AuditEvent{Action: "domain.updated", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
 	})
 	return goTo(data.Base()+"/domains/"+string(data.Dom.ID), says), err
 }
@@ -205,9 +205,9 @@ func (d *Dashboard) removeDomain(ctx context.Context, q *request) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		_, err := d.Domains.DeleteTx(ctx, tx, q.user.ID, data.Dom.ID)
-		return account.Deed{Action: "domain.removed", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Domains.DeleteTx(ctx, tx, q.caller.Owner, data.Dom.ID)
+		return account.AuditEvent{Action: "domain.removed", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
 	})
 	return goTo(data.Base()+"/domains", data.Dom.Name+" is removed"), err
 }

@@ -47,7 +47,7 @@ func (d *Dashboard) envPage(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	all, err := d.Sites.Env(ctx, q.caller.Owner, head.Site.ID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -73,7 +73,7 @@ func (d *Dashboard) setVar(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	vars, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	vars, err := d.Sites.Env(ctx, q.caller.Owner, head.Site.ID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -116,13 +116,13 @@ func varField(err error) string {
 }
 
 func (d *Dashboard) setVars(ctx context.Context, q *request, id site.ID, vars []site.NewVar) error {
-	return d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		_, err := d.Sites.SetEnvTx(ctx, tx, q.user.ID, id, vars)
+	return d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Sites.SetEnvTx(ctx, tx, q.caller.Owner, id, vars)
 		detail := plural(len(vars), "variable")
 		if len(vars) == 1 {
 			detail = vars[0].Key
 		}
-		return account.Deed{Action: "env.set", Subject: string(id), Detail: detail}, err
+		return account.AuditEvent{Action: "env.set", Subject: string(id), Detail: detail}, err
 	})
 }
 
@@ -140,7 +140,7 @@ func (d *Dashboard) variable(ctx context.Context, q *request) (varData, error) {
 	if err != nil {
 		return varData{}, err
 	}
-	all, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	all, err := d.Sites.Env(ctx, q.caller.Owner, head.Site.ID)
 	if err != nil {
 		return varData{}, err
 	}
@@ -168,9 +168,9 @@ func (d *Dashboard) changeVar(ctx context.Context, q *request) (answer, error) {
 	if value := q.value("value"); !data.Var.Secret || value != "" {
 		p.Value = &value
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		_, err := d.Sites.UpdateEnvTx(ctx, tx, q.user.ID, data.Site.ID, data.Var.Key, p)
-		return account.Deed{Action: "env.set", Subject: string(data.Site.ID), Detail: data.Var.Key}, err
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Sites.UpdateEnvTx(ctx, tx, q.caller.Owner, data.Site.ID, data.Var.Key, p)
+		return account.AuditEvent{Action: "env.set", Subject: string(data.Site.ID), Detail: data.Var.Key}, err
 	})
 	if err != nil {
 		return answer{}, at(varField(err), err)
@@ -183,9 +183,9 @@ func (d *Dashboard) deleteVar(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		return account.Deed{Action: "env.deleted", Subject: string(data.Site.ID), Detail: data.Var.Key},
-			d.Sites.DeleteEnvTx(ctx, tx, q.user.ID, data.Site.ID, data.Var.Key)
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: "env.deleted", Subject: string(data.Site.ID), Detail: data.Var.Key},
+			d.Sites.DeleteEnvTx(ctx, tx, q.caller.Owner, data.Site.ID, data.Var.Key)
 	})
 	return goTo(data.Base()+"/env", data.Var.Key+" is deleted"), err
 }
@@ -196,7 +196,7 @@ func (d *Dashboard) exportEnv(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	all, err := d.Sites.Env(ctx, q.caller.Owner, head.Site.ID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -238,7 +238,7 @@ func (d *Dashboard) importEnv(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, at("text", err)
 	}
-	have, err := d.Sites.Env(ctx, q.user.ID, head.Site.ID)
+	have, err := d.Sites.Env(ctx, q.caller.Owner, head.Site.ID)
 	if err != nil {
 		return answer{}, err
 	}

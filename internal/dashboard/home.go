@@ -119,7 +119,7 @@ func (d *Dashboard) homeLive(ctx context.Context, q *request) (answer, error) {
 func (d *Dashboard) homeData(ctx context.Context, q *request) (homeData, error) {
 	f := readHomeFilter(q)
 	data := homeData{Filter: f, Live: f.link("/live/home")}
-	tally, err := d.Sites.Tally(ctx, q.user.ID)
+	tally, err := d.Sites.Tally(ctx, q.caller.Owner)
 	if err != nil {
 		return data, err
 	}
@@ -139,7 +139,7 @@ func (d *Dashboard) homeData(ctx context.Context, q *request) (homeData, error) 
 		data.Tabs = append(data.Tabs, homeTab{string(s), name, tally[s], homeFilter{Status: string(s), Text: f.Text}.link("/"), f.Status == string(s)})
 	}
 	data.Any = all > 0
-	list, total, err := d.Sites.List(ctx, q.user.ID, site.Filter{Status: site.Status(f.Status), Search: f.Text, Page: f.Page, Limit: cardsPerPage})
+	list, total, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{Status: site.Status(f.Status), Search: f.Text, Page: f.Page, Limit: cardsPerPage})
 	if err != nil {
 		return data, err
 	}

@@ -21,7 +21,7 @@ func (y *days) fill(ctx context.Context, d *Dashboard, q *request, ids []string)
 	if slices.Equal(ids, y.ids) && time.Since(y.at) < time.Minute {
 		return nil
 	}
-	y.bySite, err = d.Traffic.Day(ctx, q.user.ID, ids)
+	y.bySite, err = d.Traffic.Day(ctx, q.caller.Owner, ids)
 	y.at, y.ids = time.Now(), ids
 	return err
 }
@@ -33,7 +33,7 @@ func (d *Dashboard) dress(ctx context.Context, q *request, cards []card, kept *d
 	for _, c := range cards {
 		ids, names = append(ids, c.Site.ID), append(names, string(c.Site.ID))
 	}
-	portraits, err := d.Deployments.Portraits(ctx, q.user.ID, ids)
+	portraits, err := d.Deployments.Portraits(ctx, q.caller.Owner, ids)
 	if err == nil {
 		err = kept.fill(ctx, d, q, names)
 	}

@@ -25,7 +25,7 @@ func TestHome(t *testing.T) {
 		t.Fatal(p)
 	}
 	blog, shop := w.site(ada, "My blog"), w.site(ada, "Shop")
-	if _, err := w.dash.Deployments.Trigger(t.Context(), ada.ID, shop.ID, deploy.Trigger{Cause: deploy.ByDashboard, Title: "Spring sale"}); err != nil {
+	if _, err := w.dash.Deployments.Trigger(t.Context(), ada.Owner, shop.ID, deploy.Trigger{Cause: deploy.ByDashboard, Title: "Spring sale"}); err != nil {
 		t.Fatal(err)
 	}
 	w.activate(shop)
@@ -165,11 +165,11 @@ func thousand(t testing.TB) (*world, *browser) {
 	u := w.user("ada@example.test", false)
 	err := w.db.Write(t.Context(), func(tx *db.Tx) error {
 		for i := range 1000 {
-			s, err := w.dash.Sites.CreateTx(t.Context(), tx, u.ID, site.NewSite{Name: fmt.Sprintf("Site %d", i), Type: "static", Repository: "git.test/acme/site"})
+			s, err := w.dash.Sites.CreateTx(t.Context(), tx, u.Owner, site.NewSite{Name: fmt.Sprintf("Site %d", i), Type: "static", Repository: "git.test/acme/site"})
 			if err != nil {
 				return err
 			}
-			if _, err := w.dash.Deployments.TriggerTx(t.Context(), tx, u.ID, s.ID, deploy.Trigger{Cause: deploy.ByAPI}); err != nil {
+			if _, err := w.dash.Deployments.TriggerTx(t.Context(), tx, u.Owner, s.ID, deploy.Trigger{Cause: deploy.ByAPI}); err != nil {
 				return err
 			}
 		}

@@ -47,7 +47,7 @@ func (d *Dashboard) hooksPage(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	hooks, err := d.Sites.Hooks(ctx, q.user.ID, head.Site.ID)
+	hooks, err := d.Sites.Hooks(ctx, q.caller.Owner, head.Site.ID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -72,9 +72,9 @@ func (d *Dashboard) createHook(ctx context.Context, q *request) (answer, error) 
 		return answer{}, err
 	}
 	n := site.NewHook{Name: q.value("name"), Branch: strings.TrimSpace(q.value("branch")), AnyBranch: q.checked("any_branch")}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		h, err := d.Sites.CreateHookTx(ctx, tx, q.user.ID, head.Site.ID, n)
-		return account.Deed{Action: "hook.created", Subject: string(head.Site.ID), Detail: h.Name}, err
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		h, err := d.Sites.CreateHookTx(ctx, tx, q.caller.Owner, head.Site.ID, n)
+		return account.AuditEvent{Action: "hook.created", Subject: string(head.Site.ID), Detail: h.Name}, err
 	})
 	return goTo(head.Base()+"/hooks", "The deploy hook is made"), err
 }
@@ -87,23 +87,23 @@ func (d *Dashboard) changeHook(ctx context.Context, q *request, action, says str
 		return answer{}, err
 	}
 	id := site.HookID(q.value("hook"))
-	of, err := d.Sites.HookSite(ctx, q.user.ID, id)
+	of, err := d.Sites.HookSite(ctx, q.caller.Owner, id)
 	if err == nil && of != head.Site.ID {
 		err = fault.Missing("deploy hook")
 	}
 	if err != nil {
 		return answer{}, err
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		h, err := fn(tx, id)
-		return account.Deed{Action: action, Subject: string(head.Site.ID), Detail: h.Name}, err
+		return account.AuditEvent{Action: action, Subject: string(head.Site.ID), Detail: h.Name}, err
 	})
 	return goTo(head.Base()+"/hooks", says), err
 }
 
 func (d *Dashboard) rotateHook(ctx context.Context, q *request) (answer, error) {
 	return d.changeHook(ctx, q, "hook.rotated", "The hook has a new address; the old one is unknown from now on", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
-		return d.Sites.UpdateHookTx(ctx, tx, q.user.ID, id, site.PatchHook{Rotate: true})
+		return d.Sites.UpdateHookTx(ctx, tx, q.caller.Owner, id, site.PatchHook{Rotate: true})
 	})
 }
 
@@ -114,12 +114,12 @@ func (d *Dashboard) switchHook(ctx context.Context, q *request) (answer, error) 
 		says = "The hook is turned on"
 	}
 	return d.changeHook(ctx, q, "hook.updated", says, func(tx *db.Tx, id site.HookID) (site.Hook, error) {
-		return d.Sites.UpdateHookTx(ctx, tx, q.user.ID, id, site.PatchHook{Active: &on})
+		return d.Sites.UpdateHookTx(ctx, tx, q.caller.Owner, id, site.PatchHook{Active: &on})
 	})
 }
 
 func (d *Dashboard) deleteHook(ctx context.Context, q *request) (answer, error) {
 	return d.changeHook(ctx, q, "hook.deleted", "The hook is deleted", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
-		return site.Hook{}, d.Sites.DeleteHookTx(ctx, tx, q.user.ID, id)
+		return site.Hook{}, d.Sites.DeleteHookTx(ctx, tx, q.caller.Owner, id)
 	})
 }

@@ -105,10 +105,10 @@ func (d *Dashboard) pictureFile(ctx context.Context, q *request) (answer, error)
 	var err error
 	switch kind {
 	case "png":
-		b, err = d.Deployments.PortraitIcon(ctx, q.user.ID, id, release.ID(of))
+		b, err = d.Deployments.PortraitIcon(ctx, q.caller.Owner, id, release.ID(of))
 	case "jpg":
 		kind = "jpeg"
-		b, err = d.Deployments.PortraitImage(ctx, q.user.ID, id, release.ID(of))
+		b, err = d.Deployments.PortraitImage(ctx, q.caller.Owner, id, release.ID(of))
 	default:
 		return answer{}, fault.Missing("page")
 	}

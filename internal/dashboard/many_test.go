@@ -45,25 +45,25 @@ func (w *world) multiply(u account.User, id site.ID, hook webhook.ID, from, n in
 	for i := from; i < from+n; i++ {
 		name := fmt.Sprintf("n%d", i)
 		err := w.db.Write(ctx, func(tx *db.Tx) error {
-			s, err := w.dash.Sites.CreateTx(ctx, tx, u.ID, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site"})
+			s, err := w.dash.Sites.CreateTx(ctx, tx, u.Owner, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site"})
 			if err != nil {
 				return err
 			}
 			for _, id := range []site.ID{id, s.ID} {
-				if _, err := w.dash.Deployments.TriggerTx(ctx, tx, u.ID, id, deploy.Trigger{Cause: deploy.ByAPI, Title: name}); err != nil {
+				if _, err := w.dash.Deployments.TriggerTx(ctx, tx, u.Owner, id, deploy.Trigger{Cause: deploy.ByAPI, Title: name}); err != nil {
 					return err
 				}
 			}
-			if _, err := w.dash.Webhooks.CreateTx(ctx, tx, u.ID, webhook.NewWebhook{URL: "https://example.test/" + name, Events: []string{"site.deleted"}}); err != nil {
+			if _, err := w.dash.Webhooks.CreateTx(ctx, tx, u.Owner, webhook.NewWebhook{URL: "https://example.test/" + name, Events: []string{"site.deleted"}}); err != nil {
 				return err
 			}
-			if _, err := w.dash.Webhooks.PingTx(ctx, tx, u.ID, hook); err != nil {
+			if _, err := w.dash.Webhooks.PingTx(ctx, tx, u.Owner, hook); err != nil {
 				return err
 			}
-			if _, err := w.dash.Sites.CreateHookTx(ctx, tx, u.ID, id, site.NewHook{Name: name}); err != nil {
+			if _, err := w.dash.Sites.CreateHookTx(ctx, tx, u.Owner, id, site.NewHook{Name: name}); err != nil {
 				return err
 			}
-			_, err = w.dash.Sites.SetEnvTx(ctx, tx, u.ID, id, []site.NewVar{{Key: name, Value: name}})
+			_, err = w.dash.Sites.SetEnvTx(ctx, tx, u.Owner, id, []site.NewVar{{Key: name, Value: name}})
 			return err
 		})
 		if err != nil {
@@ -166,7 +166,7 @@ func TestLongLists(t *testing.T) {
 	t.Parallel()
 	w, b := thousand(t)
 	ctx := t.Context()
-	list, total, err := w.dash.Sites.List(ctx, w.users["ada@example.test"].ID, site.Filter{Search: "site 77", Page: 1, Limit: 100})
+	list, total, err := w.dash.Sites.List(ctx, w.users["ada@example.test"].Owner, site.Filter{Search: "site 77", Page: 1, Limit: 100})
 	if err != nil || total != 11 { // 77 and 770 to 779
 		t.Fatalf("%d sites, %v", total, err)
 	}

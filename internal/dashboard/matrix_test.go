@@ -30,7 +30,7 @@ func (w *world) things() things {
 	dep, dom, hook := w.parts(ada, s.ID)
 	var delivery webhook.DeliveryID
 	must(w.t, w.db.Write(ctx, func(tx *db.Tx) error {
-		delivery, err = w.dash.Webhooks.PingTx(ctx, tx, ada.ID, hook)
+		delivery, err = w.dash.Webhooks.PingTx(ctx, tx, ada.Owner, hook)
 		return err
 	}))
 	return things{"{picture}": w.portray(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",

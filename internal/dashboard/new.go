@@ -167,10 +167,10 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 		return page("new_site", "New site", n), nil
 	}
 	var s site.Site
-	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.Deed, err error) {
-		s, err = d.Sites.CreateTx(ctx, tx, q.user.ID, site.NewSite{Name: n.Name, Type: n.Type, Repository: n.Repository, Branch: n.Branch,
+	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+		s, err = d.Sites.CreateTx(ctx, tx, q.caller.Owner, site.NewSite{Name: n.Name, Type: n.Type, Repository: n.Repository, Branch: n.Branch,
 			Framework: n.Framework, Build: n.build(), Credential: n.credential()})
-		return account.Deed{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
+		return account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
 	})
 	if err != nil {
 		return answer{}, atBuild(err)

@@ -131,7 +131,7 @@ func (d *Dashboard) usersPage(ctx context.Context, q *request) (answer, error) {
 	}
 	from := min((p-1)*usersPerPage, len(all))
 	for _, u := range all[from:min(from+usersPerPage, len(all))] {
-		data.Users = append(data.Users, userRow{u, owned[u.ID]})
+		data.Users = append(data.Users, userRow{u, owned[u.Owner]})
 	}
 	return page("operator_users", "Users", data), nil
 }
@@ -156,9 +156,9 @@ func (d *Dashboard) allSitesPage(ctx context.Context, q *request) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	emails := map[account.ID]string{}
+	emails := map[account.OwnerID]string{}
 	for _, u := range users {
-		emails[u.ID] = u.Email
+		emails[u.Owner] = u.Email
 	}
 	owned, err := d.Sites.Owned(ctx)
 	if err != nil {

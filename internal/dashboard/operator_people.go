@@ -26,7 +26,7 @@ func (d *Dashboard) changeRole(ctx context.Context, q *request) (answer, error) 
 	is := map[bool]string{true: "operator", false: "user"}
 	err = d.DB.Write(ctx, func(tx *db.Tx) error {
 		// The line first: whoever gives up their own role may still write it.
-		err := d.Accounts.AuditTx(ctx, tx, q.actor(), account.Deed{Action: "user.role", Subject: string(u.ID), About: u.ID, Detail: u.Email + " is " + is[admin] + " now"})
+		err := d.Accounts.AuditTx(ctx, tx, q.actor(), account.AuditEvent{Action: "user.role", Subject: string(u.ID), About: u.ID, Detail: u.Email + " is " + is[admin] + " now"})
 		if err == nil {
 			_, err = d.Accounts.SetRoleTx(ctx, tx, u.ID, admin)
 		}
@@ -51,23 +51,23 @@ func (d *Dashboard) suspendUser(ctx context.Context, q *request) (answer, error)
 	}
 	var sites []site.ID
 	if q.checked("stop") {
-		if sites, err = d.sitesOf(ctx, u.ID); err != nil {
+		if sites, err = d.sitesOf(ctx, u.Owner); err != nil {
 			return answer{}, err
 		}
 	}
 	stopped := 0
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		stopped = 0
 		for _, id := range sites {
-			s, err := d.Sites.StopTx(ctx, tx, u.ID, id)
+			s, err := d.Sites.StopTx(ctx, tx, u.Owner, id)
 			if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
 				continue // it is not on the air, or gone
 			}
 			if err == nil {
-				err = d.Accounts.AuditTx(ctx, tx, q.actor(), account.Deed{Action: "site.stopped", Subject: string(id), About: u.ID, Detail: s.Name})
+				err = d.Accounts.AuditTx(ctx, tx, q.actor(), account.AuditEvent{Action: "site.stopped", Subject: string(id), About: u.ID, Detail: s.Name})
 			}
 			if err != nil {
-				return account.Deed{}, err
+				return account.AuditEvent{}, err
 			}
 			stopped++
 		}
@@ -76,7 +76,7 @@ func (d *Dashboard) suspendUser(ctx context.Context, q *request) (answer, error)
 		if x.Why != "" {
 			detail += ": " + x.Why
 		}
-		return account.Deed{Action: "user.suspended", Subject: string(u.ID), About: u.ID, Detail: detail}, err
+		return account.AuditEvent{Action: "user.suspended", Subject: string(u.ID), About: u.ID, Detail: detail}, err
 	})
 	says := u.Email + " is suspended"
 	if stopped > 0 {
@@ -93,9 +93,9 @@ func (d *Dashboard) resumeUser(ctx context.Context, q *request) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		_, err := d.Accounts.ResumeTx(ctx, tx, u.ID)
-		return account.Deed{Action: "user.resumed", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+		return account.AuditEvent{Action: "user.resumed", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
 	return goTo("/operator/users/"+string(u.ID), u.Email+" may come in again"), err
 }
@@ -110,7 +110,7 @@ func (d *Dashboard) deleteUser(ctx context.Context, q *request) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	sites, err := d.sitesOf(ctx, u.ID)
+	sites, err := d.sitesOf(ctx, u.Owner)
 	if err != nil {
 		return answer{}, err
 	}
@@ -124,25 +124,25 @@ func (d *Dashboard) deleteUser(ctx context.Context, q *request) (answer, error) 
 		}
 		detail += ", with " + plural(n, "site")
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		for _, id := range sites {
-			if err := d.Sites.DeleteTx(ctx, tx, u.ID, id); err != nil && !fault.Is(err, fault.NotFound) {
-				return account.Deed{}, err
+			if err := d.Sites.DeleteTx(ctx, tx, u.Owner, id); err != nil && !fault.Is(err, fault.NotFound) {
+				return account.AuditEvent{}, err
 			}
 		}
-		if err := d.Webhooks.DeleteAllTx(ctx, tx, u.ID); err != nil {
-			return account.Deed{}, err
+		if err := d.Webhooks.DeleteAllTx(ctx, tx, u.Owner); err != nil {
+			return account.AuditEvent{}, err
 		}
 		_, err := d.Accounts.DeleteUserTx(ctx, tx, q.actor(), u.ID)
-		return account.Deed{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: detail}, err
+		return account.AuditEvent{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: detail}, err
 	})
 	return goTo("/operator/users", u.Email+" is deleted"), err
 }
 
-// sitesOf is every site of a user.
-func (d *Dashboard) sitesOf(ctx context.Context, u account.ID) (ids []site.ID, err error) {
+// sitesOf returns every site of an owner.
+func (d *Dashboard) sitesOf(ctx context.Context, owner account.OwnerID) (ids []site.ID, err error) {
 	for page := 1; ; page++ {
-		list, total, err := d.Sites.List(ctx, u, site.Filter{Page: page, Limit: maxChoices})
+		list, total, err := d.Sites.List(ctx, owner, site.Filter{Page: page, Limit: maxChoices})
 		if err != nil {
 			return nil, err
 		}

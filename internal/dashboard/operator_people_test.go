@@ -57,7 +57,7 @@ func TestSuspend(t *testing.T) {
 	if _, err := w.dash.Accounts.CheckPassword(t.Context(), "ada@example.test", password); err != nil {
 		t.Error("the refused link has set a password all the same:", err)
 	}
-	if got, err := w.dash.Sites.Get(t.Context(), ada.ID, s.ID); err != nil || got.Status == site.Stopped {
+	if got, err := w.dash.Sites.Get(t.Context(), ada.Owner, s.ID); err != nil || got.Status == site.Stopped {
 		t.Errorf("the site: %v, %v", got.Status, err)
 	}
 	root.get(base).want(t, 200, `data-test="suspended"`, "unpaid &lt;since&gt; May", `data-test="open-resume"`)
@@ -88,7 +88,7 @@ func TestSuspendStopsSites(t *testing.T) {
 	root := w.as("root@example.test")
 	root.post("/operator/users/"+string(ada.ID)+"/suspend", "stop", "yes").to(t, "/operator/users/"+string(ada.ID))
 	for id, want := range map[site.ID]site.Status{live.ID: site.Stopped, pending.ID: pending.Status} {
-		if got, err := w.dash.Sites.Get(t.Context(), ada.ID, id); err != nil || got.Status != want {
+		if got, err := w.dash.Sites.Get(t.Context(), ada.Owner, id); err != nil || got.Status != want {
 			t.Errorf("%s is %s, want %s (%v)", got.Name, got.Status, want, err)
 		}
 	}
@@ -170,14 +170,14 @@ func TestDeleteUser(t *testing.T) {
 		t.Errorf("a deleted user signs in: %v", err)
 	}
 	for _, s := range sites {
-		if _, err := w.dash.Sites.Get(t.Context(), ada.ID, s.ID); !fault.Is(err, fault.NotFound) {
+		if _, err := w.dash.Sites.Get(t.Context(), ada.Owner, s.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 	}
-	if _, err := w.dash.Webhooks.Get(t.Context(), ada.ID, webhook.ID(hook)); !fault.Is(err, fault.NotFound) {
+	if _, err := w.dash.Webhooks.Get(t.Context(), ada.Owner, webhook.ID(hook)); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the webhook: %v", err)
 	}
-	if _, err := w.dash.Sites.Get(t.Context(), eve.ID, kept.ID); err != nil {
+	if _, err := w.dash.Sites.Get(t.Context(), eve.Owner, kept.ID); err != nil {
 		t.Errorf("somebody else's site: %v", err)
 	}
 	root.get("/operator/users/"+string(ada.ID)).want(t, 404)

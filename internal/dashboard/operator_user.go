@@ -20,7 +20,7 @@ type userData struct {
 
 // whose returns the user that the page is about.
 func (d *Dashboard) whose(ctx context.Context, q *request) (account.User, error) {
-	return d.Accounts.User(ctx, account.ID(q.PathValue("user")))
+	return d.Accounts.User(ctx, account.UserID(q.PathValue("user")))
 }
 
 func (d *Dashboard) userPage(ctx context.Context, q *request) (answer, error) {
@@ -34,10 +34,10 @@ func (d *Dashboard) userPage(ctx context.Context, q *request) (answer, error) {
 
 func (d *Dashboard) userData(ctx context.Context, u account.User) (data userData, err error) {
 	data.Who = u
-	if _, data.Sites, err = d.Sites.List(ctx, u.ID, oneSite); err != nil {
+	if _, data.Sites, err = d.Sites.List(ctx, u.Owner, oneSite); err != nil {
 		return data, err
 	}
-	keys, err := d.Accounts.ListKeys(ctx, u.ID)
+	keys, err := d.Accounts.ListKeys(ctx, u.Owner)
 	if err != nil {
 		return data, err
 	}
@@ -64,11 +64,11 @@ func (d *Dashboard) invite(ctx context.Context, q *request) (answer, error) {
 	}
 	var u account.User
 	var token string
-	err := d.actOn(ctx, q, func(tx *db.Tx) (deed account.Deed, err error) {
+	err := d.actOn(ctx, q, func(tx *db.Tx) (deed account.AuditEvent, err error) {
 		if u, token, err = d.Accounts.InviteTx(ctx, tx, q.value("email"), q.value("role") == "operator"); err == nil {
 			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
 		}
-		return account.Deed{Action: "user.invited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+		return account.AuditEvent{Action: "user.invited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
 	if err != nil {
 		return answer{}, err
@@ -85,12 +85,12 @@ func (d *Dashboard) makeLink(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	var token string
-	err = d.actOn(ctx, q, func(tx *db.Tx) (deed account.Deed, err error) {
+	err = d.actOn(ctx, q, func(tx *db.Tx) (deed account.AuditEvent, err error) {
 		// A new password's link is the operator's to hand over: who asks may have lost the mailbox.
 		if token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife); err == nil && !u.Password {
 			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
 		}
-		return account.Deed{Action: "password.link", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+		return account.AuditEvent{Action: "password.link", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
 	if err != nil {
 		return answer{}, err
@@ -103,8 +103,8 @@ func (d *Dashboard) uninvite(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		return account.Deed{Action: "user.uninvited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, d.Accounts.UninviteTx(ctx, tx, u.ID)
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: "user.uninvited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, d.Accounts.UninviteTx(ctx, tx, u.ID)
 	})
 	return goTo("/operator/users", "The invitation is taken back"), err
 }
@@ -115,9 +115,9 @@ func (d *Dashboard) signOutUser(ctx context.Context, q *request) (answer, error)
 		return answer{}, err
 	}
 	var n int64
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		n, err = d.Accounts.EndSessionsTx(ctx, tx, u.ID, q.session.ID)
-		return account.Deed{Action: "sessions.ended", Subject: string(u.ID), About: u.ID, Detail: plural(int(n), "session") + " of " + u.Email}, err
+		return account.AuditEvent{Action: "sessions.ended", Subject: string(u.ID), About: u.ID, Detail: plural(int(n), "session") + " of " + u.Email}, err
 	})
 	return goTo("/operator/users/"+string(u.ID), "Signed out "+plural(int(n), "session")), err
 }
@@ -130,8 +130,8 @@ func (d *Dashboard) dropFactor(ctx context.Context, q *request) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		return account.Deed{Action: "second_factor.disabled", Subject: string(u.ID), About: u.ID, Detail: "of " + u.Email}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: "second_factor.disabled", Subject: string(u.ID), About: u.ID, Detail: "of " + u.Email}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
 	})
 	return goTo("/operator/users/"+string(u.ID), "The second factor is off"), err
 }

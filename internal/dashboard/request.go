@@ -42,7 +42,7 @@ func (q *request) device() account.Device {
 
 // actor is who is asking, for the audit log.
 func (q *request) actor() account.Actor {
-	return account.Actor{User: q.user.ID, Session: q.session.ID, Addr: q.addr}
+	return account.Actor{User: q.user.ID, Owner: q.caller.Owner, Session: q.session.ID, Addr: q.addr}
 }
 
 // answer is what a handler returns: a page, a place to go to, or something else.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/account"
 	"slipway/internal/fault"
 	"slipway/internal/requestinfo"
 )
@@ -118,8 +117,7 @@ func (d *Dashboard) identify(ctx context.Context, q *request) (err error) {
 	if err != nil {
 		return err
 	}
-	q.caller = account.Owner(q.user.ID)
-	q.caller.Email, q.caller.Admin = q.user.Email, q.user.Admin
+	q.caller = q.user.Caller()
 	return nil
 }
 

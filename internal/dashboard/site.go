@@ -57,11 +57,11 @@ func (h siteHead) CanDeploy() bool { return h.Deployable() && h.Site.Status != s
 
 // head loads the asker's own site; any other does not exist.
 func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead, error) {
-	s, err := d.Sites.Get(ctx, q.user.ID, site.ID(q.PathValue("id")))
+	s, err := d.Sites.Get(ctx, q.caller.Owner, site.ID(q.PathValue("id")))
 	if err != nil {
 		return siteHead{}, err
 	}
-	portraits, err := d.Deployments.Portraits(ctx, q.user.ID, []site.ID{s.ID})
+	portraits, err := d.Deployments.Portraits(ctx, q.caller.Owner, []site.ID{s.ID})
 	if err != nil {
 		return siteHead{}, err
 	}
@@ -75,7 +75,7 @@ func (d *Dashboard) deploySite(ctx context.Context, q *request) (answer, error) 
 	t := deploy.Trigger{Cause: deploy.ByDashboard, Branch: strings.TrimSpace(q.value("branch")), Title: strings.TrimSpace(q.value("title")), ClearCache: q.checked("clear_cache")}
 	var x deploy.Deployment
 	err := d.act(ctx, q, "deployment.triggered", func(tx *db.Tx) (_ string, err error) {
-		x, err = d.Deployments.TriggerTx(ctx, tx, q.user.ID, id, t)
+		x, err = d.Deployments.TriggerTx(ctx, tx, q.caller.Owner, id, t)
 		return string(x.ID), err
 	})
 	return goTo(deploymentPath(id, x.ID), ""), err
@@ -86,7 +86,7 @@ func (d *Dashboard) rollBack(ctx context.Context, q *request) (answer, error) {
 	id := site.ID(q.PathValue("id"))
 	var x deploy.Deployment
 	err := d.act(ctx, q, "deployment.rolled_back", func(tx *db.Tx) (_ string, err error) {
-		x, err = d.Deployments.RollbackTx(ctx, tx, q.user.ID, id, deploy.ParseID(q.value("deployment")))
+		x, err = d.Deployments.RollbackTx(ctx, tx, q.caller.Owner, id, deploy.ParseID(q.value("deployment")))
 		return string(x.ID), err
 	})
 	return goTo("/sites/"+string(id), "Rolled back: the earlier release is live"), err
@@ -95,7 +95,7 @@ func (d *Dashboard) rollBack(ctx context.Context, q *request) (answer, error) {
 func (d *Dashboard) stopSite(ctx context.Context, q *request) (answer, error) {
 	id := site.ID(q.PathValue("id"))
 	err := d.act(ctx, q, "site.stopped", func(tx *db.Tx) (string, error) {
-		_, err := d.Sites.StopTx(ctx, tx, q.user.ID, id)
+		_, err := d.Sites.StopTx(ctx, tx, q.caller.Owner, id)
 		return string(id), err
 	})
 	return goTo("/sites/"+string(id), "The site is stopped"), err
@@ -104,7 +104,7 @@ func (d *Dashboard) stopSite(ctx context.Context, q *request) (answer, error) {
 func (d *Dashboard) startSite(ctx context.Context, q *request) (answer, error) {
 	id := site.ID(q.PathValue("id"))
 	err := d.act(ctx, q, "site.started", func(tx *db.Tx) (string, error) {
-		_, err := d.Sites.StartTx(ctx, tx, q.user.ID, id)
+		_, err := d.Sites.StartTx(ctx, tx, q.caller.Owner, id)
 		return string(id), err
 	})
 	return goTo("/sites/"+string(id), "The site is live again"), err

@@ -53,18 +53,18 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 		return overview{}, err
 	}
 	data := overview{siteHead: head, Primary: head.Host}
-	list, _, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 5)
+	list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, 1, 5)
 	if err != nil {
 		return data, err
 	}
 	data.Rows = rowsOf(head, list)
 	if id := deploy.ID(head.Site.LiveDeployment); id != "" {
-		live, err := d.Deployments.Get(ctx, q.user.ID, id)
+		live, err := d.Deployments.Get(ctx, q.caller.Owner, id)
 		if err == nil {
 			data.Current = &deploymentRow{Deployment: live, head: head}
 		}
 	}
-	if data.Domains, err = d.Domains.ForSite(ctx, q.user.ID, string(head.Site.ID)); err != nil {
+	if data.Domains, err = d.Domains.ForSite(ctx, q.caller.Owner, string(head.Site.ID)); err != nil {
 		return data, err
 	}
 	for _, dom := range data.Domains {
@@ -72,7 +72,7 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 			data.Primary = dom.Name
 		}
 	}
-	if data.Hooks, err = d.Sites.Hooks(ctx, q.user.ID, head.Site.ID); err != nil {
+	if data.Hooks, err = d.Sites.Hooks(ctx, q.caller.Owner, head.Site.ID); err != nil {
 		return data, err
 	}
 	slices.Reverse(data.Hooks)
@@ -130,7 +130,7 @@ func (d *Dashboard) firstDeployment(ctx context.Context, q *request) (answer, er
 		if err != nil {
 			return answer{}, err
 		}
-		list, _, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 1)
+		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, 1, 1)
 		if err != nil {
 			return answer{}, err
 		}
@@ -159,7 +159,7 @@ func (d *Dashboard) firstLive(ctx context.Context, q *request) (answer, error) {
 	}
 	wake, stop := d.DB.Listen("live")
 	return answer{live: live{wake: wake, stop: stop, poll: 500 * time.Millisecond, render: func(ctx context.Context) ([]byte, bool, error) {
-		list, _, err := d.Deployments.List(ctx, q.user.ID, head.Site.ID, 1, 1)
+		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, 1, 1)
 		return []byte("Waiting for a worker to take it up…"), len(list) > 0, err
 	}}}, nil
 }

@@ -75,11 +75,15 @@ func (d *Dashboard) saveSettings(ctx context.Context, q *request) (answer, error
 	default:
 		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "There is no such part of the settings"}
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		s, err := d.Sites.UpdateTx(ctx, tx, q.user.ID, head.Site.ID, p)
-		return account.Deed{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
+	said := "Saved"
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		s, err := d.Sites.UpdateTx(ctx, tx, q.caller.Owner, head.Site.ID, p)
+		if head.Site.Credential && !s.Credential && part == "source" {
+			said = "Saved. The stored credential was for the old host and has been removed"
+		}
+		return account.AuditEvent{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
 	})
-	return goTo(head.Base()+"/settings", "Saved"), atBuild(err)
+	return goTo(head.Base()+"/settings", said), atBuild(err)
 }
 
 // deleteSite ends a site, once its name was typed.
@@ -91,8 +95,8 @@ func (d *Dashboard) deleteSite(ctx context.Context, q *request) (answer, error) 
 	if strings.TrimSpace(q.value("confirm")) != head.Site.Name {
 		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The name you typed is not the site's", Details: "nothing was deleted: type " + head.Site.Name + " to confirm"}
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		return account.Deed{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, d.Sites.DeleteTx(ctx, tx, q.user.ID, head.Site.ID)
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, d.Sites.DeleteTx(ctx, tx, q.caller.Owner, head.Site.ID)
 	})
 	return goTo("/", head.Site.Name+" is deleted"), err
 }

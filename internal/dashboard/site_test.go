@@ -31,14 +31,14 @@ const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}`
 func (w *world) parts(u account.User, id site.ID) (dep deploy.ID, dom domain.ID, hook webhook.ID) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	x, err := w.dash.Deployments.Trigger(ctx, u.ID, id, deploy.Trigger{Cause: deploy.ByDashboard})
+	x, err := w.dash.Deployments.Trigger(ctx, u.Owner, id, deploy.Trigger{Cause: deploy.ByDashboard})
 	must(w.t, err)
-	d, err := w.dash.Domains.Create(ctx, u.ID, string(id), domain.NewDomain{Name: "shop.example.com"})
+	d, err := w.dash.Domains.Create(ctx, u.Owner, string(id), domain.NewDomain{Name: "shop.example.com"})
 	must(w.t, err)
-	h, err := w.dash.Webhooks.Create(ctx, u.ID, webhook.NewWebhook{URL: "https://hooks.example.com/in", Events: []string{"deployment.failed"}})
+	h, err := w.dash.Webhooks.Create(ctx, u.Owner, webhook.NewWebhook{URL: "https://hooks.example.com/in", Events: []string{"deployment.failed"}})
 	must(w.t, err)
 	must(w.t, w.db.Write(ctx, func(tx *db.Tx) error {
-		_, err := w.dash.Sites.SetEnvTx(ctx, tx, u.ID, id, []site.NewVar{{Key: "GREETING", Value: "hello"}})
+		_, err := w.dash.Sites.SetEnvTx(ctx, tx, u.Owner, id, []site.NewVar{{Key: "GREETING", Value: "hello"}})
 		return err
 	}))
 	return x.ID, d.ID, h.ID
@@ -194,7 +194,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	b.post("/new", append(form, "name", "")...).want(t, 422, `data-test="wrong-name"`)
 	to := b.post("/new", append(form, "name", "Shop")...).to(t, "/sites/")
 	id := site.ID(strings.Split(to, "/")[2])
-	s, err := w.dash.Sites.Get(t.Context(), u.ID, id)
+	s, err := w.dash.Sites.Get(t.Context(), u.Owner, id)
 	must(t, err)
 	if s.Name != "Shop" || s.Repository != "git.test/acme/secret" || s.Branch != "trunk" || !s.Credential || s.Build.Output == nil || *s.Build.Output != "out" || s.Build.Command != nil {
 		t.Errorf("the site is %+v", s)
@@ -230,10 +230,10 @@ func TestHostileText(t *testing.T) {
 	dep, dom, hook := w.parts(u, s.ID)
 	ctx := t.Context()
 	must(t, w.db.Write(ctx, func(tx *db.Tx) error {
-		if _, err := w.dash.Sites.SetEnvTx(ctx, tx, u.ID, s.ID, []site.NewVar{{Key: "A", Value: hostile}}); err != nil {
+		if _, err := w.dash.Sites.SetEnvTx(ctx, tx, u.Owner, s.ID, []site.NewVar{{Key: "A", Value: hostile}}); err != nil {
 			return err
 		}
-		if _, err := w.dash.Sites.CreateHookTx(ctx, tx, u.ID, s.ID, site.NewHook{Name: "H " + hostile}); err != nil {
+		if _, err := w.dash.Sites.CreateHookTx(ctx, tx, u.Owner, s.ID, site.NewHook{Name: "H " + hostile}); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `UPDATE deployments SET branch = $2, title = $2, commit_message = $2, commit_author = $2, commit_hash = $2, error = $2, status = 'failed', completed_at = 1,
@@ -676,7 +676,7 @@ func linkOn(t *testing.T, p reply, begin string) string {
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)
-	owner := w.users["ada@example.test"].ID
+	owner := w.users["ada@example.test"].Owner
 	b.get("/webhooks").want(t, 200, "No webhook yet")
 	b.get("/webhooks/new").want(t, 200, "deployment.completed", "deployment.succeeded", "ssl.renewed", "Some events have two names")
 	b.post("/webhooks/new", "form-events", "1", "url", "http://plain.example.com/x", "events", "domain.added").want(t, 422, `data-test="wrong-url"`, "http://plain.example.com/x", `value="domain.added" checked`)

@@ -128,7 +128,7 @@ func (d *Dashboard) siteTraffic(ctx context.Context, q *request) (siteTraffic, e
 // visits reads a site's traffic for a stretch of time.
 func (d *Dashboard) visits(ctx context.Context, q *request, head siteHead, on stretch) (visits, traffic.Series, error) {
 	since := db.Now().Add(-time.Duration(on.Step) * time.Duration(on.N-1))
-	s, err := d.Traffic.Series(ctx, q.user.ID, string(head.Site.ID), since, on.Step)
+	s, err := d.Traffic.Series(ctx, q.caller.Owner, string(head.Site.ID), since, on.Step)
 	if on.Weeks {
 		s = weekly(s)
 	}

@@ -125,11 +125,11 @@ type deliveryData struct {
 }
 
 func (d *Dashboard) deliveryData(ctx context.Context, q *request) (deliveryData, error) {
-	w, err := d.Webhooks.Get(ctx, q.user.ID, webhook.ID(q.PathValue("webhook")))
+	w, err := d.Webhooks.Get(ctx, q.caller.Owner, webhook.ID(q.PathValue("webhook")))
 	if err != nil {
 		return deliveryData{}, err
 	}
-	x, err := d.Webhooks.Delivery(ctx, q.user.ID, w.ID, webhook.DeliveryID(q.PathValue("delivery")))
+	x, err := d.Webhooks.Delivery(ctx, q.caller.Owner, w.ID, webhook.DeliveryID(q.PathValue("delivery")))
 	if err != nil {
 		return deliveryData{}, err
 	}
@@ -167,7 +167,7 @@ func (d *Dashboard) deliveryLive(ctx context.Context, q *request) (answer, error
 }
 
 func (d *Dashboard) deliveriesLive(ctx context.Context, q *request) (answer, error) {
-	if _, err := d.Webhooks.Get(ctx, q.user.ID, webhook.ID(q.PathValue("webhook"))); err != nil {
+	if _, err := d.Webhooks.Get(ctx, q.caller.Owner, webhook.ID(q.PathValue("webhook"))); err != nil {
 		return answer{}, err
 	}
 	return answer{live: live{poll: 2 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {

@@ -80,7 +80,7 @@ func pretty(text string) string {
 }
 
 func (d *Dashboard) webhooksPage(ctx context.Context, q *request) (answer, error) {
-	list, err := d.Webhooks.List(ctx, q.user.ID)
+	list, err := d.Webhooks.List(ctx, q.caller.Owner)
 	return page("webhook_list", "Webhooks", list), err
 }
 
@@ -101,9 +101,9 @@ const webhookMade = "The webhook is made"
 
 func (d *Dashboard) createWebhook(ctx context.Context, q *request) (answer, error) {
 	var w webhook.Webhook
-	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.Deed, err error) {
-		w, err = d.Webhooks.CreateTx(ctx, tx, q.user.ID, webhook.NewWebhook{URL: strings.TrimSpace(q.value("url")), Events: q.PostForm["events"], Secret: q.value("secret")})
-		return account.Deed{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}, err
+	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+		w, err = d.Webhooks.CreateTx(ctx, tx, q.caller.Owner, webhook.NewWebhook{URL: strings.TrimSpace(q.value("url")), Events: q.PostForm["events"], Secret: q.value("secret")})
+		return account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}, err
 	})
 	return goTo("/webhooks/"+string(w.ID), webhookMade), atWebhook(err)
 }
@@ -127,14 +127,14 @@ type webhookData struct {
 const freshly = 2 * time.Minute
 
 func (d *Dashboard) webhookData(ctx context.Context, q *request) (webhookData, error) {
-	w, err := d.Webhooks.Get(ctx, q.user.ID, webhook.ID(q.PathValue("webhook")))
+	w, err := d.Webhooks.Get(ctx, q.caller.Owner, webhook.ID(q.PathValue("webhook")))
 	if err != nil {
 		return webhookData{}, err
 	}
 	n := pageNumber(q)
 	base := "/webhooks/" + string(w.ID)
 	data := webhookData{Hook: w, Groups: eventGroups(chosenEvents(q, w.Events)), Live: base + "/follow?page=" + strconv.Itoa(n)}
-	list, total, err := d.Webhooks.Deliveries(ctx, q.user.ID, w.ID, n, deliveriesPerPage)
+	list, total, err := d.Webhooks.Deliveries(ctx, q.caller.Owner, w.ID, n, deliveriesPerPage)
 	if err != nil {
 		return data, err
 	}
@@ -152,7 +152,7 @@ func (d *Dashboard) webhookPage(ctx context.Context, q *request) (answer, error)
 		return answer{}, err
 	}
 	if data.New = q.flash == webhookMade && time.Since(data.Hook.CreatedAt.Time()) < freshly; data.New && data.Hook.Generated {
-		if data.Secret, err = d.Webhooks.Reveal(ctx, q.user.ID, data.Hook.ID); err != nil {
+		if data.Secret, err = d.Webhooks.Reveal(ctx, q.caller.Owner, data.Hook.ID); err != nil {
 			return answer{}, err
 		}
 	}
@@ -165,11 +165,11 @@ func (d *Dashboard) revealSecret(ctx context.Context, q *request) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	if data.Secret, err = d.Webhooks.Reveal(ctx, q.user.ID, data.Hook.ID); err != nil {
+	if data.Secret, err = d.Webhooks.Reveal(ctx, q.caller.Owner, data.Hook.ID); err != nil {
 		return answer{}, err
 	}
-	err = d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		return account.Deed{Action: "webhook.secret_shown", Subject: string(data.Hook.ID), Detail: data.Hook.URL}, nil
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: "webhook.secret_shown", Subject: string(data.Hook.ID), Detail: data.Hook.URL}, nil
 	})
 	return page("webhook_one", data.Hook.URL, data), err
 }
@@ -188,9 +188,9 @@ func (d *Dashboard) changeWebhook(ctx context.Context, q *request) (answer, erro
 
 // updateWebhook changes a webhook and says so in the audit log.
 func (d *Dashboard) updateWebhook(ctx context.Context, q *request, id webhook.ID, c webhook.Change) error {
-	return d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		w, err := d.Webhooks.UpdateTx(ctx, tx, q.user.ID, id, c)
-		return account.Deed{Action: "webhook.updated", Subject: string(id), Detail: w.URL}, err
+	return d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		w, err := d.Webhooks.UpdateTx(ctx, tx, q.caller.Owner, id, c)
+		return account.AuditEvent{Action: "webhook.updated", Subject: string(id), Detail: w.URL}, err
 	})
 }
 
@@ -206,7 +206,7 @@ func (d *Dashboard) switchWebhook(ctx context.Context, q *request) (answer, erro
 func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error) {
 	id := webhook.ID(q.PathValue("webhook"))
 	err := d.act(ctx, q, "webhook.pinged", func(tx *db.Tx) (string, error) {
-		_, err := d.Webhooks.PingTx(ctx, tx, q.user.ID, id)
+		_, err := d.Webhooks.PingTx(ctx, tx, q.caller.Owner, id)
 		return string(id), err
 	})
 	return goTo("/webhooks/"+string(id)+"#deliveries", "A test event is on its way"), err
@@ -214,9 +214,9 @@ func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error)
 
 func (d *Dashboard) deleteWebhook(ctx context.Context, q *request) (answer, error) {
 	id := webhook.ID(q.PathValue("webhook"))
-	err := d.actOn(ctx, q, func(tx *db.Tx) (account.Deed, error) {
-		w, err := d.Webhooks.DeleteTx(ctx, tx, q.user.ID, id)
-		return account.Deed{Action: "webhook.deleted", Subject: string(id), Detail: w.URL}, err
+	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		w, err := d.Webhooks.DeleteTx(ctx, tx, q.caller.Owner, id)
+		return account.AuditEvent{Action: "webhook.deleted", Subject: string(id), Detail: w.URL}, err
 	})
 	return goTo("/webhooks", "The webhook is deleted"), err
 }

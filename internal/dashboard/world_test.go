@@ -59,7 +59,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		Traffic:     traffic.New(traffic.Config{DB: d}),
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
 		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
-			SiteOf: func(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+			SiteOf: func(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
 			}}),
@@ -85,7 +85,7 @@ func (w *world) user(email string, admin bool) account.User {
 
 func (w *world) site(u account.User, name string) site.Site {
 	w.t.Helper()
-	s, err := w.dash.Sites.Create(w.t.Context(), u.ID, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+	s, err := w.dash.Sites.Create(w.t.Context(), u.Owner, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func (w *world) sites(u account.User, n int, name string) (made []site.Site) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		for i := range n {
-			s, err := w.dash.Sites.CreateTx(w.t.Context(), tx, u.ID, site.NewSite{Name: fmt.Sprintf("%s %d", name, i), Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+			s, err := w.dash.Sites.CreateTx(w.t.Context(), tx, u.Owner, site.NewSite{Name: fmt.Sprintf("%s %d", name, i), Type: "static", Repository: "git.test/acme/site", Branch: "main"})
 			if err != nil {
 				return err
 			}

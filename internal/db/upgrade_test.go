@@ -79,6 +79,12 @@ func TestMigrationKeepsEveryRow(t *testing.T) {
 		if len(kept) < len(columns[table]) {
 			continue // what moved has a test of its own
 		}
+		if slices.Contains(kept, "owner_id") { // since 0015 an owner is no user: its id begins otherwise
+			for i := range want {
+				want[i] = strings.TrimPrefix(strings.ReplaceAll("|"+want[i], "|user_", "|own__"), "|")
+			}
+			slices.Sort(want)
+		}
 		if got := rows(t, d, table, kept); !slices.Equal(got, want) {
 			t.Errorf("table %s:\n got %q\nwant %q", table, got, want)
 		}

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/account"
@@ -91,7 +92,7 @@ const (
 type Deployment struct {
 	ID            ID
 	Site          site.ID
-	Owner         account.ID
+	Owner         account.OwnerID
 	Status        Status
 	Cause         Cause
 	Branch        string // empty until the repository's default is known
@@ -150,7 +151,10 @@ type Config struct {
 }
 
 // Deployments owns all deployments.
-type Deployments struct{ c Config }
+type Deployments struct {
+	c     Config
+	alone sync.Mutex // held by the one deployment at work over which the process has died before
+}
 
 // New returns Deployments. It starts nothing: Work registers its jobs.
 func New(c Config) *Deployments {
@@ -159,7 +163,7 @@ func New(c Config) *Deployments {
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
-	return &Deployments{c}
+	return &Deployments{c: c}
 }
 
 const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.branch, d.title, d.clear_cache, d.commit_hash, d.commit_message, d.commit_author,
@@ -191,7 +195,7 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 }
 
 // Get returns the owner's deployment, or a NotFound fault.
-func (d *Deployments) Get(ctx context.Context, owner account.ID, id ID) (Deployment, error) {
+func (d *Deployments) Get(ctx context.Context, owner account.OwnerID, id ID) (Deployment, error) {
 	x, err := d.scan(d.c.DB.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1 AND d.owner_id = $2`, id, owner))
 	if err != nil {
 		return x, err

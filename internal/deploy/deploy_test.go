@@ -31,7 +31,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-const anna = account.ID("usr_anna")
+const anna = account.OwnerID("usr_anna")
 
 // world is the room with everything real below it: git, files, database, jobs.
 type world struct {

@@ -30,7 +30,7 @@ func (Collect) Kind() string { return "deploy.collect" }
 func (d *Deployments) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
 		Timeout:  d.c.Timeout + maxWait,
-		Attempts: 50, // crashes of the service count, and are not the deployment's fault
+		Attempts: 50, // what kills the process is counted by the deployment itself, see crash.go
 		Backoff:  func(int) time.Duration { return time.Second },
 		GivenUp: func(ctx context.Context, args []byte, _ error) error {
 			var r Run
@@ -42,7 +42,7 @@ func (d *Deployments) Work(j *job.Jobs) {
 	}, d.work)
 	job.Handle(j, job.Policy{}, d.provision)
 	job.Handle(j, job.Policy{
-		Attempts: 3,
+		Attempts: maxCrashes,
 		GivenUp: func(ctx context.Context, args []byte, _ error) error { // an empty one, or it would be asked for again
 			var p Portray
 			if err := json.Unmarshal(args, &p); err != nil {

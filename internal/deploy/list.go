@@ -13,7 +13,7 @@ import (
 
 // List returns one page of the deployments of the owner's site, the newest first, and
 // how many there are.
-func (d *Deployments) List(ctx context.Context, owner account.ID, id site.ID, page, limit int) ([]Deployment, int, error) {
+func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.ID, page, limit int) ([]Deployment, int, error) {
 	if _, err := d.c.Sites.Get(ctx, owner, id); err != nil {
 		return nil, 0, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // sitesOf makes sites without their provisioning: no worker runs in these tests.
-func (w *world) sitesOf(owner account.ID, n int) (ids []site.ID) {
+func (w *world) sitesOf(owner account.OwnerID, n int) (ids []site.ID) {
 	w.t.Helper()
 	for i := range n {
 		s, err := w.sites.Create(w.t.Context(), owner, site.NewSite{Name: fmt.Sprint("site ", i), Type: "static", Repository: "git.test/acme/site"})
@@ -21,7 +21,7 @@ func (w *world) sitesOf(owner account.ID, n int) (ids []site.ID) {
 	return ids
 }
 
-func (w *world) ask(owner account.ID, id site.ID, title string) Deployment {
+func (w *world) ask(owner account.OwnerID, id site.ID, title string) Deployment {
 	w.t.Helper()
 	var x Deployment
 	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {

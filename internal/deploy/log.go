@@ -24,7 +24,7 @@ func logTopic(id ID) string { return "deployment/" + string(id) }
 
 // Logs returns the lines after the given number, at most limit, and the deployment's
 // status as of then: read before the lines, so that one that has ended has no more.
-func (d *Deployments) Logs(ctx context.Context, owner account.ID, id ID, after int64, limit int) ([]Line, Status, error) {
+func (d *Deployments) Logs(ctx context.Context, owner account.OwnerID, id ID, after int64, limit int) ([]Line, Status, error) {
 	x, err := d.owned(ctx, d.c.DB, owner, id)
 	if err != nil {
 		return nil, "", err

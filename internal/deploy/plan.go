@@ -65,9 +65,13 @@ func (c commit) Paths() []string {
 	return out
 }
 
-// ReadFile reads one of them.
+// ReadFile reads one of them, or the beginning of one that is too large.
 func (c commit) ReadFile(name string, max int64) ([]byte, error) {
-	return c.tree.ReadFile(c.ctx, name, max)
+	b, err := c.tree.ReadFile(c.ctx, name, max)
+	if fault.Is(err, fault.TooLarge) {
+		err = fmt.Errorf("%w: %w", framework.ErrTooLarge, err)
+	}
+	return b, err
 }
 
 // release makes a release of what the plan says, building first where it says so.

@@ -22,23 +22,43 @@ import (
 // errOvertaken ends a run whose site has something newer live, or is gone.
 var errOvertaken = errors.New("a newer deployment or rollback is already live")
 
+// errDeadly ends a deployment over which the process has died too often.
+var errDeadly = errors.New("the process died over it too often")
+
 // work is the handler of Run: it starts a deployment, carries it, and writes its end
 // whatever that is. It may be called again after a crash at any line.
-func (d *Deployments) work(ctx context.Context, r Run, attempt int64) error {
+func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error) {
 	// A cancellation that comes while this starts must not end the job: the job is gone
 	// then, and nobody would write the deployment's end.
 	starting, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
+	next, err := d.suspect(starting, r.Deployment)
+	if err != nil {
+		return err
+	}
+	defer next()
 	x, canceled, err := d.start(starting, r.Deployment, attempt)
 	if errors.Is(err, errFenced) {
 		return nil
 	}
+	deadly := errors.Is(err, errDeadly)
+	if deadly {
+		err = nil
+	}
 	if err != nil || x.Status.Ended() {
 		return err // nil: it ended before, or its site is gone
 	}
+	defer func() {
+		if err != nil { // a panic leaves it nil, and so counted
+			d.survived(ctx, x.ID)
+		}
+	}()
 	p, err := d.progress(starting, x, attempt)
 	if err != nil {
 		return err
+	}
+	if deadly {
+		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so it was given up; redeploy to try again", maxCrashes))
 	}
 	if canceled != "" {
 		return d.fail(ctx, x, p, Canceled, canceled)
@@ -80,9 +100,11 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) error {
 }
 
 // start takes the fencing token, and on the first attempt says that the deployment has
-// left the queue.
+// left the queue. errDeadly comes with the deployment.
 func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deployment, canceled string, err error) {
+	deadly := false
 	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		deadly = false
 		x, err = d.byID(ctx, tx, id)
 		if fault.Is(err, fault.NotFound) {
 			x.Status = Canceled // the site is gone, and with it all that waited
@@ -98,6 +120,14 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 		if err != nil {
 			return fmt.Errorf("take deployment: %w", err)
 		}
+		tooOften, err := countTx(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if tooOften && canceled == "" {
+			deadly = true
+			return nil
+		}
 		if x.Status != Pending || canceled != "" {
 			return nil
 		}
@@ -111,6 +141,9 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 		}
 		return d.emit(ctx, tx, x, webhook.DeploymentStarted)
 	})
+	if err == nil && deadly {
+		err = errDeadly
+	}
 	return x, canceled, err
 }
 

@@ -123,7 +123,7 @@ func (d *Deployments) tidyPortraits(ctx context.Context) error {
 }
 
 // Portraits returns what those of the owner's sites look like that have a portrait.
-func (d *Deployments) Portraits(ctx context.Context, owner account.ID, sites []site.ID) (map[site.ID]Portrait, error) {
+func (d *Deployments) Portraits(ctx context.Context, owner account.OwnerID, sites []site.ID) (map[site.ID]Portrait, error) {
 	out := map[site.ID]Portrait{}
 	if len(sites) == 0 {
 		return out, nil
@@ -155,17 +155,17 @@ func (d *Deployments) Portraits(ctx context.Context, owner account.ID, sites []s
 
 // PortraitIcon returns the icon of what the owner's site serves, a PNG, or a NotFound
 // fault.
-func (d *Deployments) PortraitIcon(ctx context.Context, owner account.ID, id site.ID, of release.ID) ([]byte, error) {
+func (d *Deployments) PortraitIcon(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
 	return d.portraitPart(ctx, `SELECT p.icon`, owner, id, of)
 }
 
 // PortraitImage returns the picture of what the owner's site serves, a JPEG, or a
 // NotFound fault.
-func (d *Deployments) PortraitImage(ctx context.Context, owner account.ID, id site.ID, of release.ID) ([]byte, error) {
+func (d *Deployments) PortraitImage(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
 	return d.portraitPart(ctx, `SELECT p.image`, owner, id, of)
 }
 
-func (d *Deployments) portraitPart(ctx context.Context, what string, owner account.ID, id site.ID, of release.ID) ([]byte, error) {
+func (d *Deployments) portraitPart(ctx context.Context, what string, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
 	rows, err := d.c.DB.Query(ctx, what+`
 		FROM open_sites s JOIN portraits p ON p.release = s.live_release
 		WHERE s.owner_id = $1 AND s.id = $2 AND p.release = $3`, owner, id, of)

@@ -65,7 +65,7 @@ func TestPortraits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if all, err := w.Portraits(t.Context(), account.ID("usr_eve"), []site.ID{s.ID}); err != nil || len(all) != 0 {
+	if all, err := w.Portraits(t.Context(), account.OwnerID("usr_eve"), []site.ID{s.ID}); err != nil || len(all) != 0 {
 		t.Errorf("a stranger sees %v, %v", all, err)
 	}
 

@@ -40,7 +40,7 @@ type Trigger struct {
 
 // TriggerTx asks for a deployment of the owner's site. It will run after those that the
 // site already waits for, and is never dropped.
-func (d *Deployments) TriggerTx(ctx context.Context, tx *db.Tx, owner account.ID, id site.ID, t Trigger) (Deployment, error) {
+func (d *Deployments) TriggerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, t Trigger) (Deployment, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Deployment{}, err
@@ -49,7 +49,7 @@ func (d *Deployments) TriggerTx(ctx context.Context, tx *db.Tx, owner account.ID
 }
 
 // Trigger is TriggerTx in a transaction of its own.
-func (d *Deployments) Trigger(ctx context.Context, owner account.ID, id site.ID, t Trigger) (x Deployment, err error) {
+func (d *Deployments) Trigger(ctx context.Context, owner account.OwnerID, id site.ID, t Trigger) (x Deployment, err error) {
 	err = d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
 		x, err = d.TriggerTx(ctx, tx, owner, id, t)
 		return err
@@ -170,7 +170,7 @@ func (d *Deployments) supersede(ctx context.Context, tx *db.Tx, x Deployment) er
 
 // CancelTx ends a deployment that has not ended: a waiting one at once, a running one as
 // soon as its processes are gone.
-func (d *Deployments) CancelTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Deployment, error) {
+func (d *Deployments) CancelTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Deployment, error) {
 	x, err := d.owned(ctx, tx, owner, id)
 	if err != nil {
 		return Deployment{}, err
@@ -187,7 +187,7 @@ func (d *Deployments) CancelTx(ctx context.Context, tx *db.Tx, owner account.ID,
 	return d.owned(ctx, tx, owner, id)
 }
 
-func (d *Deployments) owned(ctx context.Context, r db.Reader, owner account.ID, id ID) (Deployment, error) {
+func (d *Deployments) owned(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Deployment, error) {
 	return d.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1 AND d.owner_id = $2`, id, owner))
 }
 
@@ -237,7 +237,7 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id ID, end Status, w
 }
 
 // RetryTx asks for what an ended deployment asked for, once more.
-func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, by Cause) (Deployment, error) {
+func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, by Cause) (Deployment, error) {
 	x, err := d.owned(ctx, tx, owner, id)
 	if err != nil {
 		return Deployment{}, err
@@ -251,7 +251,7 @@ func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.ID, 
 // RollbackTx makes the release of an earlier deployment live again, at once and without
 // building: in the caller's transaction. With an empty id it is the last one that was
 // live before the present one.
-func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.ID, id site.ID, to ID) (Deployment, error) {
+func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, to ID) (Deployment, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Deployment{}, err

@@ -9,15 +9,6 @@ import (
 	"slipway/internal/db"
 )
 
-// Certified reports whether the host is somebody's domain and known to have a certificate.
-func (d *Domains) Certified(ctx context.Context, r db.Reader, host string) (bool, error) {
-	var n int
-	if err := r.QueryRow(ctx, "SELECT count(*) FROM domains WHERE name = $1 AND proven_at <> 0 AND ssl_status = 'active'", host).Scan(&n); err != nil {
-		return false, fmt.Errorf("look up certificate of %s: %w", host, err)
-	}
-	return n > 0, nil
-}
-
 // CertificateTx notes what the edge reports about the certificate of a host, and returns
 // the domain. found is false where nobody holds the host as a domain.
 func (d *Domains) CertificateTx(ctx context.Context, tx *db.Tx, host string, state SSL, c Certificate) (dom Domain, found bool, err error) {

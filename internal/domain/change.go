@@ -17,7 +17,7 @@ type Update struct {
 }
 
 // UpdateTx changes the owner's domain. Faults: NotFound, Invalid.
-func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, u Update) (Domain, error) {
+func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, u Update) (Domain, error) {
 	dom, err := d.Get(ctx, tx, owner, id)
 	if err != nil {
 		return Domain{}, err
@@ -56,7 +56,7 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id 
 
 // DeleteTx gives up the owner's domain: its route ends with the transaction, and a name
 // that was proven stays out of others' reach for 30 days unless they bring the TXT proof.
-func (d *Domains) DeleteTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Domain, error) {
+func (d *Domains) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Domain, error) {
 	dom, err := d.Get(ctx, tx, owner, id)
 	if err != nil {
 		return Domain{}, err
@@ -105,7 +105,7 @@ func remember(ctx context.Context, tx *db.Tx, dom Domain, lost bool) error {
 }
 
 // redirect checks where a name sends its visitors: any host but one that sends them back.
-func (d *Domains) redirect(ctx context.Context, r db.Reader, owner account.ID, from, to string) (string, error) {
+func (d *Domains) redirect(ctx context.Context, r db.Reader, owner account.OwnerID, from, to string) (string, error) {
 	if strings.TrimSpace(to) == "" {
 		return "", nil
 	}

@@ -38,7 +38,7 @@ type NewDomain struct {
 // Prepare does for Create what no transaction may: where somebody else holds the name it
 // asks the DNS for the owner's proof. It also finds out where a name must point that can't
 // be an alias. It takes at most 10 s.
-func (d *Domains) Prepare(ctx context.Context, owner account.ID, n NewDomain) (NewDomain, error) {
+func (d *Domains) Prepare(ctx context.Context, owner account.OwnerID, n NewDomain) (NewDomain, error) {
 	name, err := d.claimable(n.Name)
 	if err != nil {
 		return n, err
@@ -65,7 +65,7 @@ func (d *Domains) Prepare(ctx context.Context, owner account.ID, n NewDomain) (N
 }
 
 // Create claims a name for a site of the owner: Prepare, then CreateTx.
-func (d *Domains) Create(ctx context.Context, owner account.ID, siteID string, n NewDomain) (dom Domain, err error) {
+func (d *Domains) Create(ctx context.Context, owner account.OwnerID, siteID string, n NewDomain) (dom Domain, err error) {
 	if n, err = d.Prepare(ctx, owner, n); err != nil {
 		return Domain{}, err
 	}
@@ -80,7 +80,7 @@ func (d *Domains) Create(ctx context.Context, owner account.ID, siteID string, n
 // seen; the first check follows at once. Faults: NotFound for the site; Invalid for
 // names that nobody or only the service can have; Conflict where the owner has claimed it
 // already, or another account holds it and Prepare has not seen the owner's TXT record.
-func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, siteID string, n NewDomain) (Domain, error) {
+func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteID string, n NewDomain) (Domain, error) {
 	name, err := d.claimable(n.Name)
 	if err != nil {
 		return Domain{}, err
@@ -154,7 +154,7 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, sit
 }
 
 // Get returns the owner's domain, or a NotFound fault.
-func (d *Domains) Get(ctx context.Context, r db.Reader, owner account.ID, id ID) (Domain, error) {
+func (d *Domains) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Domain, error) {
 	dom, err := scan(r.QueryRow(ctx, "SELECT "+columns+" FROM domains WHERE id = $1 AND owner_id = $2", id, owner))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Domain{}, fault.Missing("domain")
@@ -166,7 +166,7 @@ func (d *Domains) Get(ctx context.Context, r db.Reader, owner account.ID, id ID)
 }
 
 // ForSite returns the domains of the owner's site, by name, or a NotFound fault.
-func (d *Domains) ForSite(ctx context.Context, owner account.ID, siteID string) ([]Domain, error) {
+func (d *Domains) ForSite(ctx context.Context, owner account.OwnerID, siteID string) ([]Domain, error) {
 	if _, err := d.c.SiteOf(ctx, d.c.DB, owner, siteID); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (d *Domains) ForSite(ctx context.Context, owner account.ID, siteID string) 
 }
 
 // tokenOf returns what the account puts into its TXT records, made when first needed.
-func tokenOf(ctx context.Context, tx *db.Tx, owner account.ID) (string, error) {
+func tokenOf(ctx context.Context, tx *db.Tx, owner account.OwnerID) (string, error) {
 	var token string
 	if _, err := tx.Exec(ctx, "INSERT INTO domain_tokens (owner_id, token) VALUES ($1, $2) ON CONFLICT (owner_id) DO NOTHING",
 		owner, tokenPrefix+db.Random(20)); err != nil {
@@ -192,7 +192,7 @@ func tokenOf(ctx context.Context, tx *db.Tx, owner account.ID) (string, error) {
 }
 
 // target is the host name by which the owner's site is reached without any domain.
-func (d *Domains) target(ctx context.Context, r db.Reader, owner account.ID, siteID string) (string, error) {
+func (d *Domains) target(ctx context.Context, r db.Reader, owner account.OwnerID, siteID string) (string, error) {
 	subdomain, err := d.c.SiteOf(ctx, r, owner, siteID)
 	if err != nil {
 		return "", err

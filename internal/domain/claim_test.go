@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	ann, bob account.ID = "ann", "bob"
-	here                = "A 203.0.113.7"
+	ann, bob account.OwnerID = "ann", "bob"
+	here                     = "A 203.0.113.7"
 )
 
-func (w *world) add(owner account.ID, name string) Domain {
+func (w *world) add(owner account.OwnerID, name string) Domain {
 	w.t.Helper()
 	dom, err := w.Create(context.Background(), owner, string(owner)+"-1", NewDomain{Name: name})
 	if err != nil {
@@ -40,7 +40,7 @@ func (w *world) verify(dom Domain) Domain {
 }
 
 // txt is the record that proves a name for an account.
-func (w *world) txt(owner account.ID) string {
+func (w *world) txt(owner account.OwnerID) string {
 	w.t.Helper()
 	var token string
 	if err := w.db.Write(context.Background(), func(tx *db.Tx) (err error) {
@@ -53,7 +53,7 @@ func (w *world) txt(owner account.ID) string {
 }
 
 // active adds a name with TXT proof and address, and sees it active.
-func (w *world) active(owner account.ID, name string) Domain {
+func (w *world) active(owner account.OwnerID, name string) Domain {
 	w.t.Helper()
 	w.zone.set(w.t, proofName(name), w.txt(owner))
 	w.zone.set(w.t, name, here)

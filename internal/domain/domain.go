@@ -55,7 +55,7 @@ const (
 // Domain is one account's claim of one name for one site.
 type Domain struct {
 	ID           ID
-	Owner        account.ID
+	Owner        account.OwnerID
 	SiteID       string
 	Name         string // A-labels, lower case; "*." in front of a wildcard
 	Status       Status
@@ -138,10 +138,10 @@ type Config struct {
 	Out *http.Client // from egress: refuses private addresses. Asks registries.
 
 	// SiteOf returns the subdomain of the owner's site, or a NotFound fault.
-	SiteOf func(ctx context.Context, r db.Reader, owner account.ID, siteID string) (subdomain string, err error)
+	SiteOf func(ctx context.Context, r db.Reader, owner account.OwnerID, siteID string) (subdomain string, err error)
 	// Emit announces domain.added, domain.verified or domain.failed in the transaction
 	// that causes it. Optional.
-	Emit func(ctx context.Context, tx *db.Tx, owner account.ID, event string, d Domain) error
+	Emit func(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d Domain) error
 
 	// Retry makes the next order of a certificate due now. Optional.
 	Retry func(ctx context.Context, tx *db.Tx, name string) error
@@ -236,7 +236,7 @@ func scan(row db.Scanner) (Domain, error) {
 }
 
 // List returns the owner's domains, by name.
-func (d *Domains) List(ctx context.Context, owner account.ID) ([]Domain, error) {
+func (d *Domains) List(ctx context.Context, owner account.OwnerID) ([]Domain, error) {
 	rows, err := d.c.DB.Query(ctx, "SELECT "+columns+" FROM domains WHERE owner_id = $1 ORDER BY name, id", owner)
 	all, err := db.Collect(rows, err, scan)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // holderOf returns the id of another account's domain that holds this very name.
-func holderOf(ctx context.Context, r db.Reader, name string, owner account.ID) (ID, error) {
+func holderOf(ctx context.Context, r db.Reader, name string, owner account.OwnerID) (ID, error) {
 	var id ID
 	err := r.QueryRow(ctx, "SELECT id FROM domains WHERE name = $1 AND owner_id <> $2 AND proven_at <> 0", name, owner).Scan(&id)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -24,7 +24,7 @@ func holderOf(ctx context.Context, r db.Reader, name string, owner account.ID) (
 // rivalry says in words why only a TXT record proves the name for this owner, or "":
 // another account holds it, holds the wildcard above it, or let go of one of them lately.
 // An alias that the last owner left in the zone must not hand the name to the next comer.
-func rivalry(ctx context.Context, r db.Reader, name string, owner account.ID) (string, error) {
+func rivalry(ctx context.Context, r db.Reader, name string, owner account.OwnerID) (string, error) {
 	if strings.HasPrefix(name, "*.") {
 		return "Only the TXT record proves a wildcard", nil
 	}

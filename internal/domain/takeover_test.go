@@ -12,7 +12,7 @@ import (
 )
 
 // tries lets an account try to get a name, as far as the service lets it go.
-func (w *world) tries(owner account.ID, name string) Domain {
+func (w *world) tries(owner account.OwnerID, name string) Domain {
 	w.t.Helper()
 	dom, err := w.Create(w.t.Context(), owner, string(owner)+"-1", NewDomain{Name: name})
 	if fault.Is(err, fault.Conflict) {
@@ -173,7 +173,7 @@ func wantRoute(t *testing.T, w *world, host, want string) {
 	}
 }
 
-func mustList(t *testing.T, w *world, owner account.ID) []Domain {
+func mustList(t *testing.T, w *world, owner account.OwnerID) []Domain {
 	t.Helper()
 	all, err := w.List(t.Context(), owner)
 	if err != nil || len(all) == 0 {

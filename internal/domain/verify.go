@@ -38,7 +38,7 @@ const restart = `tries = 0,
 
 // Verify checks the owner's domain now and returns what came of it, in at most about 10 s.
 // A domain that had failed is pending again. Fault: NotFound.
-func (d *Domains) Verify(ctx context.Context, owner account.ID, id ID) (Domain, error) {
+func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Domain, error) {
 	var dom Domain
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
 		dom, err = scan(tx.QueryRow(ctx, "UPDATE domains SET "+restart+`, checks = checks + 1, lease_until = $4

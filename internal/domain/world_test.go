@@ -149,7 +149,7 @@ func (z *zone) questions(q string) int {
 // event is one that the room announced.
 type event struct {
 	name  string
-	owner account.ID
+	owner account.OwnerID
 	d     Domain
 }
 
@@ -194,13 +194,13 @@ func newWorld(t testing.TB, change func(*Config), registry http.HandlerFunc) *wo
 	c.Allowed = func(netip.Addr) bool { return true }
 	c.NSPort = netip.MustParseAddrPort(w.zone.addr).Port()
 	// Sites are named <owner>-<anything>; their subdomain is their id.
-	c.SiteOf = func(_ context.Context, _ db.Reader, owner account.ID, siteID string) (string, error) {
+	c.SiteOf = func(_ context.Context, _ db.Reader, owner account.OwnerID, siteID string) (string, error) {
 		if !strings.HasPrefix(siteID, string(owner)+"-") {
 			return "", fault.Missing("site")
 		}
 		return siteID, nil
 	}
-	c.Emit = func(_ context.Context, tx *db.Tx, owner account.ID, name string, d Domain) error {
+	c.Emit = func(_ context.Context, tx *db.Tx, owner account.OwnerID, name string, d Domain) error {
 		tx.AfterCommit(func() {
 			w.events.mu.Lock()
 			defer w.events.mu.Unlock()
@@ -224,7 +224,7 @@ func (w *world) hurry() {
 }
 
 // insert puts a row where the tests of lists and checks need one.
-func (w *world) insert(owner account.ID, site, name string, s Status) {
+func (w *world) insert(owner account.OwnerID, site, name string, s Status) {
 	w.t.Helper()
 	now, proven := db.Now(), db.Time(0)
 	if s == Active {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"slipway/internal/db"
 )
@@ -18,7 +17,6 @@ type claim struct {
 	redirectTo string // host that visitors are sent to; empty: the site itself answers
 	state      string // active, deleted
 	version    int64
-	certified  db.Time // until when the domain is known to have a certificate
 }
 
 const claimActive = "active"
@@ -86,11 +84,11 @@ func (e *Edge) readClaims(ctx context.Context, above int64) (int64, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT host, site_id, redirect_to, state, version, certified_until FROM custom_hosts
+		SELECT host, site_id, redirect_to, state, version FROM custom_hosts
 		WHERE version > $1 ORDER BY version`, floor)
 	changes, err := db.Collect(rows, err, func(s db.Scanner) (*claim, error) {
 		var c claim
-		err := s.Scan(&c.host, &c.site, &c.redirectTo, &c.state, &c.version, &c.certified)
+		err := s.Scan(&c.host, &c.site, &c.redirectTo, &c.state, &c.version)
 		return &c, err
 	})
 	if err != nil {
@@ -106,54 +104,5 @@ func (e *Edge) readClaims(ctx context.Context, above int64) (int64, error) {
 	if above == 0 {
 		e.claims.keep(seen)
 	}
-	e.certify(changes)
 	return highest, nil
-}
-
-// Certificate is what the local authority made for a custom host.
-type Certificate struct {
-	Issuer    string
-	NotBefore time.Time
-	NotAfter  time.Time
-}
-
-// certify queues the hosts that no certificate is known of. The queue may overflow: all
-// rows are read again every few minutes.
-func (e *Edge) certify(rows []*claim) {
-	if e.OnCertificate == nil {
-		return
-	}
-	soon := db.At(time.Now().Add(leafRenew))
-	for _, c := range rows {
-		if c.state == claimActive && c.certified < soon {
-			select {
-			case e.uncertified <- c.host:
-			default:
-				return
-			}
-		}
-	}
-}
-
-// report makes and reports the certificates of custom hosts, one after the other, so
-// that a domain is known to work before its first visitor comes.
-func (e *Edge) report(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case host := <-e.uncertified:
-			if c := e.claims.find(host); c == nil || c.host != host {
-				continue // it is gone already
-			}
-			l, err := e.leaf(ctx, host)
-			if err != nil {
-				if ctx.Err() == nil {
-					e.Log.ErrorContext(ctx, "certificate not made", "host", host, "err", err)
-				}
-				continue
-			}
-			e.OnCertificate(ctx, host, Certificate{Issuer: l.issuer, NotBefore: l.from, NotAfter: l.until})
-		}
-	}
 }

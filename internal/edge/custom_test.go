@@ -2,16 +2,12 @@ package edge
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"slipway/internal/db"
 )
@@ -144,42 +140,6 @@ func TestVanishedClaim(t *testing.T) {
 	w.claims.set(&claim{host: "b.test", site: "s0", state: claimActive, version: 1})
 	if w.claims.find("b.test").site != "s1" {
 		t.Error("an older row won")
-	}
-}
-
-// The local authority's certificates are reported without a visitor, until the view
-// says that they are known.
-func TestReportsCertificates(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	heard := map[string][]Certificate{}
-	w := start(t, func(c *Config) {
-		c.OnCertificate = func(_ context.Context, host string, c Certificate) {
-			mu.Lock()
-			defer mu.Unlock()
-			heard[host] = append(heard[host], c)
-		}
-	})
-	times := func(host string) int { mu.Lock(); defer mu.Unlock(); return len(heard[host]) }
-	w.claim("www.customer.test", "s1", "", "active")
-	w.claim("*.customer.test", "s1", "", "active")
-	w.until("both are reported", func() bool { return times("www.customer.test") == 1 && times("*.customer.test") == 1 })
-	mu.Lock()
-	c := heard["www.customer.test"][0]
-	mu.Unlock()
-	if !strings.HasPrefix(c.Issuer, "Slipway Local Authority ") || !c.NotBefore.Before(time.Now()) || time.Until(c.NotAfter) < 29*24*time.Hour {
-		t.Errorf("certificate %+v", c)
-	}
-	until := db.At(time.Now().Add(leafRenew + time.Hour))
-	if err := w.DB.Admin(t.Context(), fmt.Sprintf("UPDATE custom_hosts SET certified_until = %d WHERE host = 'www.customer.test'", until)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.readClaims(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	w.until("the other is reported again", func() bool { return times("*.customer.test") == 2 })
-	if n := times("www.customer.test"); n != 1 {
-		t.Errorf("reported %d times", n)
 	}
 }
 

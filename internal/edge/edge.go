@@ -5,11 +5,10 @@
 // pointer, and a request takes it once, so an answer belongs to one release whole and a
 // switch is one store. Releases are immutable, so what is cached is never stale: trees
 // and small files are kept in memory up to a number of bytes, keyed by digest, and
-// nothing else is ever cached. Certificates come from Config.Certificate if it has one,
-// else from a local authority whose key is sealed in the database; a name that is not
-// ours ends in a TLS alert.
+// nothing else is ever cached. Certificates come from Config.Certificate, which is told
+// what the tables say about a host; a name that is not ours ends in a TLS alert.
 //
-// The edge reads the views live, custom_hosts and previews and knows no room. It never
+// The edge reads the views live, custom_hosts and previews and knows no service. It never
 // serves the control plane's bytes on a site's host or a site's bytes on the control
 // plane's, and it redirects to no host but the one that the request named or the one
 // that the owner of a custom host chose.
@@ -19,7 +18,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -34,32 +32,27 @@ import (
 	"slipway/internal/blob"
 	"slipway/internal/db"
 	"slipway/internal/release"
-	"slipway/internal/seal"
 )
 
 // Config is what an Edge is made of.
 type Config struct {
 	DB         *db.DB
-	Seal       *seal.Sealer
 	Releases   *release.Releases
 	Blobs      *blob.Store
 	SiteDomain string // sites live at <label>.<SiteDomain>
 
 	HTTPSPort    int          // of addresses we redirect to. Optional: 0 means 443.
 	Control      http.Handler // the control plane. Optional.
+	Draining     func() bool  // whether each answer is its connection's last. Optional.
 	ControlHosts []string     // hosts, without port, that get it. Optional.
 	Log          *slog.Logger // Optional.
 	Metrics      prometheus.Registerer
 
-	// Certificate is asked first, for example ACME's. Optional; nil, nil passes the name
-	// on to the local authority, which then stands in for the control plane and for sites
-	// that exist alone.
-	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-
-	// OnCertificate hears of every custom host that the local authority made a certificate
-	// for, until the view custom_hosts says so. It is called from one goroutine and may
-	// take its time. Optional; leave it out where Certificate answers for custom hosts.
-	OnCertificate func(ctx context.Context, host string, c Certificate)
+	// Certificate finds the certificate for a handshake. name is what it is made out to, or
+	// nothing for a host that is not ours; known reports whether the host is one that stays
+	// (see certificateName). Nothing for an answer ends the handshake in an alert. Optional:
+	// without it every handshake does.
+	Certificate func(hello *tls.ClientHelloInfo, name string, known bool) (*tls.Certificate, error)
 
 	// Challenge answers an authority's question on a plain listener (RFC 8555, section
 	// 8.3) and reports whether it was ours to answer. Optional.
@@ -78,20 +71,18 @@ type Config struct {
 // Edge serves sites. It is safe for concurrent use.
 type Edge struct {
 	Config
-	control   map[string]bool
-	port      string // ":8443", or "" for 443
-	table     table
-	claims    claims
-	previews  previews
-	trees     *cache[release.ID, *release.Tree]
-	assets    *cache[assetKey, *asset]
-	authority authority
-	leaves    *cache[string, *leaf]
-	metrics   metrics
-	visited   visited
-	loaded    atomic.Bool
-
-	uncertified chan string // custom hosts whose certificate is to be made and reported
+	control  map[string]bool
+	port     string // ":8443", or "" for 443
+	table    table
+	claims   claims
+	previews previews
+	trees    *cache[release.ID, *release.Tree]
+	assets   *cache[assetKey, *asset]
+	metrics  metrics
+	visited  visited
+	loaded   atomic.Bool
+	backends map[string]backend // by kind
+	bodyTime time.Duration      // for a body that nobody reads
 }
 
 // New returns an Edge that knows no host yet: Run tells it.
@@ -108,48 +99,24 @@ func New(c Config) *Edge {
 	e.metrics = newMetrics(c.Metrics)
 	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
 	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
-	e.leaves = newCache[string, *leaf](maxLeaves)
-	e.uncertified = make(chan string, 1024)
 	e.table.hosts = map[string]*site{}
 	e.table.labels = map[string]string{}
 	e.table.counts = e.OnVisits != nil
 	e.VisitsEvery = cmp.Or(e.VisitsEvery, 10*time.Second)
 	e.previews.init()
+	e.backends = map[string]backend{backendFiles: e.files}
+	e.bodyTime = defaultBodyTime
 	return e
 }
 
-// Run prepares the local authority and keeps the tables of hosts like the views until
-// ctx ends: at once when the database tells of a change, within half a second when
-// nobody told. While the database is away the hosts known so far are served. An
-// authority that cannot be opened is an error, because no new visitor could be served.
+// Run keeps the tables of hosts like the views until ctx ends: at once when the database
+// tells of a change, within half a second when nobody told. While the database is away the
+// hosts known so far are served.
 func (e *Edge) Run(ctx context.Context) error {
-	if err := e.prepare(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
 	var g errgroup.Group
 	g.Go(func() error { return e.follow(ctx) })
-	g.Go(func() error { return e.report(ctx) })
 	g.Go(func() error { return e.reportVisits(ctx) })
 	return g.Wait()
-}
-
-// prepare opens the authority, with patience for a database that is not there yet.
-func (e *Edge) prepare(ctx context.Context) error {
-	for {
-		_, err := e.authority.get(ctx, e)
-		if err == nil || errors.Is(err, seal.ErrOpen) || ctx.Err() != nil {
-			return err
-		}
-		e.Log.ErrorContext(ctx, "local authority not ready", "err", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-	}
 }
 
 // Ready reports whether the table of hosts has been read once. Before that every host is
@@ -166,8 +133,10 @@ func (e *Edge) Server(h http.Handler) *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 128},
-		TLSConfig:         e.TLSConfig(),
+		ConnState:         Idle,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 128, WriteByteTimeout: time.Minute,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		TLSConfig: e.TLSConfig(),
 		// Strangers' broken handshakes are nobody's business but a debugger's.
 		ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway/internal/blob"
+	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/release"
@@ -43,8 +44,8 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	for _, q := range []string{
 		`DROP VIEW IF EXISTS live`, `DROP VIEW IF EXISTS previews`, `DROP VIEW IF EXISTS custom_hosts`,
 		`CREATE TABLE custom_hosts (host TEXT PRIMARY KEY, site_id TEXT, redirect_to TEXT, state TEXT, version BIGINT NOT NULL, certified_until BIGINT NOT NULL DEFAULT 0)`,
-		`CREATE TABLE live (host_label TEXT, site_id TEXT PRIMARY KEY, release TEXT, deployment_id TEXT, state TEXT NOT NULL, version BIGINT NOT NULL)`,
-		`CREATE TABLE previews (label TEXT, host_label TEXT, release TEXT)`,
+		`CREATE TABLE live (host_label TEXT, site_id TEXT PRIMARY KEY, release TEXT, deployment_id TEXT, state TEXT NOT NULL, version BIGINT NOT NULL, backend TEXT NOT NULL DEFAULT 'files', node TEXT NOT NULL DEFAULT '')`,
+		`CREATE TABLE previews (label TEXT, host_label TEXT, release TEXT, backend TEXT NOT NULL DEFAULT 'files', node TEXT NOT NULL DEFAULT '')`,
 	} {
 		if err := d.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
@@ -59,7 +60,11 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{DB: d, Seal: sealer, Blobs: blobs, Releases: release.New(release.Config{Blobs: blobs}), SiteDomain: "sites.test",
+	authority, err := certs.New(certs.Config{DB: d, Seal: sealer, SiteDomain: "sites.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{DB: d, Certificate: authority.Certificate, Blobs: blobs, Releases: release.New(release.Config{Blobs: blobs}), SiteDomain: "sites.test",
 		ControlHosts: []string{"panel.test"}, Metrics: prometheus.NewRegistry(),
 		Control: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "control plane") })}
 	for _, f := range change {
@@ -77,7 +82,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	w.https, w.http = secure.Addr().String(), plain.Addr().String()
 	c.HTTPSPort = secure.Addr().(*net.TCPAddr).Port
 	w.Edge = New(c)
-	root, err := w.RootPEM(t.Context())
+	root, err := authority.RootPEM(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +139,7 @@ func (w *world) row(site, label, state string, id release.ID) {
 	err := w.DB.Write(w.t.Context(), func(tx *db.Tx) error {
 		tx.Notify("live")
 		_, err := tx.Exec(w.t.Context(), `
-			INSERT INTO live VALUES ($1, $2, $3, 'dep_1', $4, $5)
+			INSERT INTO live (host_label, site_id, release, deployment_id, state, version) VALUES ($1, $2, $3, 'dep_1', $4, $5)
 			ON CONFLICT (site_id) DO UPDATE SET host_label = $1, release = $3, state = $4, version = $5`,
 			label, site, string(id), state, w.version.Add(1))
 		return err
@@ -304,7 +309,7 @@ func TestPreviews(t *testing.T) {
 	w := start(t)
 	first, second := w.publish(map[string]string{"index.html": "first"}), w.publish(map[string]string{"index.html": "second"})
 	w.live("s1", "blog", stateLive, second)
-	if err := w.DB.Admin(t.Context(), fmt.Sprintf("INSERT INTO previews VALUES ('abcdefghijk1', 'blog', '%s')", first)); err != nil {
+	if err := w.DB.Admin(t.Context(), fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", first)); err != nil {
 		t.Fatal(err)
 	}
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 200, "first").head(t, "X-Robots-Tag", "noindex")

@@ -9,7 +9,6 @@ type metrics struct {
 	classes [6]prometheus.Counter // by the first digit of the status
 	bytes   prometheus.Counter
 	caches  map[string]*[2]prometheus.Counter // misses, hits
-	minted  prometheus.Counter
 	hosts   prometheus.Gauge
 }
 
@@ -21,8 +20,6 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "slipway_edge_response_bytes_total", Help: "Bytes of bodies sent to visitors of sites."}),
-		minted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "slipway_edge_certificates_minted_total", Help: "Certificates signed by the local authority."}),
 		hosts: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slipway_edge_hosts", Help: "Hosts in the edge's table."}),
 		caches: map[string]*[2]prometheus.Counter{},
@@ -34,7 +31,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		m.caches[name] = &[2]prometheus.Counter{caches.WithLabelValues(name, "miss"), caches.WithLabelValues(name, "hit")}
 	}
 	if reg != nil {
-		reg.MustRegister(requests, caches, m.bytes, m.minted, m.hosts)
+		reg.MustRegister(requests, caches, m.bytes, m.hosts)
 	}
 	return m
 }

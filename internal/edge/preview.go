@@ -21,6 +21,8 @@ type previews struct {
 
 type preview struct {
 	release release.ID // "" when there is none
+	backend string
+	node    string
 	until   time.Time
 }
 
@@ -80,8 +82,8 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 		defer cancel()
 		var p preview
 		err := e.DB.QueryRow(ctx, `
-			SELECT release FROM previews
-			WHERE label = $1 AND host_label = $2`, deployment, host).Scan(&p.release)
+			SELECT release, backend, node FROM previews
+			WHERE label = $1 AND host_label = $2`, deployment, host).Scan(&p.release, &p.backend, &p.node)
 		switch {
 		case err == nil:
 			p.until = time.Now().Add(previewFound)
@@ -103,7 +105,7 @@ func (p preview) target(of *target) *target {
 	if p.release == "" {
 		return nil
 	}
-	t := &target{site: of.site, label: of.label, release: p.release, state: stateLive, immutable: true}
+	t := &target{site: of.site, label: of.label, release: p.release, state: stateLive, backend: p.backend, node: p.node, immutable: true}
 	if of.state == stateStopped {
 		t.state = stateStopped
 	}

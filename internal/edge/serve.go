@@ -13,6 +13,7 @@ import (
 
 // serve answers a request that came over TLS: one host, one target, one release.
 func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
+	e.closing(w, r)
 	host, status := e.host(r)
 	if status == 0 && e.control[host] && e.Control != nil {
 		// An answer of ours on this connection may have left its deadline.
@@ -22,8 +23,8 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	rec := &recorder{ResponseWriter: w}
 	defer e.answered(rec)
-	deadline(rec, 0)
 	if status != 0 {
+		e.bound(rec, r)
 		fail(rec, r, status)
 		return
 	}
@@ -39,12 +40,19 @@ func (e *Edge) answered(rec *recorder) {
 	}
 }
 
-// tenant answers what concerns a site.
+// tenant answers what concerns a site: its backend if it is live, a page of ours if not.
 func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	t, to, err := e.find(r.Context(), host)
 	if t != nil {
 		rec.visits = t.visits
+		if err == nil && to == "" && t.state == stateLive {
+			if answer := e.backendOf(t); answer != nil {
+				answer(rec, r, t)
+				return
+			}
+		}
 	}
+	e.bound(rec, r)
 	switch {
 	case err != nil:
 		if r.Context().Err() == nil && !errors.Is(err, errCrowded) {
@@ -57,16 +65,15 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 		page(rec, r, pageUnknown)
 	case to != "" && t.state != stateStopped:
 		redirect(rec, r, e.elsewhere(to, r))
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		fail(rec, r, http.StatusMethodNotAllowed)
 	case t.state == stateStopped:
 		page(rec, r, pageStopped)
 	case t.state == stateError:
 		page(rec, r, pageError)
-	case t.state != stateLive || t.release == "":
+	case t.state == stateEmpty:
 		page(rec, r, pageEmpty)
 	default:
-		e.answer(rec, r, t)
+		e.Log.ErrorContext(r.Context(), "no backend for this site", "site", t.site, "state", t.state, "backend", t.backend)
+		page(rec, r, pageBusy)
 	}
 }
 
@@ -122,7 +129,7 @@ func (e *Edge) find(ctx context.Context, host string) (t *target, to string, err
 // elsewhere is where an owner's redirect leads: the same path and query at the other
 // host, at our port if that host is one of ours.
 func (e *Edge) elsewhere(to string, r *http.Request) string {
-	if e.ours(to) != "" {
+	if name, _ := e.certificateName(to); name != "" {
 		to += e.port
 	}
 	return "https://" + to + r.URL.RequestURI()
@@ -185,7 +192,8 @@ func redirect(w http.ResponseWriter, r *http.Request, to string) {
 func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
 	defer e.answered(rec)
-	deadline(rec, 0)
+	e.closing(rec, r)
+	e.bound(rec, r)
 	host, status := e.host(r)
 	if status != 0 {
 		fail(rec, r, status)
@@ -232,14 +240,6 @@ func (e *Edge) challenge(w *recorder, r *http.Request, host string) {
 	default:
 		e.tenant(w, r, host)
 	}
-}
-
-// deadline gives an answer of size bytes a minute, and more at 16 KiB/s, so that a
-// visitor who reads nothing holds nothing for long. It stands until the connection's
-// next answer sets its own.
-func deadline(w http.ResponseWriter, size int64) {
-	// Not every writer has deadlines (tests); those of servers do.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute + time.Duration(size>>14)*time.Second))
 }
 
 // recorder remembers what an answer was, for the metrics and the site's visits.

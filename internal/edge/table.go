@@ -26,6 +26,8 @@ type target struct {
 	label     string
 	release   release.ID
 	state     string
+	backend   string // what answers while the state is live: files, program
+	node      string // where it is; empty: anywhere
 	version   int64
 	immutable bool    // the address of one deployment, not of the site
 	visits    *visits // nil where nobody counts
@@ -205,11 +207,11 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT site_id, host_label, COALESCE(release, ''), state, version FROM live
+		SELECT site_id, host_label, COALESCE(release, ''), state, backend, node, version FROM live
 		WHERE version > $1 ORDER BY version`, floor)
 	changes, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.version)
+		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.backend, &t.node, &t.version)
 		return &t, err
 	})
 	if err != nil {

@@ -42,6 +42,7 @@ func zone(t testing.TB, answer func(name string) string) *net.Resolver {
 	}
 	srv := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg).SetReply(q)
+		m.RecursionAvailable = true
 		h := dns.RR_Header{Name: q.Question[0].Name, Rrtype: q.Question[0].Qtype, Class: dns.ClassINET}
 		if a, err := netip.ParseAddr(answer(strings.TrimSuffix(h.Name, "."))); err == nil {
 			if q4 := h.Rrtype == dns.TypeA; q4 && a.Is4() {

@@ -38,6 +38,10 @@ type ProxyConfig struct {
 	Conns          int               // at once; 0 means 128
 	Idle           time.Duration     // a tunnel silent for this long is closed; 0 means 5 min
 	Log            *slog.Logger      // one line per host asked for; nil: nothing
+	Resolve        bool              // answer GET /resolve?name=… too
+	// Refused is told what is turned away and why, from any goroutine. The error is
+	// ErrBlocked, ErrPolicy, ErrQuota, or the dialer's.
+	Refused func(addr string, err error)
 }
 
 // Proxy is an HTTP proxy for child processes: CONNECT tunnels, and plain requests for
@@ -72,7 +76,7 @@ func (e *Egress) Proxy(c ProxyConfig) *Proxy {
 		Transport:      t,
 		FlushInterval:  -1,
 		ModifyResponse: func(r *http.Response) error { r.Body = &metered{r.Body, p}; return nil },
-		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { p.refuse(w, err) },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { p.refuse(w, r.URL.Host, err) },
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	return p
@@ -127,6 +131,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.tunnel(w, r)
 		return
 	}
+	if p.c.Resolve && r.URL.Host == "" && r.URL.Path == "/resolve" {
+		p.resolve(w, r)
+		return
+	}
 	p.forward(w, r)
 }
 
@@ -150,15 +158,15 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		addr = net.JoinHostPort(r.URL.Hostname(), "80")
 	}
 	if _, direct := p.c.Direct[addr]; !direct && (!strings.HasSuffix(addr, ":80") || r.Method != http.MethodGet && r.Method != http.MethodHead) {
-		p.refuse(w, ErrPolicy)
+		p.refuse(w, addr, ErrPolicy)
 		return
 	}
 	if err := p.allowed(addr); err != nil {
-		p.refuse(w, err)
+		p.refuse(w, addr, err)
 		return
 	}
 	if r.Header.Get("Upgrade") != "" {
-		p.refuse(w, ErrPolicy)
+		p.refuse(w, addr, ErrPolicy)
 		return
 	}
 	r.Host = r.URL.Host // absolute form wins over a Host header that says otherwise (RFC 9112 section 3.2.2)
@@ -175,18 +183,18 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		addr = r.Host
 	}
 	if err := p.allowed(addr); err != nil {
-		p.refuse(w, err)
+		p.refuse(w, addr, err)
 		return
 	}
 	out, err := p.dial(r.Context(), "tcp", addr)
 	if err != nil {
-		p.refuse(w, err)
+		p.refuse(w, addr, err)
 		return
 	}
 	defer out.Close()
 	in, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		p.refuse(w, err)
+		p.refuse(w, addr, err)
 		return
 	}
 	defer in.Close()
@@ -248,6 +256,9 @@ func half(c net.Conn) {
 func (p *Proxy) spend(n int) error {
 	if total := p.moved.Add(int64(n)); p.c.Quota > 0 && total > p.c.Quota {
 		p.note(ErrQuota)
+		if p.c.Refused != nil && total-int64(n) <= p.c.Quota {
+			p.c.Refused("", ErrQuota)
+		}
 		return ErrQuota
 	}
 	return nil
@@ -273,6 +284,12 @@ func (p *Proxy) allowed(addr string) error {
 	if !slices.Contains(p.c.Ports, n) {
 		return ErrPolicy
 	}
+	return p.allowedHost(host)
+}
+
+// allowedHost is allowed for a name whatever its port.
+func (p *Proxy) allowedHost(host string) error {
+	host = strings.ToLower(host)
 	if p.c.Hosts == nil || slices.Contains(p.c.Hosts, host) {
 		return nil
 	}
@@ -302,8 +319,11 @@ func (p *Proxy) note(err error) {
 }
 
 // refuse answers with a word and never with an address.
-func (p *Proxy) refuse(w http.ResponseWriter, err error) {
+func (p *Proxy) refuse(w http.ResponseWriter, addr string, err error) {
 	p.note(err)
+	if p.c.Refused != nil {
+		p.c.Refused(addr, err)
+	}
 	switch {
 	case errors.Is(err, ErrBlocked):
 		http.Error(w, ErrBlocked.Error(), http.StatusForbidden)

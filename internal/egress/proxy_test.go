@@ -174,3 +174,38 @@ func TestProxyServeEndsTunnels(t *testing.T) {
 		t.Errorf("tunnel after the end: %v", err)
 	}
 }
+
+// A child without a resolver learns whether a name may be reached, and no address.
+func TestProxyResolves(t *testing.T) {
+	t.Parallel()
+	names := zone(t, func(name string) string {
+		return map[string]string{"public.test": "93.184.216.34", "private.test": "10.0.0.1", "loop.test": "127.0.0.1"}[strings.ToLower(name)]
+	})
+	for name, want := range map[string]struct {
+		c    ProxyConfig
+		code string
+	}{
+		"public.test":        {ProxyConfig{Resolve: true}, "204"},
+		"PUBLIC.test":        {ProxyConfig{Resolve: true}, "204"},
+		"private.test":       {ProxyConfig{Resolve: true}, "403 blocked_address"},
+		"loop.test":          {ProxyConfig{Resolve: true}, "403 blocked_address"},
+		"nowhere.test":       {ProxyConfig{Resolve: true}, "404"},
+		"10.0.0.1":           {ProxyConfig{Resolve: true}, "404"},
+		"93.184.216.34":      {ProxyConfig{Resolve: true}, "404"},
+		"a..b":               {ProxyConfig{Resolve: true}, "404"},
+		"":                   {ProxyConfig{Resolve: true}, "404"},
+		"x\r\ny":             {ProxyConfig{Resolve: true}, "404"},
+		"unasked.public":     {ProxyConfig{}, "400"},
+		"direct.test":        {ProxyConfig{Resolve: true, Direct: map[string]string{"direct.test:80": "127.0.0.1:1"}}, "204"},
+		"not-on-the-list.io": {ProxyConfig{Resolve: true, Hosts: []string{"public.test"}}, "403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, addr := door(t, open(t, Config{Resolver: names}), want.c, nil, nil)
+			got, err := fetch(&http.Client{Timeout: 5 * time.Second}, "GET", "http://"+addr+"/resolve?name="+url.QueryEscape(name), "")
+			if err != nil || !strings.HasPrefix(got, want.code) || strings.Contains(got, "10.0") {
+				t.Errorf("answered %q, %v, want %s", got, err, want.code)
+			}
+		})
+	}
+}

@@ -166,7 +166,7 @@ func angularOutput(p *project) (string, []string) {
 			}
 		}
 	}
-	if !jsonc(p.read("angular.json"), &f) {
+	if !jsonc(p.t.bounded(join(p.root, "angular.json"), maxWorkspace), &f) {
 		return "", nil
 	}
 	name := f.DefaultProject

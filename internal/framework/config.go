@@ -5,8 +5,6 @@ import (
 	"errors"
 	"regexp"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 )
 
 // Configuration files of strangers, read without running them. JavaScript and
@@ -60,13 +58,21 @@ var commas = regexp.MustCompile(`,(\s*[}\]])`)
 // jsonc decodes JSON that may have comments and trailing commas. A value of an
 // unexpected type leaves its field alone.
 func jsonc(src string, into any) bool {
-	err := json.Unmarshal([]byte(src), into)
-	var wrong *json.UnmarshalTypeError
-	if err == nil || errors.As(err, &wrong) {
-		return true
+	for _, text := range []func() string{
+		func() string { return src },
+		func() string { return commas.ReplaceAllString(code(src), "$1") },
+	} {
+		b := text()
+		if checkJSON(b) != nil {
+			continue // comments may hide what counts from the first pass, but not from the second
+		}
+		err := json.Unmarshal([]byte(b), into)
+		var wrong *json.UnmarshalTypeError
+		if err == nil || errors.As(err, &wrong) {
+			return true
+		}
 	}
-	err = json.Unmarshal([]byte(commas.ReplaceAllString(code(src), "$1")), into)
-	return err == nil || errors.As(err, &wrong)
+	return false
 }
 
 // members returns an object's raw values, none for anything but an object.
@@ -181,8 +187,8 @@ func yamlList(src, key string) []string {
 			inside = true
 			if flow, ok := strings.CutPrefix(strings.TrimSpace(rest), "["); ok {
 				flow, _, _ = strings.Cut(flow, "]")
-				for _, s := range strings.Split(flow, ",") {
-					if s = yamlValue(s); s != "" {
+				for s := range strings.SplitSeq(flow, ",") {
+					if s = yamlValue(s); s != "" && len(out) < maxPatterns {
 						out = append(out, s)
 					}
 				}
@@ -219,42 +225,4 @@ func yamlValue(s string) string {
 		return ""
 	}
 	return strings.TrimSpace(s)
-}
-
-// decodeTOML refuses a file that nests deeper than anybody writes, because the
-// decoder's recursion has no bound of its own. The count is rough and the bound far above it.
-func decodeTOML(src string, into any) (toml.MetaData, error) {
-	if depth(src) > 1000 {
-		return toml.MetaData{}, errors.New("nested too deeply")
-	}
-	return toml.Decode(src, into)
-}
-
-// depth is how deep brackets nest outside of one-line strings and comments. Dotted
-// keys nest too.
-func depth(src string) int {
-	deepest, open := 0, 0
-	for line := range strings.Lines(src) {
-		dots := 0
-		for i := 0; i < len(line); i++ {
-			switch c := line[i]; c {
-			case '#':
-				i = len(line)
-			case '"', '\'':
-				for i++; i < len(line) && line[i] != c; i++ {
-					if line[i] == '\\' && c == '"' {
-						i++
-					}
-				}
-			case '.':
-				dots++
-			case '[', '{':
-				open++
-			case ']', '}':
-				open = max(0, open-1)
-			}
-			deepest = max(deepest, open+dots)
-		}
-	}
-	return deepest
 }

@@ -214,14 +214,26 @@ func (t *tree) has(p string) bool { _, ok := t.names[p]; return ok }
 func (t *tree) hasDir(p string) bool { _, ok := t.dirs[p]; return ok }
 
 // read returns a file's text without a byte order mark, or "" when there is none, when
-// it is too large, or when the budget is used up.
-func (t *tree) read(p string) string {
-	s, whole := t.load(p, MaxFile)
+// it is too large, or when the budget is used up. It is for files that are searched for
+// words; what a parser gets is read by config.
+func (t *tree) read(p string) string { return t.bounded(p, MaxFile) }
+
+// config is read for a file that is parsed.
+func (t *tree) config(p string) string { return t.bounded(p, maxConfig) }
+
+func (t *tree) bounded(p string, max int64) string {
+	s, whole := t.load(p, max)
 	if !whole {
-		t.warn(p + " is larger than 1 MiB and was not read")
+		t.warn(fmt.Sprintf("%s is larger than %d KiB and was not read", p, max>>10))
 		return ""
 	}
 	return s
+}
+
+// tooLarge reports whether config would leave a file out for its size.
+func (t *tree) tooLarge(p string) bool {
+	_, whole := t.load(p, maxConfig)
+	return !whole
 }
 
 // head returns the beginning of a file that may be of any size, such as a lock file.

@@ -31,7 +31,7 @@ func readNetlify(t *tree, name string) netlifyFile {
 		Context map[string]toml.Primitive `toml:"context"`
 	}
 	out := netlifyFile{env: map[string]string{}}
-	md, err := decodeTOML(t.read(name), &f)
+	md, err := decodeTOML(t.config(name), &f)
 	if err != nil {
 		t.warn(name + " cannot be read and is ignored: " + firstLine(err))
 		return out
@@ -131,7 +131,7 @@ func (s *settings) vercel(t *tree, root string) {
 	if inner := join(root, byVercel); t.has(inner) {
 		name = inner
 	}
-	src := t.read(name)
+	src := t.config(name)
 	if src == "" {
 		return
 	}

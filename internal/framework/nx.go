@@ -57,7 +57,7 @@ func (p *project) nxTop() (string, bool) {
 
 func (p *project) nxProject() map[string]json.RawMessage {
 	var f map[string]json.RawMessage
-	if !p.has("project.json") || !jsonc(p.read("project.json"), &f) {
+	if !p.has("project.json") || !jsonc(p.parsed("project.json"), &f) {
 		return nil
 	}
 	return f

@@ -144,7 +144,10 @@ func (s *settings) settled() error {
 
 func readSlipway(t *tree, name string) (slipwayTOML, error) {
 	var f slipwayTOML
-	md, err := decodeTOML(t.read(name), &f)
+	if t.tooLarge(name) {
+		return f, invalid(fmt.Sprintf("%s is larger than %d KiB", name, maxConfig>>10), "see docs/slipway-toml.md for its keys", nil)
+	}
+	md, err := decodeTOML(t.config(name), &f)
 	if err != nil {
 		return f, invalid(name+" cannot be read: "+firstLine(err), "see docs/slipway-toml.md for its keys", nil)
 	}

@@ -11,7 +11,7 @@ func (p *project) composer() map[string]string {
 		return nil
 	}
 	var f map[string]json.RawMessage
-	if !jsonc(p.read("composer.json"), &f) {
+	if !jsonc(p.parsed("composer.json"), &f) {
 		p.t.warn(join(p.root, "composer.json") + " is not valid JSON and is ignored")
 		return nil
 	}

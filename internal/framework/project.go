@@ -30,6 +30,8 @@ func (p *project) hasDir(name string) bool { return p.t.hasDir(join(p.root, name
 
 func (p *project) read(name string) string { return p.t.read(join(p.root, name)) }
 
+func (p *project) parsed(name string) string { return p.t.config(join(p.root, name)) }
+
 // configured reports whether the folder holds a file with settings.
 func (p *project) configured() bool { return p.any(bySlipway, byNetlify, byVercel) != "" }
 

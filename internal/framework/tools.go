@@ -24,7 +24,7 @@ func otherGenerators() []preset {
 				var f struct {
 					OutputDir string `toml:"output_dir"`
 				}
-				_, _ = decodeTOML(p.read("config.toml"), &f) // an unreadable one is Zola's to report
+				_, _ = decodeTOML(p.parsed("config.toml"), &f) // an unreadable one is Zola's to report
 				d.Build = p.ours("zola", "build")
 				d.tool("zola", toolVersion(p.read(".tool-versions"), "zola"))
 				d.output(f.OutputDir, "public")
@@ -43,7 +43,7 @@ func otherGenerators() []preset {
 					}
 					Output map[string]any
 				}
-				_, _ = decodeTOML(p.read("book.toml"), &f) // an unreadable one is mdBook's to report
+				_, _ = decodeTOML(p.parsed("book.toml"), &f) // an unreadable one is mdBook's to report
 				out := f.Build.Dir
 				if out == "" {
 					out = "book"
@@ -177,7 +177,7 @@ func planHugo(p *project, d *draft) {
 			var c struct {
 				PublishDir string // keys are matched without regard to case
 			}
-			_, _ = decodeTOML(p.read(f), &c) // an unreadable one is Hugo's to report
+			_, _ = decodeTOML(p.parsed(f), &c) // an unreadable one is Hugo's to report
 			out = c.PublishDir
 		} else if out = yamlScalar(p.read(f), "publishDir"); out == "" {
 			out = yamlScalar(p.read(f), "publishdir")

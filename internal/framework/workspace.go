@@ -25,7 +25,7 @@ type workspace struct {
 // workspaceAt reads the workspace that dir declares, if it does.
 func (t *tree) workspaceAt(dir string) (workspace, bool) {
 	if name := join(dir, "pnpm-workspace.yaml"); t.has(name) {
-		if list := yamlList(t.read(name), "packages"); len(list) > 0 {
+		if list := yamlList(t.config(name), "packages"); len(list) > 0 {
 			return workspace{dir, list, name}, true
 		}
 	}
@@ -35,7 +35,7 @@ func (t *tree) workspaceAt(dir string) (workspace, bool) {
 	// Lerna's own list is older than those of the managers.
 	if name := join(dir, "lerna.json"); t.has(name) {
 		var f struct{ Packages []string }
-		if jsonc(t.read(name), &f) && len(f.Packages) > 0 {
+		if jsonc(t.config(name), &f) && len(f.Packages) > 0 {
 			return workspace{dir, f.Packages[:min(len(f.Packages), maxPatterns)], name}, true
 		}
 	}
@@ -125,7 +125,12 @@ func (t *tree) manifest(dir string) *manifest {
 	var m *manifest
 	if name := join(dir, "package.json"); t.has(name) {
 		var ok bool
-		if m, ok = parseManifest(t.read(name)); !ok {
+		src := t.config(name)
+		switch m, ok = parseManifest(src); {
+		case ok || src == "": // of one that is too large, config has warned
+		case checkJSON(src) != nil:
+			t.warn(fmt.Sprintf("%s is %s and is ignored", name, checkJSON(src)))
+		default:
 			t.warn(name + " is not valid JSON and is ignored")
 		}
 	}

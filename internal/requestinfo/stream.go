@@ -12,19 +12,19 @@ type Streams struct {
 
 	mu   sync.Mutex // guards what follows
 	open int
-	of   map[account.ID]int
+	of   map[account.UserID]int
 }
 
 // Begin counts one more stream of the user. It reports false, and counts nothing, when
 // that would be too many; otherwise done is to be called when the stream ends.
-func (s *Streams) Begin(u account.ID) (done func(), ok bool) {
+func (s *Streams) Begin(u account.UserID) (done func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open >= s.All || s.of[u] >= s.PerUser {
 		return nil, false
 	}
 	if s.of == nil {
-		s.of = map[account.ID]int{}
+		s.of = map[account.UserID]int{}
 	}
 	s.open++
 	s.of[u]++

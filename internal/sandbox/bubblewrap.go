@@ -109,7 +109,7 @@ var etc = map[string]string{
 	"passwd":        "root:x:0:0:root:/:/usr/sbin/nologin\nbuild:x:1000:1000:build:/build/.home:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
 	"group":         "root:x:0:\nbuild:x:1000:\nnogroup:x:65534:\n",
 	"hosts":         "127.0.0.1 localhost build\n::1 localhost build\n",
-	"resolv.conf":   "# Names are resolved by the proxy, which is the only way out.\nnameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+	"resolv.conf":   "nameserver 127.0.0.1\noptions timeout:20 attempts:1\n",
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
@@ -209,7 +209,13 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 		return nil, err
 	}
 	seccompFD := r.launch.inherit(program2)
-	text, err := json.Marshal(r.spec(true))
+	sockets, err := b.stageNetwork(r)
+	if err != nil {
+		return nil, err
+	}
+	wish := r.spec(true)
+	wish.Sockets = sockets
+	text, err := json.Marshal(wish)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +225,7 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	}
 	specFD := r.launch.inherit(told)
 
-	args, err := b.profile(r)
+	args, self, err := b.profile(r)
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +242,9 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 		Dir:  "/",
 	}
 	r.launch.cmd.SysProcAttr = drop(r.c)
+	if len(sockets) > 0 {
+		b.throughStage(r, self, sockets)
+	}
 	return status, nil
 }
 
@@ -249,9 +258,11 @@ func drop(c Command) *syscall.SysProcAttr {
 	return a
 }
 
-func (b *Bubblewrap) profile(r *run) ([]string, error) {
+// profile returns bwrap's arguments, and where the stage finds our own binary.
+func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	c, l := r.c, &r.launch
-	args := []string{"--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
+	self = l.show(b.Self)
+	args = []string{"--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
 		"--die-with-parent", "--new-session", "--hostname", "build", "--clearenv", "--ro-bind", "/usr", "/usr"}
 	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		if to, err := os.Readlink(p); err == nil {
@@ -264,7 +275,7 @@ func (b *Bubblewrap) profile(r *run) ([]string, error) {
 	for name, text := range etc {
 		f, err := memfile(name, []byte(text))
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		args = append(args, "--perms", "0444", "--file", strconv.Itoa(l.inherit(f)), "/etc/"+name)
 	}
@@ -277,8 +288,9 @@ func (b *Bubblewrap) profile(r *run) ([]string, error) {
 		"--size", tmp, "--perms", "1777", "--tmpfs", "/dev/shm",
 		"--size", tmp, "--perms", "1777", "--tmpfs", "/tmp",
 		"--dir", "/var", "--symlink", "../tmp", "/var/tmp",
-		"--dir", "/run/slipway", "--ro-bind", l.show(b.Self), shimInside)
+		"--dir", "/run/slipway", "--ro-bind", self, shimInside)
 	if c.Network.Proxy != "" {
+		args = append(args, "--share-net") // the stage's, not the host's
 		args = append(args, "--ro-bind", l.show(c.Network.Proxy), proxyInside)
 	}
 	args = append(args, "--bind", l.show(c.Work), Root)
@@ -290,7 +302,7 @@ func (b *Bubblewrap) profile(r *run) ([]string, error) {
 		args = append(args, how, l.show(bind.Source), bind.Target)
 	}
 	// What bwrap itself put there lives in memory and belongs to the build: close it last.
-	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"), nil
+	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"), self, nil
 }
 
 // spec is what the shim is to do.
@@ -315,21 +327,15 @@ func (r *run) spec(inside bool) spec {
 		// Per process, and address space more than memory: only there to be quicker than the watch.
 		s.Rlimits = append(s.Rlimits, rlimit{unix.RLIMIT_DATA, 2 * uint64(c.Limits.Memory)})
 	}
-	s.Env = environment(c, inside)
+	s.Env = environment(c)
 	return s
 }
 
-// environment is the defaults, then the caller's, then the way out, each name once.
-func environment(c Command, inside bool) []string {
+// environment is the defaults, then the caller's, each name once.
+func environment(c Command) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + Root + "/.home", "LANG=C.UTF-8",
 		"TMPDIR=/tmp", "USER=build", "LOGNAME=build", "SHELL=/bin/sh"}
 	env = append(env, c.Env...)
-	if inside && c.Network.Proxy != "" {
-		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "YARN_HTTP_PROXY", "YARN_HTTPS_PROXY"} {
-			env = append(env, name+"=http://"+proxyAddress)
-		}
-		env = append(env, "NO_PROXY=localhost,127.0.0.1,::1", "no_proxy=localhost,127.0.0.1,::1", "NODE_USE_ENV_PROXY=1")
-	}
 	at := map[string]int{}
 	var once []string
 	for _, kv := range env {

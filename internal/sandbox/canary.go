@@ -85,12 +85,30 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 	defer func() { _, _ = in.Close(), holder.Wait() }()
 	t.Pid = holder.Process.Pid
 
+	// It runs behind a network as builds do, whose proxy refuses everything.
+	proxy, err := net.Listen("unix", filepath.Join(scratch, "proxy"))
+	if err != nil {
+		return nil, fmt.Errorf("canary: %w", err)
+	}
+	defer proxy.Close()
+	go func() {
+		for {
+			c, err := proxy.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	if err := os.Chmod(filepath.Join(scratch, "proxy"), 0o666); err != nil {
+		return nil, fmt.Errorf("canary: %w", err)
+	}
 	told, err := json.Marshal(t)
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
 	var out, complaint bytes.Buffer
-	res, err := b.Run(ctx, Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: work, UID: uid,
+	res, err := b.Run(ctx, Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: work, UID: uid, Network: Network{filepath.Join(scratch, "proxy")},
 		Limits: Limits{Wall: 20 * time.Second, Memory: 256 << 20}, Stdout: &out, Stderr: &complaint})
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)

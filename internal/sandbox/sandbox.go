@@ -75,8 +75,8 @@ type Bind struct {
 // Network says how a command reaches the outside.
 type Network struct {
 	// Proxy is the host path of the unix socket on which our CONNECT proxy listens.
-	// The socket must be writable for UID; its directory may be closed to all.
-	// Inside, 127.0.0.1:3128 leads to it and the usual variables name that address.
+	// The socket must be writable for UID; its directory may be closed to all. Inside,
+	// every name that it resolves resolves, and ports 80 and 443 lead through it.
 	Proxy string
 }
 

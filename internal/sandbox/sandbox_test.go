@@ -1,12 +1,15 @@
 package sandbox
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -460,8 +463,9 @@ func TestCanarySingsWithoutASandbox(t *testing.T) {
 	}
 }
 
-// fakeProxy listens where our CONNECT proxy would, in a directory closed to all.
-func fakeProxy(t *testing.T, asked func(string) string) string {
+// fakeProxy listens where our CONNECT proxy would, in a directory closed to all. It
+// resolves the hosts of peers ("host:port") and connects to them by a call.
+func fakeProxy(t *testing.T, peers map[string]func(io.ReadWriter)) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "proxy-") // short: a unix socket's path has 108 bytes
 	if err != nil {
@@ -477,22 +481,48 @@ func fakeProxy(t *testing.T, asked func(string) string) string {
 	if err := os.Chmod(p, 0o666); err != nil {
 		t.Fatal(err)
 	}
+	answer := func(c net.Conn) {
+		defer c.Close()
+		in := bufio.NewReader(c)
+		req, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		if req.Method == http.MethodConnect {
+			if peer := peers[req.Host]; peer != nil {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n")
+				peer(struct {
+					io.Reader
+					io.Writer
+				}{in, c})
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+			return
+		}
+		name := req.URL.Query().Get("name")
+		status := "404 Not Found"
+		for host := range peers {
+			if h, _, _ := net.SplitHostPort(host); h == name {
+				status = "204 No Content"
+			}
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 "+status+"\r\nConnection: close\r\n\r\n")
+	}
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			text, _ := io.ReadAll(io.LimitReader(c, 4<<10))
-			if asked != nil {
-				_, _ = io.WriteString(c, asked(string(text)))
-			}
-			_ = c.Close()
+			go answer(c)
 		}
 	}()
 	return p
 }
 
+// A program that knows no proxy reaches a host by its name, and nothing else: neither an
+// address, nor another port, nor a name that the proxy does not resolve, nor the host.
 func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
@@ -512,28 +542,62 @@ func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
+	echo := func(c io.ReadWriter) {
+		text, _ := io.ReadAll(io.LimitReader(c, 5))
+		fmt.Fprintf(c, "you said %s", text)
+	}
+	proxy := fakeProxy(t, map[string]func(io.ReadWriter){"cms.example:443": echo, "cms.example:80": echo, "refused.example:1": nil})
 	run := func(argv ...string) string {
+		t.Helper()
 		var out bytes.Buffer
-		proxy := fakeProxy(t, func(asked string) string {
-			first, _, _ := strings.Cut(asked, "\r\n")
-			return "HTTP/1.1 403 Forbidden\r\n\r\n" + first
-		})
 		res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Network: Network{proxy}, Stdout: &out, Stderr: &out})
 		if err != nil || !res.OK() {
 			t.Fatalf("Run = %+v, %v: %s", res, err, out.String())
 		}
 		return out.String()
 	}
-	if got := run(attackArgv("proxy", "169.254.169.254:443")...); got != "HTTP/1.1 403 Forbidden\r\n\r\nCONNECT 169.254.169.254:443 HTTP/1.1" {
-		t.Errorf("through the proxy: %q", got)
+	for _, at := range []string{"cms.example:443", "CMS.example.:80"} {
+		if got := run(attackArgv("say", at, "hello")...); got != "you said hello <nil>\n" {
+			t.Errorf("%s answered %q", at, got)
+		}
 	}
-	for _, a := range []string{host.Addr().String(), "169.254.169.254:80", "10.0.0.1:443", "1.1.1.1:443"} {
-		if got := run(attackArgv("dial", a)...); !strings.HasPrefix(got, "refused") {
-			t.Errorf("direct to %s: %s", a, got)
+	for at, want := range map[string]string{
+		"nowhere.example:443": "no such host", "cms.example:8443": "connection refused", "refused.example:443": "reset",
+		"198.18.77.1:443": "reset", "10.0.0.1:443": "unreachable", "1.1.1.1:443": "unreachable", "169.254.169.254:80": "unreachable",
+		"[2606:4700:4700::1111]:443": "", host.Addr().String(): "refused",
+	} {
+		if got := run(attackArgv("say", at, "hello")...); !strings.Contains(got, want) || strings.Contains(got, "you said") {
+			t.Errorf("%s answered %q, want %q", at, got, want)
 		}
 	}
 	if reached.Load() != 0 {
 		t.Error("the host's listener was reached")
+	}
+}
+
+// The network gives nobody more than the sandbox without one: the forbidden actions are
+// refused behind it too, and no capability is left of the stage.
+func TestTheNetworkGivesNoRights(t *testing.T) {
+	t.Parallel()
+	b := newSandbox(t)
+	var out bytes.Buffer
+	told, err := json.Marshal(bait{Pid: os.Getpid(), Spaces: spaces(), Port: 1, Other: "/etc/hostname", Env: "none-" + newID(), Abstract: "@none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := b.Run(t.Context(), Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: newWork(t), UID: siteUID(),
+		Limits: small(), Network: Network{fakeProxy(t, nil)}, Stdout: &out})
+	if err != nil || !res.OK() {
+		t.Fatalf("Run = %+v, %v", res, err)
+	}
+	var got []Attempt
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || len(got) == 0 {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	for _, a := range got {
+		if !a.Refused {
+			t.Errorf("it could %s", a.Action)
+		}
 	}
 }
 

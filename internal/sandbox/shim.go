@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,10 +21,8 @@ import (
 const ShimName = "sandbox-shim"
 
 const (
-	proxyAddress = "127.0.0.1:3128"
-	proxyInside  = "/run/slipway/proxy.sock"
-	shimInside   = "/run/slipway/shim"
-	proxyConns   = 256 // at once; more wait to be accepted
+	proxyInside = "/run/slipway/proxy.sock"
+	shimInside  = "/run/slipway/shim"
 )
 
 // spec is what the shim is told through a file descriptor.
@@ -34,6 +31,7 @@ type spec struct {
 	Env     []string
 	Dir     string
 	Proxy   string // unix socket inside; "" for none
+	Sockets []int  // of the network that leads to it
 	Rlimits []rlimit
 }
 
@@ -44,9 +42,9 @@ type rlimit struct {
 
 // Shim is the last step before an untrusted command and runs inside the sandbox:
 // Shim([marker, spec fd, status fd]) reads the spec, sets the resource limits, offers
-// the proxy on 127.0.0.1:3128 and becomes the command. Without a proxy it is replaced
-// by the command; with one it stays as its parent and returns its exit code. It also
-// holds the canary. The return value is the exit code for the process.
+// the network and becomes the command. Without a proxy it is replaced by the command;
+// with one it stays as its parent and returns its exit code. It also holds the stage that
+// makes the network, and the canary. The return value is the exit code for the process.
 func Shim(args []string) int {
 	if len(args) == 2 && args[0] == canaryArg {
 		return canaryMain(args[1], os.Stdout)
@@ -54,6 +52,10 @@ func Shim(args []string) int {
 	if len(args) == 1 && args[0] == "hold" { // the canary's bait: lives until its input ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return 0
+	}
+	if len(args) > 1 && args[1] == netStageArg {
+		fmt.Fprintln(os.Stderr, "slipway:", networkStage(args[2:]))
+		return 125
 	}
 	if len(args) != 3 {
 		fmt.Fprintln(os.Stderr, "slipway: the sandbox shim is not for hands")
@@ -86,11 +88,9 @@ func shim(in, status *os.File) (int, error) {
 		return 0, fmt.Errorf("read spec: %w", err)
 	}
 	if s.Proxy != "" {
-		l, err := net.Listen("tcp4", proxyAddress)
-		if err != nil {
-			return 0, fmt.Errorf("offer proxy: %w", err)
+		if err := offer(s.Proxy, s.Sockets); err != nil {
+			return 0, err
 		}
-		go bridge(l, s.Proxy)
 	}
 	for _, r := range s.Rlimits {
 		if err := restrict(r); err != nil {
@@ -163,36 +163,4 @@ func lookPath(name string, env []string) (string, error) {
 		break
 	}
 	return "", errors.New("not found")
-}
-
-// bridge carries TCP connections of the sandbox's own loopback to the proxy's unix
-// socket. It holds no right that the command does not have itself.
-func bridge(l net.Listener, socket string) {
-	slots := make(chan struct{}, proxyConns)
-	for {
-		slots <- struct{}{}
-		c, err := l.Accept()
-		if err != nil {
-			<-slots
-			continue
-		}
-		go func() {
-			defer func() { <-slots }()
-			defer c.Close()
-			u, err := net.Dial("unix", socket)
-			if err != nil {
-				return
-			}
-			defer u.Close()
-			done := make(chan struct{})
-			go func() {
-				_, _ = io.Copy(u, c)
-				_ = u.(*net.UnixConn).CloseWrite()
-				close(done)
-			}()
-			_, _ = io.Copy(c, u)
-			_ = c.(*net.TCPConn).CloseWrite()
-			<-done
-		}()
-	}
 }

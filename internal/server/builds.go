@@ -71,7 +71,7 @@ func toolNetwork(ctx context.Context, out *egress.Egress, dir string) (sandbox.N
 	if err != nil {
 		return sandbox.Network{}, nil, err
 	}
-	network, done, err := build.Network(ctx, out, own)
+	network, done, err := build.Network(ctx, out, own, func(string) {})
 	if err != nil {
 		return sandbox.Network{}, nil, errors.Join(err, os.RemoveAll(own))
 	}

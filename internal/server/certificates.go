@@ -12,7 +12,6 @@ import (
 	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/domain"
-	"slipway/internal/edge"
 	"slipway/internal/egress"
 	"slipway/internal/webhook"
 )
@@ -35,10 +34,9 @@ func (s settings) delegation(name string) string {
 	return certs.Delegation(s.ACMEDNSZone, name)
 }
 
-// certificates makes the room that orders from ACME authorities; nil without one, and
-// the local authority stands in.
+// certificates builds the service that answers handshakes; nil on nodes without an edge.
 func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error) {
-	if len(h.s.ACMECA) == 0 || !h.s.role("edge") {
+	if !h.s.role("edge") {
 		return nil, nil
 	}
 	var names *certs.DNS
@@ -50,8 +48,8 @@ func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error
 	}
 	return certs.New(certs.Config{
 		DB: h.db, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.bindings, DNS: names,
-		Name: func(host string) string { return h.edge.CertificateName(host) }, SiteDomain: h.s.SiteDomain, Hosts: h.s.controlHosts,
-		Report: h.reportACME, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
+		SiteDomain: h.s.SiteDomain, Hosts: h.s.controlHosts,
+		Report: h.reportCertificate, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
 	})
 }
 
@@ -63,35 +61,13 @@ func (h *house) retryCertificate(ctx context.Context, tx *db.Tx, host string) er
 	return certs.RetryTx(ctx, tx, host)
 }
 
-// reportACME tells the domain room and webhooks what became of a custom host's
+// reportCertificate tells the domain service and webhooks what became of a custom host's
 // certificate, in the transaction that stores it.
-func (h *house) reportACME(ctx context.Context, tx *db.Tx, r certs.Report) error {
+func (h *house) reportCertificate(ctx context.Context, tx *db.Tx, r certs.Report) error {
 	state := map[certs.State]domain.SSL{certs.Pending: domain.SSLPending, certs.Active: domain.SSLActive, certs.Failed: domain.SSLFailed}[r.State]
-	return h.reportTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore), ExpiresAt: db.At(r.NotAfter),
-		LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)}, string(r.Event))
-}
-
-// reportLocal does the same for a certificate of the local authority.
-func (h *house) reportLocal(ctx context.Context, host string, c edge.Certificate) {
-	err := h.db.Write(ctx, func(tx *db.Tx) error {
-		had, err := h.domains.Certified(ctx, tx, host)
-		if err != nil {
-			return err
-		}
-		event := string(certs.Issued)
-		if had {
-			event = string(certs.Renewed)
-		}
-		return h.reportTx(ctx, tx, host, domain.SSLActive, domain.Certificate{Issuer: c.Issuer, NotBefore: db.At(c.NotBefore), ExpiresAt: db.At(c.NotAfter)}, event)
-	})
-	if err != nil && ctx.Err() == nil {
-		h.s.Log.ErrorContext(ctx, "certificate not noted", "host", host, "err", err)
-	}
-}
-
-func (h *house) reportTx(ctx context.Context, tx *db.Tx, host string, state domain.SSL, c domain.Certificate, event string) error {
-	d, found, err := h.domains.CertificateTx(ctx, tx, host, state, c)
-	if err != nil || !found || event == "" {
+	d, found, err := h.domains.CertificateTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore),
+		ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)})
+	if err != nil || !found || r.Event == certs.Nothing {
 		return err
 	}
 	var name string
@@ -103,8 +79,9 @@ func (h *house) reportTx(ctx context.Context, tx *db.Tx, host string, state doma
 		return fmt.Errorf("name site of %s: %w", d.ID, err)
 	}
 	of := webhook.Site{ID: d.SiteID, Name: name}
+	c := d.Certificate
 	what := webhook.Certificate{Domain: d.Name, Issuer: c.Issuer, NotBefore: c.NotBefore, ExpiresAt: c.ExpiresAt, LastError: c.LastError, NextAttemptAt: c.NextAttemptAt}
-	switch certs.Event(event) {
+	switch r.Event {
 	case certs.Issued:
 		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLIssued(of, what))
 	case certs.Renewed:
@@ -112,5 +89,5 @@ func (h *house) reportTx(ctx context.Context, tx *db.Tx, host string, state doma
 	case certs.Failure:
 		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLFailed(of, what))
 	}
-	return fmt.Errorf("emit %s: no such event", event)
+	return fmt.Errorf("emit %s: no such event", r.Event)
 }

@@ -55,6 +55,10 @@ type Config struct {
 	PublicAddress  []string // where the internet finds the edge
 	TrustedProxies []string
 
+	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
+	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
+	DrainDelay               time.Duration // how long the listeners stay open after SIGTERM
+
 	Builds         int           // at once; 0: half the processors
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
@@ -170,6 +174,12 @@ func (c Config) check() (settings, error) {
 		}
 	}
 	switch {
+	case c.MaxConnections < 0:
+		return s, fmt.Errorf("--max-connections: %d is negative", c.MaxConnections)
+	case c.MaxConnectionsPerAddress < 0:
+		return s, fmt.Errorf("--max-connections-per-address: %d is negative", c.MaxConnectionsPerAddress)
+	case c.DrainDelay < 0 || c.DrainDelay > 10*time.Minute:
+		return s, fmt.Errorf("--drain-delay: %s is not from 0s to 10m", c.DrainDelay)
 	case c.Builds < 0 || c.Builds > 1000:
 		return s, fmt.Errorf("--builds: %d is not a number from 0 to 1000", c.Builds)
 	case c.BuildMemory < 128:

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/certs"
 	"slipway/internal/db"
-	"slipway/internal/edge"
 )
 
 // setupLinkLife is how long a one-time link works.
@@ -77,7 +77,7 @@ func ListUsers(ctx context.Context, s Store, out io.Writer) error {
 
 // SuspendUser keeps a user out.
 func SuspendUser(ctx context.Context, s Store, email, why string, out io.Writer) error {
-	return changeUser(ctx, s, email, "user.suspended", "is suspended", out, func(tx *db.Tx, a *account.Accounts, by account.Actor, id account.ID) error {
+	return changeUser(ctx, s, email, "user.suspended", "is suspended", out, func(tx *db.Tx, a *account.Accounts, by account.Actor, id account.UserID) error {
 		_, err := a.SuspendTx(ctx, tx, by, id, why)
 		return err
 	})
@@ -85,14 +85,14 @@ func SuspendUser(ctx context.Context, s Store, email, why string, out io.Writer)
 
 // ResumeUser lets a suspended user in again.
 func ResumeUser(ctx context.Context, s Store, email string, out io.Writer) error {
-	return changeUser(ctx, s, email, "user.resumed", "may come in again", out, func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.ID) error {
+	return changeUser(ctx, s, email, "user.resumed", "may come in again", out, func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.UserID) error {
 		_, err := a.ResumeTx(ctx, tx, id)
 		return err
 	})
 }
 
 // changeUser does something to a user and says so in the audit log and on out.
-func changeUser(ctx context.Context, s Store, email, action, says string, out io.Writer, do func(*db.Tx, *account.Accounts, account.Actor, account.ID) error) error {
+func changeUser(ctx context.Context, s Store, email, action, says string, out io.Writer, do func(*db.Tx, *account.Accounts, account.Actor, account.UserID) error) error {
 	return withAccounts(ctx, s, func(d *db.DB, accounts *account.Accounts) error {
 		u, err := accounts.UserByEmail(ctx, email)
 		if err != nil {
@@ -103,7 +103,7 @@ func changeUser(ctx context.Context, s Store, email, action, says string, out io
 			if err := do(tx, accounts, by, u.ID); err != nil {
 				return err
 			}
-			return accounts.AuditTx(ctx, tx, by, account.Deed{Action: action, Subject: string(u.ID), About: u.ID, Detail: u.Email})
+			return accounts.AuditTx(ctx, tx, by, account.AuditEvent{Action: action, Subject: string(u.ID), About: u.ID, Detail: u.Email})
 		}); err != nil {
 			return err
 		}
@@ -161,7 +161,11 @@ func ExportCA(ctx context.Context, s Store, out io.Writer) error {
 		return err
 	}
 	defer d.Close()
-	pem, err := edge.New(edge.Config{DB: d, Seal: sealer, Log: quiet()}).RootPEM(ctx)
+	c, err := certs.New(certs.Config{DB: d, Seal: sealer, Log: quiet()})
+	if err != nil {
+		return err
+	}
+	pem, err := c.RootPEM(ctx)
 	if err != nil {
 		return err
 	}

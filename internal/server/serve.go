@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"slipway/internal/edge"
 )
 
 // drain is how long requests and jobs under way may go on after a signal.
@@ -133,6 +135,10 @@ func (h *house) run(ctx context.Context, l listeners) error {
 		}
 	}
 
+	l, err := h.limit(l)
+	if err != nil {
+		return err
+	}
 	servers := h.servers()
 	doors, _ := errgroup.WithContext(failed)
 	closed := make(chan error, 3)
@@ -167,8 +173,17 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	case <-failed.Done():
 	}
 
-	// /readyz says no from here on; what is under way may finish.
+	// /readyz says no and the control plane answers 503 from here on. Whoever comes all the
+	// same, because a load balancer has not noticed yet, finds the listeners open for a
+	// while; then what is under way may finish.
+	h.draining.Store(true)
 	h.serving.Store(false)
+	if end == nil && ctx.Err() != nil {
+		select {
+		case <-time.After(h.s.DrainDelay):
+		case <-failed.Done():
+		}
+	}
 	bound, done := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer done()
 	var shut sync.WaitGroup
@@ -201,9 +216,9 @@ func (h *house) servers() servers {
 	out := servers{control: &http.Server{
 		Handler:           h.control(),
 		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       60 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ConnState:         edge.Idle,
 		ErrorLog:          slog.NewLogLogger(h.s.Log.Handler(), slog.LevelDebug),
 	}}
 	if h.edge != nil {
@@ -212,17 +227,6 @@ func (h *house) servers() servers {
 		out.https.TLSConfig = h.edge.TLSConfig()
 	}
 	return out
-}
-
-// control is what --listen answers: the interface, and what only the operator's own
-// tools should reach.
-func (h *house) control() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", h.readyz)
-	mux.Handle("GET /metrics", h.metricsHandler())
-	mux.Handle("/", h.public())
-	return mux
 }
 
 func (h *house) readyz(w http.ResponseWriter, r *http.Request) {

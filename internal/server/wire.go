@@ -61,9 +61,10 @@ type house struct {
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
 	edge        *edge.Edge           // nil without the role
-	certs       *certs.Certs         // nil without an ACME authority
+	certs       *certs.Certs         // nil without the role edge
 
-	serving atomic.Bool // between the opening of the doors and the first sign of the end
+	draining atomic.Bool // since the first sign of the end
+	serving  atomic.Bool // between the opening of the doors and the first sign of the end
 }
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
@@ -132,12 +133,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		return nil, err
 	}
 	if s.role("edge") {
-		c := edge.Config{DB: h.db, Seal: h.seal, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.public(), ControlHosts: s.controlHosts, OnCertificate: h.reportLocal, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics}
-		if h.certs != nil {
-			c.Certificate, c.Challenge, c.OnCertificate = h.certs.Certificate, h.certs.Challenge, nil
-		}
-		h.edge = edge.New(c)
+		h.edge = edge.New(edge.Config{DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.bounded(h.public()), Draining: h.draining.Load, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
@@ -164,7 +161,7 @@ func (h *house) domainConfig(out *egress.Egress, authorities *http.Client) domai
 }
 
 // siteOf tells the domain room whose a site is: it knows no sites.
-func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.ID, id string) (string, error) {
+func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 	var subdomain string
 	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -179,7 +176,7 @@ func (h *house) forgetDomains(ctx context.Context, id site.ID) error {
 }
 
 // emitDomain tells webhooks what happens to a domain.
-func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.ID, event string, d domain.Domain) error {
+func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d domain.Domain) error {
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -217,7 +214,7 @@ func (h *house) prepare(ctx context.Context) error {
 	}
 	// The root of the local authority lies in the data directory too, for whoever wants
 	// to trust it.
-	root, err := h.edge.RootPEM(ctx)
+	root, err := h.certs.RootPEM(ctx)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type NewSite struct {
 
 // Create makes a site, and CreateTx makes it in the caller's transaction: the row,
 // its name, the event and the job that provisions it.
-func (s *Sites) Create(ctx context.Context, owner account.ID, n NewSite) (site Site, err error) {
+func (s *Sites) Create(ctx context.Context, owner account.OwnerID, n NewSite) (site Site, err error) {
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
 		site, err = s.CreateTx(ctx, tx, owner, n)
 		return err
@@ -46,7 +46,7 @@ func (s *Sites) Create(ctx context.Context, owner account.ID, n NewSite) (site S
 }
 
 // CreateTx is Create inside the caller's transaction.
-func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, n NewSite) (Site, error) {
+func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewSite) (Site, error) {
 	site, err := check(n)
 	if err != nil {
 		return Site{}, err
@@ -57,7 +57,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, n New
 	if site.Slug, err = claimSlug(ctx, tx, owner, site.ID, site.Name); err != nil {
 		return Site{}, err
 	}
-	box, err := s.sealCredential(site.ID, n.Credential)
+	box, err := s.sealCredential(site.ID, n.Credential, site.Repository)
 	if err != nil {
 		return Site{}, err
 	}
@@ -185,15 +185,22 @@ func short(s string) string {
 	return strings.ToValidUTF8(s, "�")
 }
 
-func (s *Sites) sealCredential(id ID, c *source.Credential) (string, error) {
+// sealCredential seals what the repository is fetched with for the repository's host, to
+// which alone it is ever sent.
+func (s *Sites) sealCredential(id ID, c *source.Credential, repository string) (string, error) {
 	if c == nil || *c == (source.Credential{}) {
 		return "", nil
 	}
+	if repository == "" {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "A credential needs a repository", Details: "send repository together with credential", Code: "repository_required"}
+	}
+	sealed := *c
+	sealed.Host = hostOf(repository)
 	if len(c.Token) > 4096 || len(c.DeployKey) > 16384 || strings.ContainsAny(c.Token+c.User, "\x00\r\n") {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "The repository's credential is not one",
+		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid repository credential",
 			Details: "token is at most 4,096 characters on one line; deployKey is a private key in PEM form"}
 	}
-	plain, err := json.Marshal(c)
+	plain, err := json.Marshal(sealed)
 	if err != nil {
 		return "", err
 	}

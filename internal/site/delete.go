@@ -27,7 +27,7 @@ func (Forget) Kind() string { return "site.forget" }
 
 // DeleteTx ends the owner's site: from the commit on it is gone from the interface and
 // no longer served. Its name stays the owner's for 90 days.
-func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) error {
+func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ var (
 func envPurpose(id ID, key string) string { return "site/" + string(id) + "/env/" + key }
 
 // Env returns the owner's variables by key, the secret ones without their value.
-func (s *Sites) Env(ctx context.Context, owner account.ID, id ID) ([]Var, error) {
+func (s *Sites) Env(ctx context.Context, owner account.OwnerID, id ID) ([]Var, error) {
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Sites) scanVar(row db.Scanner, id ID, secrets bool) (Var, error) {
 }
 
 // SetEnvTx sets variables; a key that exists is replaced. All are set, or none.
-func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, vars []NewVar) ([]Var, error) {
+func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, vars []NewVar) ([]Var, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ type PatchVar struct {
 
 // UpdateEnvTx changes one variable. A secret one stays secret unless a new value comes
 // with the change, so that its value can't be brought back to light.
-func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, key string, p PatchVar) (Var, error) {
+func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string, p PatchVar) (Var, error) {
 	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
 		return Var{}, err
 	}
@@ -176,7 +176,7 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id
 }
 
 // DeleteEnvTx removes a variable.
-func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, key string) error {
+func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string) error {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 type Hook struct {
 	ID             HookID
 	Site           ID
-	Owner          account.ID
+	Owner          account.OwnerID
 	Name           string
 	Branch         string // empty: the site's
 	AnyBranch      bool   // callers may name another
@@ -75,7 +75,7 @@ func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
 }
 
 // Hooks returns the deploy hooks of the owner's site, the oldest first.
-func (s *Sites) Hooks(ctx context.Context, owner account.ID, id ID) ([]Hook, error) {
+func (s *Sites) Hooks(ctx context.Context, owner account.OwnerID, id ID) ([]Hook, error) {
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *Sites) Hooks(ctx context.Context, owner account.ID, id ID) ([]Hook, err
 }
 
 // CreateHookTx makes a deploy hook for the owner's site.
-func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, n NewHook) (Hook, error) {
+func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, n NewHook) (Hook, error) {
 	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
 		return Hook{}, err
 	}
@@ -138,7 +138,7 @@ type PatchHook struct {
 }
 
 // UpdateHookTx changes, turns off, turns on or rotates the owner's deploy hook.
-func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.ID, id HookID, p PatchHook) (Hook, error) {
+func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id HookID, p PatchHook) (Hook, error) {
 	h, err := s.ownedHook(ctx, tx, owner, id)
 	if err != nil {
 		return Hook{}, err
@@ -171,7 +171,7 @@ func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.ID, i
 }
 
 // DeleteHookTx removes the owner's deploy hook.
-func (s *Sites) DeleteHookTx(ctx context.Context, tx *db.Tx, owner account.ID, id HookID) error {
+func (s *Sites) DeleteHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id HookID) error {
 	if _, err := s.ownedHook(ctx, tx, owner, id); err != nil {
 		return err
 	}
@@ -180,12 +180,12 @@ func (s *Sites) DeleteHookTx(ctx context.Context, tx *db.Tx, owner account.ID, i
 }
 
 // HookSite returns which of the owner's sites a deploy hook belongs to.
-func (s *Sites) HookSite(ctx context.Context, owner account.ID, id HookID) (ID, error) {
+func (s *Sites) HookSite(ctx context.Context, owner account.OwnerID, id HookID) (ID, error) {
 	h, err := s.ownedHook(ctx, s.c.DB, owner, id)
 	return h.Site, err
 }
 
-func (s *Sites) ownedHook(ctx context.Context, r db.Reader, owner account.ID, id HookID) (Hook, error) {
+func (s *Sites) ownedHook(ctx context.Context, r db.Reader, owner account.OwnerID, id HookID) (Hook, error) {
 	return s.scanHook(r.QueryRow(ctx, `
 		SELECT `+hookColumns+` FROM deploy_hooks
 		WHERE digest = $1 AND owner_id = $2 AND site_id IN (SELECT id FROM open_sites)`, id.digest(), owner))

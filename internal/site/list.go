@@ -22,7 +22,7 @@ type Filter struct {
 }
 
 // List returns one page of the owner's sites, the newest first, and how many there are.
-func (s *Sites) List(ctx context.Context, owner account.ID, f Filter) ([]Site, int, error) {
+func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Site, int, error) {
 	w := where{}
 	w.and("owner_id = "+w.arg(owner), "deleted_at = 0")
 	if err := w.narrow(owner, f); err != nil {
@@ -44,7 +44,7 @@ func (s *Sites) List(ctx context.Context, owner account.ID, f Filter) ([]Site, i
 }
 
 // total is how many sites a filter leaves, whatever the page.
-func (s *Sites) total(ctx context.Context, owner account.ID, f Filter) (n int, err error) {
+func (s *Sites) total(ctx context.Context, owner account.OwnerID, f Filter) (n int, err error) {
 	w, q := where{}, `SELECT count(*) FROM sites WHERE `
 	w.and("owner_id = " + w.arg(owner))
 	if clean(f.Search) == "" && f.Only == nil { // then the numbers are kept
@@ -62,15 +62,15 @@ func (s *Sites) total(ctx context.Context, owner account.ID, f Filter) (n int, e
 }
 
 // Tally returns how many sites of the owner are in each status.
-func (s *Sites) Tally(ctx context.Context, owner account.ID) (map[Status]int, error) {
+func (s *Sites) Tally(ctx context.Context, owner account.OwnerID) (map[Status]int, error) {
 	rows, err := s.c.DB.Query(ctx, `SELECT status, SUM(n) FROM site_counts WHERE owner_id = $1 GROUP BY status`, owner)
 	return counts[Status](rows, err)
 }
 
 // Owned returns how many sites each user has, for the operator.
-func (s *Sites) Owned(ctx context.Context) (map[account.ID]int, error) {
+func (s *Sites) Owned(ctx context.Context) (map[account.OwnerID]int, error) {
 	rows, err := s.c.DB.Query(ctx, `SELECT owner_id, SUM(n) FROM site_counts GROUP BY owner_id`)
-	return counts[account.ID](rows, err)
+	return counts[account.OwnerID](rows, err)
 }
 
 // All returns one page of everybody's sites, the newest first, for the operator.
@@ -86,7 +86,7 @@ func (s *Sites) All(ctx context.Context, page, limit int) ([]Site, error) {
 }
 
 // count keeps site_counts in step with one change of one site.
-func count(ctx context.Context, tx *db.Tx, owner account.ID, t Type, status Status, by int) error {
+func count(ctx context.Context, tx *db.Tx, owner account.OwnerID, t Type, status Status, by int) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO site_counts (owner_id, type, status, n) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (owner_id, type, status) DO UPDATE SET n = site_counts.n + excluded.n`, owner, t, status, by)
@@ -128,7 +128,7 @@ func (w *where) arg(v any) string {
 
 func (w *where) String() string { return strings.Join(w.parts, " AND ") }
 
-func (w *where) narrow(owner account.ID, f Filter) error {
+func (w *where) narrow(owner account.OwnerID, f Filter) error {
 	if f.Type != "" {
 		w.and("type = " + w.arg(f.Type))
 	}

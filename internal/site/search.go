@@ -50,7 +50,7 @@ func (s Site) searchable() string {
 
 // search narrows to sites of which the text is a part of the name, subdomain, repository
 // or a domain; a blank one doesn't. Domains are kept as A-labels (RFC 5890), so beyond ASCII whole labels match.
-func (w *where) search(owner account.ID, text string) error {
+func (w *where) search(owner account.OwnerID, text string) error {
 	if utf8.RuneCountInString(text) > MaxSearch {
 		return &fault.Error{Kind: fault.Invalid, Message: "The search is too long", Details: "search has at most 100 characters",
 			Received: short(text), Code: "invalid_search"}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -52,7 +53,7 @@ var Statuses = []Status{Active, Pending, Provisioning, Failed, Stopped}
 // Site is one site as its owner sees it.
 type Site struct {
 	ID             ID
-	Owner          account.ID
+	Owner          account.OwnerID
 	Name           string
 	Slug           string // also the subdomain
 	Type           Type
@@ -138,16 +139,16 @@ func scanner() func(db.Scanner) (Site, error) {
 }
 
 // Get returns the owner's site, or a NotFound fault.
-func (s *Sites) Get(ctx context.Context, owner account.ID, id ID) (Site, error) {
+func (s *Sites) Get(ctx context.Context, owner account.OwnerID, id ID) (Site, error) {
 	return s.get(ctx, s.c.DB, owner, id)
 }
 
 // GetTx is Get inside the caller's transaction.
-func (s *Sites) GetTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
+func (s *Sites) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	return s.get(ctx, tx, owner, id)
 }
 
-func (s *Sites) get(ctx context.Context, r db.Reader, owner account.ID, id ID) (Site, error) {
+func (s *Sites) get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Site, error) {
 	got, err := scan(r.QueryRow(ctx, `
 		SELECT `+columns+` FROM sites
 		WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner))
@@ -181,9 +182,10 @@ func bump(ctx context.Context, tx *db.Tx) (version int64, err error) {
 func credentialPurpose(id ID) string { return "site/" + string(id) + "/credential" }
 
 // CredentialOf opens what a site's repository is fetched with; nil when it needs none.
+// It names the one host that it may be sent to.
 func (s *Sites) CredentialOf(ctx context.Context, id ID) (*source.Credential, error) {
-	var box string
-	err := s.c.DB.QueryRow(ctx, `SELECT credential FROM sites WHERE id = $1 AND deleted_at = 0`, id).Scan(&box)
+	var box, repository string
+	err := s.c.DB.QueryRow(ctx, `SELECT credential, repository FROM sites WHERE id = $1 AND deleted_at = 0`, id).Scan(&box, &repository)
 	if err != nil || box == "" {
 		return nil, missing(err)
 	}
@@ -195,5 +197,14 @@ func (s *Sites) CredentialOf(ctx context.Context, id ID) (*source.Credential, er
 	if err := json.Unmarshal(plain, &c); err != nil {
 		return nil, fmt.Errorf("read credential of %s: %w", id, err)
 	}
+	if c.Host == "" { // sealed before hosts were part of it
+		c.Host = hostOf(repository)
+	}
 	return &c, nil
+}
+
+// hostOf returns the host of a repository in normal form.
+func hostOf(repository string) string {
+	host, _, _ := strings.Cut(repository, "/")
+	return host
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	anna = account.ID("usr_anna")
-	ben  = account.ID("usr_ben")
+	anna = account.OwnerID("usr_anna")
+	ben  = account.OwnerID("usr_ben")
 )
 
 type room struct {
@@ -45,7 +45,7 @@ func (r room) write(t *testing.T, fn func(tx *db.Tx) error) {
 	}
 }
 
-func (r room) create(t *testing.T, owner account.ID, name string) site.Site {
+func (r room) create(t *testing.T, owner account.OwnerID, name string) site.Site {
 	t.Helper()
 	s, err := r.Create(t.Context(), owner, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
 	if err != nil {
@@ -353,5 +353,50 @@ func TestLiveViewFollows(t *testing.T) {
 	}
 	if _, err := r.Get(ctx, anna, s.ID); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("a deleted site is there: %v", err)
+	}
+}
+
+// A credential is sealed for the host of its repository and ends with it: the token of
+// one host is never shown to another.
+func TestCredentialEndsWithItsHost(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	s, err := r.Create(t.Context(), anna, site.NewSite{Name: "x", Type: "static", Repository: "git.test/a/b", Credential: &source.Credential{Token: "tok"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(repository string, c *source.Credential) (out site.Site) {
+		t.Helper()
+		r.write(t, func(tx *db.Tx) (err error) {
+			out, err = r.UpdateTx(t.Context(), tx, anna, s.ID, site.Patch{Repository: &repository, Credential: c})
+			return err
+		})
+		return out
+	}
+	stored := func() source.Credential {
+		t.Helper()
+		c, err := r.CredentialOf(t.Context(), s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c == nil {
+			return source.Credential{}
+		}
+		return *c
+	}
+	if got := patch("git@git.test:a/other", nil); !got.Credential || stored() != (source.Credential{Token: "tok", Host: "git.test"}) {
+		t.Fatalf("on the same host: %+v", stored())
+	}
+	for _, to := range []string{"evil.test/a/b", "git.test:8443/a/b"} {
+		if got := patch(to, nil); got.Credential || stored() != (source.Credential{}) {
+			t.Errorf("at %s it is still stored", to)
+		}
+		if got := patch("git.test/a/b", nil); got.Credential || stored() != (source.Credential{}) {
+			t.Error("it came back with the host")
+		}
+		patch("git.test/a/b", &source.Credential{Token: "tok"})
+	}
+	if got := patch("new.test/a/b", &source.Credential{Token: "new"}); !got.Credential || stored() != (source.Credential{Token: "new", Host: "new.test"}) {
+		t.Errorf("sent together: %+v", stored())
 	}
 }

@@ -101,7 +101,7 @@ func Slug(name string) string {
 
 // claimSlug takes the name's slug for the site, or, where it is taken or reserved, the
 // slug with a hyphen and four random characters.
-func claimSlug(ctx context.Context, tx *db.Tx, owner account.ID, id ID, name string) (string, error) {
+func claimSlug(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, name string) (string, error) {
 	base := Slug(name)
 	for try := range 20 {
 		slug := base

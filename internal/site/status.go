@@ -69,7 +69,7 @@ func (s *Sites) lock(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
 
 // LockTx is GetTx for a caller whose writes depend on what it read: until the
 // transaction ends nobody changes or deletes the site.
-func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
+func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	got, err := s.lock(ctx, tx, id)
 	if err == nil && got.Owner != owner {
 		return Site{}, fault.Missing("site")
@@ -147,16 +147,16 @@ func (s *Sites) DefaultBranchTx(ctx context.Context, tx *db.Tx, id ID, branch st
 }
 
 // StopTx takes an active site off the air; its releases stay.
-func (s *Sites) StopTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
+func (s *Sites) StopTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	return s.ownerMoves(ctx, tx, owner, id, Stopped, "Stopped by its owner")
 }
 
 // StartTx puts a stopped site back on the air.
-func (s *Sites) StartTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Site, error) {
+func (s *Sites) StartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	return s.ownerMoves(ctx, tx, owner, id, Active, "")
 }
 
-func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.ID, id ID, to Status, reason string) (Site, error) {
+func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, to Status, reason string) (Site, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Site{}, err

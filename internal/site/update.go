@@ -20,11 +20,11 @@ type Patch struct {
 	Branch     *string // empty: the repository's default
 	Framework  *string
 	Build      *Build             // its nil fields are left as they are; an empty string returns one to detection
-	Credential *source.Credential // the empty one removes what is stored
+	Credential *source.Credential // the empty one removes what is stored, and so does a repository on another host
 }
 
 // UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
-func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, p Patch) (Site, error) {
+func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Site, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Site{}, err
@@ -66,8 +66,12 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID
 	if err != nil {
 		return Site{}, err
 	}
-	if p.Credential != nil {
-		box, err := s.sealCredential(id, p.Credential)
+	credential := p.Credential
+	if credential == nil && site.Credential && hostOf(site.Repository) != hostOf(before.Repository) {
+		credential = &source.Credential{} // it was for the other host, and ends with it
+	}
+	if credential != nil {
+		box, err := s.sealCredential(id, credential, site.Repository)
 		if err != nil {
 			return Site{}, err
 		}

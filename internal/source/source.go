@@ -49,7 +49,7 @@ type Source struct {
 	c     Config
 	base  map[string]base
 	ca    string     // PEM bundle for git: the system's roots and the operator's; "" means git's own
-	known sync.Mutex // guards Dir/known_hosts
+	known sync.Mutex // guards Dir/hosts
 	mu    sync.Mutex // guards sites and the counters inside generations
 	sites map[string]*site
 	pins  map[string]int // open Trees by directory of their generation; guarded by mu
@@ -80,7 +80,7 @@ func New(c Config) (*Source, error) {
 	if err := os.RemoveAll(s.path("tmp")); err != nil {
 		return nil, fmt.Errorf("clear source directory: %w", err)
 	}
-	for _, d := range []string{"sites", "home", "tmp"} {
+	for _, d := range []string{"sites", "hosts", "home", "tmp"} {
 		if err := os.MkdirAll(s.path(d), 0o700); err != nil {
 			return nil, fmt.Errorf("make source directory: %w", err)
 		}
@@ -106,6 +106,7 @@ type Credential struct {
 	Token     string
 	User      string // beside the token; "" means what the host expects
 	DeployKey string // PEM, without a passphrase
+	Host      string // the only host that it may be shown to, as Repository.Host says it; "" only where nothing is stored
 }
 
 // LogValue keeps the secrets out of logs.
@@ -132,6 +133,11 @@ func (r Request) check() error {
 	}
 	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(r.Site, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
 		return fmt.Errorf("site id %q is no directory name", r.Site)
+	}
+	if c := r.Credential; c != nil && c.Host != "" && c.Host != r.Repository.host {
+		return &fault.Error{Kind: fault.Forbidden, Code: "credential_refused",
+			Message: fmt.Sprintf("The stored credential is for %s and isn't sent to %s", c.Host, r.Repository.host),
+			Details: "store a credential for the new host, or remove it if the repository is public"}
 	}
 	if r.Branch != "" {
 		return CheckBranch(r.Branch)
@@ -309,7 +315,7 @@ func (s *Source) Forget(ctx context.Context, site string) error {
 		return err
 	}
 	defer unlock()
-	if err := s.forget(site); err != nil {
+	if err := errors.Join(s.forget(site), s.forgetHosts(site)); err != nil {
 		return fmt.Errorf("forget cache of %s: %w", site, err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
@@ -28,8 +29,9 @@ import (
 // request and asks for a random path, and what it says goes on through an SSH session of
 // ours. So the key is in no file, the address is judged by egress, and no shell is run.
 //
-// Host keys are trusted on first use and kept in Dir/known_hosts, where the operator can
-// put them beforehand; a key that has changed is refused.
+// Host keys are trusted on first use, by each site for itself, and kept in Dir/hosts/<site>
+// for as long as the site lasts: what one tenant was shown decides nothing for another.
+// Dir/known_hosts is the operator's and goes before. A key that has changed is refused.
 func (s *Source) ssh(ctx context.Context, r Request) (*remote, error) {
 	signer, err := ssh.ParsePrivateKey([]byte(r.Credential.DeployKey))
 	if err != nil {
@@ -100,16 +102,16 @@ func (b *bridge) handshake(conn net.Conn, addr string, signer ssh.Signer) (*ssh.
 		User: "git",
 		Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
 		HostKeyCallback: func(host string, _ net.Addr, key ssh.PublicKey) error {
-			changed = b.s.knownHost(host, key)
+			changed = b.s.knownHost(b.r.Site, host, key)
 			return changed
 		},
-		HostKeyAlgorithms: b.s.hostKeyAlgorithms(addr),
+		HostKeyAlgorithms: b.s.hostKeyAlgorithms(b.r.Site, addr),
 		ClientVersion:     "SSH-2.0-Slipway",
 	})
 	switch {
 	case changed != nil:
 		if key := (*knownhosts.KeyError)(nil); errors.As(changed, &key) {
-			return nil, &fault.Error{Kind: fault.Forbidden, Code: "host_key_changed", Message: fmt.Sprintf("The SSH host key of %s is not the one seen before", b.r.Repository.host), Details: "the operator removes the old one from known_hosts when the change is genuine"}
+			return nil, &fault.Error{Kind: fault.Forbidden, Code: "host_key_changed", Message: fmt.Sprintf("The SSH host key of %s is not the one seen before", b.r.Repository.host), Details: "if the change is genuine, the operator removes the old key: known_hosts and hosts/ in the source directory hold them"}
 		}
 		return nil, changed
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):
@@ -230,35 +232,69 @@ func (c *complaint) Write(p []byte) (int, error) {
 	return c.b.stderr.Write(p)
 }
 
-// knownHost accepts a host's first key and remembers it; *knownhosts.KeyError for another.
-func (s *Source) knownHost(host string, key ssh.PublicKey) error {
+// maxKnown bounds the file of one site: a name that answers with a new key each time
+// would let it grow.
+const maxKnown = 64 << 10
+
+// knownHost accepts a host's first key and remembers it for the site; *knownhosts.KeyError
+// for another.
+func (s *Source) knownHost(site, host string, key ssh.PublicKey) error {
 	s.known.Lock()
 	defer s.known.Unlock()
-	f, err := os.OpenFile(s.path("known_hosts"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	check, own, err := s.knownHosts(site)
+	if err != nil {
+		return err
+	}
+	err = check(host, nowhere(host), key)
+	k := (*knownhosts.KeyError)(nil)
+	if !errors.As(err, &k) || len(k.Want) > 0 {
+		return err
+	}
+	f, err := os.OpenFile(own, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open known hosts: %w", err)
 	}
 	defer f.Close()
-	check, err := knownhosts.New(s.path("known_hosts"))
-	if err != nil {
-		return fmt.Errorf("read known hosts: %w", err)
+	if info, err := f.Stat(); err != nil || info.Size() > maxKnown {
+		return errors.Join(err, fmt.Errorf("too many hosts are known for site %s", site))
 	}
-	err = check(host, nowhere(host), key)
-	if k := (*knownhosts.KeyError)(nil); errors.As(err, &k) && len(k.Want) == 0 {
-		if _, err := f.WriteString(knownhosts.Line([]string{knownhosts.Normalize(host)}, key) + "\n"); err != nil {
-			return fmt.Errorf("write known hosts: %w", err)
+	if _, err := f.WriteString(knownhosts.Line([]string{knownhosts.Normalize(host)}, key) + "\n"); err != nil {
+		return fmt.Errorf("write known hosts: %w", err)
+	}
+	return f.Sync()
+}
+
+// forgetHosts removes what a site knows of hosts.
+func (s *Source) forgetHosts(site string) error {
+	s.known.Lock()
+	defer s.known.Unlock()
+	if err := os.Remove(s.path("hosts", site)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// knownHosts reads the operator's keys and the site's own. The caller holds s.known.
+func (s *Source) knownHosts(site string) (check ssh.HostKeyCallback, own string, err error) {
+	own = s.path("hosts", site)
+	var files []string
+	for _, f := range []string{s.path("known_hosts"), own} {
+		if _, err := os.Stat(f); err == nil {
+			files = append(files, f)
 		}
-		return f.Sync()
 	}
-	return err
+	if check, err = knownhosts.New(files...); err != nil {
+		return nil, "", fmt.Errorf("read known hosts: %w", err)
+	}
+	return check, own, nil
 }
 
 // hostKeyAlgorithms asks for the kinds of key that are known of a host, so that a server
 // with several doesn't show one we have never seen; nil for a new host.
-func (s *Source) hostKeyAlgorithms(addr string) []string {
+func (s *Source) hostKeyAlgorithms(site, addr string) []string {
 	s.known.Lock()
 	defer s.known.Unlock()
-	check, err := knownhosts.New(s.path("known_hosts"))
+	check, _, err := s.knownHosts(site)
 	if err != nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"slipway/internal/fault"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 )
 
 // key is a pair of a user or a host, with the private half as PEM.
@@ -160,14 +162,14 @@ func TestHostKeyChanged(t *testing.T) {
 		key  ssh.Signer
 		ok   bool
 	}{{"git.test:22", one, true}, {"git.test:22", one, true}, {"git.test:22", two, false}, {"git.test:2222", two, true}, {"other.test:22", two, true}} {
-		if err := s.knownHost(tt.host, tt.key.PublicKey()); (err == nil) != tt.ok {
+		if err := s.knownHost("one", tt.host, tt.key.PublicKey()); (err == nil) != tt.ok {
 			t.Errorf("%d: %s: %v", i, tt.host, err)
 		}
 	}
-	if got := s.hostKeyAlgorithms("git.test:22"); len(got) != 1 || got[0] != ssh.KeyAlgoED25519 {
+	if got := s.hostKeyAlgorithms("one", "git.test:22"); len(got) != 1 || got[0] != ssh.KeyAlgoED25519 {
 		t.Errorf("algorithms of a known host: %v", got)
 	}
-	if got := s.hostKeyAlgorithms("new.test:22"); got != nil {
+	if got := s.hostKeyAlgorithms("one", "new.test:22"); got != nil {
 		t.Errorf("algorithms of a new host: %v", got)
 	}
 }
@@ -197,5 +199,44 @@ func TestBridgeNeedsItsSecret(t *testing.T) {
 			t.Errorf("%q: %q", line, b)
 		}
 		c.Close()
+	}
+}
+
+// What one site was shown first decides nothing for another, and is gone with the site;
+// the operator's word goes before.
+func TestHostKeysAreKnownPerSite(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil, nil)
+	real, _ := key(t)
+	forged, _ := key(t)
+	if err := s.knownHost("attacker", "git.test:22", forged.PublicKey()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.knownHost("victim", "git.test:22", real.PublicKey()); err != nil {
+		t.Errorf("another site's key decides: %v", err)
+	}
+	if err := s.knownHost("victim", "git.test:22", forged.PublicKey()); err == nil {
+		t.Error("a changed key was accepted")
+	}
+	if err := s.Forget(t.Context(), "victim"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.knownHost("victim", "git.test:22", forged.PublicKey()); err != nil {
+		t.Errorf("a forgotten site remembers: %v", err)
+	}
+	line := knownhosts.Line([]string{"git.test"}, real.PublicKey()) + "\n"
+	if err := os.WriteFile(s.path("known_hosts"), []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.knownHost("third", "git.test:22", forged.PublicKey()); err == nil {
+		t.Error("a key that is not the operator's was accepted")
+	}
+	for n := range 2000 { // a name that answers with ever new ports fills nobody's disk
+		if s.knownHost("greedy", fmt.Sprintf("git.test:%d", 1000+n), real.PublicKey()) != nil {
+			break
+		}
+	}
+	if info, err := os.Stat(s.path("hosts", "greedy")); err != nil || info.Size() > maxKnown+1024 {
+		t.Errorf("the site's file: %v, %v", info, err)
 	}
 }

@@ -123,7 +123,7 @@ func clean(b []byte, limit int) string {
 func (s *Source) list(ctx context.Context, r Request, g *generation) ([]File, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := s.command(ctx, command{args: []string{"ls-tree", "-r", "-z", "-l", "--full-tree", headRef}, env: []string{"GIT_DIR=" + g.dir}})
+	cmd := s.command(ctx, command{args: []string{"ls-tree", "-r", "-t", "-z", "-l", "--full-tree", headRef}, env: []string{"GIT_DIR=" + g.dir}})
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("list files: %w", err)
@@ -143,10 +143,18 @@ func (s *Source) list(ctx context.Context, r Request, g *generation) ([]File, er
 	return files, nil
 }
 
+// The bounds of a commit's paths. They are counted while git lists, which is ended at once.
+const (
+	maxPath  = 1024     // bytes of one
+	maxDepth = 64       // folders deep
+	maxNames = 64 << 20 // bytes of all, folders included
+)
+
 // parse reads "<mode> SP <type> SP <oid> SP <size, padded> TAB <path> NUL" entries.
 func (s *Source) parse(r Request, in *bufio.Reader) ([]File, error) {
 	var files []File
-	var total int64
+	var total, names int64
+	trees := 0
 	for {
 		entry, err := in.ReadSlice(0)
 		if errors.Is(err, io.EOF) && len(entry) == 0 {
@@ -162,6 +170,23 @@ func (s *Source) parse(r Request, in *bufio.Reader) ([]File, error) {
 		f := strings.Fields(facts)
 		if !ok || len(f) != 4 {
 			return nil, errCorrupt
+		}
+		if !decent(name) {
+			return nil, &fault.Error{Kind: fault.Invalid, Code: "repository_refused", Message: fmt.Sprintf("Repository %s holds a path that no working tree may have", r.Repository)}
+		}
+		if len(name) > maxPath || strings.Count(name, "/") >= maxDepth {
+			return nil, tooLarge(r, fmt.Sprintf("a path is longer than %d bytes or more than %d folders deep", maxPath, maxDepth))
+		}
+		// One tree object can stand in thousands of places, so a pack of a kilobyte can
+		// spell out any number of paths.
+		if names += int64(len(name)); names > maxNames {
+			return nil, tooLarge(r, "the paths of its files are over the limit of "+size(maxNames))
+		}
+		if f[1] == "tree" {
+			if trees++; trees > s.c.MaxFile {
+				return nil, tooLarge(r, fmt.Sprintf("it has more than %d folders", s.c.MaxFile))
+			}
+			continue
 		}
 		file := File{Path: name, OID: f[2]}
 		switch {
@@ -181,9 +206,6 @@ func (s *Source) parse(r Request, in *bufio.Reader) ([]File, error) {
 				return nil, errCorrupt // "BAD": the cache lacks the blob
 			}
 		}
-		if !decent(name) {
-			return nil, &fault.Error{Kind: fault.Invalid, Code: "repository_refused", Message: fmt.Sprintf("Repository %s holds a path that no working tree may have", r.Repository)}
-		}
 		if total += file.Size; total > s.c.MaxSize {
 			return nil, tooLarge(r, "its files are over the limit of "+size(s.c.MaxSize))
 		}
@@ -198,7 +220,7 @@ func (s *Source) parse(r Request, in *bufio.Reader) ([]File, error) {
 
 // decent reports whether a path stays inside its tree and out of git's own directory.
 func decent(p string) bool {
-	if p == "" || len(p) > 4096 || path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") {
+	if p == "" || path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") {
 		return false
 	}
 	for seg := range strings.SplitSeq(p, "/") {
@@ -244,7 +266,8 @@ func (t *Tree) Read(ctx context.Context, files []File, fn func(File, io.Reader) 
 }
 
 // ReadFile is the content of one file, following symbolic links inside the tree. A file
-// that isn't there is fs.ErrNotExist; one over max bytes is a fault of kind TooLarge.
+// that isn't there is fs.ErrNotExist; one over max bytes comes with its first max bytes
+// and a fault of kind TooLarge.
 func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, error) {
 	for range 10 {
 		i, found := slices.BinarySearchFunc(t.files, name, func(f File, name string) int { return strings.Compare(f.Path, name) })
@@ -252,14 +275,16 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 			break
 		}
 		f := t.files[i]
-		if f.Size > max {
-			return nil, &fault.Error{Kind: fault.TooLarge, Code: "file_too_large", Message: fmt.Sprintf("%s is too large", strings.ToValidUTF8(f.Path, "?")), Details: "the limit is " + size(max)}
-		}
 		var b []byte
 		err := t.Read(ctx, []File{f}, func(_ File, r io.Reader) (err error) {
-			b, err = io.ReadAll(r)
+			if b, err = io.ReadAll(io.LimitReader(r, max)); err == nil && f.Size > max {
+				err = errEnough
+			}
 			return err
 		})
+		if errors.Is(err, errEnough) {
+			return b, &fault.Error{Kind: fault.TooLarge, Code: "file_too_large", Message: fmt.Sprintf("%s is too large", strings.ToValidUTF8(f.Path, "?")), Details: "the limit is " + size(max)}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -272,6 +297,8 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 	}
 	return nil, fmt.Errorf("read %q: %w", name, fs.ErrNotExist)
 }
+
+var errEnough = errors.New("enough was read")
 
 // Checkout writes the working tree into dir, which is made when absent and must be
 // empty. There is no .git in it, and links are as the commit has them.

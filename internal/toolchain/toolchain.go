@@ -140,7 +140,8 @@ func (t *Toolchain) Ready(ctx context.Context, w Want, say func(format string, a
 		say = func(string, ...any) {}
 	}
 	if w == (Want{}) {
-		return Tools{}, nil
+		binds, env := t.trust()
+		return Tools{Binds: binds, Env: env}, nil
 	}
 	var tools Tools
 	fetched := false

@@ -242,7 +242,7 @@ func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := out.Proxy(egress.ProxyConfig{Direct: map[string]string{"registry.test:80": r.Listener.Addr().String(), "registry.test": r.Listener.Addr().String()}})
+	proxy := out.Proxy(egress.ProxyConfig{Resolve: true, Direct: map[string]string{"registry.test:80": r.Listener.Addr().String(), "registry.test": r.Listener.Addr().String()}})
 	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), Registry: "http://registry.test/", Network: door(t, dir, proxy)})
 	if err != nil {
 		t.Fatal(err)

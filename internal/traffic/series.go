@@ -84,7 +84,7 @@ func (s Series) Total() (sum Counts) {
 // Series returns what was counted for the owner's site since a moment, which is taken
 // back to the beginning of its step. Steps begin at multiples of themselves in UTC. It is
 // a fault to ask for more than is kept. For anybody else's site there is nothing.
-func (t *Traffic) Series(ctx context.Context, owner account.ID, site string, since db.Time, step Step) (Series, error) {
+func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site string, since db.Time, step Step) (Series, error) {
 	if !slices.Contains(Steps, step) {
 		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid step", Details: "step must be " + stepNames(), Received: step.String(), Code: "invalid_step"}
 	}
@@ -110,7 +110,7 @@ func (t *Traffic) Series(ctx context.Context, owner account.ID, site string, sin
 
 // Day returns the last 24 hours of several of the owner's sites, hour by hour, with one
 // query. Sites without visits are left out.
-func (t *Traffic) Day(ctx context.Context, owner account.ID, sites []string) (map[string]Series, error) {
+func (t *Traffic) Day(ctx context.Context, owner account.OwnerID, sites []string) (map[string]Series, error) {
 	out := map[string]Series{}
 	if len(sites) == 0 {
 		return out, nil
@@ -129,7 +129,7 @@ func (t *Traffic) Day(ctx context.Context, owner account.ID, sites []string) (ma
 
 // read sums up by step. Hours are taken from hours as far as those are summed up, the rest
 // from shorter stretches; days from days if they are so old that they certainly are.
-func (t *Traffic) read(ctx context.Context, owner account.ID, sites []string, first db.Time, step Step) (map[string][]Point, error) {
+func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []string, first db.Time, step Step) (map[string][]Point, error) {
 	now := t.c.Now()
 	// The last hour that was summed up is read from its parts: the sum may be under way.
 	hours, days := floor(now, hour).Add(-day), floor(now, day).Add(-32*day)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	ada account.ID = "usr_ada"
-	eve account.ID = "usr_eve"
+	ada account.OwnerID = "usr_ada"
+	eve account.OwnerID = "usr_eve"
 )
 
 // world is the room with a clock that the test sets.
@@ -33,7 +33,7 @@ func newWorld(t testing.TB) *world {
 }
 
 // sites writes the rows of sites that are there, as their room would.
-func (w *world) sites(owner account.ID, ids ...string) {
+func (w *world) sites(owner account.OwnerID, ids ...string) {
 	w.t.Helper()
 	err := w.c.DB.Write(w.t.Context(), func(tx *db.Tx) error {
 		for _, id := range ids {
@@ -58,7 +58,7 @@ func (w *world) add(site string, c Counts) {
 	}
 }
 
-func (w *world) series(owner account.ID, site string, back time.Duration, step Step) Series {
+func (w *world) series(owner account.OwnerID, site string, back time.Duration, step Step) Series {
 	w.t.Helper()
 	s, err := w.Series(w.t.Context(), owner, site, db.At(w.now.Add(-back)), step)
 	if err != nil {

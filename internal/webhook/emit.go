@@ -16,7 +16,7 @@ import (
 // EmitTx queues an event for every webhook of the owner that wants it, in the caller's
 // transaction: it is sent after the commit, or never. A webhook that wants both names of
 // one occurrence gets it once under each, with different ids.
-func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.ID, e Event) error {
+func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, e Event) error {
 	type subscriber struct {
 		id     ID
 		events []string
@@ -47,7 +47,7 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.ID, e Ev
 
 // PingTx queues a "ping" for one webhook, whatever it is subscribed to, and returns the
 // delivery. A webhook that is turned off is a Conflict.
-func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (DeliveryID, error) {
+func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (DeliveryID, error) {
 	h, err := get(ctx, tx, owner, id)
 	if err != nil {
 		return "", err
@@ -67,7 +67,7 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.ID, id I
 }
 
 // Ping is PingTx in a transaction of its own.
-func (w *Webhooks) Ping(ctx context.Context, owner account.ID, id ID) (d DeliveryID, err error) {
+func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d DeliveryID, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		d, err = w.PingTx(ctx, tx, owner, id)
 		return err
@@ -76,7 +76,7 @@ func (w *Webhooks) Ping(ctx context.Context, owner account.ID, id ID) (d Deliver
 }
 
 // queue freezes one body and inserts a delivery of it for each webhook.
-func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.ID, name string, d data, to []ID) error {
+func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, d data, to []ID) error {
 	if len(to) == 0 {
 		return nil
 	}

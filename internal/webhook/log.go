@@ -42,7 +42,7 @@ type Attempt struct {
 
 // Deliveries returns one page (from 1) of what was sent to a webhook, the newest first,
 // and how many there are.
-func (w *Webhooks) Deliveries(ctx context.Context, owner account.ID, hook ID, page, limit int) (list []Delivery, total int, err error) {
+func (w *Webhooks) Deliveries(ctx context.Context, owner account.OwnerID, hook ID, page, limit int) (list []Delivery, total int, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return nil, 0, err
 	}
@@ -56,7 +56,7 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner account.ID, hook ID, pa
 
 // Delivery returns one delivery to the owner's webhook with every attempt, or a NotFound
 // fault.
-func (w *Webhooks) Delivery(ctx context.Context, owner account.ID, hook ID, id DeliveryID) (d Delivery, err error) {
+func (w *Webhooks) Delivery(ctx context.Context, owner account.OwnerID, hook ID, id DeliveryID) (d Delivery, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return d, err
 	}

@@ -119,7 +119,7 @@ const (
 )
 
 // Create makes a subscription, or says what is wrong with it.
-func (w *Webhooks) Create(ctx context.Context, owner account.ID, n NewWebhook) (hook Webhook, err error) {
+func (w *Webhooks) Create(ctx context.Context, owner account.OwnerID, n NewWebhook) (hook Webhook, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		hook, err = w.CreateTx(ctx, tx, owner, n)
 		return err
@@ -128,7 +128,7 @@ func (w *Webhooks) Create(ctx context.Context, owner account.ID, n NewWebhook) (
 }
 
 // CreateTx is Create inside the caller's transaction.
-func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.ID, n NewWebhook) (Webhook, error) {
+func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewWebhook) (Webhook, error) {
 	url, err := checkURL(n.URL)
 	if err != nil {
 		return Webhook{}, err
@@ -188,7 +188,7 @@ func checkEvents(names []string) ([]string, error) {
 }
 
 // List returns all webhooks of the owner, the newest first; there are at most 100.
-func (w *Webhooks) List(ctx context.Context, owner account.ID) ([]Webhook, error) {
+func (w *Webhooks) List(ctx context.Context, owner account.OwnerID) ([]Webhook, error) {
 	rows, err := w.c.DB.Query(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 ORDER BY id DESC`, owner)
 	list, err := db.Collect(rows, err, scanHook)
 	if err != nil {
@@ -198,11 +198,11 @@ func (w *Webhooks) List(ctx context.Context, owner account.ID) ([]Webhook, error
 }
 
 // Get returns the owner's webhook, or a NotFound fault.
-func (w *Webhooks) Get(ctx context.Context, owner account.ID, id ID) (Webhook, error) {
+func (w *Webhooks) Get(ctx context.Context, owner account.OwnerID, id ID) (Webhook, error) {
 	return get(ctx, w.c.DB, owner, id)
 }
 
-func get(ctx context.Context, r db.Reader, owner account.ID, id ID) (Webhook, error) {
+func get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Webhook, error) {
 	return scanHook(r.QueryRow(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner))
 }
 
@@ -222,7 +222,7 @@ func scanHook(r db.Scanner) (Webhook, error) {
 
 // Reveal returns the secret that was generated for a webhook, for its owner's dashboard;
 // a fault where the owner gave it, since they know it.
-func (w *Webhooks) Reveal(ctx context.Context, owner account.ID, id ID) (string, error) {
+func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (string, error) {
 	var sealed string
 	var generated bool
 	err := w.c.DB.QueryRow(ctx, `SELECT secret, generated FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner).Scan(&sealed, &generated)
@@ -244,7 +244,7 @@ func (w *Webhooks) Reveal(ctx context.Context, owner account.ID, id ID) (string,
 
 // Update changes what is asked for. Turning a webhook off skips what is queued for it;
 // turning it on forgets its failures.
-func (w *Webhooks) Update(ctx context.Context, owner account.ID, id ID, c Change) (hook Webhook, err error) {
+func (w *Webhooks) Update(ctx context.Context, owner account.OwnerID, id ID, c Change) (hook Webhook, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		hook, err = w.UpdateTx(ctx, tx, owner, id, c)
 		return err
@@ -253,7 +253,7 @@ func (w *Webhooks) Update(ctx context.Context, owner account.ID, id ID, c Change
 }
 
 // UpdateTx is Update inside the caller's transaction.
-func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID, c Change) (Webhook, error) {
+func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, c Change) (Webhook, error) {
 	// An update that changes nothing takes the row's lock in both dialects.
 	if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1 AND owner_id = $2`, id, owner); err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
@@ -299,7 +299,7 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.ID, id
 const remove = `UPDATE webhooks SET deleted_at = $2, active = FALSE, secret = '', prev_secret = '' WHERE owner_id = $1 AND deleted_at = 0`
 
 // Delete removes a webhook. What is queued for it is not sent; its log goes with it.
-func (w *Webhooks) Delete(ctx context.Context, owner account.ID, id ID) error {
+func (w *Webhooks) Delete(ctx context.Context, owner account.OwnerID, id ID) error {
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := w.DeleteTx(ctx, tx, owner, id)
 		return err
@@ -307,7 +307,7 @@ func (w *Webhooks) Delete(ctx context.Context, owner account.ID, id ID) error {
 }
 
 // DeleteTx is Delete inside the caller's transaction, and says what was deleted.
-func (w *Webhooks) DeleteTx(ctx context.Context, tx *db.Tx, owner account.ID, id ID) (Webhook, error) {
+func (w *Webhooks) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Webhook, error) {
 	hook, err := get(ctx, tx, owner, id)
 	if err != nil {
 		return Webhook{}, err
@@ -323,7 +323,7 @@ func (w *Webhooks) DeleteTx(ctx context.Context, tx *db.Tx, owner account.ID, id
 }
 
 // DeleteAllTx removes every webhook of an owner who goes.
-func (w *Webhooks) DeleteAllTx(ctx context.Context, tx *db.Tx, owner account.ID) error {
+func (w *Webhooks) DeleteAllTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	if _, err := tx.Exec(ctx, remove, owner, db.Now()); err != nil {
 		return fmt.Errorf("delete webhooks: %w", err)
 	}

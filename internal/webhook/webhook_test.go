@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	anna   account.ID = "usr_anna"
-	bert   account.ID = "usr_bert"
-	secret            = "a secret of the owner's own"
+	anna   account.OwnerID = "usr_anna"
+	bert   account.OwnerID = "usr_bert"
+	secret                 = "a secret of the owner's own"
 )
 
 var someSite = Site{"site_1", `<My "Site"> & Söhne`}

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package edge.
+-- Written by package certs.
 CREATE TABLE authority (
   id          TEXT PRIMARY KEY, -- 'local': the one that signs for the sites of this installation
   certificate TEXT NOT NULL,    -- PEM

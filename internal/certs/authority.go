@@ -1,4 +1,4 @@
-package edge
+package certs
 
 import (
 	"context"
@@ -17,12 +17,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"slipway/internal/db"
+	"slipway/internal/seal"
 )
 
-// authority is the installation's own certificate authority, for sites that have no
+// authority is the installation's own certificate authority, for names that have no
 // public certificate. Its key is in the database, sealed, so that all nodes share it.
 type authority struct {
+	db     *db.DB
+	seal   *seal.Sealer
+	leaves leaves
+	minted prometheus.Counter
+
 	mu   sync.Mutex // guards root; held while it is read
 	root *root
 }
@@ -34,27 +42,27 @@ type root struct {
 }
 
 const (
-	rootYears = 10
-	purpose   = "authority/local"
+	rootYears   = 10
+	rootPurpose = "authority/local"
 )
 
 // RootPEM returns the certificate of the local authority, to be trusted by whoever
-// visits. It makes the authority when there is none.
-func (e *Edge) RootPEM(ctx context.Context) ([]byte, error) {
-	r, err := e.authority.get(ctx, e)
+// visits. It creates the authority when there is none.
+func (s *Certs) RootPEM(ctx context.Context) ([]byte, error) {
+	r, err := s.local.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return r.pem, nil
 }
 
-func (a *authority) get(ctx context.Context, e *Edge) (*root, error) {
+func (a *authority) get(ctx context.Context) (*root, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.root != nil {
 		return a.root, nil
 	}
-	r, err := e.openAuthority(ctx)
+	r, err := a.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open local authority: %w", err)
 	}
@@ -62,11 +70,11 @@ func (a *authority) get(ctx context.Context, e *Edge) (*root, error) {
 	return r, nil
 }
 
-// openAuthority reads the authority, or makes it. Of two nodes that make one at the same
+// open reads the authority, or creates it. Of two nodes that create one at the same
 // time the first to insert wins, and both read the winner's.
-func (e *Edge) openAuthority(ctx context.Context) (*root, error) {
+func (a *authority) open(ctx context.Context) (*root, error) {
 	var have int
-	if err := e.DB.QueryRow(ctx, `SELECT COUNT(*) FROM authority WHERE id = 'local'`).Scan(&have); err != nil {
+	if err := a.db.QueryRow(ctx, `SELECT COUNT(*) FROM authority WHERE id = 'local'`).Scan(&have); err != nil {
 		return nil, err
 	}
 	if have == 0 {
@@ -74,8 +82,8 @@ func (e *Edge) openAuthority(ctx context.Context) (*root, error) {
 		if err != nil {
 			return nil, err
 		}
-		sealed := e.Seal.Seal(key, purpose)
-		err = e.DB.Write(ctx, func(tx *db.Tx) error {
+		sealed := a.seal.Seal(key, rootPurpose)
+		err = a.db.Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `
 				INSERT INTO authority (id, certificate, private_key, created_at)
 				VALUES ('local', $1, $2, $3) ON CONFLICT (id) DO NOTHING`, string(certificate), sealed, db.Now())
@@ -86,12 +94,12 @@ func (e *Edge) openAuthority(ctx context.Context) (*root, error) {
 		}
 	}
 	var certificate, sealed string
-	if err := e.DB.QueryRow(ctx, `
+	if err := a.db.QueryRow(ctx, `
 		SELECT certificate, private_key FROM authority
 		WHERE id = 'local'`).Scan(&certificate, &sealed); err != nil {
 		return nil, err
 	}
-	key, err := e.Seal.Open(sealed, purpose)
+	key, err := a.seal.Open(sealed, rootPurpose)
 	if err != nil {
 		return nil, err
 	}

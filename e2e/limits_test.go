@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// Visitors who hold as many connections as they can get leave the interface, the
+// dashboard and health as they are, also from the address that holds them.
+func TestHeldConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "--max-connections", "200", "--max-connections-per-address", "50")
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	key, err := w.User("held@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	let := 0
+	for range 400 {
+		c, err := net.DialTimeout("tcp", w.HTTPS, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		secure := tls.Client(c, &tls.Config{ServerName: "nobody.localhost", InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		if secure.Handshake() != nil {
+			continue
+		}
+		let++
+		io.WriteString(secure, "GET / HTTP/1.1\r\nHost: nobody.localhost\r\nContent-Length: 10\r\n\r\n")
+	}
+	if let == 0 || let > 50 {
+		t.Errorf("%d of 400 connections of one address were let in, want at most 50", let)
+	}
+	for path, key := range map[string]string{"/healthz": "", "/readyz": "", "/sign-in": "", "/api/v1/sites": key} {
+		a, err := w.Do(t.Context(), world.Request{Method: "GET", URL: "http://" + w.Listen + path, Key: key})
+		if err != nil || a.Status != 200 {
+			t.Errorf("%s: %v, status %d", path, err, a.Status)
+		}
+	}
+}
+
+// After SIGTERM the listeners stay open for the drain delay: who comes is told to come
+// back, on connections that are new or kept, and nobody finds the door shut.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "--drain-delay", "4s")
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: 5 * time.Second}
+	get := func(path string) (int, http.Header, error) {
+		resp, err := client.Get("http://" + w.Listen + path)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer resp.Body.Close()
+		io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode, resp.Header, nil
+	}
+	if status, _, err := get("/readyz"); status != 200 || err != nil {
+		t.Fatal(status, err)
+	}
+	if err := syscall.Kill(w.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "/readyz says no", func() bool {
+		status, h, err := get("/readyz")
+		if err != nil {
+			t.Fatalf("refused while draining: %v", err)
+		}
+		return status == 503 && h.Get("Retry-After") != ""
+	})
+	for range 3 {
+		if status, h, err := get("/api/v1/sites"); status != 503 || h.Get("Retry-After") == "" || err != nil {
+			t.Errorf("the interface while draining: %d %v, %v", status, h, err)
+		}
+	}
+	<-w.Ended()
+	if _, _, err := get("/readyz"); err == nil {
+		t.Error("it goes on")
+	}
+}
+
+// The interface answers to its own names alone.
+func TestHostOfListen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "--base-url", "http://panel.example.test", "--api-url", "http://api.example.test")
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		host, path string
+		status     int
+	}{
+		{"panel.example.test", "/sign-in", 200}, {"api.example.test", "/docs", 200}, {w.Listen, "/docs", 200}, {"localhost", "/docs", 200},
+		{"evil.test", "/sign-in", 421}, {"evil.test", "/api/v1/sites", 421}, {"evil.test", "/metrics", 421}, {"evil.test", "/hooks/deploy/x", 421},
+		{"evil.test", "/healthz", 200}, {"evil.test", "/readyz", 200},
+	} {
+		r, err := http.NewRequest("GET", "http://"+w.Listen+tt.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = tt.host
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != tt.status {
+			t.Errorf("Host %s %s: status %d, want %d", tt.host, tt.path, resp.StatusCode, tt.status)
+		}
+	}
+}
+
+func newWorld(t *testing.T, flags ...string) *world.World {
+	t.Helper()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	w.Flags = append(w.Flags, flags...)
+	return w
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain until ", what)
+		}
+	}
+}

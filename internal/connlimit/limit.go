@@ -1,0 +1,209 @@
+// Package connlimit owns how many connections a process accepts: overall and per client
+// network, with some kept back for those who must always get in.
+//
+// A listener that is wrapped closes what is over a limit at once, so that neither the
+// backlog nor the table of file descriptors fills up. When all places are taken, the
+// connection that has been idle the longest makes room. The package knows neither TLS nor
+// HTTP: servers tell it which connections are idle.
+package connlimit
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config says how many connections there may be.
+type Config struct {
+	Total      int // open at a time
+	PerAddress int // of one IPv4 address or one IPv6 /64. Optional: 0 means Total.
+	// Spare is how many of Total are kept back: a connection that is accepted on one of
+	// them says so, and its server closes it unless it is for somebody who must get in.
+	// Optional.
+	Spare int
+	// Exempt lists the addresses that PerAddress does not bind, such as proxies that
+	// many clients come through. Optional.
+	Exempt []netip.Prefix
+	// OnRefused hears why a connection was closed: "total" or "address". Optional.
+	OnRefused func(reason string)
+}
+
+// Limiter counts the connections of any number of listeners. It is safe for concurrent use.
+type Limiter struct {
+	Config
+	mu    sync.Mutex // guards conns, of
+	conns map[*Conn]struct{}
+	of    map[netip.Prefix]int
+}
+
+// New returns a Limiter that has seen nobody yet.
+func New(c Config) *Limiter {
+	if c.PerAddress == 0 {
+		c.PerAddress = c.Total
+	}
+	return &Limiter{Config: c, conns: map[*Conn]struct{}{}, of: map[netip.Prefix]int{}}
+}
+
+// Listen returns a listener whose connections are counted. They are *Conn.
+func (l *Limiter) Listen(ln net.Listener) net.Listener { return &listener{ln, l} }
+
+// Len returns how many connections are open.
+func (l *Limiter) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+type listener struct {
+	net.Listener
+	limiter *Limiter
+}
+
+// Accept returns the next connection that is within the limits.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if conn := l.limiter.admit(c); conn != nil {
+			return conn, nil
+		}
+		c.Close()
+	}
+}
+
+// admit counts a connection, or returns nil where it is one too many.
+func (l *Limiter) admit(c net.Conn) *Conn {
+	conn := &Conn{Conn: c, limiter: l, network: network(c.RemoteAddr())}
+	l.mu.Lock()
+	if l.of[conn.network] >= l.PerAddress && !l.exempt(conn.network.Addr()) {
+		l.mu.Unlock()
+		l.refused("address")
+		return nil
+	}
+	var out *Conn
+	if len(l.conns) >= l.Total-l.Spare {
+		if out = l.idlest(); out != nil {
+			l.forget(out)
+		}
+	}
+	n := len(l.conns)
+	if n >= l.Total {
+		l.mu.Unlock()
+		l.refused("total")
+		return nil
+	}
+	conn.spare = n >= l.Total-l.Spare
+	l.conns[conn] = struct{}{}
+	l.of[conn.network]++
+	l.mu.Unlock()
+	if out != nil {
+		out.Conn.Close()
+	}
+	return conn
+}
+
+func (l *Limiter) exempt(a netip.Addr) bool {
+	for _, p := range l.Exempt {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Limiter) refused(reason string) {
+	if l.OnRefused != nil {
+		l.OnRefused(reason)
+	}
+}
+
+// minIdle is how long a connection was idle before another may take its place.
+const minIdle = 2 * time.Second
+
+// idlest returns the connection that has been idle the longest of a sample of all: the
+// order of a map is random enough, and a server with a hundred thousand of them need not
+// keep them sorted. l.mu is held.
+func (l *Limiter) idlest() *Conn {
+	var found *Conn
+	oldest := time.Now().Add(-minIdle).UnixNano()
+	seen := 0
+	for c := range l.conns {
+		if since := c.idleSince.Load(); since != 0 && since < oldest {
+			found, oldest = c, since
+		}
+		if seen++; seen >= 256 && (found != nil || rand.IntN(64) == 0) {
+			break
+		}
+	}
+	return found
+}
+
+// forget takes a connection out of the counts, once. l.mu is held.
+func (l *Limiter) forget(c *Conn) {
+	if _, ok := l.conns[c]; !ok {
+		return
+	}
+	delete(l.conns, c)
+	if l.of[c.network]--; l.of[c.network] == 0 {
+		delete(l.of, c.network)
+	}
+}
+
+// Conn is a connection that is counted until it is closed.
+type Conn struct {
+	net.Conn
+	limiter   *Limiter
+	network   netip.Prefix
+	spare     bool
+	idleSince atomic.Int64 // Unix nanoseconds; 0: in use
+}
+
+// Spare reports whether the connection has one of the places that are kept back.
+func (c *Conn) Spare() bool { return c.spare }
+
+// SetIdle says whether the connection waits for its next request: then it may be closed
+// when its place is needed.
+func (c *Conn) SetIdle(idle bool) {
+	if idle {
+		c.idleSince.Store(time.Now().UnixNano())
+	} else {
+		c.idleSince.Store(0)
+	}
+}
+
+// Close closes the connection and frees its place.
+func (c *Conn) Close() error {
+	c.limiter.mu.Lock()
+	c.limiter.forget(c)
+	c.limiter.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// CloseWrite shuts down the sending side, as *net.TCPConn does.
+func (c *Conn) CloseWrite() error {
+	if t, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return t.CloseWrite()
+	}
+	return nil
+}
+
+// network returns who counts as one client: an IPv4 address, or an IPv6 /64, which is
+// what one household or one virtual machine has.
+func network(a net.Addr) netip.Prefix {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := t.AddrPort().Addr().Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits)
+	return p
+}

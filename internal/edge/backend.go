@@ -1,0 +1,34 @@
+package edge
+
+import (
+	"net/http"
+)
+
+// The kinds of backend that the views live and previews name.
+const (
+	backendFiles   = "files"   // the release is answered from
+	backendProgram = "program" // a program that runs answers
+)
+
+// backend answers the requests of sites of one kind. It is chosen before anything of a
+// request but its host has been judged: which methods there are, how long an answer may
+// take, and whether a connection is taken over is its own business. What it is given can
+// flush, set deadlines and hijack through http.ResponseController.
+type backend func(w *recorder, r *http.Request, t *target)
+
+// backendOf returns what answers for a site that is live, or nil where this version knows
+// no backend of that kind: an older one may run beside a newer one during an upgrade.
+func (e *Edge) backendOf(t *target) backend { return e.backends[t.backend] }
+
+// files is the backend of releases: GET and HEAD, answered within a deadline by length.
+func (e *Edge) files(w *recorder, r *http.Request, t *target) {
+	e.bound(w, r)
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		fail(w, r, http.StatusMethodNotAllowed)
+	case t.release == "":
+		page(w, r, pageEmpty)
+	default:
+		e.answer(w, r, t)
+	}
+}

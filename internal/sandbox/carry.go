@@ -1,0 +1,112 @@
+package sandbox
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+)
+
+// carriedConns is how many connections are carried at once; more wait to be accepted.
+const carriedConns = 256
+
+// offer serves the sandbox's network on the sockets that the stage made. It holds no
+// right that the command does not have itself.
+func offer(proxy string, sockets []int) error {
+	n := newNames(proxy)
+	for i, fd := range sockets {
+		f := os.NewFile(uintptr(fd), "network")
+		if i == 0 {
+			c, err := net.FilePacketConn(f)
+			if err != nil {
+				return fmt.Errorf("offer the resolver: %w", err)
+			}
+			go n.serve(c)
+		} else {
+			l, err := net.FileListener(f)
+			if err != nil {
+				return fmt.Errorf("offer port %d: %w", carried[i-1], err)
+			}
+			go n.accept(l, carried[i-1])
+		}
+		_ = f.Close() // the copies that net made are closed at exec
+	}
+	return nil
+}
+
+func (n *names) accept(l net.Listener, port uint16) {
+	slots := make(chan struct{}, carriedConns)
+	for {
+		slots <- struct{}{}
+		c, err := l.Accept()
+		if err != nil {
+			<-slots
+			time.Sleep(10 * time.Millisecond) // out of descriptors: the command's own doing
+			continue
+		}
+		go func() {
+			defer func() { <-slots }()
+			n.carry(c.(*net.TCPConn), port)
+		}()
+	}
+}
+
+// carry connects c to the host that its address stands for. What can't be connected is
+// reset, which a program takes for what it is: a connection that failed.
+func (n *names) carry(c *net.TCPConn, port uint16) {
+	defer c.Close()
+	local, _ := netip.ParseAddrPort(c.LocalAddr().String())
+	host, ok := n.of(local.Addr())
+	if !ok {
+		_ = c.SetLinger(0)
+		return
+	}
+	u, r, err := connect(n.proxy, net.JoinHostPort(host, strconv.Itoa(int(port))))
+	if err != nil {
+		_ = c.SetLinger(0)
+		return
+	}
+	defer u.Close()
+	up := make(chan struct{})
+	go func() {
+		defer close(up)
+		_, _ = io.Copy(u, c)
+		_ = u.CloseWrite()
+	}()
+	if _, err := io.Copy(c, r); err != nil {
+		_ = c.SetLinger(0)
+	}
+	_ = c.CloseWrite()
+	<-up
+}
+
+// connect asks the proxy for a tunnel to addr, and returns it with the reader of what
+// comes through it.
+func connect(proxy, addr string) (*net.UnixConn, io.Reader, error) {
+	c, err := net.Dial("unix", proxy)
+	if err != nil {
+		return nil, nil, err
+	}
+	u := c.(*net.UnixConn)
+	_ = u.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := fmt.Fprintf(u, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", addr, addr); err != nil {
+		_ = u.Close()
+		return nil, nil, err
+	}
+	r := bufio.NewReader(u)
+	res, err := http.ReadResponse(r, &http.Request{Method: http.MethodConnect})
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("connect to %s: %s", addr, res.Status)
+	}
+	if err != nil {
+		_ = u.Close()
+		return nil, nil, err
+	}
+	_ = u.SetDeadline(time.Time{})
+	return u, r, nil
+}

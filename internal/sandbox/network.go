@@ -1,0 +1,169 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A command with a way out gets a network that any program can use: names resolve, and
+// connections to ports 80 and 443 of what they resolve to work, without a proxy setting.
+//
+// Nothing is routed. The sandbox's network namespace holds a loopback alone; our resolver
+// on it answers every name that the proxy can resolve with an address of fakeNet, which
+// is ours on that loopback, and what connects there is carried to the proxy by name
+// (carry.go). So the address that a build sees is never the one that is dialed, and the
+// proxy judges name and address exactly as it does for everybody. Literal addresses stay
+// unreachable.
+//
+// The namespace and its sockets are made by a stage that runs before bwrap, as the
+// site's own uid in a user namespace of its own: binding low ports and giving the
+// loopback its network needs capabilities there, and bwrap gives none to anybody. The
+// stage drops them and becomes bwrap.
+
+// fakeNet is set aside for benchmarks (RFC 2544): no host of the internet has it.
+var fakeNet = netip.MustParsePrefix("198.18.0.0/15")
+
+// netStageArg is the argument by which the shim is the stage.
+const netStageArg = "--network"
+
+// carried are the ports that are carried to the proxy.
+var carried = []uint16{80, 443}
+
+// stageNetwork puts the stage before bwrap. It returns the descriptors that the shim
+// inside will find the sockets at: the resolver's, then those of carried.
+func (b *Bubblewrap) stageNetwork(r *run) ([]int, error) {
+	if r.c.Network.Proxy == "" {
+		return nil, nil
+	}
+	var sockets []int
+	for range 1 + len(carried) {
+		place, err := os.Open(os.DevNull) // holds the number until the stage puts a socket there
+		if err != nil {
+			return nil, err
+		}
+		sockets = append(sockets, r.launch.inherit(place))
+	}
+	return sockets, nil
+}
+
+// throughStage rewrites a launch of bwrap into one of the stage.
+func (b *Bubblewrap) throughStage(r *run, self string, sockets []int) {
+	cmd := r.launch.cmd
+	args := []string{"slipway", ShimName, b.name, netStageArg}
+	for _, fd := range sockets {
+		args = append(args, strconv.Itoa(fd))
+	}
+	cmd.Args = append(append(args, cmd.Path), cmd.Args...)
+	cmd.Path = self
+	a := cmd.SysProcAttr
+	uid, gid, root := os.Geteuid(), os.Getegid(), os.Geteuid() == 0
+	if root {
+		uid, gid = r.c.UID, r.c.GID
+	}
+	a.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNET
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	a.GidMappingsEnableSetgroups = root // to give up ours; a plain user may not, and has none to give up
+	a.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
+}
+
+// networkStage is the stage's main: args are the descriptors, then bwrap's path and argv.
+// It returns only when something failed.
+func networkStage(args []string) error {
+	runtime.LockOSThread() // capabilities are a thread's
+	n := 1 + len(carried)
+	if len(args) < n+2 {
+		return errors.New("network stage: too few arguments")
+	}
+	if err := loopback(); err != nil {
+		return fmt.Errorf("bring up the loopback: %w", err)
+	}
+	dns, err := bound(unix.SOCK_DGRAM, [4]byte{127, 0, 0, 1}, 53)
+	if err != nil {
+		return fmt.Errorf("offer the resolver: %w", err)
+	}
+	sockets := []int{dns}
+	for _, port := range carried {
+		fd, err := bound(unix.SOCK_STREAM, [4]byte{}, port)
+		if err != nil {
+			return fmt.Errorf("offer port %d: %w", port, err)
+		}
+		sockets = append(sockets, fd)
+	}
+	for i, fd := range sockets {
+		at, err := strconv.Atoi(args[i])
+		if err != nil {
+			return fmt.Errorf("network stage: %w", err)
+		}
+		if err := unix.Dup3(fd, at, 0); err != nil {
+			return fmt.Errorf("hand over a socket: %w", err)
+		}
+	}
+	// bwrap refuses to start with capabilities that it can't explain.
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	return fmt.Errorf("start bwrap: %w", unix.Exec(args[n], args[n+1:], []string{"PATH=/usr/bin:/bin"}))
+}
+
+// loopback brings lo up and makes every address of fakeNet one of its own: a network of
+// a loopback interface is local as a whole.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	up, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	up.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, up); err != nil {
+		return err
+	}
+	mask := [4]byte{255, 254, 0, 0}
+	first := fakeNet.Addr().As4()
+	first[3] = 1
+	for _, step := range []struct {
+		call  uint
+		value []byte
+	}{{unix.SIOCSIFADDR, first[:]}, {unix.SIOCSIFNETMASK, mask[:]}} {
+		req, err := unix.NewIfreq("lo:1")
+		if err != nil {
+			return err
+		}
+		if err := req.SetInet4Addr(step.value); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(fd, step.call, req); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func bound(kind int, addr [4]byte, port uint16) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr, Port: int(port)}); err != nil {
+		return -1, err
+	}
+	if kind == unix.SOCK_STREAM {
+		return fd, unix.Listen(fd, 256)
+	}
+	return fd, nil
+}

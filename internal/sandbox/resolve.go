@@ -1,0 +1,175 @@
+package sandbox
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// Bounds of one command's resolver.
+const (
+	maxNames    = 1 << 16
+	maxLookups  = 64 // at once; more are dropped, and a client asks again
+	forgetAfter = 5 * time.Second
+)
+
+// names is the resolver inside a sandbox: it gives every name that exists an address of
+// fakeNet for as long as the command runs. Whether it exists the proxy says.
+type names struct {
+	proxy string // unix socket
+
+	mu   sync.Mutex // guards what follows
+	all  map[string]*name
+	back []string // by the number of the address
+}
+
+type name struct {
+	asked chan struct{} // closed when the answer is here
+	code  dnsmessage.RCode
+	addr  netip.Addr
+	until time.Time // of an answer that isn't an address
+}
+
+func newNames(proxy string) *names { return &names{proxy: proxy, all: map[string]*name{}} }
+
+// of returns the name that an address stands for.
+func (n *names) of(a netip.Addr) (string, bool) {
+	a = a.Unmap()
+	if !fakeNet.Contains(a) {
+		return "", false
+	}
+	b, first := a.As4(), fakeNet.Addr().As4()
+	i := (int(b[1])-int(first[1]))<<16 | int(b[2])<<8 | int(b[3]) - 2
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i < 0 || i >= len(n.back) {
+		return "", false
+	}
+	return n.back[i], true
+}
+
+// lookup returns the address that stands for a name.
+func (n *names) lookup(host string) (netip.Addr, dnsmessage.RCode) {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	n.mu.Lock()
+	x := n.all[host]
+	if x != nil && !x.until.IsZero() && time.Now().After(x.until) {
+		x = nil
+	}
+	if x != nil {
+		n.mu.Unlock()
+		<-x.asked
+		return x.addr, x.code
+	}
+	if len(n.all) >= maxNames {
+		n.mu.Unlock()
+		return netip.Addr{}, dnsmessage.RCodeRefused
+	}
+	x = &name{asked: make(chan struct{})}
+	n.all[host] = x
+	n.mu.Unlock()
+
+	code := n.ask(host)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x.code = code
+	if code == dnsmessage.RCodeSuccess {
+		i := len(n.back) + 2 // the first two are the network's own and the loopback's
+		b := fakeNet.Addr().As4()
+		b[1] += byte(i >> 16)
+		b[2], b[3] = byte(i>>8), byte(i)
+		x.addr = netip.AddrFrom4(b)
+		n.back = append(n.back, host)
+	} else {
+		x.until = time.Now().Add(forgetAfter)
+	}
+	close(x.asked)
+	return x.addr, x.code
+}
+
+// ask has the proxy say whether a name exists and may be reached.
+func (n *names) ask(host string) dnsmessage.RCode {
+	c, err := net.Dial("unix", n.proxy)
+	if err != nil {
+		return dnsmessage.RCodeServerFailure
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
+	if _, err := fmt.Fprintf(c, "GET /resolve?name=%s HTTP/1.1\r\nHost: resolver\r\nConnection: close\r\n\r\n", url.QueryEscape(host)); err != nil {
+		return dnsmessage.RCodeServerFailure
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return dnsmessage.RCodeServerFailure
+	}
+	_ = res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusNoContent:
+		return dnsmessage.RCodeSuccess
+	case http.StatusNotFound, http.StatusForbidden:
+		return dnsmessage.RCodeNameError
+	}
+	return dnsmessage.RCodeServerFailure
+}
+
+// serve answers queries until the socket is closed.
+func (n *names) serve(c net.PacketConn) {
+	slots := make(chan struct{}, maxLookups)
+	for {
+		buf := make([]byte, 1500)
+		size, from, err := c.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			continue
+		}
+		go func() {
+			defer func() { <-slots }()
+			if answer := n.answer(buf[:size]); answer != nil {
+				_, _ = c.WriteTo(answer, from)
+			}
+		}()
+	}
+}
+
+// answer returns the reply to one query (RFC 1035), or nil where none is due. Only IPv4
+// addresses are known: a program that asks for others is told that there are none.
+func (n *names) answer(query []byte) []byte {
+	var p dnsmessage.Parser
+	h, err := p.Start(query)
+	if err != nil || h.Response {
+		return nil
+	}
+	q, err := p.Question()
+	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: h.ID, Response: true, RecursionDesired: h.RecursionDesired, RecursionAvailable: true}}
+	switch {
+	case err != nil:
+		reply.RCode = dnsmessage.RCodeFormatError
+	case h.OpCode != 0 || q.Class != dnsmessage.ClassINET:
+		reply.Questions, reply.RCode = []dnsmessage.Question{q}, dnsmessage.RCodeNotImplemented
+	default:
+		reply.Questions = []dnsmessage.Question{q}
+		addr, code := n.lookup(q.Name.String())
+		reply.RCode = code
+		if code == dnsmessage.RCodeSuccess && q.Type == dnsmessage.TypeA {
+			reply.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 60},
+				Body: &dnsmessage.AResource{A: addr.As4()}}}
+		}
+	}
+	out, err := reply.Pack()
+	if err != nil {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// piped is a listener whose connections are made by dial.
+type piped struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *piped) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+func (p *piped) Close() error   { close(p.done); return nil }
+func (p *piped) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+func (p *piped) dial() net.Conn {
+	c, s := net.Pipe()
+	p.conns <- s
+	return c
+}
+
+// serveBounded serves a handler inside the control plane's deadlines on connections that
+// live in memory, where time is the bubble's.
+func serveBounded(t *testing.T, h *house, next http.HandlerFunc) *piped {
+	p := &piped{make(chan net.Conn), make(chan struct{})}
+	srv := &http.Server{Handler: h.bounded(next), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	go srv.Serve(p)
+	t.Cleanup(func() { srv.Close() })
+	return p
+}
+
+func TestHalfSentForm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := serveBounded(t, &house{}, func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err != nil {
+				w.WriteHeader(http.StatusRequestTimeout)
+			}
+		})
+		c := p.dial()
+		defer c.Close()
+		begun := time.Now()
+		go io.WriteString(c, "POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nemail=")
+		b, _ := io.ReadAll(c)
+		if took := time.Since(begun); took > 2*bodyTime {
+			t.Errorf("a half-sent form was open for %s", took)
+		}
+		if !strings.HasPrefix(string(b), "HTTP/1.1 408 ") {
+			t.Errorf("answer %q", b)
+		}
+	})
+}
+
+func TestUnreadAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		p := serveBounded(t, &house{}, func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			for err == nil {
+				_, err = w.Write(make([]byte, 1<<16))
+			}
+			ended <- err
+		})
+		c := p.dial()
+		defer c.Close()
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		begun := time.Now()
+		<-ended
+		if took := time.Since(begun); took > 2*writeTime {
+			t.Errorf("an unread answer was open for %s", took)
+		}
+	})
+}
+
+// A stream lives for as long as somebody reads it, and its request's context with it.
+func TestStreamsGoOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const beats = 100
+		p := serveBounded(t, &house{}, func(w http.ResponseWriter, r *http.Request) {
+			for range beats {
+				io.WriteString(w, ".")
+				http.NewResponseController(w).Flush()
+				select {
+				case <-time.After(15 * time.Second):
+				case <-r.Context().Done():
+					return
+				}
+			}
+		})
+		c := p.dial()
+		defer c.Close()
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		if err != nil || len(b) != beats {
+			t.Errorf("%d of %d beats, %v", len(b), beats, err)
+		}
+	})
+}
+
+func TestDrainingCloses(t *testing.T) {
+	t.Parallel()
+	h := &house{}
+	answer := func(r *http.Request) string {
+		rec := httptest.NewRecorder()
+		h.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(rec, r)
+		return rec.Header().Get("Connection")
+	}
+	r := httptest.NewRequest("POST", "/", strings.NewReader("x"))
+	if got := answer(r); got != "" {
+		t.Errorf("Connection: %q", got)
+	}
+	chunked := r.Clone(t.Context())
+	chunked.TransferEncoding = []string{"chunked"}
+	if got := answer(chunked); got != "close" {
+		t.Errorf("Connection: %q after Transfer-Encoding, want close", got)
+	}
+	h.draining.Store(true)
+	if got := answer(r); got != "close" {
+		t.Errorf("Connection: %q while draining, want close", got)
+	}
+}
+
+func TestOwnHost(t *testing.T) {
+	t.Parallel()
+	h := &house{}
+	h.s.Listen, h.s.ownHosts = "panel.internal:8080", []string{"panel.example.com", "api.example.com"}
+	for host, want := range map[string]bool{
+		"panel.example.com": true, "PANEL.example.com.:8443": true, "api.example.com": true, "panel.internal:8080": true,
+		"127.0.0.1:8080": true, "127.0.0.1": true, "localhost:8080": true, "127.0.0.2": false, "[::1]:8080": false,
+		"evil.test": false, "evil.test:8080": false, "": false, "panel.example.com.evil.test": false, "127.0.0.1.evil.test": false, "example.com": false,
+	} {
+		r := httptest.NewRequest("GET", "/api/v1/sites", nil)
+		r.Host = host
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080})))
+		rec := httptest.NewRecorder()
+		h.named(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ours") })).ServeHTTP(rec, r)
+		if got := rec.Code == 200; got != want || !got && (rec.Code != 421 || !strings.Contains(rec.Body.String(), `"code":"misdirected_request"`)) {
+			t.Errorf("Host %q: status %d, want ours %v; %s", host, rec.Code, want, rec.Body)
+		}
+	}
+	far := httptest.NewRequest("GET", "/", nil)
+	far.Host = "localhost"
+	far = far.WithContext(context.WithValue(far.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 8080})))
+	if h.ownHost(far) {
+		t.Error("localhost is ours at a public address")
+	}
+}
+
+// However few descriptors there are, visitors cannot take all of them.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	for _, n := range []uint64{64, 256, 512, 1024, 20_000, 1 << 20, 1 << 40} {
+		p := planPlaces(n, 0, 0)
+		left := int(min(n, 1<<20)) - p.edge - p.control
+		if p.edge < 1 || p.edgeAddress < 1 || p.edgeSpare >= p.edge || p.control < 1 || p.controlAddress < 1 || left < int(min(n, 1<<20))/8 && left < 1024 {
+			t.Errorf("%d descriptors: %+v, %d left", n, p, left)
+		}
+		if p.edgeAddress > p.edge/2 || p.controlAddress > p.control/2 {
+			t.Errorf("%d descriptors: one address takes most of %+v", n, p)
+		}
+	}
+	if p := planPlaces(20_000, 100, 7); p.edge != 100 || p.edgeAddress != 7 {
+		t.Errorf("the operator's limits are not kept: %+v", p)
+	}
+	if p := planPlaces(1024, 1_000_000, 0); p.edge > 512 {
+		t.Errorf("the operator's wish leaves nothing for the control plane: %+v", p)
+	}
+}
