@@ -52,14 +52,16 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 		return nil, nil, err
 	}
 	env = map[string]string{
-		"SLIPWAY":            "1",
-		"SLIPWAY_SITE_ID":    string(s.ID),
-		"SLIPWAY_SITE_NAME":  s.Name,
-		"SLIPWAY_DEPLOYMENT": string(x.ID),
-		"SLIPWAY_BRANCH":     x.Branch,
-		"SLIPWAY_COMMIT":     x.CommitHash,
-		"SLIPWAY_URL":        d.c.Sites.URL(s.Slug),
-		"SLIPWAY_DEPLOY_URL": x.URL,
+		"SLIPWAY":               "1",
+		"SLIPWAY_SITE_ID":       string(s.ID),
+		"SLIPWAY_SITE_NAME":     s.Name,
+		"SLIPWAY_DEPLOYMENT":    string(x.ID),
+		"SLIPWAY_DEPLOYMENT_ID": string(x.ID),
+		"SLIPWAY_TARGET":        string(x.Target),
+		"SLIPWAY_BRANCH":        x.Branch,
+		"SLIPWAY_COMMIT":        x.CommitHash,
+		"SLIPWAY_URL":           d.c.Sites.URL(s.Slug),
+		"SLIPWAY_DEPLOY_URL":    x.URL,
 	}
 	maps.Copy(env, plan.Env)
 	for _, v := range vars {

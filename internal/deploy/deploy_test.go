@@ -331,7 +331,7 @@ func TestDeploymentsOfASiteRunInOrder(t *testing.T) {
 		}
 		last = x.CompletedAt
 	}
-	list, total, err := w.List(t.Context(), anna, s.ID, 1, 3)
+	list, total, err := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 3})
 	if err != nil || total != 6 || len(list) != 3 || list[0].ID != ids[4] || !list[0].Current {
 		t.Fatalf("list of %d: %v, %v", total, list, err)
 	}
@@ -389,7 +389,7 @@ func TestCancelWaitingAndRunning(t *testing.T) {
 	s := w.site("hang.test/acme/site")
 	var running Deployment
 	w.until("the first deployment runs", func() bool {
-		list, _, err := w.List(t.Context(), anna, s.ID, 1, 1)
+		list, _, err := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 1})
 		if err == nil && len(list) == 1 {
 			running = list[0]
 		}
@@ -446,7 +446,7 @@ func TestRollbackIsInstantAndWinsOverOlderRuns(t *testing.T) {
 	older := w.trigger(s.ID, Trigger{})
 	back, err := roll("")
 	ok(t, err)
-	if back.Release != one.Release || back.RollbackOf != one.ID || back.CommitHash != one.CommitHash || back.Cause != ByRollback {
+	if back.Release != one.Release || back.ReleaseOf != one.ID || back.CommitHash != one.CommitHash || back.Cause != ByRollback {
 		t.Fatalf("got %+v", back)
 	}
 	if x := w.status(back.ID); x.Status != Success || !x.Current {
@@ -520,7 +520,7 @@ func TestDeleteEndsWhatRunsAndLeavesNothing(t *testing.T) {
 	})
 	s := w.site("hang.test/acme/site")
 	w.until("it runs", func() bool {
-		list, _, err := w.List(t.Context(), anna, s.ID, 1, 1)
+		list, _, err := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 1})
 		return err == nil && len(list) == 1 && list[0].Status == Building
 	})
 	w.trigger(s.ID, Trigger{})
@@ -587,7 +587,7 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 			t.Errorf("release %d is kept: %v (%v); want the live one and one more", i, kept, err)
 		}
 	}
-	if _, total, _ := w.List(t.Context(), anna, s.ID, 1, 10); total != 3 {
+	if _, total, _ := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 10}); total != 3 {
 		t.Errorf("%d deployments are remembered, want the live one, the kept one and one more", total)
 	}
 }

@@ -129,6 +129,7 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 		for _, q := range []string{
 			`DELETE FROM deployment_logs WHERE deployment_id IN (SELECT id FROM deployments WHERE site_id = $1)`,
 			`DELETE FROM deployments WHERE site_id = $1`,
+			`DELETE FROM preview_hosts WHERE site_id = $1`,
 		} {
 			if _, err := tx.Exec(ctx, q, p.Site); err != nil {
 				return fmt.Errorf("purge deployments: %w", err)
@@ -148,9 +149,9 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 		_, err := tx.Exec(ctx, `
 			UPDATE deployments SET release = '' WHERE id IN (
 				SELECT id FROM (
-					SELECT d.id AS id, row_number() OVER (PARTITION BY d.site_id ORDER BY d.id DESC) AS place
+					SELECT d.id AS id, row_number() OVER (PARTITION BY d.site_id, d.target ORDER BY d.id DESC) AS place
 					FROM deployments d JOIN open_sites s ON s.id = d.site_id
-					WHERE d.release <> '' AND d.id <> s.live_deployment) AS kept
+					WHERE d.release <> '' AND d.id <> s.live_deployment AND NOT EXISTS (SELECT 1 FROM preview_hosts p WHERE p.deployment_id = d.id)) AS kept
 				WHERE place > $1)`, d.c.Keep)
 		if err != nil {
 			return fmt.Errorf("let go of releases: %w", err)

@@ -111,7 +111,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		}
 	}
 	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
-	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics})
+	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics, Tell: h.tellOfWebhook})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
@@ -193,7 +193,7 @@ func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return fmt.Errorf("name site of %s: %w", d.ID, err)
 	}
 	of := webhook.Site{ID: d.SiteID, Name: name}
-	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), CreatedAt: d.CreatedAt}
+	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), Reason: d.Reason, CreatedAt: d.CreatedAt}
 	switch event {
 	case domain.Added:
 		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainAdded(of, what))
