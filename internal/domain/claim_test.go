@@ -279,7 +279,7 @@ func TestAnothersDomainIsNotThere(t *testing.T) {
 	_, err1 := w.Get(ctx, w.db, bob, dom.ID)
 	_, err2 := w.Verify(ctx, bob, dom.ID)
 	var err3, err4 error
-	w.db.Write(ctx, func(tx *db.Tx) error { _, err3 = w.UpdateTx(ctx, tx, bob, dom.ID, Update{}); return nil })
+	w.db.Write(ctx, func(tx *db.Tx) error { _, _, err3 = w.UpdateTx(ctx, tx, bob, dom.ID, Update{}); return nil })
 	w.db.Write(ctx, func(tx *db.Tx) error { _, err4 = w.DeleteTx(ctx, tx, bob, dom.ID); return nil })
 	_, err5 := w.ForSite(ctx, bob, "ann-1")
 	for i, err := range []error{err1, err2, err3, err4, err5} {
@@ -299,7 +299,7 @@ func TestRedirectAndPrimary(t *testing.T) {
 	apex := w.active(ann, "example.com")
 	update := func(dom Domain, u Update) (Domain, error) {
 		var out Domain
-		err := w.db.Write(ctx, func(tx *db.Tx) (err error) { out, err = w.UpdateTx(ctx, tx, dom.Owner, dom.ID, u); return err })
+		err := w.db.Write(ctx, func(tx *db.Tx) (err error) { out, _, err = w.UpdateTx(ctx, tx, dom.Owner, dom.ID, u); return err })
 		return out, err
 	}
 	w.zone.set(t, "www.example.com", "CNAME ann-1.sites.test.")
@@ -470,7 +470,7 @@ func TestOvertakenLookChangesNothing(t *testing.T) {
 	w := newWorld(t, nil, nil)
 	dom := w.add(ann, "example.com")
 	token := strings.TrimPrefix(w.txt(ann), "TXT ")
-	good := sight{tokens: []string{token}, addrs: w.c.Addrs, ours: w.c.Addrs}
+	good := observed{tokens: []string{token}, addrs: w.c.Addrs, ours: w.c.Addrs}
 	w.exec("UPDATE domains SET checks = 5 WHERE id = $1", dom.ID)
 	settle := func(checks int64) {
 		t.Helper()
@@ -524,20 +524,20 @@ func TestChecksGiveUp(t *testing.T) {
 
 	dom := w.active(ann, "moved.com")
 	w.zone.fail("moved.com", dns.RcodeServerFailure)
-	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-astrayMax))
+	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-misdirectedMax))
 	if dom = w.verify(dom); dom.Status != Active || !has(dom.Problems, "no_answer") {
 		t.Fatalf("silence took the domain away: %+v", dom)
 	}
 	w.zone.heal("moved.com")
-	if dom = w.verify(dom); dom.Status != Active || dom.astrayAt != 0 {
+	if dom = w.verify(dom); dom.Status != Active || dom.misdirectedAt != 0 {
 		t.Fatalf("got %+v", dom)
 	}
 	w.zone.set(t, "moved.com", "A 198.51.100.9")
 	w.zone.set(t, "_slipway.moved.com")
-	if dom = w.verify(dom); dom.Status != Active || dom.astrayAt == 0 || !has(dom.Problems, "wrong_target") {
+	if dom = w.verify(dom); dom.Status != Active || dom.misdirectedAt == 0 || !has(dom.Problems, "wrong_target") {
 		t.Fatalf("got %+v", dom)
 	}
-	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-astrayMax))
+	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-misdirectedMax))
 	if dom = w.verify(dom); dom.Status != Failed || dom.NextCheckAt == 0 {
 		t.Fatalf("got %+v", dom)
 	}
