@@ -67,6 +67,11 @@ func (c Caller) RequireAllSites() error {
 		Details: "the key is restricted to some sites, and this concerns all of them", Code: "site_not_allowed"}
 }
 
+// covers reports whether a key like k can do nothing that c cannot.
+func (c Caller) covers(k Key) bool {
+	return k.ID != "" && k.ID == c.Key || c.requireNoWider(NewKey{Scopes: k.Scopes, Sites: k.Sites, Nets: k.Nets, Expires: k.Expires}) == nil
+}
+
 // requireNoWider returns nil when a key like n could do nothing that c cannot.
 func (c Caller) requireNoWider(n NewKey) error {
 	refuse := func(details string) error {

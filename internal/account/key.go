@@ -178,13 +178,15 @@ func splitNets(text string) (out []netip.Prefix) {
 	return out
 }
 
-// ListKeys returns the owner's keys, newest first, with their last uses as of now.
-func (a *Accounts) ListKeys(ctx context.Context, owner OwnerID) ([]Key, error) {
-	rows, err := a.db.Query(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE owner_id = $1 ORDER BY created_at DESC, id DESC`, owner)
+// ListKeys returns the keys of the caller's user that are no wider than the caller,
+// newest first, with their last uses as of now.
+func (a *Accounts) ListKeys(ctx context.Context, by Caller) ([]Key, error) {
+	rows, err := a.db.Query(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE owner_id = $1 ORDER BY created_at DESC, id DESC`, by.Owner)
 	keys, err := db.Collect(rows, err, scanKey)
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}
+	keys = slices.DeleteFunc(keys, func(k Key) bool { return !by.covers(k) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range keys {
@@ -196,13 +198,21 @@ func (a *Accounts) ListKeys(ctx context.Context, owner OwnerID) ([]Key, error) {
 }
 
 // RevokeKey ends a key for good, or is a NotFound fault.
-func (a *Accounts) RevokeKey(ctx context.Context, owner OwnerID, id KeyID) error {
-	return a.db.Write(ctx, func(tx *db.Tx) error { return a.RevokeKeyTx(ctx, tx, owner, id) })
+func (a *Accounts) RevokeKey(ctx context.Context, by Caller, id KeyID) error {
+	return a.db.Write(ctx, func(tx *db.Tx) error { return a.RevokeKeyTx(ctx, tx, by, id) })
 }
 
-// RevokeKeyTx is RevokeKey in the caller's transaction.
-func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, owner OwnerID, id KeyID) error {
-	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE owner_id = $1 AND id = $2`, owner, id)
+// RevokeKeyTx is RevokeKey in the caller's transaction. A key that is wider than the
+// caller is not found: nobody ends what they could not have made.
+func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, by Caller, id KeyID) error {
+	k, err := scanKey(tx.QueryRow(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE owner_id = $1 AND id = $2`, by.Owner, id))
+	if err != nil {
+		return err
+	}
+	if !by.covers(k) {
+		return fault.Missing("key")
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE owner_id = $1 AND id = $2`, by.Owner, id)
 	if err != nil {
 		return fmt.Errorf("revoke key: %w", err)
 	}
@@ -249,4 +259,23 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	}
 	a.note(c.Key, addr)
 	return c, nil
+}
+
+// Holds is nil while what the caller came with still lets them in: their key is there and
+// has not expired, and they are not suspended. It is for answers that stay open.
+func (a *Accounts) Holds(ctx context.Context, c Caller) error {
+	if c.Key == "" {
+		return stands(ctx, a.db, c.User, fault.Unauthorized)
+	}
+	var ok bool
+	err := a.db.QueryRow(ctx, `
+		SELECT u.suspended_at = 0 AND (k.expires_at = 0 OR k.expires_at > $2)
+		FROM api_keys k JOIN users u ON u.id = k.user_id WHERE k.id = $1`, c.Key, db.Now()).Scan(&ok)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !ok {
+		return errKey
+	}
+	if err != nil {
+		return fmt.Errorf("check key again: %w", err)
+	}
+	return nil
 }

@@ -29,17 +29,17 @@ func TestKeyLife(t *testing.T) {
 	if err != nil || c.User != u.ID || c.Key != k.ID || c.Email != u.Email {
 		t.Fatalf("got %+v, %v", c, err)
 	}
-	if err := a.RevokeKey(ctx, other.Owner, k.ID); !fault.Is(err, fault.NotFound) {
+	if err := a.RevokeKey(ctx, other.Caller(), k.ID); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("somebody else revoked it: %v", err)
 	}
-	if keys, err := a.ListKeys(ctx, other.Owner); err != nil || len(keys) != 0 {
+	if keys, err := a.ListKeys(ctx, other.Caller()); err != nil || len(keys) != 0 {
 		t.Fatalf("somebody else sees %v, %v", keys, err)
 	}
-	keys, err := a.ListKeys(ctx, u.Owner)
+	keys, err := a.ListKeys(ctx, u.Caller())
 	if err != nil || len(keys) != 1 || keys[0].UsedAddr != "203.0.113.7" || keys[0].UsedAt == 0 {
 		t.Fatalf("got %+v, %v", keys, err)
 	}
-	if err := a.RevokeKey(ctx, u.Owner, k.ID); err != nil {
+	if err := a.RevokeKey(ctx, u.Caller(), k.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Authenticate(ctx, secret, here); !fault.Is(err, fault.Unauthorized) {
@@ -66,7 +66,7 @@ func TestLastUseSurvivesTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := account.New(account.Config{DB: d})
-	keys, err := again.ListKeys(t.Context(), u.Owner)
+	keys, err := again.ListKeys(t.Context(), u.Caller())
 	if err != nil || keys[0].ID != k.ID || keys[0].UsedAddr != here.String() || time.Since(keys[0].UsedAt.Time()) > time.Minute {
 		t.Fatalf("got %+v, %v", keys, err)
 	}

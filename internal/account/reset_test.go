@@ -198,11 +198,12 @@ func TestResetOwesFactor(t *testing.T) {
 	o := posting(t, mailtest.Config{})
 	ctx := t.Context()
 	ada := enrol(t, o.Accounts, "ada@example.test")
-	offer, err := o.OfferTOTP(ctx, ada.ID)
+	s0, _ := signIn(t, o.Accounts, "ada@example.test")
+	offer, err := o.OfferTOTP(ctx, s0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes, err := o.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Addr: here}, codeAt(t, offer.Secret, time.Now()))
+	codes, err := o.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: s0.ID, Addr: here}, offer.Token, codeAt(t, offer.Secret, time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}

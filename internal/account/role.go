@@ -50,7 +50,7 @@ func removeUser(ctx context.Context, tx *db.Tx, u User) error {
 	if sites > 0 {
 		return &fault.Error{Kind: fault.Conflict, Message: "This user still has sites", Details: fmt.Sprintf("there are %d: delete them first, or with the user", sites), Code: "user_has_sites"}
 	}
-	for _, table := range []string{"setup_links", "sessions", "ceremonies", "passkeys", "recovery_codes", "second_factors", "api_keys"} {
+	for _, table := range []string{"setup_links", "sessions", "ceremonies", "passkeys", "recovery_codes", "second_factors", "totp_offers", "api_keys"} {
 		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, u.ID); err != nil {
 			return fmt.Errorf("delete user: %w", err)
 		}

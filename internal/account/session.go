@@ -281,15 +281,17 @@ func (a *Accounts) EndSessionsTx(ctx context.Context, tx *db.Tx, owner UserID, e
 	return n, nil
 }
 
-// expire removes what has ended by itself: sessions, ceremonies and the far end of the log.
+// expire removes what has ended by itself: sessions, ceremonies, offers and the far end of the log.
 func (a *Accounts) expire(ctx context.Context) error {
 	now := db.Now()
 	return a.db.Write(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE expires_at <= $1 OR seen_at <= $2`, now, now.Add(-Idle)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM ceremonies WHERE expires_at <= $1`, now); err != nil {
-			return err
+		for _, table := range []string{"ceremonies", "totp_offers"} {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE expires_at <= $1`, now); err != nil {
+				return err
+			}
 		}
 		_, err := tx.Exec(ctx, `DELETE FROM audit WHERE at <= $1`, now.Add(-keepAudit))
 		return err

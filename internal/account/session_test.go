@@ -304,7 +304,7 @@ func TestAuditRollsBack(t *testing.T) {
 		if err := a.AuditTx(ctx, tx, account.Actor{User: ada.ID}, account.AuditEvent{Action: "key.revoked"}); err != nil {
 			return err
 		}
-		return a.RevokeKeyTx(ctx, tx, ada.Owner, "key_none")
+		return a.RevokeKeyTx(ctx, tx, ada.Caller(), "key_none")
 	})
 	if list, err2 := a.Audit(ctx, account.AuditFilter{}); !fault.Is(err, fault.NotFound) || err2 != nil || len(list) != 0 {
 		t.Fatal(err, err2, list)
@@ -342,8 +342,10 @@ func TestSecondFactor(t *testing.T) {
 	ctx := t.Context()
 	ada := enrol(t, a, "ada@example.test")
 	me := account.Actor{User: ada.ID, Addr: here}
-	offer, err := a.OfferTOTP(ctx, ada.ID)
-	again, err2 := a.OfferTOTP(ctx, ada.ID)
+	first, _ := signIn(t, a, "ada@example.test")
+	me.Session = first.ID
+	offer, err := a.OfferTOTP(ctx, first)
+	again, err2 := a.OfferedTOTP(ctx, first, offer.Token)
 	if err != nil || err2 != nil || again != offer || len(offer.Secret) != 32 ||
 		!strings.HasPrefix(offer.URI, "otpauth://totp/Slipway:ada@example.test?") || !strings.Contains(offer.URI, "secret="+offer.Secret) {
 		t.Fatalf("%+v, %v, %v", offer, err, err2)
@@ -351,21 +353,21 @@ func TestSecondFactor(t *testing.T) {
 	if s, _ := signIn(t, a, "ada@example.test"); s.Pending {
 		t.Fatal("a factor that is only offered is asked for")
 	}
-	if _, err := a.ConfirmTOTP(ctx, me, "000000"); !fault.Is(err, fault.Unauthorized) {
+	if _, err := a.ConfirmTOTP(ctx, me, offer.Token, "000000"); !fault.Is(err, fault.Unauthorized) {
 		t.Fatal(err)
 	}
 	if _, err := a.RenewCodes(ctx, me); !fault.Is(err, fault.Conflict) {
 		t.Fatal(err)
 	}
 	start := time.Now() // all codes are of this moment: a step may end while the test runs
-	codes, err := a.ConfirmTOTP(ctx, me, codeAt(t, offer.Secret, start))
+	codes, err := a.ConfirmTOTP(ctx, me, offer.Token, codeAt(t, offer.Secret, start))
 	if err != nil || len(codes) != 10 {
 		t.Fatal(codes, err)
 	}
 	if f, err := a.SecondFactor(ctx, ada.ID); err != nil || !f.On || f.Codes != 10 {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	if _, err := a.OfferTOTP(ctx, ada.ID); !fault.Is(err, fault.Conflict) {
+	if _, err := a.OfferTOTP(ctx, first); !fault.Is(err, fault.Conflict) {
 		t.Error("a secret in force is shown again:", err)
 	}
 	var box string
@@ -380,8 +382,8 @@ func TestSecondFactor(t *testing.T) {
 	if s, _, err := a.Session(ctx, token, laptop); err != nil || !s.Pending {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if list, _ := a.Sessions(ctx, ada.ID); len(list) != 1 {
-		t.Errorf("%d sessions listed, want the one from before", len(list))
+	if list, _ := a.Sessions(ctx, ada.ID); len(list) != 2 {
+		t.Errorf("%d sessions listed, want the two from before", len(list))
 	}
 	// The code that turned it on was of this step, so neither it nor an older one works.
 	for _, bad := range []string{codeAt(t, offer.Secret, start), codeAt(t, offer.Secret, start.Add(-30*time.Second)), codeAt(t, offer.Secret, start.Add(90*time.Second)), "", "12345", "1234567", "abcd-efgh-ijkl-mnop", strings.Repeat("9", 1000)} {
@@ -449,11 +451,12 @@ func TestSetUpOwesFactor(t *testing.T) {
 	a, _ := guarded(t)
 	ctx := t.Context()
 	ada := enrol(t, a, "ada@example.test")
-	offer, err := a.OfferTOTP(ctx, ada.ID)
+	s0, _ := signIn(t, a, "ada@example.test")
+	offer, err := a.OfferTOTP(ctx, s0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID}, codeAt(t, offer.Secret, time.Now())); err != nil {
+	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: s0.ID}, offer.Token, codeAt(t, offer.Secret, time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	link, err := a.NewSetupLink(ctx, ada.ID, time.Hour)

@@ -57,11 +57,13 @@ func TestSuspendedUserGetsInByNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := a.OfferTOTP(ctx, ada.ID)
+	s0, _ := signIn(t, a, "ada@example.test")
+	me.Session = s0.ID
+	o, err := a.OfferTOTP(ctx, s0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes, err := a.ConfirmTOTP(ctx, me, codeAt(t, o.Secret, time.Now()))
+	codes, err := a.ConfirmTOTP(ctx, me, o.Token, codeAt(t, o.Secret, time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}

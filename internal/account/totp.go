@@ -3,7 +3,6 @@ package account
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha1"
 	"crypto/subtle"
 	"database/sql"
@@ -11,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -70,67 +68,6 @@ func (a *Accounts) SecondFactor(ctx context.Context, owner UserID) (f Factor, er
 	return f, nil
 }
 
-// Offer is a second factor that its owner has not yet shown to work.
-type Offer struct {
-	Secret string // base32, as people type it
-	URI    string // otpauth://, as a QR code carries it
-}
-
-// OfferTOTP returns the secret that the owner's authenticator app must learn: the same
-// until ConfirmTOTP or DropTOTP. Where a second factor is on it is a Conflict fault.
-func (a *Accounts) OfferTOTP(ctx context.Context, owner UserID) (Offer, error) {
-	if a.seal == nil {
-		return Offer{}, errNoSeal
-	}
-	u, err := a.User(ctx, owner)
-	if err != nil {
-		return Offer{}, err
-	}
-	var raw [totpBytes]byte
-	rand.Read(raw[:])
-	var box string
-	var on bool
-	err = a.db.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ($1, $2, FALSE, 0, $3)
-			ON CONFLICT (user_id) DO NOTHING`, owner, a.seal.Seal(raw[:], totpPurpose(owner)), db.Now()); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, `SELECT secret, confirmed FROM second_factors WHERE user_id = $1`, owner).Scan(&box, &on)
-	})
-	if err != nil {
-		return Offer{}, fmt.Errorf("offer second factor: %w", err)
-	}
-	if on {
-		return Offer{}, &fault.Error{Kind: fault.Conflict, Message: "The second factor is on already", Details: "turn it off first", Code: "second_factor_on"}
-	}
-	secret, err := a.seal.Open(box, totpPurpose(owner))
-	if err != nil {
-		return Offer{}, fmt.Errorf("open second factor: %w", err)
-	}
-	text := base32Text.EncodeToString(secret)
-	q := url.Values{"secret": {text}, "issuer": {"Slipway"}}
-	return Offer{text, "otpauth://totp/" + url.PathEscape("Slipway:"+u.Email) + "?" + q.Encode()}, nil
-}
-
-// ConfirmTOTP turns the offered second factor on when the code is right, and returns the
-// recovery codes, which are not stored. The session stays; others that owe nothing too.
-func (a *Accounts) ConfirmTOTP(ctx context.Context, by Actor, code string) (codes []string, err error) {
-	err = a.db.Write(ctx, func(tx *db.Tx) error {
-		if err := a.spendTOTP(ctx, tx, by.User, code, false); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `UPDATE second_factors SET confirmed = TRUE, created_at = $2 WHERE user_id = $1`, by.User, db.Now()); err != nil {
-			return fmt.Errorf("turn on second factor: %w", err)
-		}
-		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
-			return err
-		}
-		return a.AuditTx(ctx, tx, by, AuditEvent{Action: "second_factor.enabled", Subject: string(by.User)})
-	})
-	return codes, err
-}
-
 // RenewCodes replaces the recovery codes of a second factor that is on.
 func (a *Accounts) RenewCodes(ctx context.Context, by Actor) (codes []string, err error) {
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
@@ -149,9 +86,9 @@ func (a *Accounts) RenewCodes(ctx context.Context, by Actor) (codes []string, er
 	return codes, err
 }
 
-// DropTOTPTx turns the owner's second factor off, offered or on.
+// DropTOTPTx turns the owner's second factor off and ends what was offered.
 func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner UserID) error {
-	for _, q := range []string{`DELETE FROM recovery_codes WHERE user_id = $1`, `DELETE FROM second_factors WHERE user_id = $1`} {
+	for _, q := range []string{`DELETE FROM recovery_codes WHERE user_id = $1`, `DELETE FROM second_factors WHERE user_id = $1`, `DELETE FROM totp_offers WHERE user_id = $1`} {
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
 			return fmt.Errorf("turn off second factor: %w", err)
 		}
@@ -202,7 +139,7 @@ func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string,
 		}
 		method := ByTOTP
 		if looksLikeTOTP(code) {
-			err = a.spendTOTP(ctx, tx, pending.User, code, true)
+			err = a.spendTOTP(ctx, tx, pending.User, code)
 		} else {
 			method = ByRecovery
 			err = spendCode(ctx, tx, pending.User, code)
@@ -237,13 +174,12 @@ func spendCode(ctx context.Context, tx *db.Tx, owner UserID, code string) error 
 
 // spendTOTP accepts a code of this step or one beside it, once: the step must be newer
 // than the one used last (RFC 6238 §5.2).
-func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner UserID, code string, on bool) error {
+func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner UserID, code string) error {
 	if a.seal == nil {
 		return errNoSeal
 	}
-	code = strings.ReplaceAll(code, " ", "")
 	var box string
-	err := tx.QueryRow(ctx, `SELECT secret FROM second_factors WHERE user_id = $1 AND confirmed = $2`, owner, on).Scan(&box)
+	err := tx.QueryRow(ctx, `SELECT secret FROM second_factors WHERE user_id = $1 AND confirmed`, owner).Scan(&box)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errNoFactor
 	}
@@ -254,11 +190,7 @@ func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner UserID, code 
 	if err != nil {
 		return fmt.Errorf("open second factor: %w", err)
 	}
-	now := time.Now().Unix() / int64(step/time.Second)
-	for at := now - skew; at <= now+skew; at++ {
-		if subtle.ConstantTimeCompare([]byte(hotp(secret, uint64(at))), []byte(code)) != 1 {
-			continue
-		}
+	for _, at := range stepsOf(secret, code) {
 		n, err := tx.Exec(ctx, `UPDATE second_factors SET last_step = $2 WHERE user_id = $1 AND last_step < $2`, owner, at)
 		if err != nil {
 			return fmt.Errorf("spend code: %w", err)
@@ -268,6 +200,18 @@ func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner UserID, code 
 		}
 	}
 	return errCode
+}
+
+// stepsOf returns the steps, of those around now, whose code this is.
+func stepsOf(secret []byte, code string) (steps []int64) {
+	code = strings.ReplaceAll(code, " ", "")
+	now := time.Now().Unix() / int64(step/time.Second)
+	for at := now - skew; at <= now+skew; at++ {
+		if subtle.ConstantTimeCompare([]byte(hotp(secret, uint64(at))), []byte(code)) == 1 {
+			steps = append(steps, at)
+		}
+	}
+	return steps
 }
 
 // hotp is RFC 4226's one-time password.

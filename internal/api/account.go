@@ -44,11 +44,11 @@ type newKeyBody struct {
 func (a *API) accountRoutes() {
 	get(a, Route{Path: "/account", ID: "getAccount", Tag: "Account", Scope: account.AccountRead, Summary: "Show who is asking"}, a.getAccount)
 	get(a, Route{Path: "/keys", ID: "listKeys", Tag: "Keys", Scope: account.KeysWrite, Summary: "List API keys",
-		Doc: "All keys of the user, newest first. Secrets are not among them."}, a.listKeys)
+		Doc: "The user's keys that may do no more than the one that asks, newest first. Secrets are not among them."}, a.listKeys)
 	post(a, Route{Path: "/keys", ID: "createKey", Tag: "Keys", Scope: account.KeysWrite, Status: 201, Noun: "key", Private: true, Summary: "Create an API key",
 		Doc: "The secret is in `key` of this answer and nowhere else. A key makes only keys that may do no more than itself: no further scopes, sites, addresses, and no later expiry."}, a.createKey)
 	change(a, "DELETE", Route{Path: "/keys/{id}", ID: "revokeKey", Tag: "Keys", Scope: account.KeysWrite, Summary: "Revoke an API key",
-		Doc: "It stops working with the next request. A key may revoke itself."}, a.revokeKey)
+		Doc: "It stops working with the next request, and streams that it opened end within 5 seconds. A key may revoke itself and those that may do no more than it; others are not found."}, a.revokeKey)
 }
 
 func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (accountBody, error) {
@@ -61,7 +61,7 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 }
 
 func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[KeyBody], error) {
-	keys, err := a.Accounts.ListKeys(ctx, c.Owner)
+	keys, err := a.Accounts.ListKeys(ctx, c)
 	return part(*in, each(keys, showKey), err)
 }
 
@@ -103,7 +103,7 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 
 func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
 	*did = account.AuditEvent{Action: "key.revoked", Subject: in.ID}
-	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c.Owner, account.KeyID(in.ID))
+	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c, account.KeyID(in.ID))
 }
 
 func showKey(k account.Key) KeyBody {

@@ -88,9 +88,9 @@ func (setVars) Schema(r huma.Registry) *huma.Schema {
 // MarshalJSON writes either.
 func (s setVars) MarshalJSON() ([]byte, error) {
 	if s.many {
-		return json.Marshal(data[varBody]{Data: s.list})
+		return encode(data[varBody]{Data: s.list})
 	}
-	return json.Marshal(s.list[0])
+	return encode(s.list[0])
 }
 
 func (a *API) envRoutes() {
@@ -100,7 +100,7 @@ func (a *API) envRoutes() {
 	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
 	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
 	set.Status, set.Loose = 201, true
-	post(a, set, a.setEnv)
+	postPrepared(a, set, a.sealEnv, a.setEnv)
 	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
 	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "", account.EnvWrite), a.deleteEnv)
 }
@@ -118,24 +118,40 @@ type setEnvIn struct {
 	Body newVars
 }
 
-func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, did *account.AuditEvent) (setVars, error) {
-	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return setVars{}, err
+// sealedEnv is what a request sets, ready to be written.
+type sealedEnv struct {
+	vars   site.SealedVars
+	many   bool   // they came as an array
+	detail string // for the audit log
+}
+
+// sealEnv does all that can be done before the database's one writer is needed.
+func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p sealedEnv, err error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return p, err
 	}
 	list, many, err := in.Body.read(a.huma.OpenAPI().Components.Schemas)
 	if err != nil {
-		return setVars{}, err
+		return p, err
 	}
 	if len(list) == 0 {
-		return setVars{}, &fault.Error{Kind: fault.Invalid, Message: "No variables were sent", Details: "send one variable or an array of at least one", Code: "variables_required"}
+		return p, &fault.Error{Kind: fault.Invalid, Message: "No variables were sent", Details: "send one variable or an array of at least one", Code: "variables_required"}
 	}
-	detail := fmt.Sprintf("%d variables", len(list))
+	p.many, p.detail = many, fmt.Sprintf("%d variables", len(list))
 	if len(list) == 1 {
-		detail = list[0].Key
+		p.detail = list[0].Key
 	}
-	*did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: detail}
-	vars, err := a.Sites.SetEnvTx(ctx, tx, c.Owner, site.ID(in.ID), each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
-	return setVars{each(vars, showVar), many}, err
+	p.vars, err = a.Sites.SealEnv(site.ID(in.ID), each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
+	return p, err
+}
+
+func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, did *account.AuditEvent, p sealedEnv) (setVars, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return setVars{}, err
+	}
+	*did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: p.detail}
+	vars, err := a.Sites.SetSealedEnvTx(ctx, tx, c.Owner, site.ID(in.ID), p.vars)
+	return setVars{each(vars, showVar), p.many}, err
 }
 
 type EnvIn struct {

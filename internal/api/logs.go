@@ -30,7 +30,7 @@ const (
 	streamPoll = 2 * time.Second
 	heartbeat  = 15 * time.Second
 	sendTime   = 15 * time.Second
-	lookTime   = 5 * time.Second // how often it is asked whether the user may still see it
+	checkTime  = 3 * time.Second // how often it is checked that the key still allows it
 )
 
 type logBody struct {
@@ -119,7 +119,7 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 		return func(ctx huma.Context) {
 			defer done()
 			_, w := humago.Unwrap(ctx)
-			a.follow(ctx.Context(), w, c.Owner, d.ID, after)
+			a.follow(ctx.Context(), w, c, d.ID, after)
 		}, nil
 	}
 	lines, _, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxLines+1)
@@ -142,11 +142,17 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 	}, nil
 }
 
-// follow sends what a deployment says until it has ended, the client is gone or the
-// service stops; then the client comes back with Last-Event-ID.
-func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.OwnerID, id deploy.ID, after int64) {
+// follow sends what a deployment says until it has ended, the client is gone, its key no
+// longer allows it or the service stops; then the client comes back with Last-Event-ID.
+func (a *API) follow(ctx context.Context, w http.ResponseWriter, c account.Caller, id deploy.ID, after int64) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go a.watch(ctx, cancel, c)
 	conn := http.NewResponseController(w)
 	send := func(format string, args ...any) bool {
+		if ctx.Err() != nil {
+			return false
+		}
 		conn.SetWriteDeadline(time.Now().Add(sendTime))
 		_, err := fmt.Fprintf(w, format, args...)
 		return err == nil && conn.Flush() == nil
@@ -158,18 +164,12 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.O
 	defer stop()
 	poll := time.NewTicker(streamPoll)
 	defer poll.Stop()
-	last, looked := time.Now(), time.Now()
+	last := time.Now()
 	if !send("retry: 2000\n\n") {
 		return
 	}
 	for a.Ready() {
-		if time.Since(looked) > lookTime {
-			if a.Accounts.Stands(ctx, a.DB, owner) != nil {
-				return // suspended or gone since
-			}
-			looked = time.Now()
-		}
-		lines, status, err := a.Deployments.Logs(ctx, owner, id, after, 500)
+		lines, status, err := a.Deployments.Logs(ctx, c.Owner, id, after, 500)
 		if err != nil {
 			return // the site is gone, or the database: coming back finds out which
 		}
@@ -198,6 +198,24 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, owner account.O
 			return
 		case <-wake:
 		case <-poll.C:
+		}
+	}
+}
+
+// watch ends a stream when the key that opened it was revoked or has expired, or its user
+// was suspended. A database that does not answer ends nothing.
+func (a *API) watch(ctx context.Context, cancel context.CancelFunc, c account.Caller) {
+	tick := time.NewTicker(checkTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if fault.As(a.Accounts.Holds(ctx, c)) != nil {
+				cancel()
+				return
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/db"
 )
@@ -185,4 +186,56 @@ func TestLogPages(t *testing.T) {
 	if resp.StatusCode != 400 {
 		t.Errorf("an odd Last-Event-ID: %d", resp.StatusCode)
 	}
+}
+
+// A stream ends soon after the key that opened it was revoked or has expired, or its user
+// was suspended; those opened with another key go on.
+func TestStreamsEndWithTheirKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("a@example.test")
+	admin, err := w.c.Accounts.CreateUser(t.Context(), "op@example.test", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dep := w.must(200, "POST", "/sites/"+w.site(key, "x")+"/deploy", key, nil)["deploymentId"].(string)
+	w.say(dep, 1, "one")
+	made := w.must(201, "POST", "/keys", key, m{"name": "short", "scopes": []string{"deployments:read"}})
+	revoked, expiring := made["key"].(string), w.key(u, account.NewKey{Expires: db.Now().Add(time.Hour)})
+	streams := map[string]*bufio.Scanner{}
+	for name, k := range map[string]string{"revoked": revoked, "expired": expiring, "suspended": key} {
+		_, streams[name] = w.open(dep, k)
+		event(t, streams[name])
+	}
+	ended := func(name string) {
+		t.Helper()
+		done := make(chan bool)
+		go func() {
+			for streams[name].Scan() {
+			}
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the stream of a key that was %s goes on", name)
+		}
+	}
+	w.must(200, "DELETE", "/keys/"+made["id"].(string), key, nil)
+	ended("revoked")
+	if err := w.db.Admin(t.Context(), fmt.Sprintf("UPDATE api_keys SET expires_at = %d WHERE expires_at <> 0", db.Now())); err != nil {
+		t.Fatal(err)
+	}
+	ended("expired")
+	w.say(dep, 2, "two")
+	if id, _, text := event(t, streams["suspended"]); id != "2" {
+		t.Errorf("the stream of another key: %s %s", id, text)
+	}
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.c.Accounts.SuspendTx(t.Context(), tx, account.Actor{User: admin.ID}, u, "")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ended("suspended")
 }

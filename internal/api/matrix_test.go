@@ -23,6 +23,8 @@ type row struct {
 
 // matrix has a row for every route; a route without one fails the test.
 var matrix = map[string]row{
+	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
+
 	"listSites":         {path: "/sites", status: 200, own: true},
 	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},
@@ -37,6 +39,7 @@ var matrix = map[string]row{
 	"getDeployment":     {path: "/deployments/{deployment}", status: 200},
 	"getDeploymentLogs": {path: "/deployments/{deployment}/logs", status: 200},
 	"cancelDeployment":  {path: "/deployments/{deployment}/cancel", status: 200, did: "deployment.canceled"},
+	"promoteDeployment": {path: "/deployments/{deployment}/promote", status: 200, prep: preview, did: "deployment.promoted"},
 	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel, did: "deployment.retried"},
 	"listDomains":       {path: "/domains", status: 200, own: true},
 	"checkDomain":       {path: "/domains/check", body: m{"domain": "example-name-4711.com"}, status: 200, own: true},
@@ -77,6 +80,13 @@ func activate(w *world, _ string, x things) {
 	}
 }
 
+// preview makes the deployment a preview that has succeeded.
+func preview(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "UPDATE deployments SET target = 'preview', status = 'success', release = 'r' WHERE id = '"+x["deployment"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func stop(w *world, key string, x things) {
 	activate(w, key, x)
 	w.must(200, "POST", "/sites/"+x["site"]+"/stop", key, nil)
@@ -93,7 +103,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	text := func(v m, name string) string { return v[name].(string) }
 	x["deployment"] = text(w.must(200, "POST", "/sites/"+x["site"]+"/deploy", key, nil), "deploymentId")
 	x["hook"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/hooks", key, m{"name": "ci"}), "id")
-	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"sites:read"}}), "id")
+	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"keys:write"}}), "id")
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
 	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
@@ -191,11 +201,11 @@ func TestAuthorizationMatrix(t *testing.T) {
 			begun := len(w.log())
 			check("nobody", "", 401)
 			revoked := secret(account.NewKey{})
-			keys, err := w.c.Accounts.ListKeys(t.Context(), w.owner(u))
+			keys, err := w.c.Accounts.ListKeys(t.Context(), w.caller(u))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.c.Accounts.RevokeKey(t.Context(), w.owner(u), keys[0].ID); err != nil {
+			if err := w.c.Accounts.RevokeKey(t.Context(), w.caller(u), keys[0].ID); err != nil {
 				t.Fatal(err)
 			}
 			check("a revoked key", revoked, 401)

@@ -1,11 +1,14 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/idempotency"
@@ -24,16 +27,59 @@ func (r Route) once(ctx context.Context, c account.Caller) (idempotency.Key, [32
 	if len(keys) > 1 || keys[0] == "" {
 		return idempotency.Key{}, [32]byte{}, idempotency.Check("")
 	}
-	k := idempotency.Key{Scope: string(c.User), Method: h.Method, Path: h.URL.EscapedPath(), Key: keys[0]}
+	body, err := canonical(req.body)
+	if err != nil {
+		return idempotency.Key{}, [32]byte{}, err
+	}
+	k := idempotency.Key{Scope: string(c.User), Method: h.Method, Path: h.URL.EscapedPath(), Key: keys[0], Owner: string(c.Owner), Request: body}
 	if r.Private || len(c.Sites) > 0 {
 		k.Scope += "/" + string(c.Key)
 	}
 	query, _ := url.ParseQuery(h.URL.RawQuery) // checked before; Encode sorts
 	sum := sha256.New()
-	for _, part := range []string{k.Method, k.Path, query.Encode(), string(req.body)} {
+	for _, part := range []string{k.Method, k.Path, query.Encode(), string(body)} {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
 	}
 	return k, [32]byte(sum.Sum(nil)), idempotency.Check(keys[0])
+}
+
+// canonical is a body by its meaning: without blanks, names in order, numbers and
+// characters in one spelling. Two bodies that any parser reads alike are one request.
+func canonical(body []byte) ([]byte, error) {
+	if len(body) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, fmt.Errorf("read body again: %w", err) // it was checked before
+	}
+	return encode(oneSpelling(v))
+}
+
+// oneSpelling writes 1.0, 1e0 and 1 alike, as far as a float64 tells numbers apart.
+func oneSpelling(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			v[k] = oneSpelling(x)
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = oneSpelling(x)
+		}
+	case json.Number:
+		f, err := v.Float64()
+		if !strings.ContainsAny(string(v), ".eE") || err != nil {
+			return v
+		}
+		if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return int64(f)
+		}
+		return f
+	}
+	return v
 }
 
 // kept is an answer as it is stored.
@@ -47,7 +93,7 @@ func (r Route) keep(out any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(kept{rep.Status, rep.Body})
+	return encode(kept{rep.Status, rep.Body})
 }
 
 func unkeep(b []byte, replayed bool, err error) (*reply, error) {

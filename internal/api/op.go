@@ -17,6 +17,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/site"
 )
 
 // Route is one operation of the interface.
@@ -160,7 +161,7 @@ func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *
 	op := a.operation(r, body)
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*reply, error) {
 		c := from(ctx).caller
-		ctx, cancel := context.WithTimeout(ctx, most)
+		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(c.Owner)), most)
 		defer cancel()
 		out, err := (*reply)(nil), r.permit(c)
 		if err == nil {
@@ -180,9 +181,13 @@ func (a *API) postHook(r Route) {
 	op := a.operation(r, typeOf[calledHook]())
 	op.Path = r.Path
 	huma.Register(a.huma, op, func(ctx context.Context, in *callHookIn) (*reply, error) {
-		ctx, cancel := context.WithTimeout(ctx, most)
+		hook, err := a.Sites.Hook(ctx, a.DB, site.HookID(in.Hook))
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(hook.Owner)), most)
 		defer cancel()
-		k, print, err := r.once(ctx, account.Caller{})
+		k, print, err := r.once(ctx, account.Caller{Owner: hook.Owner})
 		if err != nil {
 			return nil, a.problem(ctx, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,8 @@ type world struct {
 	c    api.Config
 	srv  *httptest.Server
 	logs *lockedBuffer
+
+	statements *atomic.Int64 // that the database ran
 }
 
 type lockedBuffer struct {
@@ -60,7 +63,8 @@ func (b *lockedBuffer) String() string {
 
 func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 	t.Helper()
-	d := dbtest.New(t)
+	statements := new(atomic.Int64)
+	d := dbtest.New(t, func(c *db.Config) { c.Seen = func(string) { statements.Add(1) } })
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +93,7 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 	for _, f := range with {
 		f(&c)
 	}
-	w := &world{t: t, db: d, c: c, logs: logs}
+	w := &world{t: t, db: d, c: c, logs: logs, statements: statements}
 	w.srv = httptest.NewServer(api.New(c).Handler())
 	t.Cleanup(w.srv.Close)
 	return w
@@ -115,6 +119,16 @@ func (w *world) user(email string, scopes ...account.Scope) (account.UserID, str
 		w.t.Fatal(err)
 	}
 	return u.ID, w.key(u.ID, account.NewKey{Scopes: scopes})
+}
+
+// caller returns a user with their whole authority.
+func (w *world) caller(u account.UserID) account.Caller {
+	w.t.Helper()
+	user, err := w.c.Accounts.User(w.t.Context(), u)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return user.Caller()
 }
 
 // owner returns the personal account of a user.

@@ -16,6 +16,7 @@ func (d *Dashboard) accountRoutes() []route {
 		post("/account/password", user, d.changePassword, d.securityPage),
 		get("/account/second-factor", user, d.factorPage),
 		post("/account/second-factor", user, d.turnFactorOn, d.factorPage),
+		post("/account/second-factor/begin", user, d.beginFactor, d.factorPage),
 		post("/account/second-factor/off", user, d.turnFactorOff, d.securityPage),
 		post("/account/second-factor/codes", user, d.renewCodes, d.securityPage),
 		post("/account/passkeys/begin", user, d.offerPasskey, nil),
@@ -38,7 +39,7 @@ func (d *Dashboard) profilePage(ctx context.Context, q *request) (answer, error)
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Accounts.ListKeys(ctx, q.caller.Owner)
+	keys, err := d.Accounts.ListKeys(ctx, q.caller)
 	if err != nil {
 		return answer{}, err
 	}

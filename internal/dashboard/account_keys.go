@@ -36,7 +36,7 @@ func (d *Dashboard) keysPage(ctx context.Context, q *request) (answer, error) {
 }
 
 func (d *Dashboard) keysData(ctx context.Context, q *request) (data keysData, err error) {
-	keys, err := d.Accounts.ListKeys(ctx, q.caller.Owner)
+	keys, err := d.Accounts.ListKeys(ctx, q.caller)
 	if err != nil {
 		return data, err
 	}
@@ -152,6 +152,9 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 	if lives[i].Life > 0 {
 		n.Expires = db.Now().Add(lives[i].Life)
 	}
+	if err := d.prove(ctx, q); err != nil { // last of all, so that what else is wrong is said first
+		return answer{}, err
+	}
 	var k account.Key
 	var secret string
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
@@ -164,7 +167,7 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 func (d *Dashboard) revokeKey(ctx context.Context, q *request) (answer, error) {
 	id := account.KeyID(q.PathValue("key"))
 	err := d.act(ctx, q, "key.revoked", func(tx *db.Tx) (string, error) {
-		return string(id), d.Accounts.RevokeKeyTx(ctx, tx, q.caller.Owner, id)
+		return string(id), d.Accounts.RevokeKeyTx(ctx, tx, q.caller, id)
 	})
 	return goTo("/account/keys", "The key is revoked: it stopped working"), err
 }

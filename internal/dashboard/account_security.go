@@ -65,15 +65,30 @@ func (d *Dashboard) changePassword(ctx context.Context, q *request) (answer, err
 }
 
 type factorData struct {
-	Offer account.Offer
-	Image template.URL // a QR code as a data: URL
-	Codes []string     // shown once
+	Offer account.Offer // zero: the password is asked for first
+	Image template.URL  // a QR code as a data: URL
+	Codes []string      // shown once
 }
 
+// factorPage offers a second factor: a new one for every visit, and again the one that
+// the form was about when its code was wrong.
 func (d *Dashboard) factorPage(ctx context.Context, q *request) (answer, error) {
-	offer, err := d.Accounts.OfferTOTP(ctx, q.user.ID)
-	if fault.Is(err, fault.Conflict) {
-		return goTo("/account/security", "The second factor is on already"), nil
+	f, err := d.Accounts.SecondFactor(ctx, q.user.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	if f.On {
+		return goTo("/account/security", "Two-factor authentication is already enabled"), nil
+	}
+	if !q.session.Fresh() {
+		return page("account_factor", "Two-factor authentication", factorData{}), nil
+	}
+	var offer account.Offer
+	if token := q.value("offer"); token != "" {
+		offer, err = d.Accounts.OfferedTOTP(ctx, q.session, token)
+	}
+	if offer.Token == "" && (err == nil || fault.Is(err, fault.Conflict)) {
+		offer, err = d.Accounts.OfferTOTP(ctx, q.session)
 	}
 	if err != nil {
 		return answer{}, err
@@ -84,7 +99,15 @@ func (d *Dashboard) factorPage(ctx context.Context, q *request) (answer, error) 
 	}
 	code.Scale = 5
 	image := template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())) // our own bytes
-	return page("account_factor", "Second factor", factorData{Offer: offer, Image: image}), nil
+	return page("account_factor", "Two-factor authentication", factorData{Offer: offer, Image: image}), nil
+}
+
+// beginFactor takes the password that the page asks for before it shows a secret.
+func (d *Dashboard) beginFactor(ctx context.Context, q *request) (answer, error) {
+	if err := d.prove(ctx, q); err != nil {
+		return answer{}, err
+	}
+	return goTo("/account/second-factor", ""), nil
 }
 
 func (d *Dashboard) turnFactorOn(ctx context.Context, q *request) (answer, error) {
@@ -94,7 +117,7 @@ func (d *Dashboard) turnFactorOn(ctx context.Context, q *request) (answer, error
 	if err := d.prove(ctx, q); err != nil {
 		return answer{}, err
 	}
-	codes, err := d.Accounts.ConfirmTOTP(ctx, q.actor(), q.value("code"))
+	codes, err := d.Accounts.ConfirmTOTP(ctx, q.actor(), q.value("offer"), q.value("code"))
 	if fault.Is(err, fault.Unauthorized) {
 		f := *fault.As(err)
 		f.Kind = fault.Invalid

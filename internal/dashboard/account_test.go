@@ -26,6 +26,16 @@ func (p reply) value(t *testing.T) string {
 	return m[1]
 }
 
+// hidden is the value of a hidden field.
+func (p reply) hidden(t *testing.T, name string) string {
+	t.Helper()
+	m := regexp.MustCompile(`name="` + name + `" value="([^"]+)"`).FindStringSubmatch(p.body)
+	if m == nil {
+		t.Fatal("no hidden field", name, p)
+	}
+	return m[1]
+}
+
 // code is what an authenticator app shows (RFC 6238), so many steps from now.
 func code(t *testing.T, secret string, steps int64) string {
 	t.Helper()
@@ -191,14 +201,15 @@ func TestFactor(t *testing.T) {
 	if !strings.Contains(p.body, `src="data:image/png;base64,`) {
 		t.Error("no QR code")
 	}
-	if p := b.post("/account/second-factor", "code", "000000"); p.status != 422 || !p.has("wrong-code") || !strings.Contains(p.body, secret) {
+	offer := p.hidden(t, "offer")
+	if p := b.post("/account/second-factor", "offer", offer, "code", "000000"); p.status != 422 || !p.has("wrong-code") || !strings.Contains(p.body, secret) {
 		t.Fatal(p)
 	}
 	w.stale()
-	if p := b.post("/account/second-factor", "code", code(t, secret, 0)); p.status != 403 || !p.has("wrong-current") {
+	if p := b.post("/account/second-factor", "offer", offer, "code", code(t, secret, 0)); p.status != 403 || !p.has("wrong-current") || strings.Contains(p.body, secret) {
 		t.Fatal("a stale session turns it on without the password:", p)
 	}
-	p = b.post("/account/second-factor", "code", code(t, secret, 0), "current", password)
+	p = b.post("/account/second-factor", "offer", offer, "code", code(t, secret, 0), "current", password)
 	codes := regexp.MustCompile(`<li>([a-z2-7-]{19})</li>`).FindAllStringSubmatch(p.body, -1)
 	if p.status != 200 || len(codes) != 10 {
 		t.Fatal(p)
@@ -244,5 +255,64 @@ func TestFactor(t *testing.T) {
 		if w.logged(action) != 1 {
 			t.Errorf("%s is not in the log", action)
 		}
+	}
+}
+
+// Every offer has a secret of its own, only the session it was made for can confirm it,
+// and a session that is not fresh sees none before the password.
+func TestOfferedFactorIsOfOneSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	b, other := w.as("ada@example.test"), w.as("ada@example.test")
+	p, theirs := b.get("/account/second-factor"), other.get("/account/second-factor")
+	secret, offer := p.value(t), p.hidden(t, "offer")
+	if secret == theirs.value(t) || secret == b.get("/account/second-factor").value(t) {
+		t.Error("two offers have one secret")
+	}
+	if p := other.post("/account/second-factor", "offer", offer, "code", code(t, secret, 0)); p.status != 409 || strings.Contains(p.body, secret) {
+		t.Error("another session confirms it:", p.status)
+	}
+	w.stale()
+	p = b.get("/account/second-factor")
+	if p.status != 200 || strings.Contains(p.body, "data:image/png") || !strings.Contains(p.body, `name="current"`) {
+		t.Fatal("a stale session is offered a secret:", p)
+	}
+	if p := b.post("/account/second-factor/begin", "current", "wrong"); p.status != 403 || strings.Contains(p.body, "data:image/png") {
+		t.Fatal(p)
+	}
+	if p := b.post("/account/second-factor/begin", "current", password); p.header.Get("Location") != "/account/second-factor" {
+		t.Fatal(p)
+	}
+	p = b.get("/account/second-factor")
+	if p := b.post("/account/second-factor", "offer", p.hidden(t, "offer"), "code", code(t, p.value(t), 0)); p.status != 200 {
+		t.Fatal(p)
+	}
+	if p := other.post("/account/second-factor", "offer", theirs.hidden(t, "offer"), "code", code(t, theirs.value(t), 0)); p.status == 200 {
+		t.Error("an offer outlives the factor that is on")
+	}
+}
+
+// What lets somebody in is made and removed by who has shown who they are a short while ago.
+func TestCredentialsNeedAFreshPassword(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	b := w.as("ada@example.test")
+	w.stale()
+	form := []string{"name", "CI", "scopes", "sites:read", "expires", "30d"}
+	if p := b.get("/account/keys/new"); !strings.Contains(p.body, `name="current"`) {
+		t.Error("the form does not ask for the password")
+	}
+	for _, current := range []string{"", "wrong"} {
+		if p := b.post("/account/keys/new", append(form, "current", current)...); p.status != 403 || !p.has("wrong-current") || strings.Contains(p.body, "slw_") {
+			t.Errorf("password %q: %s", current, p)
+		}
+	}
+	if p := b.post("/account/passkeys/pky_none/remove"); p.status != 403 {
+		t.Error("a passkey is removed without the password:", p.status)
+	}
+	if p := b.post("/account/keys/new", append(form, "current", password)...); p.status != 200 || !account.LooksLikeKey(p.value(t)) {
+		t.Error(p)
 	}
 }

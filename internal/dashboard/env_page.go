@@ -116,8 +116,12 @@ func varField(err error) string {
 }
 
 func (d *Dashboard) setVars(ctx context.Context, q *request, id site.ID, vars []site.NewVar) error {
+	sealed, err := d.Sites.SealEnv(id, vars)
+	if err != nil {
+		return err
+	}
 	return d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		_, err := d.Sites.SetEnvTx(ctx, tx, q.caller.Owner, id, vars)
+		_, err := d.Sites.SetSealedEnvTx(ctx, tx, q.caller.Owner, id, sealed)
 		detail := plural(len(vars), "variable")
 		if len(vars) == 1 {
 			detail = vars[0].Key

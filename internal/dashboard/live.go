@@ -18,8 +18,7 @@ const (
 	maxStreams     = 1000
 )
 
-// How a stream is kept alive, how long one event may take to be sent, and how often it
-// is asked whether the session still stands.
+// How a stream is kept alive, and how long one event may take to be sent.
 const (
 	heartbeat = 15 * time.Second
 	sendTime  = 15 * time.Second
@@ -112,7 +111,7 @@ func (d *Dashboard) watch(ctx context.Context, cancel context.CancelFunc, q *req
 			cancel()
 			return
 		}
-		if n%5 == 0 {
+		if n%3 == 0 {
 			if _, _, err := d.Accounts.Session(ctx, token, q.device()); fault.Is(err, fault.Unauthorized) {
 				cancel()
 				return

@@ -37,7 +37,7 @@ func (d *Dashboard) userData(ctx context.Context, u account.User) (data userData
 	if _, data.Sites, err = d.Sites.List(ctx, u.Owner, oneSite); err != nil {
 		return data, err
 	}
-	keys, err := d.Accounts.ListKeys(ctx, u.Owner)
+	keys, err := d.Accounts.ListKeys(ctx, u.Caller())
 	if err != nil {
 		return data, err
 	}

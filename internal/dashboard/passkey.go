@@ -41,6 +41,9 @@ func (d *Dashboard) addPasskey(ctx context.Context, q *request) (answer, error) 
 }
 
 func (d *Dashboard) removePasskey(ctx context.Context, q *request) (answer, error) {
+	if err := d.prove(ctx, q); err != nil {
+		return answer{}, err
+	}
 	id := account.PasskeyID(q.PathValue("passkey"))
 	err := d.act(ctx, q, "passkey.removed", func(tx *db.Tx) (string, error) {
 		return string(id), d.Accounts.RemovePasskeyTx(ctx, tx, q.user.ID, id)

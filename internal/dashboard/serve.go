@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/requestinfo"
 )
@@ -88,8 +89,12 @@ func (d *Dashboard) run(w http.ResponseWriter, rt route, q *request) (answer, er
 		return answer{}, &fault.Error{Kind: fault.Unavailable, Message: "The service is starting or stopping", Details: "try again in a moment", RetryAfter: 2 * time.Second}
 	}
 	q.flash = d.readFlash(q.Request)
+	ctx = db.WithShare(ctx, "net:"+requestinfo.Network(q.addr))
 	if err := d.identify(ctx, q); err != nil {
 		return answer{}, err
+	}
+	if q.user.ID != "" {
+		ctx = db.WithShare(ctx, string(q.caller.Owner))
 	}
 	if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
 		return answer{to: to}, err

@@ -44,6 +44,7 @@ type DB struct {
 	log    *slog.Logger
 	topics topics
 	seen   func(q string)
+	turns  *turns
 
 	prepared prepared
 }
@@ -102,6 +103,7 @@ func (d *DB) openSQLite(path string, readers int) error {
 	d.read.SetMaxOpenConns(readers)
 	d.read.SetMaxIdleConns(readers)
 	d.single = true
+	d.turns = newTurns(1, 1)
 	return nil
 }
 
@@ -114,6 +116,7 @@ func (d *DB) openPostgres(conns int) error {
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	d.write, d.read = pool, pool
+	d.turns = newTurns(conns/2, conns/4) // the other half reads
 	return nil
 }
 

@@ -67,10 +67,11 @@ func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 }
 
 func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
-	conn, err := d.writer(ctx)
+	conn, release, err := d.writer(ctx)
 	if err != nil {
 		return err
 	}
+	defer release()
 	defer conn.Close()
 	sqlTx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -100,15 +101,20 @@ func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	return nil
 }
 
-// writer takes a writing connection, waiting for at most the configured time.
-func (d *DB) writer(ctx context.Context) (*sql.Conn, error) {
+// writer takes a writing connection when it is the share's turn, waiting for at most the
+// configured time. release gives the turn back, after the connection.
+func (d *DB) writer(ctx context.Context) (conn *sql.Conn, release func(), err error) {
 	wait, cancel := context.WithTimeoutCause(ctx, d.wait, errBusy)
 	defer cancel()
-	conn, err := d.write.Conn(wait)
-	if err != nil && errors.Is(context.Cause(wait), errBusy) {
-		return nil, fmt.Errorf("%w for %s", errBusy, d.wait)
+	if release, err = d.turns.take(wait); err == nil {
+		if conn, err = d.write.Conn(wait); err != nil {
+			release()
+		}
 	}
-	return conn, err
+	if err != nil && errors.Is(context.Cause(wait), errBusy) {
+		return nil, nil, fmt.Errorf("%w for %s", errBusy, d.wait)
+	}
+	return conn, release, err
 }
 
 // errBusy is also what a Write inside a Write ends with.

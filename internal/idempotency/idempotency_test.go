@@ -67,10 +67,10 @@ func TestOnce(t *testing.T) {
 		t.Fatalf("%d effects, want 1", n)
 	}
 	for name, k := range map[string]idempotency.Key{
-		"scope":  {"usr_b", key.Method, key.Path, key.Key},
-		"method": {key.Scope, "PUT", key.Path, key.Key},
-		"path":   {key.Scope, key.Method, "/y", key.Key},
-		"key":    {key.Scope, key.Method, key.Path, "k-2"},
+		"scope":  {Scope: "usr_b", Method: key.Method, Path: key.Path, Key: key.Key},
+		"method": {Scope: key.Scope, Method: "PUT", Path: key.Path, Key: key.Key},
+		"path":   {Scope: key.Scope, Method: key.Method, Path: "/y", Key: key.Key},
+		"key":    {Scope: key.Scope, Method: key.Method, Path: key.Path, Key: "k-2"},
 	} {
 		if _, replayed, err := a.Once(ctx, k, [32]byte{1}, effect(ctx, "x")); err != nil || replayed {
 			t.Errorf("another %s: %v, %v", name, replayed, err)

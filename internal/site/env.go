@@ -93,45 +93,144 @@ func (s *Sites) scanVar(row db.Scanner, id ID, secrets bool) (Var, error) {
 	return v, nil
 }
 
-// SetEnvTx sets variables; a key that exists is replaced. All are set, or none.
+// SealedVars are variables that were checked and sealed for one site, ready to be written.
+type SealedVars struct {
+	site ID
+	vars []sealedVar
+}
+
+type sealedVar struct {
+	NewVar
+	box string
+}
+
+// SealEnv checks variables and seals them for a site. It is for before the transaction:
+// sealing a thousand values takes time that the database's writer need not wait for.
+func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
+	if len(vars) == 0 || len(vars) > maxVars {
+		return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array holds 1 to 1,000 variables"}
+	}
+	out := SealedVars{site: id}
+	at := map[string]int{}
+	for _, v := range vars {
+		if err := checkVar(&v); err != nil {
+			return SealedVars{}, err
+		}
+		sealed := sealedVar{v, s.c.Seal.Seal([]byte(v.Value), envPurpose(id, v.Key))}
+		if i, twice := at[v.Key]; twice { // the last one counts
+			out.vars[i] = sealed
+			continue
+		}
+		at[v.Key] = len(out.vars)
+		out.vars = append(out.vars, sealed)
+	}
+	return out, nil
+}
+
+// envBatch is how many variables one statement writes.
+const envBatch = 100
+
+// SetEnvTx is SealEnv and SetSealedEnvTx in one, for a few variables.
 func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, vars []NewVar) ([]Var, error) {
+	sealed, err := s.SealEnv(id, vars)
+	if err != nil {
+		return nil, err
+	}
+	return s.SetSealedEnvTx(ctx, tx, owner, id, sealed)
+}
+
+// SetSealedEnvTx sets variables; a key that exists is replaced. All are set, or none.
+// Where nothing changes nothing is written and nobody is told.
+func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, sealed SealedVars) ([]Var, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return nil, err
 	}
-	if len(vars) == 0 || len(vars) > maxVars {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array holds 1 to 1,000 variables"}
+	if sealed.site != id {
+		return nil, fmt.Errorf("set env of %s: the variables were sealed for %s", id, sealed.site)
 	}
-	keys := make([]string, len(vars))
+	have, err := s.varRows(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
 	now := db.Now()
-	for i, v := range vars {
-		if err := checkVar(&v); err != nil {
-			return nil, err
+	out := make([]Var, len(sealed.vars)) // in the order they were sent
+	var write []int
+	added := 0
+	for i, v := range sealed.vars {
+		old, exists := have[v.Key]
+		if exists && s.same(id, old, v.NewVar) {
+			out[i] = old.Var
+			out[i].Value = v.Value
+		} else {
+			out[i] = Var{ID: db.NewID("env"), Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, CreatedAt: now, UpdatedAt: now}
+			write = append(write, i)
+			if exists {
+				out[i].ID, out[i].CreatedAt = old.ID, old.CreatedAt
+			} else {
+				added++
+			}
 		}
-		keys[i] = v.Key
+		if v.Secret {
+			out[i].Value = ""
+		}
+	}
+	if added > 0 && len(have)+added > maxVars {
+		return nil, &fault.Error{Kind: fault.Conflict, Message: "The site has too many variables", Details: "at most 1,000; delete some first", Code: "too_many_variables"}
+	}
+	if len(write) == 0 {
+		return out, nil
+	}
+	for batch := range slices.Chunk(write, envBatch) {
+		w := where{}
+		site, at := w.arg(id), w.arg(now)
+		for _, i := range batch {
+			v := sealed.vars[i]
+			w.and("(" + strings.Join([]string{w.arg(out[i].ID), site, w.arg(v.Key), w.arg(v.box), w.arg(v.Secret), w.arg(strings.Join(v.Target, ",")), at, at}, ", ") + ")")
+		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO env (id, site_id, key, value, secret, target, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+			INSERT INTO env (id, site_id, key, value, secret, target, created_at, updated_at) VALUES `+strings.Join(w.parts, ", ")+`
 			ON CONFLICT (site_id, key) DO UPDATE SET value = excluded.value, secret = excluded.secret, target = excluded.target, updated_at = excluded.updated_at`,
-			db.NewID("env"), id, v.Key, s.c.Seal.Seal([]byte(v.Value), envPurpose(id, v.Key)), v.Secret, strings.Join(v.Target, ","), now)
+			w.args...)
 		if err != nil {
 			return nil, fmt.Errorf("set env: %w", err)
 		}
 	}
-	if err := s.envChanged(ctx, tx, site); err != nil {
-		return nil, err
-	}
-	all, err := s.vars(ctx, tx, id, false)
+	return out, s.envChanged(ctx, tx, site)
+}
+
+// varRow is a variable whose value is still sealed.
+type varRow struct {
+	Var
+	box string
+}
+
+// varRows reads a site's variables by key and opens none.
+func (s *Sites) varRows(ctx context.Context, r db.Reader, id ID) (map[string]varRow, error) {
+	out := map[string]varRow{}
+	rows, err := r.Query(ctx, `SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1`, id)
+	_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
+		var v varRow
+		var target string
+		err := row.Scan(&v.ID, &v.Key, &v.box, &v.Secret, &target, &v.CreatedAt, &v.UpdatedAt)
+		v.Target = strings.Split(target, ",")
+		out[v.Key] = v
+		return struct{}{}, err
+	})
 	if err != nil {
-		return nil, err
-	}
-	if len(all) > maxVars {
-		return nil, &fault.Error{Kind: fault.Conflict, Message: "The site has too many variables", Details: "at most 1,000; delete some first", Code: "too_many_variables"}
-	}
-	out := make([]Var, 0, len(keys)) // in the order they were sent
-	for _, k := range keys {
-		out = append(out, all[slices.IndexFunc(all, func(v Var) bool { return v.Key == k })])
+		return nil, fmt.Errorf("list env: %w", err)
 	}
 	return out, nil
+}
+
+// same reports whether setting v would change nothing. A value that does not open is
+// replaced by what is sent.
+func (s *Sites) same(id ID, have varRow, v NewVar) bool {
+	if have.Secret != v.Secret || !slices.Equal(have.Target, v.Target) {
+		return false
+	}
+	plain, err := s.c.Seal.Open(have.box, envPurpose(id, v.Key))
+	return err == nil && string(plain) == v.Value
 }
 
 // PatchVar changes what is not nil of one variable.
@@ -197,7 +296,7 @@ func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
 	if err != nil {
 		return fmt.Errorf("mark site: %w", err)
 	}
-	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(site.ref()))
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "env"))
 }
 
 func checkVar(v *NewVar) error {

@@ -1,0 +1,91 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A share that asks a hundred times delays another by one turn, and the service itself by one.
+func TestTurnsAreTakenOverShares(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newTurns(1, 1)
+		first, err := q.take(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var got []string
+		ask := func(share string, times int) {
+			for range times {
+				go func() {
+					release, err := q.take(WithShare(t.Context(), share))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					got = append(got, share)
+					mu.Unlock()
+					time.Sleep(time.Second) // in the bubble: it holds the place for a while
+					release()
+				}()
+				synctest.Wait()
+			}
+		}
+		ask("greedy", 100)
+		ask("b", 1)
+		ask("c", 2)
+		ask("", 2)
+		first()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(got) != 105 || !slices.Equal(got[:7], []string{"greedy", "", "b", "", "c", "greedy", "c"}) {
+			t.Errorf("turns were taken in the order %q", got[:min(len(got), 8)])
+		}
+		if len(q.lanes) != 0 || len(q.order) != 0 || q.free != 1 {
+			t.Errorf("left over: %d lanes, %d in order, %d free", len(q.lanes), len(q.order), q.free)
+		}
+	})
+}
+
+// One share never holds more places than its bound, and whoever gives up leaves no trace.
+func TestTurnsBoundAShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newTurns(4, 2)
+		greedy := WithShare(t.Context(), "greedy")
+		var held []func()
+		for range 2 {
+			release, err := q.take(greedy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, release)
+		}
+		short, cancel := context.WithTimeoutCause(greedy, time.Second, errBusy)
+		defer cancel()
+		if _, err := q.take(short); !errors.Is(err, errBusy) {
+			t.Fatalf("a third place: %v", err)
+		}
+		for range 2 {
+			release, err := q.take(WithShare(t.Context(), "other"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, release)
+		}
+		for _, release := range held {
+			release()
+			release() // twice is once
+		}
+		if len(q.lanes) != 0 || len(q.order) != 0 || q.free != 4 {
+			t.Errorf("left over: %d lanes, %d in order, %d free", len(q.lanes), len(q.order), q.free)
+		}
+	})
+}

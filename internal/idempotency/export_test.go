@@ -1,0 +1,4 @@
+package idempotency
+
+// Purge is one round of Run.
+var Purge = (*Answers).purge
