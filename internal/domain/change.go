@@ -18,23 +18,23 @@ type Update struct {
 	Primary    *bool
 }
 
-// UpdateTx changes the owner's domain and reports whether anything is different now. A
-// domain that moves to another site goes on being served: its route changes with the
-// transaction, its proof and its certificate stay. Faults: NotFound, Invalid.
-func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, u Update) (Domain, bool, error) {
+// UpdateTx changes the owner's domain; what asks for what is there already changes nothing,
+// its times included. A domain that moves to another site goes on being served: its route
+// changes with the transaction, its proof and its certificate stay. Faults: NotFound, Invalid.
+func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, u Update) (Domain, error) {
 	dom, err := d.Get(ctx, tx, owner, id)
 	if err != nil {
-		return Domain{}, false, err
+		return Domain{}, err
 	}
 	before := dom
 	if u.SiteID != nil && *u.SiteID != dom.SiteID {
 		if err := d.moveTx(ctx, tx, &dom, *u.SiteID); err != nil {
-			return Domain{}, false, err
+			return Domain{}, err
 		}
 	}
 	if u.RedirectTo != nil {
 		if dom.RedirectTo, err = d.redirect(ctx, tx, owner, dom.Name, *u.RedirectTo); err != nil {
-			return Domain{}, false, err
+			return Domain{}, err
 		}
 		if dom.RedirectTo != before.RedirectTo {
 			dom.redirectLostAt = 0
@@ -43,31 +43,30 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	plain := dom.RedirectTo == "" && !strings.HasPrefix(dom.Name, "*.")
 	if u.Primary != nil {
 		if *u.Primary && !plain {
-			return Domain{}, false, notPrimary()
+			return Domain{}, notPrimary()
 		}
 		dom.Primary = *u.Primary
 	}
 	dom.Primary = dom.Primary && plain
 	if dom.SiteID == before.SiteID && dom.RedirectTo == before.RedirectTo && dom.Primary == before.Primary {
-		return before, false, nil
+		return before, nil
 	}
 	dom.UpdatedAt = db.Now()
 	if dom.Primary {
 		if err := onlyPrimary(ctx, tx, dom.SiteID, dom.ID); err != nil {
-			return Domain{}, false, err
+			return Domain{}, err
 		}
 	}
 	if _, err := tx.Exec(ctx, "UPDATE domains SET site_id = $2, redirect_to = $3, is_primary = $4, updated_at = $5, redirect_lost_at = $6 WHERE id = $1",
 		id, dom.SiteID, dom.RedirectTo, dom.Primary, dom.UpdatedAt, dom.redirectLostAt); err != nil {
-		return Domain{}, false, fmt.Errorf("update domain %s: %w", id, err)
+		return Domain{}, fmt.Errorf("update domain %s: %w", id, err)
 	}
 	if dom.Status == Active && (dom.RedirectTo != before.RedirectTo || dom.SiteID != before.SiteID) {
 		if err := route(ctx, tx, dom); err != nil {
-			return Domain{}, false, err
+			return Domain{}, err
 		}
 	}
-	dom, err = d.Get(ctx, tx, owner, id)
-	return dom, true, err
+	return d.Get(ctx, tx, owner, id)
 }
 
 // moveTx gives a domain to another site of its owner. It is primary there if the site has

@@ -279,7 +279,7 @@ func TestAnothersDomainIsNotThere(t *testing.T) {
 	_, err1 := w.Get(ctx, w.db, bob, dom.ID)
 	_, err2 := w.Verify(ctx, bob, dom.ID)
 	var err3, err4 error
-	w.db.Write(ctx, func(tx *db.Tx) error { _, _, err3 = w.UpdateTx(ctx, tx, bob, dom.ID, Update{}); return nil })
+	w.db.Write(ctx, func(tx *db.Tx) error { _, err3 = w.UpdateTx(ctx, tx, bob, dom.ID, Update{}); return nil })
 	w.db.Write(ctx, func(tx *db.Tx) error { _, err4 = w.DeleteTx(ctx, tx, bob, dom.ID); return nil })
 	_, err5 := w.ForSite(ctx, bob, "ann-1")
 	for i, err := range []error{err1, err2, err3, err4, err5} {
@@ -299,7 +299,7 @@ func TestRedirectAndPrimary(t *testing.T) {
 	apex := w.active(ann, "example.com")
 	update := func(dom Domain, u Update) (Domain, error) {
 		var out Domain
-		err := w.db.Write(ctx, func(tx *db.Tx) (err error) { out, _, err = w.UpdateTx(ctx, tx, dom.Owner, dom.ID, u); return err })
+		err := w.db.Write(ctx, func(tx *db.Tx) (err error) { out, err = w.UpdateTx(ctx, tx, dom.Owner, dom.ID, u); return err })
 		return out, err
 	}
 	w.zone.set(t, "www.example.com", "CNAME ann-1.sites.test.")

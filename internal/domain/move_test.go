@@ -13,7 +13,8 @@ import (
 // update changes a domain and reports whether that changed anything.
 func (w *world) update(dom Domain, u Update) (out Domain, changed bool, err error) {
 	err = w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
-		out, changed, err = w.UpdateTx(w.t.Context(), tx, dom.Owner, dom.ID, u)
+		out, err = w.UpdateTx(w.t.Context(), tx, dom.Owner, dom.ID, u)
+		changed = out.UpdatedAt != dom.UpdatedAt
 		return err
 	})
 	return out, changed, err
@@ -41,8 +42,8 @@ func TestMove(t *testing.T) {
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { return w.settle(t.Context(), tx, dom.ID, dom.checks, observed{}) }); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.verify(moved); got.Status != Active || got.SiteID != to {
-		t.Errorf("after a check: %+v", got)
+	if moved = w.verify(moved); moved.Status != Active || moved.SiteID != to {
+		t.Errorf("after a check: %+v", moved)
 	}
 	// A second time nothing changes, and neither do its times.
 	again, changed, err := w.update(moved, Update{SiteID: &to})
