@@ -219,6 +219,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 		dom.ID, dom.Status, dom.Reason, dom.proof, dom.provenAt, dom.astrayAt, string(seen), dom.tries, now, dom.NextCheckAt); err != nil {
 		return err
 	}
+	tx.Notify(dom.Owner.Topic())
 	switch {
 	case dom.Status == Active && before.Status != Active:
 		err = route(ctx, tx, dom)
