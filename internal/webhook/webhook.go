@@ -45,6 +45,8 @@ type Config struct {
 	Drain    time.Duration         // how long Run lets requests end; 0 means 5 s
 	Keep     time.Duration         // how long finished deliveries are kept; 0 means 30 days
 	Metrics  prometheus.Registerer // nil: none
+
+	Limits *account.Limits // Optional: without it the service's own.
 }
 
 // schedule is Standard Webhooks' own: ten attempts within 75 h 35 min.
@@ -71,6 +73,8 @@ func New(c Config) *Webhooks {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitWebhooks, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0`)
 	return &Webhooks{c, newMetrics(c.Metrics)}
 }
 
@@ -105,7 +109,6 @@ type Change struct {
 }
 
 const (
-	maxPerOwner  = 100
 	maxSecret    = 256
 	goneReason   = "gone"
 	never        = db.Time(1 << 60)
@@ -140,12 +143,8 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if utf8.RuneCountInString(n.Secret) > maxSecret || !utf8.ValidString(n.Secret) || strings.ContainsRune(n.Secret, 0) {
 		return Webhook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook secret", Details: "secret must have 1 to 256 characters; 16 or more are recommended", Code: "invalid_secret"}
 	}
-	var have int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0`, owner).Scan(&have); err != nil {
-		return Webhook{}, fmt.Errorf("count webhooks: %w", err)
-	}
-	if have >= maxPerOwner {
-		return Webhook{}, &fault.Error{Kind: fault.Conflict, Message: "Too many webhooks", Details: fmt.Sprintf("an account has at most %d", maxPerOwner), Code: "too_many_webhooks"}
+	if err := w.c.Limits.RequireTx(ctx, tx, owner, account.LimitWebhooks, 1); err != nil {
+		return Webhook{}, err
 	}
 	now := db.Now()
 	hook := Webhook{ID: ID(db.NewID("hook")), URL: url, Events: events, Active: true, Generated: n.Secret == "", CreatedAt: now, UpdatedAt: now}
