@@ -14,7 +14,8 @@ type deploymentBody struct {
 	ID            string          `json:"id" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	SiteID        string          `json:"siteId"`
 	Status        string          `json:"status" enum:"pending,building,deploying,success,failed,canceled"`
-	Trigger       string          `json:"trigger" enum:"provision,api,hook,dashboard,push,rollback"`
+	Trigger       string          `json:"trigger" enum:"provision,api,hook,dashboard,push,rollback,promote"`
+	Target        string          `json:"target" enum:"production,preview" doc:"Production becomes what the site serves. A preview is served at addresses of its own."`
 	Title         *string         `json:"title"`
 	Branch        *string         `json:"branch" doc:"Null until the repository's default branch is known."`
 	CommitHash    *string         `json:"commitHash"`
@@ -24,11 +25,13 @@ type deploymentBody struct {
 	Runtime       *string         `json:"runtime"`
 	Plan          json.RawMessage `json:"plan" doc:"What was done to build it, and why."`
 	URL           string          `json:"url" doc:"The immutable address of this very deployment."`
+	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the branch's newest preview; null for production."`
 	IsCurrent     bool            `json:"isCurrent" doc:"Whether it is what the site serves."`
 	Queue         *queueBody      `json:"queue" doc:"What a pending one waits for."`
 	Stages        []stageBody     `json:"stages"`
 	Error         *string         `json:"error" doc:"Why it failed or was canceled."`
-	RollbackOf    *string         `json:"rollbackOf" doc:"The deployment whose release it made live again."`
+	RollbackOf    *string         `json:"rollbackOf" doc:"The deployment whose release a rollback made live again."`
+	PromotedFrom  *string         `json:"promotedFrom" doc:"The preview whose release a promotion made live."`
 	CreatedAt     string          `json:"createdAt" format:"date-time"`
 	StartedAt     *string         `json:"startedAt" format:"date-time"`
 	CompletedAt   *string         `json:"completedAt" format:"date-time"`
@@ -51,14 +54,15 @@ func (a *API) deploymentRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Deployments", Summary: summary, Doc: doc, Scope: s, Noun: "deployment"}
 	}
-	get(a, r("/sites/{id}/deployments", "listDeployments", "List a site's deployments", "Newest first.", account.DeploymentsRead), a.listDeployments)
+	get(a, r("/sites/{id}/deployments", "listDeployments", "List a site's deployments", "Newest first. `branch`, `target` and `status` narrow the list.", account.DeploymentsRead), a.listDeployments)
 	get(a, r("/deployments/{id}", "getDeployment", "Read a deployment", "The id may be spelled `dep_…` or `dpl_…`.", account.DeploymentsRead), a.getDeployment)
 	a.logRoute(r("/deployments/{id}/logs", "getDeploymentLogs", "Read a deployment's log", "Up to 10,000 lines; `next` says where to go on with `after`. "+
 		"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes. "+
 		"Values of secret variables never appear.", account.DeploymentsRead))
 	cancel := r("/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment", "A waiting one ends at once, a running one as soon as its processes are gone.", account.DeploymentsWrite)
 	post(a, cancel, a.cancelDeployment)
-	post(a, r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Asks for the same once more.", account.DeploymentsWrite), a.retryDeployment)
+	post(a, r("/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production", "Makes the release of a successful preview live at once, without building it again.", account.DeploymentsWrite), a.promoteDeployment)
+	post(a, r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Builds the same commit once more, for the same target. One that ended before its commit was known builds the branch's newest.", account.DeploymentsWrite), a.retryDeployment)
 }
 
 // deployment returns a deployment that the caller may touch, by either spelling of its id.
@@ -73,6 +77,9 @@ func (a *API) deployment(ctx context.Context, c account.Caller, id string) (depl
 type listDeploymentsIn struct {
 	ByID
 	PageIn
+	Branch string `query:"branch" doc:"Only those of this branch."`
+	Target string `query:"target" doc:"Only those for production or preview."`
+	Status string `query:"status" doc:"Only those with this status."`
 }
 
 func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDeploymentsIn) (page[deploymentBody], error) {
@@ -83,7 +90,8 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return page[deploymentBody]{}, err
 	}
-	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), p.page, p.limit)
+	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deploy.Filter{Branch: in.Branch, Target: deploy.Target(in.Target),
+		Status: deploy.Status(in.Status), Page: p.page, Limit: p.limit})
 	return paged(each(list, showDeployment), p, total), err
 }
 
@@ -110,11 +118,26 @@ func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, 
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
 }
 
+func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (Triggered, error) {
+	if _, err := a.deployment(ctx, c, in.ID); err != nil {
+		return Triggered{}, err
+	}
+	d, err := a.Deployments.PromoteTx(ctx, tx, c.Owner, deploy.ParseID(in.ID))
+	*did = account.AuditEvent{Action: "deployment.promoted", Subject: string(d.ID)}
+	return Triggered{"Deployment promoted", string(d.ID), string(d.Status)}, err
+}
+
 func showDeployment(d deploy.Deployment) deploymentBody {
-	b := deploymentBody{ID: string(d.ID), SiteID: string(d.Site), Status: string(d.Status), Trigger: string(d.Cause), Title: some(d.Title),
+	b := deploymentBody{ID: string(d.ID), SiteID: string(d.Site), Status: string(d.Status), Trigger: string(d.Cause), Target: string(d.Target), PreviewURL: some(d.PreviewURL), Title: some(d.Title),
 		Branch: some(d.Branch), CommitHash: some(d.CommitHash), CommitMessage: some(d.CommitMessage), CommitAuthor: some(d.CommitAuthor),
 		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: d.Plan, URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
-		RollbackOf: some(string(d.RollbackOf)), CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
+		CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
+	switch d.Cause {
+	case deploy.ByRollback:
+		b.RollbackOf = some(string(d.ReleaseOf))
+	case deploy.ByPromote:
+		b.PromotedFrom = some(string(d.ReleaseOf))
+	}
 	if d.Queue != nil {
 		b.Queue = &queueBody{d.Queue.Position, d.Queue.Reason}
 	}

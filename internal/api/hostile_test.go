@@ -69,7 +69,7 @@ func TestHostileBodies(t *testing.T) {
 // optional are fields that the matrix does not send.
 var optional = map[string][]string{
 	"createSite": {"branch", "framework", "build"}, "updateSite": {"repository", "branch", "framework", "build"},
-	"deploySite": {"branch", "clearCache", "title"}, "createHook": {"branch", "anyBranch"}, "updateHook": {"name", "branch", "anyBranch", "rotate"},
+	"deploySite": {"branch", "commit", "target", "clearCache", "title"}, "createHook": {"branch", "anyBranch"}, "updateHook": {"name", "branch", "anyBranch", "rotate"},
 	"setEnv": {"secret", "target"}, "updateEnv": {"secret", "target"}, "createWebhook": {"secret"}, "updateWebhook": {"url", "events"},
 	"createKey": {"sites", "addresses", "expiresAt"}, "createDomain": {"redirectTo", "primary"}, "updateDomain": {"primary"}, "rollbackSite": {"deploymentId"},
 }

@@ -23,6 +23,8 @@ type row struct {
 
 // matrix has a row for every route; a route without one fails the test.
 var matrix = map[string]row{
+	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
+
 	"listSites":         {path: "/sites", status: 200, own: true},
 	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},
@@ -37,6 +39,7 @@ var matrix = map[string]row{
 	"getDeployment":     {path: "/deployments/{deployment}", status: 200},
 	"getDeploymentLogs": {path: "/deployments/{deployment}/logs", status: 200},
 	"cancelDeployment":  {path: "/deployments/{deployment}/cancel", status: 200, did: "deployment.canceled"},
+	"promoteDeployment": {path: "/deployments/{deployment}/promote", status: 200, prep: preview, did: "deployment.promoted"},
 	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel, did: "deployment.retried"},
 	"listDomains":       {path: "/domains", status: 200, own: true},
 	"checkDomain":       {path: "/domains/check", body: m{"domain": "example-name-4711.com"}, status: 200, own: true},
@@ -73,6 +76,13 @@ type m = map[string]any
 
 func activate(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// preview makes the deployment a preview that has succeeded.
+func preview(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "UPDATE deployments SET target = 'preview', status = 'success', release = 'r' WHERE id = '"+x["deployment"]+"'"); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -245,7 +245,9 @@ func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *B
 type deploySiteIn struct {
 	ByID
 	Body *struct {
-		Branch     string `json:"branch,omitempty" doc:"Without it: the site's."`
+		Branch     string `json:"branch,omitempty" doc:"Without it: the site's production branch. Any other branch is deployed as a preview."`
+		Commit     string `json:"commit,omitempty" doc:"The full id of a commit of the branch. Without it: the branch's newest."`
+		Target     string `json:"target,omitempty" doc:"production or preview. Without it: production for the production branch, preview for any other."`
 		ClearCache bool   `json:"clearCache,omitempty" doc:"Build as if for the first time."`
 		Title      string `json:"title,omitempty" doc:"Shown beside the deployment, at most 200 characters."`
 	}
@@ -257,7 +259,7 @@ func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *d
 	}
 	t := deploy.Trigger{Cause: deploy.ByAPI}
 	if b := in.Body; b != nil {
-		t.Branch, t.ClearCache, t.Title = b.Branch, b.ClearCache, b.Title
+		t.Branch, t.Commit, t.Target, t.ClearCache, t.Title = b.Branch, b.Commit, deploy.Target(b.Target), b.ClearCache, b.Title
 	}
 	d, err := a.Deployments.TriggerTx(ctx, tx, c.Owner, site.ID(in.ID), t)
 	*did = account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
 	"slipway/internal/webhook"
 )
 
@@ -16,9 +19,11 @@ type webhookBody struct {
 	ID             string   `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	URL            string   `json:"url" example:"https://example.com/hook"`
 	Events         []string `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
+	SiteIDs        []string `json:"siteIds" doc:"Sites whose events it gets. Empty: all sites."`
 	Active         bool     `json:"active"`
-	DisabledReason *string  `json:"disabledReason" doc:"Why the service turned it off: gone (the endpoint answered 410) or failing (nothing but failures for 5 days)."`
+	DisabledReason *string  `json:"disabledReason" doc:"Why the service disabled it: gone (the endpoint answered 410) or failing (nothing but failures for 5 days)."`
 	FailingSince   *string  `json:"failingSince" format:"date-time"`
+	OverlapEndsAt  *string  `json:"overlapEndsAt" format:"date-time" doc:"Until then the secret before the present one signs too."`
 	CreatedAt      string   `json:"createdAt" format:"date-time"`
 	UpdatedAt      string   `json:"updatedAt" format:"date-time"`
 }
@@ -40,8 +45,11 @@ type attemptBody struct {
 	StartedAt  string  `json:"startedAt" format:"date-time"`
 	DurationMS int     `json:"durationMs"`
 	StatusCode *int    `json:"statusCode" doc:"Null when there was no answer."`
-	Error      *string `json:"error" doc:"blocked_address, timeout, dns_error, connect_error, tls_error, connection_error or redirect_not_followed."`
-	Answer     *string `json:"answer" doc:"The first 4 KiB."`
+	Error      *string `json:"error" enum:"blocked_address,timeout,dns_error,connect_error,certificate_unknown_authority,certificate_wrong_name,certificate_expired,no_tls,tls_error,closed_early,connection_error,redirect_not_followed,secret_unreadable"`
+	Reason     *string `json:"reason" doc:"The error as a sentence, with what to do."`
+	Request    string  `json:"request" doc:"Request line and headers, the signatures included."`
+	Response   *string `json:"response" doc:"Status line and headers of the answer, the first 4 KiB."`
+	Answer     *string `json:"answer" doc:"The first 4 KiB of the answer's body."`
 }
 
 type eventBody struct {
@@ -72,6 +80,9 @@ func (a *API) webhookRoutes() {
 	change(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Turning one off skips what is queued for it; turning it on forgets its failures.", account.WebhooksWrite), a.updateWebhook)
 	change(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "What is queued for it is not sent.", account.WebhooksWrite), a.deleteWebhook)
 	post(a, r("/webhooks/{id}/ping", "pingWebhook", "Send a test event", "Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite), a.pingWebhook)
+	post(a, r("/webhooks/{id}/rotate-secret", "rotateWebhookSecret", "Rotate a webhook's secret",
+		"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
+			"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard alone.", account.WebhooksWrite), a.rotateSecret)
 	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries", "Newest first, with every attempt, for 30 days.", account.WebhooksRead), a.listDeliveries)
 }
 
@@ -84,11 +95,15 @@ type createWebhookIn struct {
 	Body struct {
 		URL    string   `json:"url" doc:"HTTPS, without user info, at most 2,048 characters."`
 		Events []string `json:"events" minItems:"1" doc:"Names of events." example:"[\"deployment.completed\",\"deployment.failed\"]"`
-		Secret string   `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended."`
+		Secret *string  `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Left out: one is generated."`
+		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites."`
 	}
 }
 
 func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn, did *account.AuditEvent) (webhookBody, error) {
+	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
+		return webhookBody{}, err
+	}
 	w, err := a.Webhooks.CreateTx(ctx, tx, c.Owner, webhook.NewWebhook(in.Body))
 	*did = account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
 	return showWebhook(w), err
@@ -111,10 +126,23 @@ type updateWebhookIn struct {
 		URL    *string  `json:"url,omitempty"`
 		Events []string `json:"events,omitempty" minItems:"1"`
 		Active *bool    `json:"active,omitempty"`
+		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites. An empty list: all sites."`
 	}
 }
 
 func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn, did *account.AuditEvent) (webhookBody, error) {
+	now, err := a.Webhooks.GetTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+	if err != nil {
+		return webhookBody{}, err
+	}
+	err = checkPatch(ctx, "webhook", []string{"url", "events", "active", "siteIds"}, showWebhook(now), map[string]string{
+		"secret": "rotate it with POST /webhooks/" + in.ID + "/rotate-secret"})
+	if err != nil {
+		return webhookBody{}, err
+	}
+	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
+		return webhookBody{}, err
+	}
 	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.Change(in.Body))
 	*did = account.AuditEvent{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
 	return showWebhook(w), err
@@ -132,6 +160,45 @@ func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *
 	return pinged{"Test event queued", string(id)}, err
 }
 
+type rotateSecretIn struct {
+	ByID
+	Body *struct {
+		Secret         *string `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Left out: one is generated."`
+		OverlapSeconds *int    `json:"overlapSeconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret signs too. 0: not at all."`
+	}
+}
+
+type rotated struct {
+	Message       string  `json:"message"`
+	OverlapEndsAt *string `json:"overlapEndsAt" format:"date-time" doc:"Null when the old secret has ended already."`
+}
+
+func (a *API) rotateSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *rotateSecretIn, did *account.AuditEvent) (rotated, error) {
+	var secret *string
+	overlap := webhook.Overlap
+	if b := in.Body; b != nil {
+		secret = b.Secret
+		if b.OverlapSeconds != nil {
+			overlap = time.Duration(*b.OverlapSeconds) * time.Second
+		}
+	}
+	w, err := a.Webhooks.RotateTx(ctx, tx, c.Owner, webhook.ID(in.ID), secret, overlap)
+	*did = account.AuditEvent{Action: "webhook.secret_rotated", Subject: in.ID, Detail: w.URL}
+	return rotated{"Secret rotated", when(w.OverlapEnds)}, err
+}
+
+// ownSites refuses sites that are not the caller's.
+func (a *API) ownSites(ctx context.Context, tx *db.Tx, c account.Caller, ids []string) error {
+	for _, id := range ids {
+		if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); fault.Is(err, fault.NotFound) {
+			return &fault.Error{Kind: fault.Invalid, Message: "Unknown site in siteIds", Details: "siteIds holds ids of your sites", Received: id, Code: "invalid_site_ids"}
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 type listDeliveriesIn struct {
 	ByID
 	PageIn
@@ -147,13 +214,13 @@ func (a *API) listDeliveries(ctx context.Context, c account.Caller, in *listDeli
 }
 
 func showWebhook(w webhook.Webhook) webhookBody {
-	return webhookBody{string(w.ID), w.URL, append([]string{}, w.Events...), w.Active, some(w.Reason), when(w.FailingSince), w.CreatedAt.String(), w.UpdatedAt.String()}
+	return webhookBody{string(w.ID), w.URL, append([]string{}, w.Events...), append([]string{}, w.SiteIDs...), w.Active, some(w.Reason), when(w.FailingSince), when(w.OverlapEnds), w.CreatedAt.String(), w.UpdatedAt.String()}
 }
 
 func showDelivery(d webhook.Delivery) deliveryBody {
 	return deliveryBody{string(d.ID), d.EventID, d.Event, d.State, d.Body, d.CreatedAt.String(), when(d.NextAt), when(d.FinishedAt),
 		each(d.Attempts, func(t webhook.Attempt) attemptBody {
-			b := attemptBody{t.N, t.StartedAt.String(), t.Duration, nil, some(t.Error), some(t.Answer)}
+			b := attemptBody{t.N, t.StartedAt.String(), t.Duration, nil, some(t.Error), some(webhook.Reasons[t.Error]), t.Request, some(t.Response), some(t.Answer)}
 			if t.Status != 0 {
 				b.StatusCode = &t.Status
 			}

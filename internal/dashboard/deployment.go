@@ -28,6 +28,7 @@ func (d *Dashboard) deploymentRoutes() []route {
 		get("/sites/{id}/deployments/{deployment}/log/error", user, d.logError),
 		post("/sites/{id}/deployments/{deployment}/cancel", user, d.cancelDeployment, nil),
 		post("/sites/{id}/deployments/{deployment}/retry", user, d.retryDeployment, nil),
+		post("/sites/{id}/deployments/{deployment}/promote", user, d.promoteDeployment, nil),
 	}
 }
 
@@ -81,6 +82,8 @@ func (r deploymentRow) By() string {
 		return "by a push"
 	case deploy.ByRollback:
 		return "as a rollback"
+	case deploy.ByPromote:
+		return "as a promotion"
 	}
 	return string(r.Cause)
 }
@@ -99,7 +102,33 @@ func (r deploymentRow) SiteHost() string { return r.head.Host }
 
 // CanRollBack reports whether its release can be made live again.
 func (r deploymentRow) CanRollBack() bool {
-	return r.Status == deploy.Success && r.Release != "" && !r.Current && string(r.Release) != r.head.Site.LiveRelease && r.head.Site.Status != site.Stopped
+	return r.Target == deploy.Production && r.Status == deploy.Success && r.Release != "" && !r.Current && string(r.Release) != r.head.Site.LiveRelease && r.head.Site.Status != site.Stopped
+}
+
+// CanPromote reports whether it is a preview whose release can be made live.
+func (r deploymentRow) CanPromote() bool {
+	return r.Target == deploy.Preview && r.Status == deploy.Success && r.Release != "" && r.head.Site.Status != site.Stopped
+}
+
+// PromoteTo says what promoting it will do.
+func (r deploymentRow) PromoteTo() string {
+	return fmt.Sprintf("%s will serve this preview of %s (%s). It happens at once and builds nothing: environment variables are those of its own build.",
+		r.head.Host, r.Branch, short(7, r.CommitHash))
+}
+
+// PreviewHost is the stable address of its branch without the scheme; empty for production.
+func (r deploymentRow) PreviewHost() string { return strings.TrimPrefix(r.PreviewURL, "https://") }
+
+// RedeployLabel says which commit building it once more builds.
+func (r deploymentRow) RedeployLabel() string {
+	verb := "Retry"
+	if r.Status == deploy.Success {
+		verb = "Redeploy"
+	}
+	if r.CommitHash == "" {
+		return verb
+	}
+	return verb + " " + short(7, r.CommitHash)
 }
 
 // RollBackTo says what rolling back to it will do.
@@ -190,7 +219,7 @@ func (d *Dashboard) deploymentsData(ctx context.Context, q *request) (deployment
 		return deploymentsData{}, err
 	}
 	n := pageNumber(q)
-	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, n, deploymentsPerPage)
+	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: n, Limit: deploymentsPerPage})
 	if err != nil {
 		return deploymentsData{}, err
 	}
@@ -273,4 +302,18 @@ func (d *Dashboard) retryDeployment(ctx context.Context, q *request) (answer, er
 		return string(again.ID), err
 	})
 	return goTo(deploymentPath(x.Site, again.ID), ""), err
+}
+
+// promoteDeployment makes a preview's release live.
+func (d *Dashboard) promoteDeployment(ctx context.Context, q *request) (answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	var live deploy.Deployment
+	err = d.act(ctx, q, "deployment.promoted", func(tx *db.Tx) (_ string, err error) {
+		live, err = d.Deployments.PromoteTx(ctx, tx, q.caller.Owner, x.ID)
+		return string(live.ID), err
+	})
+	return goTo(deploymentPath(x.Site, live.ID), "Promoted to production"), err
 }

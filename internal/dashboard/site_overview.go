@@ -53,7 +53,7 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 		return overview{}, err
 	}
 	data := overview{siteHead: head, Primary: head.Host}
-	list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, 1, 5)
+	list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: 1, Limit: 5})
 	if err != nil {
 		return data, err
 	}
@@ -130,7 +130,7 @@ func (d *Dashboard) firstDeployment(ctx context.Context, q *request) (answer, er
 		if err != nil {
 			return answer{}, err
 		}
-		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, 1, 1)
+		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: 1, Limit: 1})
 		if err != nil {
 			return answer{}, err
 		}
@@ -159,7 +159,7 @@ func (d *Dashboard) firstLive(ctx context.Context, q *request) (answer, error) {
 	}
 	wake, stop := d.DB.Listen("live")
 	return answer{live: live{wake: wake, stop: stop, poll: 500 * time.Millisecond, render: func(ctx context.Context) ([]byte, bool, error) {
-		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, 1, 1)
+		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: 1, Limit: 1})
 		return []byte("Waiting for a worker to take it up…"), len(list) > 0, err
 	}}}, nil
 }

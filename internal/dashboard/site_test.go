@@ -265,7 +265,7 @@ func TestDeployAndRollBack(t *testing.T) {
 	first := deploy.ID(strings.TrimPrefix(to, base+"/deployments/"))
 	b.get(to).want(t, 200, `data-test="waits"`, "Next in line")
 	w.live(s, first)
-	b.get(to).want(t, 200, `data-test="live-link"`, "Deploy again")
+	b.get(to).want(t, 200, `data-test="live-link"`, ">Redeploy<")
 
 	p := b.post(base+"/deploy", "branch", "bad branch;", "title", "My title").want(t, 422, "bad branch;", "My title")
 	if !p.has("wrong-branch") {

@@ -48,11 +48,8 @@ func (v deliveryView) Answered() string {
 // AttemptWord is what one attempt met.
 func (v deliveryView) AttemptWord(a webhook.Attempt) string { return attemptWord(a) }
 
-var attemptErrors = map[string]string{"blocked_address": "The address is not a public one", "timeout": "No answer in time", "dns_error": "The host has no address",
-	"connect_error": "No connection", "tls_error": "The certificate was not accepted", "connection_error": "The connection broke", "redirect_not_followed": "It redirects, which is not followed"}
-
 func attemptWord(a webhook.Attempt) string {
-	if w, ok := attemptErrors[a.Error]; ok {
+	if w, ok := webhook.Reasons[a.Error]; ok {
 		return w
 	}
 	if a.Error != "" {

@@ -102,14 +102,22 @@ const webhookMade = "The webhook is made"
 func (d *Dashboard) createWebhook(ctx context.Context, q *request) (answer, error) {
 	var w webhook.Webhook
 	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
-		w, err = d.Webhooks.CreateTx(ctx, tx, q.caller.Owner, webhook.NewWebhook{URL: strings.TrimSpace(q.value("url")), Events: q.PostForm["events"], Secret: q.value("secret")})
+		w, err = d.Webhooks.CreateTx(ctx, tx, q.caller.Owner, webhook.NewWebhook{URL: strings.TrimSpace(q.value("url")), Events: q.PostForm["events"], Secret: given(q.value("secret"))})
 		return account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}, err
 	})
 	return goTo("/webhooks/"+string(w.ID), webhookMade), atWebhook(err)
 }
 
+// given returns nil for a field that was left empty.
+func given(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
 func atWebhook(err error) error {
-	return atCode(err, map[string]string{"invalid_url": "url", "invalid_events": "events", "invalid_secret": "secret"})
+	return atCode(err, map[string]string{"invalid_url": "url", "url_taken": "url", "invalid_events": "events", "invalid_secret": "secret"})
 }
 
 type webhookData struct {

@@ -59,6 +59,9 @@ const (
 	Canceled  Status = "canceled"
 )
 
+// Statuses are all there are.
+var Statuses = []Status{Pending, Building, Deploying, Success, Failed, Canceled}
+
 // Ended reports whether nothing will change any more.
 func (s Status) Ended() bool { return s == Success || s == Failed || s == Canceled }
 
@@ -86,6 +89,7 @@ const (
 	ByDashboard Cause = "dashboard"
 	ByPush      Cause = "push"
 	ByRollback  Cause = "rollback"
+	ByPromote   Cause = "promote"
 )
 
 // Deployment is one deployment as the site's owner sees it.
@@ -95,26 +99,29 @@ type Deployment struct {
 	Owner         account.OwnerID
 	Status        Status
 	Cause         Cause
+	Target        Target
 	Branch        string // empty until the repository's default is known
 	Title         string
 	ClearCache    bool
 	CommitHash    string
+	Pinned        bool // whether the commit was asked for; else it is the branch's newest
 	CommitMessage string
 	CommitAuthor  string
 	Framework     string
 	Plan          json.RawMessage // what was done and why; nil until it is known
 	Release       release.ID      // empty: none, or no longer kept
 	Runtime       string
-	RollbackOf    ID
+	ReleaseOf     ID // the deployment whose release a rollback or a promotion made live
 	Error         string
 	Stages        []Stage
 	CreatedAt     db.Time
 	StartedAt     db.Time
 	CompletedAt   db.Time
 
-	URL     string // its immutable address
-	Current bool   // whether it is what the site serves
-	Queue   *Queue // for a pending one, and one that waits for a free place to build
+	URL        string // its immutable address
+	PreviewURL string // the stable address of its branch; empty for production
+	Current    bool   // whether it is what the site serves
+	Queue      *Queue // for a pending one, and one that waits for a free place to build
 }
 
 // Stage is one step of a deployment.
@@ -144,7 +151,6 @@ type Config struct {
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
 	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
 	History int           // deployments of a site that are remembered. Optional: 0 means 500.
-	Grace   time.Duration // how long unreferenced bytes stay. Optional: 0 means 2 hours, which is longer than any deployment.
 
 	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
 	Gone []func(ctx context.Context, id site.ID) error
@@ -164,13 +170,12 @@ func New(c Config) *Deployments {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
-	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	c.Limits.CountRows(account.LimitDeployments, `SELECT count(*) FROM deployments WHERE owner_id = $1 AND status = 'pending'`)
 	return &Deployments{c: c}
 }
 
-const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.branch, d.title, d.clear_cache, d.commit_hash, d.commit_message, d.commit_author,
+const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
 	s.subdomain, s.live_deployment = d.id`
 
@@ -178,9 +183,9 @@ const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id `
 
 func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 	var x Deployment
-	var plan, stages, subdomain string
-	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.CommitMessage, &x.CommitAuthor,
-		&x.Framework, &plan, &x.Release, &x.Runtime, &x.RollbackOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
+	var plan, stages, subdomain, label string
+	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
+		&x.Framework, &plan, &x.Release, &x.Runtime, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
 		&subdomain, &x.Current)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Deployment{}, fault.Missing("deployment")
@@ -195,6 +200,9 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 		return Deployment{}, fmt.Errorf("read stages of %s: %w", x.ID, err)
 	}
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), subdomain)
+	if label != "" {
+		x.PreviewURL = d.c.Sites.DeploymentURL(label, subdomain)
+	}
 	return x, nil
 }
 
@@ -214,9 +222,11 @@ func (d *Deployments) byID(ctx context.Context, r db.Reader, id ID) (Deployment,
 	return d.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1`, id))
 }
 
-// event is what webhooks say of a deployment.
+// event returns what webhooks say of a deployment.
 func (x Deployment) event() webhook.Deployment {
-	return webhook.Deployment{ID: string(x.ID), URL: x.URL, Status: x.Status.webhookWord(), CreatedAt: x.CreatedAt}
+	return webhook.Deployment{ID: string(x.ID), URL: x.URL, Status: x.Status.webhookWord(), Branch: x.Branch,
+		CommitHash: x.CommitHash, CommitMessage: x.CommitMessage, CommitAuthor: x.CommitAuthor, Trigger: string(x.Cause), Target: "production",
+		Error: x.Error, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, CompletedAt: x.CompletedAt}
 }
 
 func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make func(webhook.Site, webhook.Deployment) webhook.Event) error {

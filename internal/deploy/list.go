@@ -3,27 +3,67 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fault"
 	"slipway/internal/site"
 )
 
+// Filter narrows a list of deployments. Zero fields don't.
+type Filter struct {
+	Branch string
+	Target Target
+	Status Status
+	Page   int // from 1
+	Limit  int
+}
+
+// where is the filter as SQL; id is the site's.
+func (f Filter) where(id site.ID) (string, []any, error) {
+	text, args := "site_id = $1", []any{id}
+	and := func(column, v string) {
+		if v != "" {
+			args = append(args, v)
+			text += fmt.Sprintf(" AND %s = $%d", column, len(args))
+		}
+	}
+	if f.Target != "" && !slices.Contains(Targets, f.Target) {
+		return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid deployment target", Details: "target must be production or preview",
+			Received: string(f.Target), Code: "invalid_target"}
+	}
+	if f.Status != "" && !slices.Contains(Statuses, f.Status) {
+		return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid deployment status",
+			Details: "status must be pending, building, deploying, success, failed or canceled", Received: string(f.Status), Code: "invalid_status"}
+	}
+	and("branch", f.Branch)
+	and("target", string(f.Target))
+	and("status", string(f.Status))
+	return text, args, nil
+}
+
 // List returns one page of the deployments of the owner's site, the newest first, and
 // how many there are.
-func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.ID, page, limit int) ([]Deployment, int, error) {
+func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.ID, f Filter) ([]Deployment, int, error) {
+	where, args, err := f.where(id)
+	if err != nil {
+		return nil, 0, err
+	}
 	if _, err := d.c.Sites.Get(ctx, owner, id); err != nil {
 		return nil, 0, err
 	}
+	limit := f.Limit
 	// The page is found in the index alone, so that what lies before it is not read. A
 	// bare $3 would make SQLite plan anew each time: it looks at a limit's value for that.
-	offset := (page - 1) * limit
-	rows, err := d.c.DB.Query(ctx, `
+	offset := (f.Page - 1) * limit
+	n := len(args)
+	rows, err := d.c.DB.Query(ctx, fmt.Sprintf(`
 		SELECT `+columns+from+`
-		WHERE d.owner_id = $1 AND d.id IN (SELECT id FROM deployments WHERE site_id = $2 ORDER BY id DESC LIMIT $3 + 0 OFFSET $4)
-		ORDER BY d.id DESC`, owner, id, limit, offset)
+		WHERE d.owner_id = $%d AND d.id IN (SELECT id FROM deployments WHERE %s ORDER BY id DESC LIMIT $%d + 0 OFFSET $%d)
+		ORDER BY d.id DESC`, n+1, where, n+2, n+3), append(slices.Clone(args), owner, limit, offset)...)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list deployments: %w", err)
@@ -35,7 +75,7 @@ func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.I
 		return list, offset + n, nil // the end is in sight
 	}
 	var total int
-	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1`, id).Scan(&total); err != nil {
+	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE `+where, args...).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count deployments: %w", err)
 	}
 	return list, total, nil

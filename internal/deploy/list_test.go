@@ -86,7 +86,7 @@ func TestListPagesAndQueues(t *testing.T) {
 	}{
 		{1, 2, "n4 n3"}, {2, 2, "n2 n1"}, {3, 2, "n0"}, {4, 2, ""}, {1, 5, "n4 n3 n2 n1 n0"}, {2, 5, ""}, {1, 100, "n4 n3 n2 n1 n0"}, {1 << 30, 100, ""},
 	} {
-		list, total, err := w.List(ctx, anna, ids[0], tt.page, tt.limit)
+		list, total, err := w.List(ctx, anna, ids[0], Filter{Page: tt.page, Limit: tt.limit})
 		ok(t, err)
 		var got []string
 		for _, x := range list {
@@ -101,7 +101,7 @@ func TestListPagesAndQueues(t *testing.T) {
 			t.Errorf("page %d of %d: %v of %d, want %s", tt.page, tt.limit, got, total, tt.want)
 		}
 	}
-	list, _, err := w.List(ctx, anna, ids[0], 1, 5)
+	list, _, err := w.List(ctx, anna, ids[0], Filter{Page: 1, Limit: 5})
 	ok(t, err)
 	for i, want := range []Queue{{6, "site_busy"}, {5, "site_busy"}, {4, "site_busy"}, {3, "site_busy"}, {2, "workers_busy"}} {
 		if *list[i].Queue != want {

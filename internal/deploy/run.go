@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -136,8 +137,13 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 			return fmt.Errorf("start deployment: %w", err)
 		}
 		tx.Notify(logTopic(id))
-		if err := d.c.Sites.ProvisioningTx(ctx, tx, x.Site); err != nil {
+		if err := d.retargetTx(ctx, tx, &x); err != nil {
 			return err
+		}
+		if x.Target == Production {
+			if err := d.c.Sites.ProvisioningTx(ctx, tx, x.Site); err != nil {
+				return err
+			}
 		}
 		return d.emit(ctx, tx, x, webhook.DeploymentStarted)
 	})
@@ -193,12 +199,14 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	if err != nil {
 		return nil, err
 	}
-	branch := x.Branch
-	if branch == "" {
-		branch = "the default branch"
+	wanted := cmp.Or(x.Branch, "the default branch")
+	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred}
+	if x.Pinned {
+		request.Commit = x.CommitHash
+		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)
 	}
-	p.Printf("info", "Fetching %s of %s", branch, s.Repository)
-	tree, err := d.c.Source.Fetch(ctx, source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred})
+	p.Printf("info", "Fetching %s of %s", wanted, s.Repository)
+	tree, err := d.c.Source.Fetch(ctx, request)
 	if err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
@@ -227,21 +235,21 @@ func noteTx(ctx context.Context, tx *db.Tx, x Deployment) error {
 // activate makes the release live and says so, in one transaction.
 func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Sealed, plan framework.Plan, byDefault bool, p *progress) error {
 	p.end("success")
-	p.Printf("info", "Live at %s", d.siteURL(ctx, x))
-	err := p.commit(ctx, func(tx *db.Tx) error {
-		live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(rel.ID), plan.Runtime)
+	if x.Target == Preview {
+		p.Printf("info", "Preview at %s", x.PreviewURL)
+	} else {
+		p.Printf("info", "Live at %s", d.siteURL(ctx, x))
+	}
+	err := p.commit(ctx, func(tx *db.Tx) (err error) {
+		x.Status, x.Release, x.CompletedAt = Success, rel.ID, db.Now()
+		if x.Target == Preview {
+			err = d.showPreviewTx(ctx, tx, x)
+		} else {
+			err = d.activateTx(ctx, tx, x, plan, byDefault)
+		}
 		if err != nil {
 			return err
 		}
-		if !live {
-			return errOvertaken
-		}
-		if byDefault {
-			if err := d.c.Sites.DefaultBranchTx(ctx, tx, x.Site, x.Branch); err != nil {
-				return err
-			}
-		}
-		x.Status, x.Release, x.CompletedAt = Success, rel.ID, db.Now()
 		n, err := tx.Exec(ctx, `
 			UPDATE deployments SET status = $3, release = $4, runtime = $5, completed_at = $6, branch = $7,
 				commit_hash = $8, commit_message = $9, commit_author = $10, framework = $11, plan = $12, error = ''
@@ -254,8 +262,10 @@ func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Se
 		if n == 0 {
 			return errFenced
 		}
-		if err := portrayTx(ctx, tx, rel.ID); err != nil {
-			return err
+		if x.Target == Production {
+			if err := portrayTx(ctx, tx, rel.ID); err != nil {
+				return err
+			}
 		}
 		return d.emit(ctx, tx, x, webhook.DeploymentCompleted)
 	})
@@ -263,6 +273,21 @@ func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Se
 		return err
 	}
 	d.c.Log.InfoContext(ctx, "deployment live", "deployment", x.ID, "site", x.Site, "files", rel.Files, "took", x.CompletedAt.Sub(x.StartedAt))
+	return nil
+}
+
+// activateTx makes a production deployment's release what the site serves.
+func (d *Deployments) activateTx(ctx context.Context, tx *db.Tx, x Deployment, plan framework.Plan, byDefault bool) error {
+	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(x.Release), plan.Runtime)
+	if err != nil {
+		return err
+	}
+	if !live {
+		return errOvertaken
+	}
+	if byDefault {
+		return d.c.Sites.DefaultBranchTx(ctx, tx, x.Site, x.Branch)
+	}
 	return nil
 }
 

@@ -34,6 +34,8 @@ const maxPending = 100
 type Trigger struct {
 	Cause      Cause
 	Branch     string // empty: the site's
+	Commit     string // 40 or 64 hexadecimal digits; empty: the branch's newest
+	Target     Target // empty: production for the production branch, preview for any other
 	Title      string // shown beside it
 	ClearCache bool   // build as if for the first time
 }
@@ -69,6 +71,15 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 	if utf8.RuneCountInString(t.Title) > 200 || strings.ContainsRune(t.Title, 0) {
 		return Deployment{}, &fault.Error{Kind: fault.Invalid, Message: "The title is too long", Details: "title has at most 200 characters", Code: "invalid_title"}
 	}
+	if t.Commit != "" {
+		if err := source.CheckCommit(t.Commit); err != nil {
+			return Deployment{}, err
+		}
+	}
+	target, err := chooseTarget(s, t)
+	if err != nil {
+		return Deployment{}, err
+	}
 	var waiting int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'pending'`, s.ID).Scan(&waiting); err != nil {
 		return Deployment{}, fmt.Errorf("count pending deployments: %w", err)
@@ -83,27 +94,34 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		}
 	}
 	x := Deployment{
-		ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Pending, Cause: t.Cause, Branch: cmp.Or(t.Branch, s.Branch), Title: t.Title,
+		ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Pending, Cause: t.Cause, Target: target, CommitHash: t.Commit, Pinned: t.Commit != "", Branch: cmp.Or(t.Branch, s.Branch), Title: t.Title,
 		ClearCache: t.ClearCache, CreatedAt: db.Now(),
 		Queue: &Queue{Position: waiting + 1, Reason: "workers_busy"},
 	}
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
-	if err := d.write(ctx, tx, x); err != nil {
+	label := ""
+	if target == Preview {
+		if label, err = d.previewHostTx(ctx, tx, s, x.Branch); err != nil {
+			return Deployment{}, err
+		}
+		x.PreviewURL = d.c.Sites.DeploymentURL(label, s.Slug)
+	}
+	if err := d.write(ctx, tx, x, label); err != nil {
 		return Deployment{}, err
 	}
-	_, err := job.Enqueue(ctx, tx, Run{x.ID}, job.Options{Queue: QueueName, Unique: runKey(x.ID), Group: string(x.Site), Share: string(x.Owner)})
+	_, err = job.Enqueue(ctx, tx, Run{x.ID}, job.Options{Queue: QueueName, Unique: runKey(x.ID), Group: string(x.Site), Share: string(x.Owner)})
 	return x, err
 }
 
 func runKey(id ID) string { return "deploy/" + string(id) }
 
-func (d *Deployments) write(ctx context.Context, tx *db.Tx, x Deployment) error {
+func (d *Deployments) write(ctx context.Context, tx *db.Tx, x Deployment, previewLabel string) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
-			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20)`,
+			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23)`,
 		x.ID, x.Site, x.Owner, x.ID.Label(), x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor,
-		x.Framework, string(x.Plan), x.Release, x.Runtime, x.RollbackOf, x.CreatedAt, x.StartedAt, x.CompletedAt)
+		x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel)
 	if err != nil {
 		return fmt.Errorf("insert deployment: %w", err)
 	}
@@ -137,7 +155,7 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 	t := Trigger{Cause: ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: call.Title, ClearCache: call.ClearCache}
 	x, err = d.scan(tx.QueryRow(ctx, `
 		SELECT `+columns+from+`
-		WHERE d.site_id = $1 AND d.status = 'pending' AND d.cause IN ('hook', 'push') AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
+		WHERE d.site_id = $1 AND d.status = 'pending' AND d.cause IN ('hook', 'push') AND NOT d.pinned AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
 		ORDER BY d.id DESC LIMIT 1`, s.ID, t.Branch, t.Title, t.ClearCache))
 	switch {
 	case err == nil:
@@ -230,10 +248,10 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id ID, end Status, w
 	}
 	// A site that was never live is in error once nothing is left that may bring it up.
 	var left int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND status IN `+open, x.Site).Scan(&left); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND target = 'production' AND status IN `+open, x.Site).Scan(&left); err != nil {
 		return fmt.Errorf("count open deployments: %w", err)
 	}
-	if left == 0 {
+	if left == 0 && x.Target == Production {
 		if err := d.c.Sites.FailTx(ctx, tx, x.Site, why); err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
@@ -241,7 +259,8 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id ID, end Status, w
 	return d.emit(ctx, tx, x, webhook.DeploymentFailed)
 }
 
-// RetryTx asks for what an ended deployment asked for, once more.
+// RetryTx builds the commit of an ended deployment once more, for the same target. One that
+// ended before its commit was known builds the branch's newest.
 func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, by Cause) (Deployment, error) {
 	x, err := d.owned(ctx, tx, owner, id)
 	if err != nil {
@@ -250,66 +269,5 @@ func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	if !x.Status.Ended() {
 		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment has not ended yet", Details: "wait for its end, or cancel it first", Code: "deployment_running"}
 	}
-	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{Cause: by, Branch: x.Branch, Title: x.Title, ClearCache: x.ClearCache})
-}
-
-// RollbackTx makes the release of an earlier deployment live again, at once and without
-// building: in the caller's transaction. With an empty id it is the last one that was
-// live before the present one.
-func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, to ID) (Deployment, error) {
-	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
-	if err != nil {
-		return Deployment{}, err
-	}
-	var old Deployment
-	if to == "" {
-		old, err = d.scan(tx.QueryRow(ctx, `
-			SELECT `+columns+from+`
-			WHERE d.site_id = $1 AND d.owner_id = $2 AND d.status = 'success' AND d.release <> '' AND d.release <> $3 AND d.id < $4
-			ORDER BY d.id DESC LIMIT 1`, id, owner, s.LiveRelease, s.LiveDeployment))
-		if fault.Is(err, fault.NotFound) {
-			return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "There is no earlier release to go back to", Code: "nothing_to_roll_back"}
-		}
-	} else {
-		old, err = d.owned(ctx, tx, owner, to)
-	}
-	if err != nil {
-		return Deployment{}, err
-	}
-	switch {
-	case old.Site != id:
-		return Deployment{}, fault.Missing("deployment")
-	case old.Status != Success || old.Release == "":
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "That deployment has no release to go back to",
-			Details: "choose a successful one whose release is still kept", Code: "no_release"}
-	case s.Status == site.Stopped:
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The site is stopped", Details: "start it, then roll back", Code: "site_stopped"}
-	}
-	now := db.Now()
-	x := old
-	x.ID, x.Cause, x.RollbackOf = ID(db.NewID("dep")), ByRollback, old.ID
-	x.Title, x.ClearCache, x.Stages, x.Queue, x.Current = "", false, []Stage{}, nil, true
-	x.CreatedAt, x.StartedAt, x.CompletedAt = now, now, now
-	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
-	if err := d.write(ctx, tx, x); err != nil {
-		return Deployment{}, err
-	}
-	live, err := d.c.Sites.ActivateTx(ctx, tx, id, string(x.ID), string(x.Release), x.Runtime)
-	if err != nil {
-		return Deployment{}, err
-	}
-	if !live {
-		return Deployment{}, fmt.Errorf("roll back to %s: a newer deployment is live", old.ID)
-	}
-	if err := portrayTx(ctx, tx, x.Release); err != nil {
-		return Deployment{}, err
-	}
-	if err := appendLines(ctx, tx, x.ID, 0, []Line{{N: 1, At: now, Level: "info", Stage: "activate",
-		Message: fmt.Sprintf("Rolled back to the release of %s", old.ID)}}); err != nil {
-		return Deployment{}, err
-	}
-	if err := d.emit(ctx, tx, x, webhook.DeploymentStarted); err != nil {
-		return Deployment{}, err
-	}
-	return x, d.emit(ctx, tx, x, webhook.DeploymentCompleted)
+	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{Cause: by, Branch: x.Branch, Commit: x.CommitHash, Target: x.Target, Title: x.Title, ClearCache: x.ClearCache})
 }

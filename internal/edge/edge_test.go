@@ -322,6 +322,24 @@ func TestPreviews(t *testing.T) {
 		t.Error("an absent preview isn't remembered")
 	}
 	w.get("http://abcdefghijk1--blog.sites.test/").want(t, 308, "")
+
+	// A branch's address serves another deployment as soon as its row says so.
+	if err := w.DB.Admin(t.Context(), fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('feature-x', 'blog', '%s')", first)); err != nil {
+		t.Fatal(err)
+	}
+	w.get("https://feature-x--blog.sites.test/").want(t, 200, "first").head(t, "X-Robots-Tag", "noindex")
+	if err := w.DB.Write(t.Context(), func(tx *db.Tx) error {
+		tx.Notify("previews")
+		_, err := tx.Exec(t.Context(), `UPDATE previews SET release = $1 WHERE label = 'feature-x'`, second)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(w.get("https://feature-x--blog.sites.test/").body, "second"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the branch's address still serves the earlier deployment")
+		}
+	}
 	w.live("s1", "blog", stateStopped, second)
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 503, "switched off")
 	w.live("s1", "blog", stateDeleted, "")

@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"slipway/internal/release"
 )
 
-// previews finds the immutable addresses of deployments, <label>--<site>.<site domain>,
-// in the view previews. Only visitors ask for them, and rarely, so they are looked up
-// when asked for and kept for a short while.
+// previews finds the addresses of deployments and of branches' previews,
+// <label>--<site>.<site domain>, in the view previews. Only visitors ask for them, and
+// rarely, so they are looked up when asked for and cached for a short while.
 type previews struct {
 	known *cache[string, preview]
+	round atomic.Int64  // what was read in an earlier round is not used any more
 	slots chan struct{} // bounds the queries that strangers can cause at once
 }
 
@@ -24,12 +26,12 @@ type preview struct {
 	backend string
 	node    string
 	until   time.Time
+	round   int64
 }
 
 const (
 	previewFound  = 30 * time.Second
 	previewAbsent = 5 * time.Second
-	previewLabel  = 12 // characters
 )
 
 // errCrowded is the error of a lookup that would be one too many.
@@ -40,27 +42,31 @@ func (p *previews) init() {
 	p.slots = make(chan struct{}, 4)
 }
 
-// forget drops everything, so that a deleted site's deployments go with it.
-func (p *previews) forget() { p.known.clear() }
+// forget drops everything: a deleted site's deployments go with it, and a branch's address
+// serves another deployment.
+func (p *previews) forget() {
+	p.round.Add(1)
+	p.known.clear()
+}
 
-// split takes an immutable address's label apart.
-func split(label string) (deployment, site string, ok bool) {
-	deployment, site, ok = strings.Cut(label, "--")
-	if !ok || len(deployment) != previewLabel || site == "" {
+// split takes the label of a deployment's or a branch's address apart.
+func split(label string) (preview, site string, ok bool) {
+	preview, site, ok = strings.Cut(label, "--")
+	if !ok || preview == "" || site == "" || len(label) > 63 {
 		return "", "", false
 	}
-	for _, c := range []byte(deployment) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+	for _, c := range []byte(preview) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
 			return "", "", false
 		}
 	}
-	return deployment, site, true
+	return preview, site, true
 }
 
-// preview returns what the immutable address answers with, or nil. The site's own row
+// preview returns what the address of a deployment or a branch answers with, or nil. The site's own row
 // decides whether it is served at all.
 func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
-	deployment, host, ok := split(label)
+	name, host, ok := split(label)
 	if !ok {
 		return nil, nil
 	}
@@ -68,7 +74,7 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 	if of == nil {
 		return nil, nil
 	}
-	if p, ok := e.previews.known.get(label); ok && time.Now().Before(p.until) {
+	if p, ok := e.previews.known.get(label); ok && p.round == e.previews.round.Load() && time.Now().Before(p.until) {
 		return p.target(of), nil
 	}
 	p, err := e.previews.known.loading.do(ctx, label, func(ctx context.Context) (preview, error) {
@@ -80,10 +86,10 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		var p preview
+		p := preview{round: e.previews.round.Load()}
 		err := e.DB.QueryRow(ctx, `
 			SELECT release, backend, node FROM previews
-			WHERE label = $1 AND host_label = $2`, deployment, host).Scan(&p.release, &p.backend, &p.node)
+			WHERE label = $1 AND host_label = $2`, name, host).Scan(&p.release, &p.backend, &p.node)
 		switch {
 		case err == nil:
 			p.until = time.Now().Add(previewFound)
@@ -105,7 +111,7 @@ func (p preview) target(of *target) *target {
 	if p.release == "" {
 		return nil
 	}
-	t := &target{site: of.site, label: of.label, release: p.release, state: stateLive, backend: p.backend, node: p.node, immutable: true}
+	t := &target{site: of.site, label: of.label, release: p.release, state: stateLive, backend: p.backend, node: p.node, preview: true}
 	if of.state == stateStopped {
 		t.state = stateStopped
 	}

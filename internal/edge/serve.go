@@ -109,7 +109,7 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// find returns what a host answers with: a site, the immutable address of a deployment,
+// find returns what a host answers with: a site, the address of a deployment or a preview,
 // or nil; and the host that the owner of a custom host sends its visitors to, if any.
 func (e *Edge) find(ctx context.Context, host string) (t *target, to string, err error) {
 	label, ok := e.label(host)
@@ -143,7 +143,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		return
 	}
 	h := w.Header()
-	if t.immutable {
+	if t.preview {
 		h["X-Robots-Tag"] = noindex
 	}
 	h["X-Content-Type-Options"] = nosniff

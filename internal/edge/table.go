@@ -22,15 +22,15 @@ const (
 
 // target is what a host answers with. It is immutable; a switch replaces it.
 type target struct {
-	site      string
-	label     string
-	release   release.ID
-	state     string
-	backend   string // what answers while the state is live: files, program
-	node      string // where it is; empty: anywhere
-	version   int64
-	immutable bool    // the address of one deployment, not of the site
-	visits    *visits // nil where nobody counts
+	site    string
+	label   string
+	release release.ID
+	state   string
+	backend string // what answers while the state is live: files, program
+	node    string // where it is; empty: anywhere
+	version int64
+	preview bool    // the address of a deployment or a branch, not of the site
+	visits  *visits // nil where nobody counts
 }
 
 // same reports whether a row brings nothing new.
@@ -150,6 +150,8 @@ const (
 func (e *Edge) follow(ctx context.Context) error {
 	wake, stop := e.DB.Listen("live")
 	defer stop()
+	switched, unlisten := e.DB.Listen("previews")
+	defer unlisten()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	var version, claimed int64
@@ -180,6 +182,8 @@ func (e *Edge) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-wake:
+		case <-switched:
+			e.previews.forget()
 		case <-tick.C:
 		}
 	}

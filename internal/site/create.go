@@ -88,7 +88,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{Unique: "provision/" + string(site.ID)}); err != nil {
 		return Site{}, err
 	}
-	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(site.ref()))
+	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(s.ref(site)))
 }
 
 // churn is how many times the limit of sites an owner can make within 30 days: a build's
@@ -124,7 +124,10 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return nil
 }
 
-func (s Site) ref() webhook.Site { return webhook.Site{ID: string(s.ID), Name: s.Name} }
+// ref returns what webhooks say of a site.
+func (s *Sites) ref(x Site) webhook.Site {
+	return webhook.Site{ID: string(x.ID), Name: x.Name, URL: s.URL(x.Slug)}
+}
 
 // check turns what was asked for into a site, or says what is wrong with it.
 func check(n NewSite) (Site, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"unicode/utf8"
 
 	"slipway/internal/account"
@@ -24,6 +26,7 @@ type Patch struct {
 }
 
 // UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
+// A patch that changes nothing writes nothing and emits nothing.
 func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Site, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -79,8 +82,12 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return Site{}, fmt.Errorf("update credential: %w", err)
 		}
 	}
+	changed := site.differs(before, p)
+	if len(changed) == 0 {
+		return s.GetTx(ctx, tx, owner, id)
+	}
 	redeploy := site.NeedsRedeploy || site.LiveDeployment != "" &&
-		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || p.Build != nil)
+		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || slices.Contains(changed, "build"))
 	_, err = tx.Exec(ctx, `
 		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9
 		WHERE id = $1`,
@@ -88,10 +95,27 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return Site{}, fmt.Errorf("update site: %w", err)
 	}
-	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(site.ref())); err != nil {
+	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.ref(site), changed...)); err != nil {
 		return Site{}, err
 	}
 	return s.GetTx(ctx, tx, owner, id)
+}
+
+// differs names the fields that a patch really changed, in the words of the interface. A
+// credential counts as changed whenever one is sent: what is stored is not compared.
+func (x Site) differs(before Site, p Patch) (changed []string) {
+	note := func(field string, differs bool) {
+		if differs {
+			changed = append(changed, field)
+		}
+	}
+	note("name", x.Name != before.Name)
+	note("repository", x.Repository != before.Repository)
+	note("branch", x.Branch != before.Branch)
+	note("framework", x.Framework != before.Framework)
+	note("build", !reflect.DeepEqual(x.Build, before.Build))
+	note("credential", p.Credential != nil && (before.Credential || *p.Credential != source.Credential{}))
+	return changed
 }
 
 func merge(old, p Build) Build {

@@ -19,6 +19,9 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 	if errors.Is(err, errTooLarge) {
 		return tooLarge(r, "it is over the limit of "+size(s.c.MaxPack))
 	}
+	if errors.Is(err, errMemory) {
+		return tooLarge(r, "git needs more than "+size(s.c.MaxMemory)+" of memory to unpack it")
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("fetch %s: %w", r.Repository, context.Cause(ctx))
 	}
@@ -39,6 +42,10 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 		return blocked(r)
 	case door != nil:
 		return unreachable(r)
+	case r.Commit != "" && has("not our ref", "couldn't find remote ref", "unadvertised object", "no such remote ref"):
+		return &fault.Error{Kind: fault.Invalid, Code: "commit_not_found", Received: r.Commit,
+			Message: fmt.Sprintf("Commit %.12s does not exist in %s", r.Commit, r.Repository),
+			Details: "it may have been removed by a forced push, or the host does not hand out single commits; deploy the branch instead"}
 	case has("couldn't find remote ref"):
 		return noBranch(r)
 	case has("returned error: 301", "returned error: 302", "returned error: 303", "returned error: 307", "returned error: 308"):

@@ -120,6 +120,16 @@ func parseRepository(s string) (r Repository, why string) {
 
 func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
+// CheckCommit refuses what is not the full id of a commit: 40 hexadecimal digits, or 64 of
+// a repository that uses SHA-256.
+func CheckCommit(s string) error {
+	if (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == "" {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Invalid, Message: "Invalid commit", Details: "commit is the full id: 40 lower-case hexadecimal digits",
+		Received: s[:min(len(s), 100)], Code: "invalid_commit"}
+}
+
 // CheckBranch refuses names that git would not take, and names that are only good for
 // attacks: those that begin with a dash, and everything outside [A-Za-z0-9._/#@+-].
 func CheckBranch(s string) error {

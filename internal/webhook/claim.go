@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 )
 
@@ -16,8 +18,12 @@ import (
 type flight struct {
 	id       DeliveryID
 	hook     ID
+	owner    account.OwnerID
 	url      string
+	host     string
 	secret   string // sealed
+	previous string // sealed: signs too, while the secret is being rotated; empty: none
+	hops     int    // of the event
 	event    string
 	name     string
 	body     []byte
@@ -27,13 +33,15 @@ type flight struct {
 	created  db.Time
 }
 
-// outcome is what became of an attempt.
+// outcome tells how an attempt ended.
 type outcome struct {
 	flight
 	started   db.Time
 	took      time.Duration
 	status    int
 	err       string
+	request   string // head of the request
+	response  string // head of the answer
 	answer    string
 	wait      time.Duration // Retry-After; 0: none
 	abandoned bool          // we stopped before it ended: it counts as not made
@@ -44,49 +52,73 @@ func (o outcome) ok() bool { return o.err == "" && o.status >= 200 && o.status <
 // turn writes outcomes and claims up to room deliveries, in one transaction. next is when
 // there may be more to do; never when nothing is queued.
 func (w *Webhooks) turn(ctx context.Context, done []outcome, room int) (flights []flight, next db.Time, err error) {
+	var q *quota
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		flights = nil
+		flights, q = nil, w.hosts.quota(time.Now())
 		if err := w.save(ctx, tx, done); err != nil {
 			return err
 		}
 		if room > 0 {
-			if flights, err = w.claim(ctx, tx, room); err != nil {
+			if flights, err = w.claim(ctx, tx, room, q); err != nil {
 				return err
 			}
 		}
-		next, err = upcoming(ctx, tx)
+		next, err = w.upcoming(ctx, tx)
 		return err
 	})
-	return flights, next, err
+	if err != nil {
+		return nil, 0, err
+	}
+	q.settle(done)
+	return flights, next, nil
 }
 
-// upcoming is when the first endpoint has its turn.
-func upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
+// upcoming returns when the first endpoint has its turn whose host has room.
+func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 	next := never
-	err := r.QueryRow(ctx, `SELECT COALESCE(min(turn_at), $1) FROM webhooks WHERE active AND deleted_at = 0`, int64(never)).Scan(&next)
+	but, args := w.roomy(int64(never))
+	err := r.QueryRow(ctx, `SELECT COALESCE(min(turn_at), $1) FROM webhooks WHERE active AND deleted_at = 0`+but, args...).Scan(&next)
 	if err != nil {
 		return 0, fmt.Errorf("find next turn: %w", err)
 	}
 	return next, nil
 }
 
+// roomy returns a condition that leaves out endpoints of hosts that have no room, and the
+// arguments of a statement that it ends.
+func (w *Webhooks) roomy(args ...any) (string, []any) {
+	full := w.hosts.full()
+	if len(full) == 0 {
+		return "", args
+	}
+	marks := make([]string, len(full))
+	for i, h := range full {
+		args = append(args, h)
+		marks[i] = "$" + strconv.Itoa(len(args))
+	}
+	return ` AND host NOT IN (` + strings.Join(marks, ", ") + `)`, args
+}
+
+// window is how many requests an endpoint may have in flight: one until it has answered
+// well, and again after a failure until it does.
+const window = `CASE WHEN failures > 0 OR succeeded_at = 0 THEN 1 ELSE 4 END`
+
 // claim takes deliveries that are due, endpoint by endpoint in the order of their turns:
-// each gives at most what it has room for, and then goes to the end of the line.
-func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int) ([]flight, error) {
+// each gives at most what it and its host have room for, and then goes to the end of the line.
+func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]flight, error) {
 	type endpoint struct {
-		id          ID
-		url, secret string
-		failures    int64
-		leased      int
+		flight
+		most, leased int
 	}
 	now := db.Now()
+	but, args := w.roomy(now, min(room, 256))
 	rows, err := tx.Query(ctx, `
-		SELECT id, url, secret, failures,
+		SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, `+window+`,
 			(SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
-		FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1
-		ORDER BY turn_at, id LIMIT $2`+tx.SkipLocked(), now, min(room, 256))
+		FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+`
+		ORDER BY turn_at, id LIMIT $2`+tx.SkipLocked(), args...)
 	endpoints, err := db.Collect(rows, err, func(r db.Scanner) (e endpoint, err error) {
-		return e, r.Scan(&e.id, &e.url, &e.secret, &e.failures, &e.leased)
+		return e, r.Scan(&e.hook, &e.owner, &e.url, &e.host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find due webhooks: %w", err)
@@ -96,32 +128,37 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int) ([]flight, er
 		if room == len(out) {
 			break
 		}
-		most := maxInFlight
-		if e.failures > 0 {
-			most = 1 // one probe at a time until it answers well again
+		floor, key := now, ownerHost{e.owner, e.host}
+		n := min(e.most-e.leased, room-len(out))
+		if n > 0 {
+			var wait time.Duration
+			n, wait = q.room(key, n)
+			floor = now.Add(wait)
 		}
-		if n := min(most-e.leased, room-len(out)); n > 0 {
+		if n > 0 {
 			rows, err := tx.Query(ctx, `
 				UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $3
 				WHERE id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'pending' AND next_at <= $2
 					ORDER BY next_at, id LIMIT $4)
 				RETURNING id, event_id, claims, failures, created_at,
 					(SELECT name FROM webhook_events e WHERE e.id = event_id),
-					(SELECT body FROM webhook_events e WHERE e.id = event_id)`,
-				e.id, now, now.Add(w.c.Lease), n)
+					(SELECT body FROM webhook_events e WHERE e.id = event_id),
+					(SELECT hops FROM webhook_events e WHERE e.id = event_id)`,
+				e.hook, now, now.Add(w.c.Lease), n)
 			taken, err := db.Collect(rows, err, func(r db.Scanner) (flight, error) {
-				f := flight{hook: e.id, url: e.url, secret: e.secret, troubled: e.failures > 0}
-				return f, r.Scan(&f.id, &f.event, &f.claims, &f.failures, &f.created, &f.name, &f.body)
+				f := e.flight
+				return f, r.Scan(&f.id, &f.event, &f.claims, &f.failures, &f.created, &f.name, &f.body, &f.hops)
 			})
 			if err != nil {
 				return nil, fmt.Errorf("claim deliveries: %w", err)
 			}
 			out = append(out, taken...)
+			q.plan(key, len(taken))
 		}
-		if _, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $2 WHERE id = $1`, e.id, now); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $2 WHERE id = $1`, e.hook, floor); err != nil {
 			return nil, fmt.Errorf("move webhook on: %w", err)
 		}
-		if err := retime(ctx, tx, e.id); err != nil {
+		if err := retime(ctx, tx, e.hook); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +173,7 @@ func retime(ctx context.Context, tx *db.Tx, hook ID) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE webhooks SET turn_at = CASE
 			WHEN (SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
-				>= CASE WHEN failures > 0 THEN 1 ELSE 4 END THEN 1152921504606846976
+				>= `+window+` THEN 1152921504606846976
 			WHEN `+first+` IS NULL THEN 1152921504606846976
 			WHEN `+first+` > floor_at THEN `+first+`
 			ELSE floor_at END
@@ -147,13 +184,16 @@ func retime(ctx context.Context, tx *db.Tx, hook ID) error {
 	return nil
 }
 
-// health is what a batch of outcomes says of one endpoint.
+// health holds what a batch of outcomes says of one endpoint.
 type health struct {
-	failures int
-	ok       bool
-	gone     bool
-	troubled bool
-	cool     db.Time
+	succeeded, failed int // attempts
+	failures          int // since the last success among them
+	timeouts          int // likewise, those without connection or answer
+	answered          bool
+	ok                bool
+	gone              bool
+	troubled          bool
+	cool              db.Time
 }
 
 // save writes outcomes. One whose lease somebody else has taken over leaves a trace in
@@ -203,67 +243,37 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
 			continue
 		}
 		if _, err := tx.Exec(ctx, `
-			INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, answer, late)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			o.id, o.claims, o.started, o.took.Milliseconds(), o.status, o.err, o.answer, n == 0); err != nil {
+			INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, request, response, answer, late)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+			o.id, o.claims, o.started, o.took.Milliseconds(), o.status, o.err, o.request, o.response, o.answer, n == 0); err != nil {
 			return fmt.Errorf("write attempt: %w", err)
 		}
 		if n == 0 {
 			continue
 		}
 		if o.ok() {
-			h.ok, h.failures = true, 0
+			h.ok, h.answered, h.failures, h.timeouts = true, true, 0, 0
+			h.succeeded++
 			continue
 		}
 		h.failures++
+		h.failed++
+		if silent(o) {
+			h.timeouts++
+		} else {
+			h.answered, h.timeouts = true, 0
+		}
 		h.gone = h.gone || o.status == 410
 		if o.wait > 0 && (o.status == 429 || o.status == 503) {
 			h.cool = max(h.cool, now.Add(min(o.wait, 24*time.Hour)))
 		}
 	}
 	for _, id := range order {
-		if err := w.heal(ctx, tx, id, *hooks[id], now); err != nil {
+		if err := w.updateHealth(ctx, tx, id, *hooks[id], now); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// heal writes what outcomes say of an endpoint, and gives it its next turn.
-func (w *Webhooks) heal(ctx context.Context, tx *db.Tx, id ID, h health, now db.Time) error {
-	if h.ok || h.failures > 0 {
-		// On one node this matters only when something changes; on several it takes the lock.
-		if h.failures > 0 || h.troubled || !w.c.DB.Single() {
-			if _, err := tx.Exec(ctx, `
-				UPDATE webhooks SET
-					failures = CASE WHEN $2 THEN 0 ELSE failures END + $3,
-					failing_since = CASE WHEN $3 = 0 THEN CASE WHEN $2 THEN 0 ELSE failing_since END
-						WHEN failing_since = 0 OR $2 THEN $4 ELSE failing_since END,
-					floor_at = CASE WHEN floor_at < $5 THEN $5 ELSE floor_at END
-				WHERE id = $1`, id, h.ok, h.failures, now, h.cool); err != nil {
-				return fmt.Errorf("write health of webhook: %w", err)
-			}
-		}
-	} else if !w.c.DB.Single() {
-		if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id); err != nil {
-			return fmt.Errorf("lock webhook: %w", err)
-		}
-	}
-	if h.gone {
-		n, err := tx.Exec(ctx, `UPDATE webhooks SET active = FALSE, reason = $2, updated_at = $3 WHERE id = $1 AND active AND deleted_at = 0`, id, goneReason, now)
-		if err == nil && n > 0 {
-			w.c.Log.InfoContext(ctx, "webhook turned off", "webhook", id, "reason", goneReason)
-		}
-		if err != nil {
-			return fmt.Errorf("turn webhook off: %w", err)
-		}
-	}
-	if h.failures > 0 { // what came back to a webhook that was turned off meanwhile stays unsent
-		if _, err := tx.Exec(ctx, skipPending+` AND EXISTS (SELECT 1 FROM webhooks WHERE id = $1 AND NOT active)`, id, now); err != nil {
-			return fmt.Errorf("skip deliveries: %w", err)
-		}
-	}
-	return retime(ctx, tx, id)
 }
 
 // jitter spreads a delay by ±10 %.

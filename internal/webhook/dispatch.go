@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -23,13 +24,16 @@ func (w *Webhooks) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := w.nameHosts(ctx); err != nil {
+		return err
+	}
 	wake, unlisten := w.c.DB.Listen(topic)
 	defer unlisten()
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { w.keepHouse(ctx) })
+	all.Go(func() { w.maintain(ctx) })
 	stopDrain := context.AfterFunc(ctx, func() {
 		select {
 		case <-time.After(w.c.Drain):
@@ -107,7 +111,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 		case <-wake:
 			again = true
 		case <-timer.C:
-			soon, err := upcoming(work, w.c.DB)
+			soon, err := w.upcoming(work, w.c.DB)
 			if err == nil {
 				next = soon
 			}
@@ -117,8 +121,8 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	}
 }
 
-// keepHouse does what needs doing now and then, until ctx ends.
-func (w *Webhooks) keepHouse(ctx context.Context) {
+// maintain takes over expired leases, measures, purges and reviews failing webhooks, until ctx ends.
+func (w *Webhooks) maintain(ctx context.Context) {
 	leases := time.NewTicker(max(w.c.Lease/6, time.Second))
 	defer leases.Stop()
 	purge := time.NewTicker(10 * time.Minute)
@@ -133,10 +137,9 @@ func (w *Webhooks) keepHouse(ctx context.Context) {
 				err = w.takeOver(ctx, false)
 			}
 			w.measure(ctx)
+			w.hosts.forget(time.Now())
 		case <-purge.C:
-			if err = w.mend(ctx); err == nil {
-				err = w.purge(ctx)
-			}
+			err = errors.Join(w.repairTurns(ctx), w.reviewFailing(ctx), w.purge(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			w.c.Log.ErrorContext(ctx, "webhook housekeeping", "err", err)

@@ -324,7 +324,7 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-func TestMend(t *testing.T) {
+func TestRepairTurns(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
 	w := room(t, dbtest.New(t), r, nil)
@@ -338,7 +338,7 @@ func TestMend(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, w)
-	if err := w.mend(t.Context()); err != nil {
+	if err := w.repairTurns(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })

@@ -18,14 +18,14 @@ import (
 // one occurrence gets it once under each, with different ids.
 func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, e Event) error {
 	type subscriber struct {
-		id     ID
-		events []string
+		id            ID
+		events, sites []string
 	}
-	rows, err := tx.Query(ctx, `SELECT id, events FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND active ORDER BY id`, owner)
+	rows, err := tx.Query(ctx, `SELECT id, events, site_ids FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND active ORDER BY id`, owner)
 	hooks, err := db.Collect(rows, err, func(r db.Scanner) (s subscriber, err error) {
-		var events string
-		err = r.Scan(&s.id, &events)
-		s.events = strings.Fields(events)
+		var events, sites string
+		err = r.Scan(&s.id, &events, &sites)
+		s.events, s.sites = strings.Fields(events), strings.Fields(sites)
 		return s, err
 	})
 	if err != nil {
@@ -34,11 +34,11 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	for _, name := range e.names {
 		var want []ID
 		for _, h := range hooks {
-			if slices.Contains(h.events, name) {
+			if slices.Contains(h.events, name) && (len(h.sites) == 0 || slices.Contains(h.sites, e.site())) {
 				want = append(want, h.id)
 			}
 		}
-		if err := w.queue(ctx, tx, owner, name, e.data, want); err != nil {
+		if err := w.queue(ctx, tx, owner, name, e, want); err != nil {
 			return err
 		}
 	}
@@ -53,9 +53,9 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return "", err
 	}
 	if !h.Active {
-		return "", &fault.Error{Kind: fault.Conflict, Message: "The webhook is turned off", Details: "set active to true first", Code: "webhook_inactive"}
+		return "", &fault.Error{Kind: fault.Conflict, Message: "The webhook is disabled", Details: "enable it first", Code: "webhook_inactive"}
 	}
-	if err := w.queue(ctx, tx, owner, pingName, data{Webhook: &webhookData{string(id)}}, []ID{id}); err != nil {
+	if err := w.queue(ctx, tx, owner, pingName, Event{data: data{Webhook: &webhookData{string(id)}}}, []ID{id}); err != nil {
 		return "", err
 	}
 	var d DeliveryID
@@ -76,24 +76,24 @@ func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d De
 }
 
 // queue freezes one body and inserts a delivery of it for each webhook.
-func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, d data, to []ID) error {
+func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e Event, to []ID) error {
 	if len(to) == 0 {
 		return nil
 	}
 	now := db.Now()
 	id := db.NewID("evt")
-	body, err := freeze(payload{id, name, now.String(), d})
+	body, err := freeze(payload{id, name, now.String(), e.data})
 	if err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO webhook_events (id, owner_id, name, body, created_at) VALUES ($1, $2, $3, $4, $5)`,
-		id, owner, name, string(body), now); err != nil {
+	if _, err := tx.Exec(ctx, `INSERT INTO webhook_events (id, owner_id, name, site_id, body, hops, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		id, owner, name, e.site(), string(body), e.hops, now); err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
 	for _, hook := range to {
 		if _, err := tx.Exec(ctx, `
-			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at)
-			VALUES ($1, $2, $3, 'pending', 0, 0, $4, 0, $4, 0)`,
+			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
+			VALUES ($1, $2, $3, 'pending', 0, 0, $4, 0, $4, 0, '')`,
 			db.NewID("dlv"), id, hook, now); err != nil {
 			return fmt.Errorf("queue delivery: %w", err)
 		}

@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 
 	"slipway/internal/db"
 )
@@ -12,6 +11,15 @@ import (
 type Event struct {
 	names []string // set A's first; the other one means the same
 	data  data
+	hops  int // of the deployment it tells of
+}
+
+// site returns the id of the site that the event concerns, or "".
+func (e Event) site() string {
+	if e.data.Site == nil {
+		return ""
+	}
+	return e.data.Site.ID
 }
 
 // data is what payloads carry, with the names that the contract shows.
@@ -23,6 +31,7 @@ type data struct {
 	Subscription *subscriptionData `json:"subscription,omitempty"`
 	Payment      *paymentData      `json:"payment,omitempty"`
 	Webhook      *webhookData      `json:"webhook,omitempty"`
+	Changed      []string          `json:"changed,omitempty"`
 }
 
 type payload struct {
@@ -32,19 +41,25 @@ type payload struct {
 	Data      data   `json:"data"`
 }
 
-// Site is the site an event is about.
-type Site struct{ ID, Name string }
+// Site is the site an event is about. URL is only in site.* events; empty means null there.
+type Site struct{ ID, Name, URL string }
 
-// Deployment is a deployment in webhook words: pending, building, ready, error, canceled.
+// Deployment is a deployment; Status is in webhook words: pending, building, ready,
+// error, canceled. Empty texts and zero times are null.
 type Deployment struct {
-	ID, URL, Status string
-	CreatedAt       db.Time
+	ID, URL, Status                         string
+	Branch                                  string
+	CommitHash, CommitMessage, CommitAuthor string
+	Trigger, Target                         string // who asked for it; production or preview
+	Error                                   string // why it ended without becoming live
+	CreatedAt, StartedAt, CompletedAt       db.Time
+	Hops                                    int // webhooks and deploy hooks that led to it, one after the other
 }
 
-// Domain is a custom domain.
+// Domain is a custom domain. Reason says why it is not active; empty means null.
 type Domain struct {
-	ID, Name, Status, SSLStatus string
-	CreatedAt                   db.Time
+	ID, Name, Status, SSLStatus, Reason string
+	CreatedAt                           db.Time
 }
 
 // Certificate is what is known of a domain's certificate. Zero times are null.
@@ -71,38 +86,51 @@ type Payment struct {
 type siteData struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+	URL  string `json:"url,omitempty" format:"uri"`
 }
 
 type deploymentData struct {
-	ID        string  `json:"id"`
-	URL       string  `json:"url"`
-	Status    string  `json:"status"`
-	CreatedAt *string `json:"createdAt"`
+	ID            string  `json:"id"`
+	URL           string  `json:"url" format:"uri"`
+	Status        string  `json:"status" enum:"pending,building,ready,error,canceled"`
+	Branch        *string `json:"branch"`
+	CommitHash    *string `json:"commitHash"`
+	CommitMessage *string `json:"commitMessage"`
+	CommitAuthor  *string `json:"commitAuthor"`
+	Trigger       string  `json:"trigger"`
+	Target        string  `json:"target" enum:"production,preview"`
+	Error         *string `json:"error"`
+	CreatedAt     *string `json:"createdAt" format:"date-time"`
+	StartedAt     *string `json:"startedAt" format:"date-time"`
+	CompletedAt   *string `json:"completedAt" format:"date-time"`
+	Duration      *int64  `json:"duration"` // whole seconds, of an ended one
 }
 
 type domainData struct {
 	ID        string  `json:"id"`
 	Name      string  `json:"name"`
-	Status    string  `json:"status"`
-	SSLStatus string  `json:"sslStatus"`
+	Status    string  `json:"status" enum:"pending,active,failed"`
+	Reason    *string `json:"reason"`
+	SSLStatus string  `json:"sslStatus" enum:"pending,active,failed,expired"`
 	SiteID    string  `json:"siteId"`
-	CreatedAt *string `json:"createdAt"`
+	CreatedAt *string `json:"createdAt" format:"date-time"`
 }
 
 type sslData struct {
 	Domain        string  `json:"domain"`
 	Issuer        *string `json:"issuer"`
-	NotBefore     *string `json:"notBefore"`
-	ExpiresAt     *string `json:"expiresAt"`
+	NotBefore     *string `json:"notBefore" format:"date-time"`
+	ExpiresAt     *string `json:"expiresAt" format:"date-time"`
+	Reason        *string `json:"reason"` // of ssl.failed: why
 	LastError     *string `json:"lastError"`
-	NextAttemptAt *string `json:"nextAttemptAt"`
+	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
 }
 
 type subscriptionData struct {
 	ID               string  `json:"id"`
 	Plan             string  `json:"plan"`
 	Status           string  `json:"status"`
-	CurrentPeriodEnd *string `json:"currentPeriodEnd"`
+	CurrentPeriodEnd *string `json:"currentPeriodEnd" format:"date-time"`
 }
 
 type paymentData struct {
@@ -116,23 +144,28 @@ type webhookData struct {
 	ID string `json:"id"`
 }
 
-func site(s Site) data { return data{Site: &siteData{s.ID, s.Name}} }
+func site(s Site) data { return data{Site: &siteData{s.ID, s.Name, s.URL}} }
 
 func deployment(s Site, d Deployment) data {
-	out := site(s)
-	out.Deployment = &deploymentData{d.ID, d.URL, d.Status, moment(d.CreatedAt)}
+	out := site(Site{ID: s.ID, Name: s.Name})
+	out.Deployment = &deploymentData{d.ID, d.URL, d.Status, word(d.Branch), word(d.CommitHash), word(d.CommitMessage), word(d.CommitAuthor),
+		d.Trigger, d.Target, word(d.Error), moment(d.CreatedAt), moment(d.StartedAt), moment(d.CompletedAt), nil}
+	if d.StartedAt != 0 && d.CompletedAt != 0 {
+		seconds := int64(d.CompletedAt.Sub(d.StartedAt).Seconds())
+		out.Deployment.Duration = &seconds
+	}
 	return out
 }
 
 func domain(s Site, d Domain) data {
-	out := site(s)
-	out.Domain = &domainData{d.ID, d.Name, d.Status, d.SSLStatus, s.ID, moment(d.CreatedAt)}
+	out := site(Site{ID: s.ID, Name: s.Name})
+	out.Domain = &domainData{d.ID, d.Name, d.Status, word(d.Reason), d.SSLStatus, s.ID, moment(d.CreatedAt)}
 	return out
 }
 
 func ssl(s Site, c Certificate) data {
-	out := site(s)
-	out.SSL = &sslData{c.Domain, word(c.Issuer), moment(c.NotBefore), moment(c.ExpiresAt), word(c.LastError), moment(c.NextAttemptAt)}
+	out := site(Site{ID: s.ID, Name: s.Name})
+	out.SSL = &sslData{c.Domain, word(c.Issuer), moment(c.NotBefore), moment(c.ExpiresAt), nil, word(c.LastError), moment(c.NextAttemptAt)}
 	return out
 }
 
@@ -144,75 +177,96 @@ func payment(p Payment) data {
 	return data{Payment: &paymentData{p.ID, p.Amount, p.Currency, p.Status}}
 }
 
-// SiteCreated: the row is there.
-func SiteCreated(s Site) Event { return Event{[]string{"site.created"}, site(s)} }
+// SiteCreated returns the event for a site whose row was created.
+func SiteCreated(s Site) Event { return Event{names: []string{"site.created"}, data: site(s)} }
 
-// SiteUpdated: name, branch, settings, env or status changed.
-func SiteUpdated(s Site) Event { return Event{[]string{"site.updated"}, site(s)} }
+// SiteUpdated returns the event for a site whose fields named changed have new values:
+// name, repository, branch, framework, build, credential, env, status.
+func SiteUpdated(s Site, changed ...string) Event {
+	e := Event{names: []string{"site.updated"}, data: site(s)}
+	e.data.Changed = changed
+	return e
+}
 
-// SiteDeleted: the deletion was accepted.
-func SiteDeleted(s Site) Event { return Event{[]string{"site.deleted"}, site(s)} }
+// SiteDeleted returns the event for a site whose deletion was accepted.
+func SiteDeleted(s Site) Event { return Event{names: []string{"site.deleted"}, data: site(s)} }
 
-// DeploymentStarted: it left the queue.
+// DeploymentStarted returns the event for a deployment that left the queue.
 func DeploymentStarted(s Site, d Deployment) Event {
-	return Event{[]string{"deployment.started", "deployment.created"}, deployment(s, d)}
+	return Event{[]string{"deployment.started", "deployment.created"}, deployment(s, d), d.Hops}
 }
 
-// DeploymentCompleted: it is live.
+// DeploymentCompleted returns the event for a deployment that is live.
 func DeploymentCompleted(s Site, d Deployment) Event {
-	return Event{[]string{"deployment.completed", "deployment.succeeded"}, deployment(s, d)}
+	return Event{[]string{"deployment.completed", "deployment.succeeded"}, deployment(s, d), d.Hops}
 }
 
-// DeploymentFailed: it ended without becoming live, also when it was canceled.
+// DeploymentFailed returns the event for a deployment that ended without becoming live, a canceled one included.
 func DeploymentFailed(s Site, d Deployment) Event {
-	return Event{[]string{"deployment.failed"}, deployment(s, d)}
+	return Event{[]string{"deployment.failed"}, deployment(s, d), d.Hops}
 }
 
-// DomainAdded: the claim was made.
-func DomainAdded(s Site, d Domain) Event { return Event{[]string{"domain.added"}, domain(s, d)} }
+// DomainAdded returns the event for a claimed domain.
+func DomainAdded(s Site, d Domain) Event {
+	return Event{names: []string{"domain.added"}, data: domain(s, d)}
+}
 
-// DomainVerified: the proof was seen.
+// DomainVerified returns the event for a domain whose ownership is proven.
 func DomainVerified(s Site, d Domain) Event {
-	return Event{[]string{"domain.verified"}, domain(s, d)}
+	return Event{names: []string{"domain.verified"}, data: domain(s, d)}
 }
 
-// DomainFailed: the checks gave up.
-func DomainFailed(s Site, d Domain) Event { return Event{[]string{"domain.failed"}, domain(s, d)} }
+// DomainFailed returns the event for a domain whose checks gave up.
+func DomainFailed(s Site, d Domain) Event {
+	return Event{names: []string{"domain.failed"}, data: domain(s, d)}
+}
 
-// SSLIssued: the first certificate is there.
-func SSLIssued(s Site, c Certificate) Event { return Event{[]string{"ssl.issued"}, ssl(s, c)} }
+// SSLIssued returns the event for a domain's first certificate.
+func SSLIssued(s Site, c Certificate) Event {
+	return Event{names: []string{"ssl.issued"}, data: ssl(s, c)}
+}
 
-// SSLRenewed: a further certificate is there.
-func SSLRenewed(s Site, c Certificate) Event { return Event{[]string{"ssl.renewed"}, ssl(s, c)} }
+// SSLRenewed returns the event for a renewed certificate.
+func SSLRenewed(s Site, c Certificate) Event {
+	return Event{names: []string{"ssl.renewed"}, data: ssl(s, c)}
+}
 
-// SSLFailed: an attempt to get one failed.
-func SSLFailed(s Site, c Certificate) Event { return Event{[]string{"ssl.failed"}, ssl(s, c)} }
+// SSLFailed returns the event for a failed attempt to obtain a certificate.
+func SSLFailed(s Site, c Certificate) Event {
+	e := Event{names: []string{"ssl.failed"}, data: ssl(s, c)}
+	e.data.SSL.Reason = e.data.SSL.LastError
+	return e
+}
 
-// SubscriptionCreated: the billing provider reports a new subscription.
+// SubscriptionCreated returns the event for a new subscription.
 func SubscriptionCreated(s Subscription) Event {
-	return Event{[]string{"subscription.created"}, subscription(s)}
+	return Event{names: []string{"subscription.created"}, data: subscription(s)}
 }
 
-// SubscriptionRenewed: a further period began.
+// SubscriptionRenewed returns the event for a subscription that entered a further period.
 func SubscriptionRenewed(s Subscription) Event {
-	return Event{[]string{"subscription.renewed"}, subscription(s)}
+	return Event{names: []string{"subscription.renewed"}, data: subscription(s)}
 }
 
-// SubscriptionCanceled: it will not be renewed.
+// SubscriptionCanceled returns the event for a subscription that will not be renewed.
 func SubscriptionCanceled(s Subscription) Event {
-	return Event{[]string{"subscription.canceled"}, subscription(s)}
+	return Event{names: []string{"subscription.canceled"}, data: subscription(s)}
 }
 
-// SubscriptionExpired: its last period is over.
+// SubscriptionExpired returns the event for a subscription whose last period is over.
 func SubscriptionExpired(s Subscription) Event {
-	return Event{[]string{"subscription.expired"}, subscription(s)}
+	return Event{names: []string{"subscription.expired"}, data: subscription(s)}
 }
 
-// PaymentCompleted: the money came.
-func PaymentCompleted(p Payment) Event { return Event{[]string{"payment.completed"}, payment(p)} }
+// PaymentCompleted returns the event for a completed payment.
+func PaymentCompleted(p Payment) Event {
+	return Event{names: []string{"payment.completed"}, data: payment(p)}
+}
 
-// PaymentFailed: it didn't.
-func PaymentFailed(p Payment) Event { return Event{[]string{"payment.failed"}, payment(p)} }
+// PaymentFailed returns the event for a failed payment.
+func PaymentFailed(p Payment) Event {
+	return Event{names: []string{"payment.failed"}, data: payment(p)}
+}
 
 // pingName is sent on demand and cannot be subscribed to.
 const pingName = "ping"
@@ -243,69 +297,3 @@ func freeze(p payload) ([]byte, error) {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
-
-// Entry is one name of the vocabulary.
-type Entry struct {
-	Name        string
-	Description string
-	SameAs      string          // the name of the other set for the same occurrence; empty: none
-	Sample      json.RawMessage // a body as it would be delivered
-}
-
-// Catalogue lists every name that can be subscribed to, sorted by group as documented.
-func Catalogue() []Entry { return slices.Clone(catalogue) }
-
-var catalogue, known = func() ([]Entry, map[string]bool) {
-	at := db.Time(1767225600000) // 2026-01-01
-	s := Site{"site_abcdefghijklmnopqrstuvwxyz", "My site"}
-	d := func(status string) Deployment {
-		return Deployment{"dep_abcdefghijklmnopqrstuvwxyz", "https://opqrstuvwxyz--my-site.example.com", status, at}
-	}
-	dom := func(status, ssl string) Domain {
-		return Domain{"dom_abcdefghijklmnopqrstuvwxyz", "www.example.com", status, ssl, at}
-	}
-	cert := Certificate{Domain: "www.example.com", Issuer: "Let's Encrypt", NotBefore: at, ExpiresAt: at + 90*86_400_000}
-	sub := func(status string) Subscription {
-		return Subscription{"sub_abcdefghijklmnopqrstuvwxyz", "pro", status, at + 30*86_400_000}
-	}
-	pay := func(status string) Payment {
-		return Payment{"pay_abcdefghijklmnopqrstuvwxyz", 1900, "USD", status}
-	}
-	all := []struct {
-		Event
-		about string
-	}{
-		{DeploymentStarted(s, d("building")), "A deployment left the queue and started."},
-		{DeploymentCompleted(s, d("ready")), "A deployment completed and is live."},
-		{DeploymentFailed(s, d("error")), "A deployment ended without becoming live."},
-		{DomainAdded(s, dom("pending", "pending")), "A domain was added to a site."},
-		{DomainVerified(s, dom("active", "pending")), "The ownership of a domain was proven."},
-		{DomainFailed(s, dom("failed", "pending")), "The checks of a domain gave up."},
-		{SSLIssued(s, cert), "A first certificate was obtained."},
-		{SSLRenewed(s, cert), "A certificate was renewed."},
-		{SSLFailed(s, Certificate{Domain: "www.example.com", LastError: "the domain doesn't point here", NextAttemptAt: at}), "An attempt to obtain a certificate failed."},
-		{SiteCreated(s), "A site was created."},
-		{SiteUpdated(s), "The name, branch, settings, env or status of a site changed."},
-		{SiteDeleted(s), "The deletion of a site was accepted."},
-		{SubscriptionCreated(sub("active")), "A subscription began."},
-		{SubscriptionRenewed(sub("active")), "A subscription entered its next period."},
-		{SubscriptionCanceled(sub("canceled")), "A subscription will not be renewed."},
-		{SubscriptionExpired(sub("expired")), "A subscription ended."},
-		{PaymentCompleted(pay("completed")), "A payment completed."},
-		{PaymentFailed(pay("failed")), "A payment failed."},
-	}
-	var entries []Entry
-	names := map[string]bool{}
-	for _, a := range all {
-		for i, n := range a.names {
-			e := Entry{Name: n, Description: a.about}
-			if len(a.names) == 2 {
-				e.SameAs = a.names[1-i]
-			}
-			e.Sample, _ = freeze(payload{"evt_abcdefghijklmnopqrstuvwxyz", n, at.String(), a.data})
-			entries = append(entries, e)
-			names[n] = true
-		}
-	}
-	return entries, names
-}()

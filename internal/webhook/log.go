@@ -35,7 +35,9 @@ type Attempt struct {
 	StartedAt db.Time
 	Duration  int    // milliseconds
 	Status    int    // 0: no answer
-	Error     string // blocked_address, timeout, dns_error, connect_error, tls_error, connection_error, redirect_not_followed; empty: none
+	Error     string // a word of Reasons; empty: none
+	Request   string // its head, the signatures included
+	Response  string // head of the answer, at most 4 KiB
 	Answer    string // at most 4 KiB of the body, as UTF-8
 	Late      bool   // its result came after another worker had taken the delivery over
 }
@@ -122,12 +124,12 @@ func attempts(ctx context.Context, r db.Reader, list []Delivery) error {
 		place[d.ID], marks[i], args[i] = i, "$"+strconv.Itoa(i+1), d.ID
 	}
 	rows, err := r.Query(ctx, `
-		SELECT delivery_id, n, started_at, duration, status, error, answer, late FROM webhook_attempts
+		SELECT delivery_id, n, started_at, duration, status, error, request, response, answer, late FROM webhook_attempts
 		WHERE delivery_id IN (`+strings.Join(marks, ", ")+`) ORDER BY delivery_id, n`, args...)
 	_, err = db.Collect(rows, err, func(s db.Scanner) (struct{}, error) {
 		var of DeliveryID
 		var a Attempt
-		err := s.Scan(&of, &a.N, &a.StartedAt, &a.Duration, &a.Status, &a.Error, &a.Answer, &a.Late)
+		err := s.Scan(&of, &a.N, &a.StartedAt, &a.Duration, &a.Status, &a.Error, &a.Request, &a.Response, &a.Answer, &a.Late)
 		i := place[of]
 		list[i].Attempts = append(list[i].Attempts, a)
 		return struct{}{}, err

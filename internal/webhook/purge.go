@@ -59,6 +59,9 @@ func (w *Webhooks) purge(ctx context.Context) error {
 		}
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM webhook_hours WHERE hour < $1 OR hook_id IN (SELECT id FROM webhooks WHERE deleted_at > 0)`, before.Time().Unix()/3600); err != nil {
+			return fmt.Errorf("purge counts: %w", err)
+		}
 		if _, err := tx.Exec(ctx, `
 			DELETE FROM webhooks WHERE deleted_at > 0
 				AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id)`); err != nil {
@@ -68,9 +71,9 @@ func (w *Webhooks) purge(ctx context.Context) error {
 	})
 }
 
-// mend gives a turn to endpoints that wait for one although they have work and room: no
+// repairTurns gives a turn to endpoints that wait for one although they have work and room: no
 // code path leaves one so, and a bug must not cost a delivery.
-func (w *Webhooks) mend(ctx context.Context) error {
+func (w *Webhooks) repairTurns(ctx context.Context) error {
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `
 			UPDATE webhooks SET turn_at = CASE WHEN floor_at > $1 THEN floor_at ELSE $1 END WHERE active AND deleted_at = 0 AND turn_at > $2
@@ -78,11 +81,29 @@ func (w *Webhooks) mend(ctx context.Context) error {
 				AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')`,
 			db.Now(), int64(never)-1)
 		if err != nil {
-			return fmt.Errorf("mend turns: %w", err)
+			return fmt.Errorf("repair turns: %w", err)
 		}
 		if n > 0 {
 			w.c.Log.ErrorContext(ctx, "webhooks without a turn", "count", n)
 			tx.Notify(topic)
+		}
+		return nil
+	})
+}
+
+// nameHosts fills in the destination of webhooks that are older than that column.
+func (w *Webhooks) nameHosts(ctx context.Context) error {
+	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT id, url FROM webhooks WHERE host = '' AND expires_at = 0`)
+		type row struct{ id, url string }
+		list, err := db.Collect(rows, err, func(r db.Scanner) (x row, err error) { return x, r.Scan(&x.id, &x.url) })
+		if err != nil {
+			return fmt.Errorf("find webhooks without a host: %w", err)
+		}
+		for _, x := range list {
+			if _, err := tx.Exec(ctx, `UPDATE webhooks SET host = $2 WHERE id = $1`, x.id, hostOf(x.url)); err != nil {
+				return fmt.Errorf("name host of webhook: %w", err)
+			}
 		}
 		return nil
 	})

@@ -3,18 +3,15 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"io"
-	"net"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"slipway/internal/db"
-	"slipway/internal/egress"
 )
 
 // send makes one request. It never returns an error: what went wrong is the outcome.
@@ -28,14 +25,14 @@ func (w *Webhooks) send(ctx context.Context, f flight) outcome {
 	o.took = time.Since(began)
 	switch {
 	case err == nil:
-		if o.status >= 300 && o.status <= 399 {
-			o.err = "redirect_not_followed"
+		if o.status >= 300 && o.status <= 399 && o.status != http.StatusNotModified {
+			o.err = errRedirect
 		}
 	case parent.Err() != nil:
 		o.abandoned = true
 	default:
-		o.err = class(ctx, err)
-		if o.err == "secret_unreadable" {
+		o.err = reason(ctx, err)
+		if o.err == errUnreadable {
 			w.c.Log.ErrorContext(ctx, "webhook secret does not open", "webhook", f.hook, "err", err)
 		}
 	}
@@ -44,33 +41,24 @@ func (w *Webhooks) send(ctx context.Context, f flight) outcome {
 
 // exchange sends and reads within one deadline.
 func (w *Webhooks) exchange(ctx context.Context, f flight, o *outcome) error {
-	secret, err := w.c.Seal.Open(f.secret, sealPurpose+string(f.hook))
+	keys, err := w.keys(f)
 	if err != nil {
-		return errSecret
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, bytes.NewReader(f.body))
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	at := strconv.FormatInt(now.Unix(), 10)
-	h := req.Header
-	h.Set("Content-Type", "application/json")
-	h.Set("User-Agent", "Slipway-Webhooks/1")
-	h.Set("X-Service-Signature", Signature(string(secret), f.body))
-	h.Set("X-Service-Event", f.name)
-	h.Set("X-Service-Delivery", string(f.id))
-	h.Set("X-Service-Timestamp", at)
-	h.Set("X-Service-Attempt", strconv.FormatInt(f.claims, 10))
-	h.Set("Webhook-Id", f.event)
-	h.Set("Webhook-Timestamp", at)
-	h.Set("Webhook-Signature", StandardSignature(string(secret), f.event, now, f.body))
+	req.Header = header(f, keys, now)
+	o.request = "POST " + req.URL.RequestURI() + "\nHost: " + req.URL.Host + "\n" + headerText(req.Header)
 	resp, err := w.c.Out.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	o.status = resp.StatusCode
+	o.response = text([]byte(clip(resp.Proto+" "+resp.Status+"\n"+headerText(resp.Header), storedAnswer)))
 	o.wait = retryAfter(resp.Header.Get("Retry-After"), now)
 	// The head of the answer decides; its body is read for the log, as far as it comes.
 	head := make([]byte, storedAnswer)
@@ -82,35 +70,59 @@ func (w *Webhooks) exchange(ctx context.Context, f flight, o *outcome) error {
 	return nil
 }
 
-var errSecret = errors.New("secret does not open")
-
-// class is the word for an error that the log shows: never an address or a text of the
-// resolver's, which would make the log a port scanner.
-func class(ctx context.Context, err error) string {
-	var dns *net.DNSError
-	var op *net.OpError
-	var verify *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var timeout net.Error
-	switch {
-	case errors.Is(err, errSecret):
-		return "secret_unreadable"
-	case errors.Is(err, egress.ErrBlocked):
-		return "blocked_address"
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return "timeout"
-	case errors.As(err, &dns):
-		return "dns_error"
-	case errors.As(err, &verify), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &authority), errors.As(err, &host), strings.Contains(err.Error(), "tls: "):
-		return "tls_error"
-	case errors.As(err, &op) && op.Op == "dial":
-		return "connect_error"
+// keys opens the secrets that sign: the present one first, and the one before it while a
+// rotation has both sign.
+func (w *Webhooks) keys(f flight) (keys []string, err error) {
+	for _, sealed := range []string{f.secret, f.previous} {
+		if sealed == "" && len(keys) > 0 {
+			break
+		}
+		key, err := w.c.Seal.Open(sealed, sealPurpose+string(f.hook))
+		if err != nil {
+			return nil, errSecret
+		}
+		keys = append(keys, string(key))
 	}
-	return "connection_error"
+	return keys, nil
 }
+
+// header makes the head of a request. While a rotation has two secrets sign,
+// X-Service-Signature stays with the old one and webhook-signature carries both.
+func header(f flight, keys []string, now time.Time) http.Header {
+	at := strconv.FormatInt(now.Unix(), 10)
+	standard := StandardSignature(keys[0], f.event, now, f.body)
+	h := http.Header{
+		"Content-Type":        {"application/json"},
+		"User-Agent":          {"Slipway-Webhooks/1"},
+		"X-Service-Signature": {Signature(keys[len(keys)-1], f.body)},
+		"X-Service-Event":     {f.name},
+		"X-Service-Delivery":  {string(f.id)},
+		"X-Service-Timestamp": {at},
+		"X-Service-Attempt":   {strconv.FormatInt(f.claims, 10)},
+		HopHeader:             {strconv.Itoa(f.hops + 1)},
+		"Webhook-Id":          {f.event},
+		"Webhook-Timestamp":   {at},
+	}
+	if len(keys) > 1 {
+		h["X-Service-Signature-Next"] = []string{Signature(keys[0], f.body)}
+		standard += " " + StandardSignature(keys[1], f.event, now, f.body)
+	}
+	h["Webhook-Signature"] = []string{standard}
+	return h
+}
+
+// headerText writes a header, one field a line, sorted by name.
+func headerText(h http.Header) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		for _, v := range h[name] {
+			b.WriteString(name + ": " + v + "\n")
+		}
+	}
+	return b.String()
+}
+
+func clip(s string, n int) string { return s[:min(len(s), n)] }
 
 // retryAfter reads seconds or a date (RFC 9110 section 10.2.3); 0 when there is neither.
 func retryAfter(v string, now time.Time) time.Duration {

@@ -6,7 +6,7 @@
 // nothing and a crash loses nothing. A receiver may see an event twice, then with the
 // same webhook-id and the same bytes; order is not promised. Endpoints take turns and
 // have at most four requests in flight each, so a slow one delays no other. The package
-// never reads another room's tables: callers hand it what to say. It never follows a
+// never reads another package's tables: callers hand it what to say. It never follows a
 // redirect and never sends a header that a user chose.
 package webhook
 
@@ -31,7 +31,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config is what the room works with. DB and Seal are required, Out is by Run.
+// Config holds what webhooks stand on. DB and Seal are required; Run needs Out too.
 type Config struct {
 	DB       *db.DB
 	Seal     *seal.Sealer
@@ -47,16 +47,20 @@ type Config struct {
 	Metrics  prometheus.Registerer // nil: none
 
 	Limits *account.Limits // Optional: without it the service's own.
+	// Tell is called in the transaction that finds a webhook failing for a day, and in
+	// the one that turns it off. Optional.
+	Tell func(ctx context.Context, tx *db.Tx, owner account.OwnerID, n Notice) error
 }
 
 // schedule is Standard Webhooks' own: ten attempts within 75 h 35 min.
 var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
 
-// Webhooks is the room. It is safe for concurrent use.
+// Webhooks holds the subscriptions and sends to them. It is safe for concurrent use.
 type Webhooks struct {
 	c       Config
 	metrics *metrics
+	hosts   *hosts
 }
 
 // New starts nothing.
@@ -74,8 +78,8 @@ func New(c Config) *Webhooks {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	c.Limits.CountRows(account.LimitWebhooks, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0`)
-	return &Webhooks{c, newMetrics(c.Metrics)}
+	c.Limits.CountRows(account.LimitWebhooks, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0`)
+	return &Webhooks{c, newMetrics(c.Metrics), newHosts()}
 }
 
 // ID names a webhook: "hook_" and 26 characters.
@@ -86,10 +90,12 @@ type Webhook struct {
 	ID           ID
 	URL          string
 	Events       []string
+	SiteIDs      []string // whose events it gets; empty: all sites
 	Active       bool
-	Reason       string // why the service turned it off: "gone" after a 410; empty otherwise
+	Reason       string // why the service disabled it: "gone" after a 410, "failing" after five days of failures; empty otherwise
 	Generated    bool   // the secret was made here
 	FailingSince db.Time
+	OverlapEnds  db.Time // until then the secret before this one signs too; 0: it doesn't
 	CreatedAt    db.Time
 	UpdatedAt    db.Time
 }
@@ -98,7 +104,8 @@ type Webhook struct {
 type NewWebhook struct {
 	URL    string
 	Events []string
-	Secret string // 1 to 256 characters; empty: one is generated
+	Secret *string  // 1 to 256 characters; nil: one is generated
+	Sites  []string // ids of the sites whose events it gets; empty: all
 }
 
 // Change is what Update takes; nil fields stay as they are.
@@ -106,14 +113,16 @@ type Change struct {
 	URL    *string
 	Events []string
 	Active *bool
+	Sites  []string // empty but not nil: all sites
 }
 
 const (
 	maxSecret    = 256
 	goneReason   = "gone"
+	failing      = "failing"
 	never        = db.Time(1 << 60)
 	topic        = "webhooks"
-	hookColumns  = `id, url, events, active, reason, generated, failing_since, created_at, updated_at`
+	hookColumns  = `id, url, events, site_ids, active, reason, generated, failing_since, prev_until, created_at, updated_at`
 	sealPurpose  = "webhook "
 	skipPending  = `UPDATE webhook_deliveries SET state = 'skipped', finished_at = $2 WHERE hook_id = $1 AND state = 'pending'`
 	maxInFlight  = 4
@@ -140,23 +149,96 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err != nil {
 		return Webhook{}, err
 	}
-	if utf8.RuneCountInString(n.Secret) > maxSecret || !utf8.ValidString(n.Secret) || strings.ContainsRune(n.Secret, 0) {
-		return Webhook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook secret", Details: "secret must have 1 to 256 characters; 16 or more are recommended", Code: "invalid_secret"}
+	secret, err := checkSecret(n.Secret)
+	if err != nil {
+		return Webhook{}, err
+	}
+	sites, err := checkSites(n.Sites)
+	if err != nil {
+		return Webhook{}, err
 	}
 	if err := w.c.Limits.RequireTx(ctx, tx, owner, account.LimitWebhooks, 1); err != nil {
 		return Webhook{}, err
 	}
+	if err := freeURL(ctx, tx, owner, "", url); err != nil {
+		return Webhook{}, err
+	}
 	now := db.Now()
-	hook := Webhook{ID: ID(db.NewID("hook")), URL: url, Events: events, Active: true, Generated: n.Secret == "", CreatedAt: now, UpdatedAt: now}
-	secret := cmp.Or(n.Secret, newSecret())
+	hook := Webhook{ID: ID(db.NewID("hook")), URL: url, Events: events, SiteIDs: sites, Active: true, Generated: n.Secret == nil, CreatedAt: now, UpdatedAt: now}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO webhooks (id, owner_id, url, events, secret, generated, active, reason, turn_at, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, TRUE, '', $7, $8, $8)`,
-		hook.ID, owner, url, strings.Join(events, " "), w.c.Seal.Seal([]byte(secret), sealPurpose+string(hook.ID)), hook.Generated, never, now)
+		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE, '', $10, $11, $11)`,
+		hook.ID, owner, url, urlKey(url), hostOf(url), strings.Join(events, " "), strings.Join(sites, " "),
+		w.c.Seal.Seal([]byte(secret), sealPurpose+string(hook.ID)), hook.Generated, never, now)
+	if db.Duplicate(err) {
+		return Webhook{}, urlTaken("")
+	}
 	if err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
 	return hook, nil
+}
+
+// freeURL refuses a URL that another webhook of the owner has: one endpoint gets an
+// event once, and one webhook can hold all names.
+func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url string) error {
+	rows, err := tx.Query(ctx, `SELECT id, url FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 AND id <> $2`, owner, but)
+	type row struct{ id, url string }
+	taken, err := db.Collect(rows, err, func(r db.Scanner) (x row, err error) { return x, r.Scan(&x.id, &x.url) })
+	if err != nil {
+		return fmt.Errorf("find webhooks: %w", err)
+	}
+	for _, x := range taken {
+		if urlKey(x.url) == urlKey(url) {
+			return urlTaken(x.id)
+		}
+	}
+	return nil
+}
+
+func urlTaken(by string) error {
+	f := &fault.Error{Kind: fault.Conflict, Message: "Another webhook of yours has this URL", Details: "change its events instead", Code: "url_taken"}
+	if by != "" {
+		f.Details = "change the events of " + by + " instead"
+	}
+	return f
+}
+
+// checkSecret returns the secret that was given, or a new one for nil.
+func checkSecret(s *string) (string, error) {
+	if s == nil {
+		return newSecret(), nil
+	}
+	if n := utf8.RuneCountInString(*s); n == 0 || n > maxSecret || !utf8.ValidString(*s) || strings.ContainsRune(*s, 0) {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook secret", Details: "secret must have 1 to 256 characters; 16 or more are recommended. Leave it out to have one generated", Code: "invalid_secret"}
+	}
+	return *s, nil
+}
+
+// maxSites is how many sites a webhook may be restricted to.
+const maxSites = 100
+
+// checkSites wants ids of sites and drops repeated ones. Whose they are doesn't matter:
+// a webhook only ever gets events of its own user.
+func checkSites(ids []string) ([]string, error) {
+	var out []string
+	for _, id := range ids {
+		if !siteID(id) {
+			return nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid siteIds", Details: "siteIds holds ids of sites, site_…", Received: strings.ToValidUTF8(id[:min(len(id), 100)], "\uFFFD"), Code: "invalid_site_ids"}
+		}
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	if len(out) > maxSites {
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "Too many siteIds", Details: fmt.Sprintf("at most %d; leave them out for all sites", maxSites), Code: "invalid_site_ids"}
+	}
+	return out, nil
+}
+
+func siteID(s string) bool {
+	rest, ok := strings.CutPrefix(s, "site_")
+	return ok && rest != "" && len(rest) <= 40 && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
 // checkEvents wants known names and drops repeated ones.
@@ -188,7 +270,7 @@ func checkEvents(names []string) ([]string, error) {
 
 // List returns all webhooks of the owner, the newest first; there are at most 100.
 func (w *Webhooks) List(ctx context.Context, owner account.OwnerID) ([]Webhook, error) {
-	rows, err := w.c.DB.Query(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 ORDER BY id DESC`, owner)
+	rows, err := w.c.DB.Query(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 ORDER BY id DESC`, owner)
 	list, err := db.Collect(rows, err, scanHook)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
@@ -201,21 +283,29 @@ func (w *Webhooks) Get(ctx context.Context, owner account.OwnerID, id ID) (Webho
 	return get(ctx, w.c.DB, owner, id)
 }
 
+// GetTx is Get inside the caller's transaction.
+func (w *Webhooks) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Webhook, error) {
+	return get(ctx, tx, owner, id)
+}
+
 func get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Webhook, error) {
-	return scanHook(r.QueryRow(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner))
+	return scanHook(r.QueryRow(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`, id, owner))
 }
 
 func scanHook(r db.Scanner) (Webhook, error) {
 	var h Webhook
-	var events string
-	err := r.Scan(&h.ID, &h.URL, &events, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &h.CreatedAt, &h.UpdatedAt)
+	var events, sites string
+	err := r.Scan(&h.ID, &h.URL, &events, &sites, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &h.OverlapEnds, &h.CreatedAt, &h.UpdatedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Webhook{}, fault.Missing("webhook")
 	}
 	if err != nil {
 		return Webhook{}, fmt.Errorf("read webhook: %w", err)
 	}
-	h.Events = strings.Fields(events)
+	h.Events, h.SiteIDs = strings.Fields(events), strings.Fields(sites)
+	if h.OverlapEnds <= db.Now() {
+		h.OverlapEnds = 0
+	}
 	return h, nil
 }
 
@@ -241,8 +331,8 @@ func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (st
 	return string(secret), nil
 }
 
-// Update changes what is asked for. Turning a webhook off skips what is queued for it;
-// turning it on forgets its failures.
+// Update changes what is asked for. Disabling a webhook skips what is queued for it;
+// enabling it forgets its failures. A change that changes nothing writes nothing.
 func (w *Webhooks) Update(ctx context.Context, owner account.OwnerID, id ID, c Change) (hook Webhook, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		hook, err = w.UpdateTx(ctx, tx, owner, id, c)
@@ -261,8 +351,19 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err != nil {
 		return Webhook{}, err
 	}
+	before := hook
 	if c.URL != nil {
 		if hook.URL, err = checkURL(*c.URL); err != nil {
+			return Webhook{}, err
+		}
+		if hook.URL != before.URL {
+			if err := freeURL(ctx, tx, owner, id, hook.URL); err != nil {
+				return Webhook{}, err
+			}
+		}
+	}
+	if c.Sites != nil {
+		if hook.SiteIDs, err = checkSites(c.Sites); err != nil {
 			return Webhook{}, err
 		}
 	}
@@ -271,11 +372,14 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return Webhook{}, err
 		}
 	}
+	if hook.URL == before.URL && slices.Equal(hook.Events, before.Events) && slices.Equal(hook.SiteIDs, before.SiteIDs) && (c.Active == nil || *c.Active == before.Active) {
+		return before, nil
+	}
 	now := db.Now()
 	hook.UpdatedAt = now
 	if c.Active != nil && *c.Active != hook.Active {
 		hook.Active, hook.Reason, hook.FailingSince = *c.Active, "", 0
-		_, err := tx.Exec(ctx, `UPDATE webhooks SET active = $2, reason = '', failing_since = 0, failures = 0, floor_at = 0 WHERE id = $1`, id, hook.Active)
+		_, err := tx.Exec(ctx, `UPDATE webhooks SET active = $2, reason = '', failing_since = 0, failures = 0, timeouts = 0, warned_at = 0, floor_at = 0 WHERE id = $1`, id, hook.Active)
 		if err == nil && !hook.Active {
 			_, err = tx.Exec(ctx, skipPending, id, now)
 		}
@@ -286,16 +390,19 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return Webhook{}, fmt.Errorf("update webhook: %w", err)
 		}
 	}
-	_, err = tx.Exec(ctx, `UPDATE webhooks SET url = $2, events = $3, updated_at = $4 WHERE id = $1`,
-		id, hook.URL, strings.Join(hook.Events, " "), now)
+	_, err = tx.Exec(ctx, `UPDATE webhooks SET url = $2, url_key = $3, host = $4, events = $5, site_ids = $6, updated_at = $7 WHERE id = $1`,
+		id, hook.URL, urlKey(hook.URL), hostOf(hook.URL), strings.Join(hook.Events, " "), strings.Join(hook.SiteIDs, " "), now)
+	if db.Duplicate(err) {
+		return Webhook{}, urlTaken("")
+	}
 	if err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
 	return hook, nil
 }
 
-// remove is what deletes webhooks: their secrets go at once, the rest by and by.
-const remove = `UPDATE webhooks SET deleted_at = $2, active = FALSE, secret = '', prev_secret = '' WHERE owner_id = $1 AND deleted_at = 0`
+// remove deletes webhooks: their secrets go at once, the rest by and by.
+const remove = `UPDATE webhooks SET deleted_at = $2, active = FALSE, secret = '', prev_secret = '', url_key = '' WHERE owner_id = $1 AND deleted_at = 0`
 
 // Delete removes a webhook. What is queued for it is not sent; its log goes with it.
 func (w *Webhooks) Delete(ctx context.Context, owner account.OwnerID, id ID) error {

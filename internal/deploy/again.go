@@ -1,0 +1,102 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+	"slipway/internal/webhook"
+)
+
+// RollbackTx makes the release of an earlier production deployment live again, at once and
+// without building: in the caller's transaction. With an empty id it is the last one that
+// was live before the present one.
+func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, to ID) (Deployment, error) {
+	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return Deployment{}, err
+	}
+	var old Deployment
+	if to == "" {
+		old, err = d.scan(tx.QueryRow(ctx, `
+			SELECT `+columns+from+`
+			WHERE d.site_id = $1 AND d.owner_id = $2 AND d.target = 'production' AND d.status = 'success' AND d.release <> '' AND d.release <> $3 AND d.id < $4
+			ORDER BY d.id DESC LIMIT 1`, id, owner, s.LiveRelease, s.LiveDeployment))
+		if fault.Is(err, fault.NotFound) {
+			return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "There is no earlier release to go back to", Code: "nothing_to_roll_back"}
+		}
+	} else {
+		old, err = d.owned(ctx, tx, owner, to)
+	}
+	switch {
+	case err != nil:
+		return Deployment{}, err
+	case old.Site != id:
+		return Deployment{}, fault.Missing("deployment")
+	case old.Target == Preview:
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "That deployment is a preview and was never live",
+			Details: "promote it to production instead", Code: "deployment_is_preview"}
+	}
+	return d.goLiveTx(ctx, tx, s, old, ByRollback)
+}
+
+// PromoteTx makes the release of a preview live in production, at once and without
+// building: in the caller's transaction.
+func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Deployment, error) {
+	old, err := d.owned(ctx, tx, owner, id)
+	if err != nil {
+		return Deployment{}, err
+	}
+	s, err := d.c.Sites.LockTx(ctx, tx, owner, old.Site)
+	if err != nil {
+		return Deployment{}, err
+	}
+	if old.Target == Production {
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "That deployment is for production already",
+			Details: "roll back to an earlier one, or redeploy it", Code: "deployment_is_production"}
+	}
+	return d.goLiveTx(ctx, tx, s, old, ByPromote)
+}
+
+// goLiveTx makes the release of a deployment live by a new deployment, which has built
+// nothing.
+func (d *Deployments) goLiveTx(ctx context.Context, tx *db.Tx, s site.Site, old Deployment, by Cause) (Deployment, error) {
+	words := map[Cause]struct{ verb, log string }{ByRollback: {"roll back", "Rolled back to the release of %s"}, ByPromote: {"promote", "Promoted the preview %s"}}[by]
+	switch {
+	case old.Status != Success || old.Release == "":
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "That deployment has no release to " + words.verb + " to production",
+			Details: "choose a successful one whose release is still stored", Code: "no_release"}
+	case s.Status == site.Stopped:
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The site is stopped", Details: "start it, then " + words.verb, Code: "site_stopped"}
+	}
+	now := db.Now()
+	x := old
+	x.ID, x.Cause, x.ReleaseOf, x.Target = ID(db.NewID("dep")), by, old.ID, Production
+	x.Title, x.ClearCache, x.Stages, x.Queue, x.Current, x.PreviewURL = "", false, []Stage{}, nil, true, ""
+	x.CreatedAt, x.StartedAt, x.CompletedAt = now, now, now
+	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
+	if err := d.write(ctx, tx, x, ""); err != nil {
+		return Deployment{}, err
+	}
+	live, err := d.c.Sites.ActivateTx(ctx, tx, s.ID, string(x.ID), string(x.Release), x.Runtime)
+	if err != nil {
+		return Deployment{}, err
+	}
+	if !live {
+		return Deployment{}, fmt.Errorf("%s %s: a newer deployment is live", words.verb, old.ID)
+	}
+	if err := portrayTx(ctx, tx, x.Release); err != nil {
+		return Deployment{}, err
+	}
+	if err := appendLines(ctx, tx, x.ID, 0, []Line{{N: 1, At: now, Level: "info", Stage: "activate",
+		Message: fmt.Sprintf(words.log, old.ID)}}); err != nil {
+		return Deployment{}, err
+	}
+	if err := d.emit(ctx, tx, x, webhook.DeploymentStarted); err != nil {
+		return Deployment{}, err
+	}
+	return x, d.emit(ctx, tx, x, webhook.DeploymentCompleted)
+}
