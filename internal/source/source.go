@@ -43,6 +43,8 @@ type Config struct {
 	MaxSize   int64             // bytes of all files of a commit; 0 means 2 GiB
 	MaxFile   int               // files of a commit; 0 means 200,000
 	MaxMemory int64             // bytes that one git may take, with all that it starts where there are cgroups; 0 means 512 MiB
+	Fetches   int               // that work at once; 0 means 8, of which one owner has 2 at most
+	Looks     int               // that work at once; 0 means 3, of which one owner has 1
 	Log       *slog.Logger
 }
 
@@ -56,6 +58,8 @@ type Source struct {
 	sites map[string]*site
 	pins  map[string]int // open Trees by directory of their generation; guarded by mu
 
+	fetches, looks *pool
+
 	helpers    *sandbox.Helpers
 	ids        sync.Mutex           // guards identities and the uids of generations
 	identities map[string]*identity // by site
@@ -68,6 +72,8 @@ func New(c Config) (*Source, error) {
 	c.MaxSize = cmp.Or(c.MaxSize, 2<<30)
 	c.MaxFile = cmp.Or(c.MaxFile, 200_000)
 	c.MaxMemory = cmp.Or(c.MaxMemory, 512<<20)
+	c.Fetches = cmp.Or(c.Fetches, 8)
+	c.Looks = cmp.Or(c.Looks, 3)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -78,7 +84,8 @@ func New(c Config) (*Source, error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("source directory: %w", err)
 	}
-	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{}}
+	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
+		fetches: newPool(c.Fetches, 2, 0, 0), looks: newPool(c.Looks, 1, 3, 30)}
 	for host, to := range c.Hosts {
 		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
 			return nil, fmt.Errorf("git host %s: %w", host, err)
@@ -142,6 +149,8 @@ type Request struct {
 	Branch     string // "" means the remote's default
 	Commit     string // the very commit to fetch; "" means the branch's newest
 	Credential *Credential
+	Owner      string // who asks: places at once are limited for each owner, and shared fairly
+	Look       bool   // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
 }
 
 func (r Request) check() error {
@@ -174,10 +183,19 @@ const headRef = "refs/slipway/head"
 // Fetch brings the branch's newest commit here. What the user can mend comes back as a
 // fault: no such repository or branch, a refused credential, a host that can't or mustn't
 // be reached, something too large. Call Close on the Tree when done with it.
-func (s *Source) Fetch(ctx context.Context, r Request) (*Tree, error) {
+func (s *Source) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
+	place, err := s.place(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil || !r.Look {
+			place()
+		}
+	}()
 	began := time.Now()
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, s.c.Timeout)
@@ -188,15 +206,26 @@ func (s *Source) Fetch(ctx context.Context, r Request) (*Tree, error) {
 	}
 	defer unlock()
 
-	t, err := s.fetch(ctx, r)
+	t, err = s.fetch(ctx, r)
 	if err != nil {
 		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
 			return nil, slow(r, s.c.Timeout)
 		}
 		return nil, err
 	}
+	if r.Look {
+		t.place = place // until it is closed
+	}
 	s.c.Log.InfoContext(ctx, "repository fetched", "site", r.Site, "repository", r.Repository.String(), "branch", t.Branch, "commit", t.Commit, "files", len(t.files), "took", time.Since(began))
 	return t, nil
+}
+
+// place waits for the right to start gits for a request.
+func (s *Source) place(ctx context.Context, r Request) (release func(), err error) {
+	if r.Look {
+		return s.looks.take(ctx, r.Owner)
+	}
+	return s.fetches.take(ctx, r.Owner)
 }
 
 func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
@@ -268,6 +297,11 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 	if err := r.check(); err != nil {
 		return nil, "", err
 	}
+	place, err := s.place(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer place()
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
 	defer cancel()

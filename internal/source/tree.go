@@ -49,6 +49,7 @@ type Tree struct {
 	g     *generation
 	files []File // sorted by Path
 	once  sync.Once
+	place func() // gives back the place of one who looks; nil for others
 }
 
 // read makes the Tree of what was just fetched: two short processes side by side.
@@ -327,7 +328,12 @@ func (t *Tree) Checkout(ctx context.Context, dir string) error {
 // Close lets the cache go. Further calls do nothing.
 func (t *Tree) Close() error {
 	var err error
-	t.once.Do(func() { err = t.s.unpin(t.g) })
+	t.once.Do(func() {
+		err = t.s.unpin(t.g)
+		if t.place != nil {
+			t.place()
+		}
+	})
 	return err
 }
 
