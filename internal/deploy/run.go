@@ -132,11 +132,15 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 		if x.Status != Pending || canceled != "" {
 			return nil
 		}
-		x.Status, x.StartedAt = Building, db.Now()
-		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
+		first := x.StartedAt == 0 // otherwise a process ended while it waited for a build slot
+		x.Status, x.StartedAt = Building, cmp.Or(x.StartedAt, db.Now())
+		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
 			return fmt.Errorf("start deployment: %w", err)
 		}
 		tx.Notify(logTopic(id))
+		if !first {
+			return nil
+		}
 		if err := d.retargetTx(ctx, tx, &x); err != nil {
 			return err
 		}
