@@ -31,7 +31,7 @@ const Unlimited = math.MaxInt64
 
 // defaultLimits hold where the operator says nothing.
 var defaultLimits = map[Limit]int64{
-	LimitSites: 1000, LimitDomains: 2000, LimitDeployments: 500, LimitWebhooks: 100, LimitKeys: 200, LimitEnv: 50_000, LimitHooks: 5000,
+	LimitSites: 5000, LimitDomains: 10_000, LimitDeployments: 5000, LimitWebhooks: 100, LimitKeys: 200, LimitEnv: 100_000, LimitHooks: 10_000,
 }
 
 // limited says what a limit counts, for sentences.

@@ -93,7 +93,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 
 // churn is how many times the limit of sites an owner can make within 30 days: a build's
 // identity is not given to another site for that long, and there are 65,536.
-const churn = 4
+const churn = 2
 
 // requireRoom holds the owner to the limit of sites, and counts one more.
 func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {

@@ -99,7 +99,7 @@ type Sites struct{ c Config }
 // New returns the room. It starts nothing.
 func New(c Config) *Sites {
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	c.Limits.CountRows(account.LimitSites, `SELECT count(*) FROM sites WHERE owner_id = $1 AND deleted_at = 0`)
+	c.Limits.CountRows(account.LimitSites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)
 	c.Limits.CountRows(account.LimitEnv, `SELECT count(*) FROM env WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
 	c.Limits.CountRows(account.LimitHooks, `SELECT count(*) FROM deploy_hooks WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
 	return &Sites{c}
