@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
+	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -42,6 +43,8 @@ type Config struct {
 	Limiter     *ratelimit.Limiter
 	Limits      *account.Limits // Optional: without it GET /account shows none.
 	Log         *slog.Logger
+
+	Certificates certs.Addresses // of sites' own addresses
 
 	BaseURL        string         // where the interface is reached, without a trailing slash
 	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
