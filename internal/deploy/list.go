@@ -155,3 +155,20 @@ func in[T any](list []T) (marks string, args []any) {
 	}
 	return strings.Join(all, ", "), args
 }
+
+// PendingTotal returns how many deployments wait, everybody's.
+func PendingTotal(ctx context.Context, r db.Reader) (int, error) {
+	return total(ctx, r, "status = 'pending'")
+}
+
+// RunningTotal returns how many deployments run, everybody's.
+func RunningTotal(ctx context.Context, r db.Reader) (int, error) {
+	return total(ctx, r, "status IN ('building', 'deploying')")
+}
+
+func total(ctx context.Context, r db.Reader, which string) (n int, err error) {
+	if err := r.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE status IN `+open+` AND `+which).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count deployments: %w", err)
+	}
+	return n, nil
+}

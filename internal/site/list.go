@@ -144,3 +144,11 @@ func (w *where) narrow(owner account.OwnerID, f Filter) error {
 	}
 	return w.search(owner, f.Search)
 }
+
+// Total returns how many sites exist, everybody's.
+func Total(ctx context.Context, r db.Reader) (n int, err error) {
+	if err := r.QueryRow(ctx, `SELECT COALESCE(SUM(n), 0) FROM site_counts`).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count sites: %w", err)
+	}
+	return n, nil
+}
