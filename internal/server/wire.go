@@ -99,7 +99,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	if err := s.probeBlobs(ctx, store, s.Log); err != nil {
 		return nil, err
 	}
-	releases := release.New(release.Config{Blobs: store, Log: s.Log})
+	releases := release.New(release.Config{Blobs: store, Log: s.Log,
+		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
 	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
 	if err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.api = api.New(api.Config{DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
-			Traffic: h.traffic, Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			Certificates: h.addresses(), Traffic: h.traffic, Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
 	}
 	if s.role("api") {
