@@ -17,8 +17,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -172,6 +170,8 @@ type Config struct {
 	Allowed func(netip.Addr) bool
 	NSPort  uint16       // where the zones' name servers listen. Optional: 0 means 53.
 	Log     *slog.Logger // Optional.
+
+	Limits *account.Limits // Optional: without it the service's own.
 }
 
 // Domains is the front door. It is safe for concurrent use.
@@ -203,6 +203,8 @@ func New(c Config) *Domains {
 	if c.Resolver == nil {
 		c.Resolver = &DNS{}
 	}
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitDomains, `SELECT count(*) FROM domains WHERE owner_id = $1`)
 	return &Domains{c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
 		asking: make(chan struct{}, 32), observing: make(chan struct{}, 16), budget: checkBudget, hedge: checkHedge}
 }
@@ -253,19 +255,34 @@ func (d *Domains) List(ctx context.Context, owner account.OwnerID) ([]Domain, er
 	return all, nil
 }
 
+// Primary returns the name by which a site is called while that is served, or nothing. The
+// caller knows that the site is its user's.
+func (d *Domains) Primary(ctx context.Context, r db.Reader, siteID string) (string, error) {
+	rows, err := r.Query(ctx, "SELECT name FROM domains WHERE site_id = $1 AND is_primary AND status = 'active'", siteID)
+	names, err := db.Collect(rows, err, func(row db.Scanner) (name string, err error) {
+		err = row.Scan(&name)
+		return name, err
+	})
+	if err != nil {
+		return "", fmt.Errorf("look up primary domain: %w", err)
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	return names[0], nil
+}
+
 // Summaries returns the domains of each of the sites, by name. The caller knows that
 // the sites are its user's.
 func (d *Domains) Summaries(ctx context.Context, r db.Reader, siteIDs []string) (map[string][]Summary, error) {
 	out := map[string][]Summary{}
 	for len(siteIDs) > 0 {
 		n := min(len(siteIDs), 500)
-		marks, args := make([]string, n), make([]any, n)
-		for i, id := range siteIDs[:n] {
-			marks[i], args[i] = "$"+strconv.Itoa(i+1), id
-		}
+		var args db.Args
+		marks := db.AddList(&args, siteIDs[:n])
 		siteIDs = siteIDs[n:]
 		rows, err := r.Query(ctx, "SELECT site_id, id, name, status FROM domains WHERE site_id IN ("+
-			strings.Join(marks, ", ")+") ORDER BY name, id", args...)
+			marks+") ORDER BY name, id", args...)
 		_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
 			var site string
 			var s Summary
