@@ -14,7 +14,7 @@ type ruleset struct {
 	headers   []matcher
 	static    map[string][]int32 // redirects by their only path
 	dynamic   map[string][]int32 // redirects by their first segment, "" for those that vary there
-	forced    bool // whether any redirect applies also where a file is
+	forced    bool               // whether any redirect applies also where a file is
 	text      int64
 }
 
