@@ -107,7 +107,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		}
 	}
 	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
-	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics, Tell: h.tellOfWebhook})
+	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics, Tell: h.tellOfWebhook})
 	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,

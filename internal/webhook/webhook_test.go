@@ -103,7 +103,7 @@ func client(t testing.TB, r *receiver, timeout time.Duration) *http.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e.Client(timeout)
+	return e.PooledClient(timeout, 256)
 }
 
 func room(t testing.TB, d *db.DB, r *receiver, change func(*Config)) *Webhooks {
