@@ -26,17 +26,18 @@ const crashWords = "stopped unexpectedly"
 func (k *killing) redeploy(t *testing.T, l *ledger) {
 	for _, s := range l.sites {
 		var got struct{ Status, StatusReason string }
-		if s.leaving || s.gone || k.world.Call(t.Context(), k.key, "GET", "/sites/"+s.id, nil, &got) != nil || got.Status != "error" || !strings.Contains(got.StatusReason, crashWords) {
+		if s.gone || k.world.Call(t.Context(), k.key, "GET", "/sites/"+s.id, nil, &got) != nil || got.Status != "error" || !strings.Contains(got.StatusReason, crashWords) {
 			continue
 		}
 		var d crashDeployment
-		if err := k.world.Call(t.Context(), k.key, "POST", "/sites/"+s.id+"/deployments", map[string]any{}, &d); err != nil {
+		var asked struct{ DeploymentID string }
+		if err := k.world.Call(t.Context(), k.key, "POST", "/sites/"+s.id+"/deploy", nil, &asked); err != nil {
 			t.Errorf("redeploy %s: %v", s.id, err)
 			continue
 		}
 		ctx, cancel := deadline()
 		err := world.Until(ctx, 50*time.Millisecond, func() (bool, error) {
-			err := k.world.Call(ctx, k.key, "GET", "/deployments/"+d.ID, nil, &d)
+			err := k.world.Call(ctx, k.key, "GET", "/deployments/"+asked.DeploymentID, nil, &d)
 			return err == nil && d.Status == "success", fmt.Errorf("%+v: %w", d, err)
 		})
 		cancel()

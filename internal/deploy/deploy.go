@@ -121,7 +121,7 @@ type Deployment struct {
 	URL        string // its immutable address
 	PreviewURL string // the stable address of its branch; empty for production
 	Current    bool   // whether it is what the site serves
-	Queue      *Queue // for a pending one, and one that waits for a free place to build
+	Queue      *Queue // for a pending one, whether it has not begun or waits for a build slot
 }
 
 // Stage is one step of a deployment.
@@ -151,7 +151,6 @@ type Config struct {
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
 	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
 	History int           // deployments of a site that are remembered. Optional: 0 means 500.
-	Grace   time.Duration // how long unreferenced bytes stay. Optional: 0 means 2 hours, which is longer than any deployment.
 
 	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
 	Gone []func(ctx context.Context, id site.ID) error
@@ -169,7 +168,6 @@ func New(c Config) *Deployments {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
-	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
 	return &Deployments{c: c}
 }
 

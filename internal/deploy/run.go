@@ -132,11 +132,15 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 		if x.Status != Pending || canceled != "" {
 			return nil
 		}
-		x.Status, x.StartedAt = Building, db.Now()
-		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
+		first := x.StartedAt == 0 // otherwise a process ended while it waited for a build slot
+		x.Status, x.StartedAt = Building, cmp.Or(x.StartedAt, db.Now())
+		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
 			return fmt.Errorf("start deployment: %w", err)
 		}
 		tx.Notify(logTopic(id))
+		if !first {
+			return nil
+		}
 		if err := d.retargetTx(ctx, tx, &x); err != nil {
 			return err
 		}
@@ -200,7 +204,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 		return nil, err
 	}
 	wanted := cmp.Or(x.Branch, "the default branch")
-	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred}
+	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner)}
 	if x.Pinned {
 		request.Commit = x.CommitHash
 		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)

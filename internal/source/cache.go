@@ -22,10 +22,13 @@ type site struct {
 	n    int           // number of the newest generation; guarded by turn
 }
 
-// generation is one bare repository. The file "busy" in it says that a git may have been
+// generation is one bare repository, in the folder git, and our own notes on it beside
+// that, where git's uid can't write. The file slipway-busy says that a git may have been
 // writing: found at a start, it means that nothing in there can be relied on.
 type generation struct {
+	site  string
 	dir   string
+	uid   int  // to whom the repository belongs; 0 means not known; guarded by Source.ids
 	fresh bool // holds nothing yet, so it can't be what is wrong
 	dead  bool // to be removed with the last pin; guarded by Source.mu
 }
@@ -73,15 +76,16 @@ func (s *Source) generation(ctx context.Context, id, repository string) (*genera
 			return nil, err
 		}
 		if dir != "" {
-			st.cur = &generation{dir: dir}
+			st.cur = &generation{site: id, dir: dir}
 			st.n, _ = strconv.Atoi(filepath.Base(dir))
 		}
 		st.read = true
 	}
 	if g := st.cur; g != nil {
-		size, n := packs(g.dir)
+		size, n := packs(g.git())
+		_, there := os.Lstat(filepath.Join(g.git(), "HEAD"))
 		owner, err := os.ReadFile(filepath.Join(g.dir, "slipway-repository"))
-		if err == nil && string(owner) == repository && n <= maxPacks && size <= s.c.MaxPack && !g.busy() {
+		if err == nil && there == nil && string(owner) == repository && n <= maxPacks && size <= s.c.MaxPack && !g.busy() {
 			g.fresh = false
 			return g, nil
 		}
@@ -125,19 +129,19 @@ func (s *Source) renew(_ context.Context, id, repository string) (*generation, e
 		st.cur = nil
 	}
 	st.n++ // never a number twice: an old Tree may still read from its directory
-	g := &generation{dir: s.path("sites", id, strconv.Itoa(st.n)), fresh: true}
+	g := &generation{site: id, dir: s.path("sites", id, strconv.Itoa(st.n)), fresh: true}
 	if err := os.RemoveAll(g.dir); err != nil {
 		return nil, fmt.Errorf("clear cache: %w", err)
 	}
 	// What `git init --bare` would make, without the process and its templates.
 	for _, d := range []string{"objects/info", "objects/pack", "refs/heads", "refs/slipway"} {
-		if err := os.MkdirAll(filepath.Join(g.dir, d), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(g.git(), d), 0o700); err != nil {
 			return nil, fmt.Errorf("make cache: %w", err)
 		}
 	}
 	for name, text := range map[string]string{
-		"HEAD":               "ref: refs/heads/none\n",
-		"config":             "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+		"git/HEAD":           "ref: refs/heads/none\n",
+		"git/config":         "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
 		"slipway-repository": repository,
 	} {
 		if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600); err != nil {
@@ -215,6 +219,9 @@ func (s *Source) forget(id string) error {
 	os.Remove(s.path("sites", id)) // stays while a Tree is open
 	return nil
 }
+
+// git is the repository itself.
+func (g *generation) git() string { return filepath.Join(g.dir, "git") }
 
 // begin notes that git is about to write. The note survives a kill, of git or of us.
 func (g *generation) begin() error {

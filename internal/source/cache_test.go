@@ -16,7 +16,7 @@ func TestCacheHeals(t *testing.T) {
 	h := newHost(t)
 	h.commit(t, "acme/site", "main", map[string]string{"x": "1", "y": random(50 << 10)})
 	each := func(g *generation, fn func(p string)) {
-		filepath.WalkDir(filepath.Join(g.dir, "objects"), func(p string, d fs.DirEntry, err error) error {
+		filepath.WalkDir(filepath.Join(g.git(), "objects"), func(p string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
 				os.Chmod(p, 0o600)
 				fn(p)
@@ -26,17 +26,17 @@ func TestCacheHeals(t *testing.T) {
 	}
 	for name, harm := range map[string]func(g *generation){
 		"died while writing": func(g *generation) { g.begin() },
-		"stale shallow lock": func(g *generation) { os.WriteFile(filepath.Join(g.dir, "shallow.lock"), nil, 0o600) },
-		"stale ref lock":     func(g *generation) { os.WriteFile(filepath.Join(g.dir, headRef+".lock"), nil, 0o600) },
-		"ref is garbage":     func(g *generation) { os.WriteFile(filepath.Join(g.dir, headRef), []byte("\x00\x00"), 0o600) },
-		"config is garbage":  func(g *generation) { os.WriteFile(filepath.Join(g.dir, "config"), []byte("[["), 0o600) },
-		"HEAD is gone":       func(g *generation) { os.Remove(filepath.Join(g.dir, "HEAD")) },
+		"stale shallow lock": func(g *generation) { os.WriteFile(filepath.Join(g.git(), "shallow.lock"), nil, 0o600) },
+		"stale ref lock":     func(g *generation) { os.WriteFile(filepath.Join(g.git(), headRef+".lock"), nil, 0o600) },
+		"ref is garbage":     func(g *generation) { os.WriteFile(filepath.Join(g.git(), headRef), []byte("\x00\x00"), 0o600) },
+		"config is garbage":  func(g *generation) { os.WriteFile(filepath.Join(g.git(), "config"), []byte("[["), 0o600) },
+		"HEAD is gone":       func(g *generation) { os.Remove(filepath.Join(g.git(), "HEAD")) },
 		"packs are empty":    func(g *generation) { each(g, func(p string) { os.Truncate(p, 0) }) },
 		"packs are gone":     func(g *generation) { each(g, func(p string) { os.Remove(p) }) },
 		"packs are cut":      func(g *generation) { each(g, func(p string) { os.Truncate(p, 600) }) },
 		"everything is gone": func(g *generation) { os.RemoveAll(g.dir) },
 		"hostile local config": func(g *generation) {
-			os.WriteFile(filepath.Join(g.dir, "config"), []byte("[core]\n\tfsmonitor = touch "+g.dir+"/PWN\n\tsshCommand = false\n[http]\n\tproxy = http://127.0.0.1:1\n"), 0o600)
+			os.WriteFile(filepath.Join(g.git(), "config"), []byte("[core]\n\tfsmonitor = touch "+g.dir+"/PWN\n\tsshCommand = false\n[http]\n\tproxy = http://127.0.0.1:1\n"), 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestCacheIsBounded(t *testing.T) {
 	r := Request{Site: "s", Repository: repo(t, "git.test/acme/site"), Branch: "main"}
 	first := fetch(t, s, r)
 	for i := range maxPacks + 1 {
-		os.WriteFile(filepath.Join(first.g.dir, "objects/pack", string(rune('a'+i%26))+string(rune('a'+i/26))+".pack"), nil, 0o600)
+		os.WriteFile(filepath.Join(first.g.git(), "objects/pack", string(rune('a'+i%26))+string(rune('a'+i/26))+".pack"), nil, 0o600)
 	}
 	second := fetch(t, s, r)
 	if second.g == first.g {

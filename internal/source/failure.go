@@ -19,6 +19,9 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 	if errors.Is(err, errTooLarge) {
 		return tooLarge(r, "it is over the limit of "+size(s.c.MaxPack))
 	}
+	if errors.Is(err, errMemory) {
+		return tooLarge(r, "git needs more than "+size(s.c.MaxMemory)+" of memory to unpack it")
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("fetch %s: %w", r.Repository, context.Cause(ctx))
 	}

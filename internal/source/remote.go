@@ -51,7 +51,9 @@ type remote struct {
 	refused func() error  // what the door turned away, or nil
 	said    func() string // what the far side complained of beside git's own stderr
 	close   func()
-	private bool // a credential is in use
+	private bool     // a credential is in use
+	show    []string // directories that git has to reach
+	ours    bool     // only our uid may read them
 }
 
 // try runs fn for each address until one exists, and stays with that one.
@@ -165,6 +167,8 @@ func (s *Source) directory(r Request, root string) (*remote, error) {
 		}
 		return &remote{
 			urls:    []string{"file://" + dir},
+			show:    []string{dir},
+			ours:    !readable(dir),
 			env:     []string{"GIT_ALLOW_PROTOCOL=file"},
 			secrets: []string{dir, root},
 			refused: func() error { return nil },

@@ -29,19 +29,23 @@ import (
 
 	"slipway/internal/egress"
 	"slipway/internal/fault"
+	"slipway/internal/sandbox"
 )
 
 // Config is what a Source works with. Dir and Egress are required.
 type Config struct {
-	Dir     string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
-	Egress  *egress.Egress    // judges every address
-	Hosts   map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
-	Git     string            // the program; "" means git from PATH
-	Timeout time.Duration     // for a fetch as a whole; 0 means 10 min
-	MaxPack int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
-	MaxSize int64             // bytes of all files of a commit; 0 means 2 GiB
-	MaxFile int               // files of a commit; 0 means 200,000
-	Log     *slog.Logger
+	Dir       string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
+	Egress    *egress.Egress    // judges every address
+	Hosts     map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
+	Git       string            // the program; "" means git from PATH
+	Timeout   time.Duration     // for a fetch as a whole; 0 means 10 min
+	MaxPack   int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
+	MaxSize   int64             // bytes of all files of a commit; 0 means 2 GiB
+	MaxFile   int               // files of a commit; 0 means 200,000
+	MaxMemory int64             // bytes that one git may take, with all that it starts where there are cgroups; 0 means 512 MiB
+	Fetches   int               // that work at once; 0 means 8, of which one owner has 2 at most
+	Looks     int               // that work at once; 0 means 3, of which one owner has 1
+	Log       *slog.Logger
 }
 
 // Source fetches. It is safe for concurrent use; fetches of one site wait for each other.
@@ -53,6 +57,12 @@ type Source struct {
 	mu    sync.Mutex // guards sites and the counters inside generations
 	sites map[string]*site
 	pins  map[string]int // open Trees by directory of their generation; guarded by mu
+
+	fetches, looks *pool
+
+	helpers    *sandbox.Helpers
+	ids        sync.Mutex           // guards identities and the uids of generations
+	identities map[string]*identity // by site
 }
 
 // New checks the configuration and makes the directories. It runs nothing.
@@ -61,6 +71,9 @@ func New(c Config) (*Source, error) {
 	c.MaxPack = cmp.Or(c.MaxPack, 2<<30)
 	c.MaxSize = cmp.Or(c.MaxSize, 2<<30)
 	c.MaxFile = cmp.Or(c.MaxFile, 200_000)
+	c.MaxMemory = cmp.Or(c.MaxMemory, 512<<20)
+	c.Fetches = cmp.Or(c.Fetches, 8)
+	c.Looks = cmp.Or(c.Looks, 3)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -71,7 +84,8 @@ func New(c Config) (*Source, error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("source directory: %w", err)
 	}
-	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}}
+	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
+		fetches: newPool(c.Fetches, 2, 0, 0), looks: newPool(c.Looks, 1, 3, 30)}
 	for host, to := range c.Hosts {
 		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
 			return nil, fmt.Errorf("git host %s: %w", host, err)
@@ -80,14 +94,24 @@ func New(c Config) (*Source, error) {
 	if err := os.RemoveAll(s.path("tmp")); err != nil {
 		return nil, fmt.Errorf("clear source directory: %w", err)
 	}
-	for _, d := range []string{"sites", "hosts", "home", "tmp"} {
+	for _, d := range []string{"", "sites", "hosts", "tmp"} {
 		if err := os.MkdirAll(s.path(d), 0o700); err != nil {
 			return nil, fmt.Errorf("make source directory: %w", err)
 		}
 	}
+	// What every git is shown.
+	if err := os.MkdirAll(s.path("etc", "home"), 0o755); err != nil {
+		return nil, fmt.Errorf("make source directory: %w", err)
+	}
+	if s.c.Dir, err = filepath.EvalSymlinks(s.c.Dir); err != nil {
+		return nil, fmt.Errorf("source directory: %w", err)
+	}
+	if s.helpers, err = sandbox.NewHelpers(context.Background(), s.c.Dir, c.Log); err != nil {
+		return nil, fmt.Errorf("limit git: %w", err)
+	}
 	// upload-pack drops configuration from the environment when it serves a directory, and
 	// the operator's repositories belong to another user more often than not.
-	if err := os.WriteFile(s.path("gitconfig"), []byte("[safe]\n\tdirectory = *\n"), 0o600); err != nil {
+	if err := os.WriteFile(s.path("etc", "gitconfig"), []byte("[safe]\n\tdirectory = *\n"), 0o644); err != nil {
 		return nil, fmt.Errorf("write git configuration: %w", err)
 	}
 	if s.ca, err = s.bundle(c.Egress.CAFile()); err != nil {
@@ -125,6 +149,8 @@ type Request struct {
 	Branch     string // "" means the remote's default
 	Commit     string // the very commit to fetch; "" means the branch's newest
 	Credential *Credential
+	Owner      string // who asks: places at once are limited for each owner, and shared fairly
+	Look       bool   // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
 }
 
 func (r Request) check() error {
@@ -157,10 +183,19 @@ const headRef = "refs/slipway/head"
 // Fetch brings the branch's newest commit here. What the user can mend comes back as a
 // fault: no such repository or branch, a refused credential, a host that can't or mustn't
 // be reached, something too large. Call Close on the Tree when done with it.
-func (s *Source) Fetch(ctx context.Context, r Request) (*Tree, error) {
+func (s *Source) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
+	place, err := s.place(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil || !r.Look {
+			place()
+		}
+	}()
 	began := time.Now()
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, s.c.Timeout)
@@ -171,15 +206,26 @@ func (s *Source) Fetch(ctx context.Context, r Request) (*Tree, error) {
 	}
 	defer unlock()
 
-	t, err := s.fetch(ctx, r)
+	t, err = s.fetch(ctx, r)
 	if err != nil {
 		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
 			return nil, slow(r, s.c.Timeout)
 		}
 		return nil, err
 	}
+	if r.Look {
+		t.place = place // until it is closed
+	}
 	s.c.Log.InfoContext(ctx, "repository fetched", "site", r.Site, "repository", r.Repository.String(), "branch", t.Branch, "commit", t.Commit, "files", len(t.files), "took", time.Since(began))
 	return t, nil
+}
+
+// place waits for the right to start gits for a request.
+func (s *Source) place(ctx context.Context, r Request) (release func(), err error) {
+	if r.Look {
+		return s.looks.take(ctx, r.Owner)
+	}
+	return s.fetches.take(ctx, r.Owner)
 }
 
 func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
@@ -229,7 +275,7 @@ func (s *Source) update(ctx context.Context, remote *remote, r Request, g *gener
 		stderr, err := s.run(ctx, command{
 			args: []string{"fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
 				"--no-auto-maintenance", "--end-of-options", "slipway", "+" + what + ":" + headRef},
-			env: append(remote.env, "GIT_DIR="+g.dir), config: config, watch: g.dir,
+			env: remote.env, config: config, site: r.Site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
 		})
 		if err != nil {
 			return s.explain(ctx, r, remote, stderr, err)
@@ -251,6 +297,11 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 	if err := r.check(); err != nil {
 		return nil, "", err
 	}
+	place, err := s.place(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer place()
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
 	defer cancel()
@@ -273,8 +324,8 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 		out = limited{max: 32 << 20}
 		stderr, err := s.run(ctx, command{
 			args:   append([]string{"ls-remote", "--symref", "--end-of-options", "slipway"}, patterns...),
-			env:    append(remote.env, "GIT_DIR="+s.path("home")), // no repository: nothing to read from it
-			config: config,
+			env:    remote.env,
+			config: config, show: remote.show, ours: remote.ours, several: true,
 			stdout: &out,
 		})
 		if err != nil {
@@ -349,8 +400,8 @@ func (s *Source) bundle(extra string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read outbound CA file: %w", err)
 	}
-	to := s.path("roots.pem")
-	if err := os.WriteFile(to, append(all, b...), 0o600); err != nil {
+	to := s.path("etc", "roots.pem")
+	if err := os.WriteFile(to, append(all, b...), 0o644); err != nil {
 		return "", fmt.Errorf("write roots for git: %w", err)
 	}
 	return to, nil

@@ -49,6 +49,7 @@ type Tree struct {
 	g     *generation
 	files []File // sorted by Path
 	once  sync.Once
+	place func() // gives back the place of one who looks; nil for others
 }
 
 // read makes the Tree of what was just fetched: two short processes side by side.
@@ -123,21 +124,17 @@ func clean(b []byte, limit int) string {
 func (s *Source) list(ctx context.Context, r Request, g *generation) ([]File, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := s.command(ctx, command{args: []string{"ls-tree", "-r", "-t", "-z", "-l", "--full-tree", headRef}, env: []string{"GIT_DIR=" + g.dir}})
-	out, err := cmd.StdoutPipe()
+	k, err := s.start(ctx, command{args: []string{"ls-tree", "-r", "-t", "-z", "-l", "--full-tree", headRef}, site: r.Site, gen: g, piped: true})
 	if err != nil {
 		return nil, fmt.Errorf("list files: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("list files: %w", err)
-	}
-	files, err := s.parse(r, bufio.NewReaderSize(out, 64<<10))
+	files, err := s.parse(r, bufio.NewReaderSize(k.out, 64<<10))
 	if err != nil {
 		cancel()
-		cmd.Wait()
+		k.wait()
 		return nil, err
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := k.wait(); err != nil {
 		return nil, fmt.Errorf("list files: %w", err)
 	}
 	return files, nil
@@ -316,9 +313,12 @@ func (t *Tree) Checkout(ctx context.Context, dir string) error {
 	defer os.RemoveAll(tmp)
 	stderr, err := t.s.run(ctx, command{
 		args: []string{"read-tree", "--reset", "-u", t.Commit},
-		env:  []string{"GIT_DIR=" + t.g.dir, "GIT_WORK_TREE=" + dir, "GIT_INDEX_FILE=" + tmp + "/index"},
-		dir:  dir,
+		env:  []string{"GIT_WORK_TREE=" + dir, "GIT_INDEX_FILE=" + tmp + "/index"},
+		dir:  dir, site: t.g.site, gen: t.g, lend: []string{dir, tmp},
 	})
+	if errors.Is(err, errMemory) {
+		return hungry(t.s.c.MaxMemory)
+	}
 	if err != nil {
 		return fmt.Errorf("check out: %w: %s", err, t.s.scrub(strings.ReplaceAll(stderr, dir, "…"), &remote{}))
 	}
@@ -328,7 +328,12 @@ func (t *Tree) Checkout(ctx context.Context, dir string) error {
 // Close lets the cache go. Further calls do nothing.
 func (t *Tree) Close() error {
 	var err error
-	t.once.Do(func() { err = t.s.unpin(t.g) })
+	t.once.Do(func() {
+		err = t.s.unpin(t.g)
+		if t.place != nil {
+			t.place()
+		}
+	})
 	return err
 }
 
@@ -339,31 +344,34 @@ func (s *Source) batch(ctx context.Context, g *generation, names []string, fn fu
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := s.command(ctx, command{
-		args:  []string{"cat-file", "--batch", "--buffer"},
-		env:   []string{"GIT_DIR=" + g.dir},
-		stdin: &lines{names: names},
-	})
-	out, err := cmd.StdoutPipe()
+	k, err := s.start(ctx, command{args: []string{"cat-file", "--batch", "--buffer"}, stdin: &lines{names: names}, site: g.site, gen: g, piped: true})
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("read objects: %w", err)
-	}
-	err = objects(bufio.NewReaderSize(out, 64<<10), len(names), fn)
+	err = objects(bufio.NewReaderSize(k.out, 64<<10), len(names), fn)
 	if err != nil {
+		if errors.Is(err, errCorrupt) { // it may have died of its limits, and says so at its end
+			k.out.Close()
+			if end := k.wait(); errors.Is(end, errMemory) {
+				return hungry(s.c.MaxMemory)
+			}
+			return err
+		}
 		cancel()
-		cmd.Wait()
+		k.wait()
 		if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
 			return cause
 		}
 		return err
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := k.wait(); err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
 	return nil
+}
+
+func hungry(limit int64) error {
+	return &fault.Error{Kind: fault.TooLarge, Code: "repository_too_large", Message: "The repository is too large", Details: "git needs more than " + size(limit) + " of memory to read one of its files"}
 }
 
 // objects reads "<oid> SP <type> SP <size> LF <content> LF" n times.

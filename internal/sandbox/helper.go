@@ -1,0 +1,256 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Helpers starts programs of ours that read what strangers sent, such as git. They are
+// trusted to do what they are asked, but not to do it within bounds: a pack of 16 KB makes
+// git take gigabytes. Each has limits on memory, processor time, processes and files, is
+// the first to die when the host runs out of memory, and, when we are root, runs under a
+// uid of its own that reaches none of our directories but those it is shown.
+//
+// What is not to be had is left out: cgroups and uids without root, the ptrace stop in
+// which the limits are set where ptrace is forbidden (they follow a moment later then).
+type Helpers struct {
+	engine
+	prlimit string     // the program that sets limits where the kernel doesn't let us; "" where it does
+	mu      sync.Mutex // guards used
+	used    map[int]bool
+	same    bool // helpers run under our uid
+}
+
+// The uids of helpers, beside those of builds. Nothing on disk belongs to one for longer
+// than it is in use.
+const (
+	firstHelper = 199_000
+	lastHelper  = 199_499
+)
+
+// NewHelpers prepares for helpers of the one who owns dir, and kills those that an earlier
+// process left behind.
+func NewHelpers(ctx context.Context, dir string, log *slog.Logger) (*Helpers, error) {
+	e, err := newEngine(&Config{Dir: dir, Log: log, Self: "none"})
+	if err != nil {
+		return nil, err
+	}
+	// A tree without controllers limits nothing, and moving a process into it takes long.
+	e.hs = slices.DeleteFunc(e.hs, func(h hierarchy) bool { return h.v2 && !h.controllers["memory"] && !h.controllers["pids"] })
+	for _, g := range e.leftGroups() {
+		if err := errors.Join(g.kill(time.Now().Add(killPatience)), g.remove(time.Second)); err != nil {
+			e.log.WarnContext(ctx, "helper of an earlier process left behind", "err", err)
+		}
+	}
+	h := &Helpers{engine: e, used: map[int]bool{}}
+	if !mayLimitOthers() {
+		// Without it they keep our uid: the limits are worth more.
+		h.prlimit, _ = exec.LookPath("prlimit")
+		h.same = h.prlimit == ""
+	}
+	return h, nil
+}
+
+// mayLimitOthers reports whether we may set the limits of a process of another uid: root
+// in a container often may not.
+func mayLimitOthers() bool {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&head, &data[0]) == nil && data[unix.CAP_SYS_RESOURCE/32].Effective&(1<<(unix.CAP_SYS_RESOURCE%32)) != 0
+}
+
+var errNoIdentity = errors.New("all uids of helpers are in use")
+
+// Identity lends a uid that no other helper has meanwhile, or 0 when we can't change ours.
+func (h *Helpers) Identity() (uid int, release func(), err error) {
+	if unix.Geteuid() != 0 || launcher().stage != nil || h.same {
+		return 0, func() {}, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for uid := firstHelper; uid <= lastHelper; uid++ {
+		if !h.used[uid] {
+			h.used[uid] = true
+			return uid, sync.OnceFunc(func() {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				delete(h.used, uid)
+			}), nil
+		}
+	}
+	return 0, nil, errNoIdentity
+}
+
+// Helper is one program about to be started.
+type Helper struct {
+	h      *Helpers
+	uid    int
+	limits Limits
+	launch launch
+	group  *group
+}
+
+// New prepares a helper that runs under uid, or under ours where that is 0. Of limits,
+// Memory, Pids and NoFile are used, Disk for the size of one file and Wall for the
+// processor time of one process. With grouped the limits hold for all processes together
+// where there are cgroups; it costs some milliseconds. Close is always to be called.
+func (h *Helpers) New(uid int, l Limits, grouped bool) (*Helper, error) {
+	x := &Helper{h: h, uid: uid, limits: l.withDefaults()}
+	x.launch.id = newID()
+	if grouped {
+		g, err := newGroup(h.hs, h.parent, x.launch.id, x.limits)
+		if err != nil && !errors.Is(err, errNoCgroup) {
+			return nil, fmt.Errorf("prepare helper: %w", err)
+		}
+		x.group = g
+	}
+	return x, nil
+}
+
+// Show makes a directory or file of ours, whose path has no links, reachable for the helper
+// and returns its path there. The rights on what it holds are not changed.
+func (x *Helper) Show(source string) string {
+	if x.uid == 0 {
+		return source
+	}
+	return x.launch.show(source)
+}
+
+// Start starts cmd within the limits: it has run nothing when they are set.
+func (x *Helper) Start(cmd *exec.Cmd) error {
+	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, Ptrace: true}
+	if x.uid != 0 {
+		attr.Credential = &syscall.Credential{Uid: uint32(x.uid), Gid: uint32(x.uid), Groups: []uint32{}}
+	}
+	cmd.SysProcAttr = attr
+	limits := x.rlimits()
+	if x.uid != 0 && x.h.prlimit != "" {
+		argv := []string{"prlimit"}
+		for _, l := range limits {
+			argv = append(argv, fmt.Sprintf("--%s=%d", l.name, l.Max))
+		}
+		cmd.Path, cmd.Args = x.h.prlimit, append(append(argv, cmd.Path), cmd.Args[1:]...)
+		limits = nil
+	}
+	v := &visit{unified: -1}
+	if x.group != nil {
+		v = x.group.enter()
+	}
+	defer v.close()
+	t := launcher()
+	var err, stuck error
+	held := false
+	t.do(func() {
+		if len(x.launch.binds) > 0 {
+			if err = x.launch.mount(); err != nil {
+				return
+			}
+		}
+		stuck = v.around(t.homes, func() { err = cmd.Start() })
+		if err != nil {
+			return
+		}
+		pid := cmd.Process.Pid
+		var ws syscall.WaitStatus
+		_, werr := syscall.Wait4(pid, &ws, 0, nil) // the stop after its exec; only this thread may let it go on
+		for errors.Is(werr, syscall.EINTR) {
+			_, werr = syscall.Wait4(pid, &ws, 0, nil)
+		}
+		held = werr == nil && ws.Stopped()
+	})
+	if stuck != nil {
+		if e := t.rescue(); e != nil {
+			panic(fmt.Sprintf("sandbox: the launcher cannot leave a cgroup: %v", errors.Join(stuck, e)))
+		}
+	}
+	if err == nil {
+		// Not on that thread, which sees no cgroups: its stage covers them.
+		if err = x.confine(cmd.Process.Pid, limits); err != nil {
+			_ = cmd.Process.Kill()
+		}
+		if held {
+			t.do(func() { _ = syscall.PtraceDetach(cmd.Process.Pid) })
+		}
+		if err != nil {
+			_ = cmd.Wait()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
+	}
+	return nil
+}
+
+type namedLimit struct {
+	rlimit
+	name string // as prlimit(1) calls it
+}
+
+func (x *Helper) rlimits() []namedLimit {
+	l := x.limits
+	limits := []namedLimit{
+		{rlimit{unix.RLIMIT_CORE, 0}, "core"},
+		{rlimit{unix.RLIMIT_DATA, uint64(l.Memory)}, "data"},
+		{rlimit{unix.RLIMIT_CPU, uint64(l.Wall/time.Second) + 1}, "cpu"},
+		{rlimit{unix.RLIMIT_FSIZE, uint64(l.Disk)}, "fsize"},
+		{rlimit{unix.RLIMIT_NOFILE, uint64(l.NoFile)}, "nofile"},
+	}
+	if x.uid != 0 { // it counts what the uid has on the whole host: ours has more
+		limits = append(limits, namedLimit{rlimit{unix.RLIMIT_NPROC, uint64(l.Pids)}, "nproc"})
+	}
+	for i, r := range limits { // never above the hard one we have: raising needs a capability
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(r.Resource, &now); err == nil {
+			limits[i].Max = min(r.Max, now.Max)
+		}
+	}
+	return limits
+}
+
+// confine sets the limits of a process that has not run yet.
+func (x *Helper) confine(pid int, limits []namedLimit) error {
+	if x.group != nil && !x.group.holds(pid) {
+		if err := x.group.attach(pid); err != nil {
+			return err
+		}
+	}
+	for _, r := range limits {
+		if err := unix.Prlimit(pid, r.Resource, &unix.Rlimit{Cur: r.Max, Max: r.Max}, nil); err != nil {
+			return fmt.Errorf("limit %s: %w", r.name, err)
+		}
+	}
+	// Helpers die first and run last, so that the service answers meanwhile.
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0)
+	_ = unix.Setpriority(unix.PRIO_PROCESS, pid, 5)
+	return nil
+}
+
+// OutOfMemory reports whether the memory of all processes together came to its limit.
+func (x *Helper) OutOfMemory() bool { return x.group != nil && x.group.oom() > 0 }
+
+// Close ends what the helper may have left running and takes back what it was shown.
+func (x *Helper) Close() error {
+	var err error
+	if x.group != nil {
+		if err = x.group.kill(time.Now().Add(killPatience)); err == nil {
+			err = x.group.remove(time.Second)
+		}
+	}
+	x.launch.unstage()
+	if err != nil {
+		return fmt.Errorf("end helper: %w", err)
+	}
+	return nil
+}
