@@ -22,6 +22,7 @@ import (
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/idempotency"
+	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 	"slipway/internal/site"
@@ -38,6 +39,7 @@ type Config struct {
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Webhooks    *webhook.Webhooks
+	Operations  *operation.Operations
 	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter
 	Log         *slog.Logger
@@ -93,6 +95,7 @@ func (a *API) routes() {
 	a.envRoutes()
 	a.hookRoutes()
 	a.webhookRoutes()
+	a.operationRoutes()
 	a.backupRoutes()
 	a.accountRoutes()
 }

@@ -25,6 +25,7 @@ import (
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/idempotency"
+	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/seal"
 	"slipway/internal/site"
@@ -71,7 +72,8 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 	}
 	logs := &lockedBuffer{ch: make(chan struct{}, 1)}
 	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	hooks := newWebhooks(d, s)
+	operations := operation.New(operation.Config{DB: d, Log: log})
+	hooks := newWebhooks(d, s, operations)
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := api.Config{
 		DB: d, Log: log,
@@ -83,8 +85,8 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
 			}}),
-		Traffic:   traffic.New(traffic.Config{DB: d}),
-		Webhooks:  hooks,
+		Traffic:  traffic.New(traffic.Config{DB: d}),
+		Webhooks: hooks, Operations: operations,
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
 		BaseURL:   "http://slipway.test",
@@ -107,8 +109,8 @@ func (noDNS) Ask(_ context.Context, _ netip.AddrPort, name string, qtype uint16)
 	return new(dns.Msg).SetRcode(q, dns.RcodeNameError), nil
 }
 
-func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks {
-	return webhook.New(webhook.Config{DB: d, Seal: s})
+func newWebhooks(d *db.DB, s *seal.Sealer, o *operation.Operations) *webhook.Webhooks {
+	return webhook.New(webhook.Config{DB: d, Seal: s, Operations: o})
 }
 
 // user makes a user and a key of all scopes, or of those named.
