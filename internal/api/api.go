@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
+	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -43,6 +44,8 @@ type Config struct {
 	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter
 	Log         *slog.Logger
+
+	Certificates certs.Addresses // of sites' own addresses
 
 	BaseURL        string         // where the interface is reached, without a trailing slash
 	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
