@@ -52,6 +52,8 @@ type serveCommand struct {
 	MaxConnsOfOne  int           `name:"max-connections-per-address" help:"Connections of one address, or one IPv6 /64, to the sites; an eighth of all when 0." default:"0" placeholder:"N"`
 	DrainDelay     time.Duration `help:"How long the listeners stay open after SIGTERM, while /readyz says no." default:"3s"`
 	Builds         int           `help:"Builds that run at once; half the processors when 0." default:"0"`
+	MaxFileSize    int           `help:"MiB of one published file." default:"2048"`
+	MaxReleaseSize int           `help:"MiB of all files of one release." default:"4096"`
 	BuildMemory    int           `help:"MiB of memory that one build may use." default:"2048"`
 	BuildTime      time.Duration `help:"How long one stage of a build may take." default:"15m"`
 	mailFlags
@@ -80,6 +82,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
+		MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
 		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
 	})
 }

@@ -45,6 +45,9 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	}
 	err = d.c.Builds.Run(ctx, spec, report, func(ctx context.Context, a build.Artefact) error {
 		made, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
+			if err := d.serving(ctx, w, tree, plan); err != nil {
+				return err
+			}
 			if err := w.AddDir(ctx, a.Files); err != nil {
 				return fmt.Errorf("collect output: %w", err)
 			}

@@ -120,7 +120,7 @@ func (d *Deployments) queue(ctx context.Context, list []Deployment) error {
 	rows, err := d.c.DB.Query(ctx, `
 		SELECT id, place, ahead FROM (
 			SELECT id, CASE WHEN place > 0 THEN place
-					ELSE (SELECT count(*) FROM deployments WHERE place > 0 AND status = 'pending') +
+					ELSE (SELECT count(*) FROM deployments WHERE place > 0 AND status = 'pending' AND status IN `+open+`) +
 						count(*) FILTER (WHERE status = 'pending' AND place = 0) OVER (ORDER BY id) END AS place,
 				count(*) OVER (PARTITION BY site_id ORDER BY id) - 1 AS ahead
 			FROM deployments WHERE status IN `+open+`) AS line

@@ -58,6 +58,8 @@ type Config struct {
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
 	DrainDelay               time.Duration // how long the listeners stay open after SIGTERM
 
+	MaxFileSize    int           // MiB of one published file
+	MaxReleaseSize int           // MiB of all files of a release
 	Builds         int           // at once; 0: half the processors
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
@@ -181,6 +183,10 @@ func (c Config) check() (settings, error) {
 		return s, fmt.Errorf("--drain-delay: %s is not from 0s to 10m", c.DrainDelay)
 	case c.Builds < 0 || c.Builds > 1000:
 		return s, fmt.Errorf("--builds: %d is not a number from 0 to 1000", c.Builds)
+	case c.MaxFileSize < 1 || c.MaxFileSize > 1<<20:
+		return s, fmt.Errorf("--max-file-size: %d MiB is not from 1 MiB to 1 TiB", c.MaxFileSize)
+	case c.MaxReleaseSize < c.MaxFileSize || c.MaxReleaseSize > 1<<20:
+		return s, fmt.Errorf("--max-release-size: %d MiB is less than --max-file-size, or more than 1 TiB", c.MaxReleaseSize)
 	case c.BuildMemory < 128:
 		return s, fmt.Errorf("--build-memory: %d MiB is too little for any build; at least 128", c.BuildMemory)
 	case c.BuildTime < time.Second:

@@ -101,7 +101,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	if err := s.probeBlobs(ctx, store, s.Log); err != nil {
 		return nil, err
 	}
-	releases := release.New(release.Config{Blobs: store, Log: s.Log})
+	releases := release.New(release.Config{Blobs: store, Log: s.Log,
+		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
 	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
 	if err != nil {
 		return nil, err
