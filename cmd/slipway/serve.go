@@ -43,6 +43,7 @@ type serveCommand struct {
 
 	OutboundAllow  []string      `help:"CIDR that webhooks and fetches may reach although it is private. Repeatable." placeholder:"CIDR"`
 	OutboundCAFile string        `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches, and mail." type:"path" placeholder:"FILE"`
+	Limits         string        `help:"What each account may have of sites, domains and so on, and exceptions per user, in TOML. See docs/operating.md." type:"path" placeholder:"FILE"`
 	DNSResolver    string        `name:"dns-resolver" help:"host:port for domain verification; the system's when absent." placeholder:"HOST:PORT"`
 	RateLimit      int           `help:"Requests per minute and key." default:"100"`
 	Registry       string        `help:"Who is asked for domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
@@ -77,7 +78,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		Store: store, Version: version, Log: s.logger(),
 		Listen: s.Listen, EdgeHTTP: str(s.EdgeHTTP, "127.0.0.1:8081"), EdgeHTTPS: str(s.EdgeHTTPS, "127.0.0.1:8443"),
 		BaseURL: s.BaseURL, APIURL: s.APIURL, SiteDomain: s.SiteDomain, SharedDomain: s.SharedDomain,
-		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, ACMEEAB: s.ACMEEAB, ACMEDNS: s.ACMEDNS, ACMEDNSZone: s.ACMEDNSZone, PublicAddress: s.PublicAddr, Prices: s.Prices,
+		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, ACMEEAB: s.ACMEEAB, ACMEDNS: s.ACMEDNS, ACMEDNSZone: s.ACMEDNSZone, PublicAddress: s.PublicAddr, Prices: s.Prices, Limits: s.Limits,
 		Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,

@@ -43,6 +43,7 @@ type Config struct {
 	Operations  *operation.Operations
 	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter
+	Limits      *account.Limits // Optional: without it GET /account shows none.
 	Log         *slog.Logger
 
 	Certificates certs.Addresses // of sites' own addresses
@@ -71,6 +72,7 @@ type API struct {
 func New(c Config) *API {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.RateLimit = cmp.Or(c.RateLimit, 100)
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
 	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, c.BaseURL), "/")
 	if c.Ready == nil {

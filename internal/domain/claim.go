@@ -118,6 +118,9 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Too many unproven domains", Code: "too_many_unproven",
 			Details: fmt.Sprintf("At most %d domains may wait for proof: prove or delete some", unprovenMax)}
 	}
+	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDomains, 1); err != nil {
+		return Domain{}, err
+	}
 	rival, err := rivalry(ctx, tx, name, owner)
 	if err != nil {
 		return Domain{}, err

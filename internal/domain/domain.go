@@ -172,6 +172,8 @@ type Config struct {
 	Allowed func(netip.Addr) bool
 	NSPort  uint16       // where the zones' name servers listen. Optional: 0 means 53.
 	Log     *slog.Logger // Optional.
+
+	Limits *account.Limits // Optional: without it the service's own.
 }
 
 // Domains is the front door. It is safe for concurrent use.
@@ -203,6 +205,8 @@ func New(c Config) *Domains {
 	if c.Resolver == nil {
 		c.Resolver = &DNS{}
 	}
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitDomains, `SELECT count(*) FROM domains WHERE owner_id = $1`)
 	return &Domains{c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
 		asking: make(chan struct{}, 32), observing: make(chan struct{}, 16), budget: checkBudget, hedge: checkHedge}
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
+	"slipway/internal/account"
 	"slipway/internal/certs"
 	"slipway/internal/domain"
 	"slipway/internal/egress"
@@ -51,6 +52,7 @@ type Config struct {
 	RateLimit      int
 	Registry       string
 	Prices         string   // file
+	Limits         string   // file
 	PublicAddress  []string // where the internet finds the edge
 	TrustedProxies []string
 
@@ -80,6 +82,7 @@ type settings struct {
 	sitePort        int
 	bindings        map[string]certs.Binding
 	prices          domain.Prices
+	limits          account.LimitSettings
 	public          []netip.Addr
 	mailer          *mail.Mailer // nil: no mails
 }
@@ -219,6 +222,15 @@ func (c Config) check() (settings, error) {
 	if c.Prices != "" {
 		if s.prices, err = domain.LoadPrices(c.Prices); err != nil {
 			return s, fmt.Errorf("--prices: %w", err)
+		}
+	}
+	if c.Limits != "" {
+		text, err := os.ReadFile(c.Limits)
+		if err != nil {
+			return s, fmt.Errorf("--limits: %w", err)
+		}
+		if s.limits, err = account.ParseLimits(string(text)); err != nil {
+			return s, fmt.Errorf("--limits: %s: %w", c.Limits, err)
 		}
 	}
 	return s, s.checkACME()

@@ -128,6 +128,7 @@ func TestCheckRefuses(t *testing.T) {
 		"--public-address":   func(c *Config) { c.PublicAddress = []string{"0.0.0.0"} },
 		"not an IP":          func(c *Config) { c.PublicAddress = []string{"example.com"} },
 		"--prices":           func(c *Config) { c.Prices = noCert },
+		"--limits":           func(c *Config) { c.Limits = noCert },
 		"--builds":           func(c *Config) { c.Builds = -1 },
 		"--max-file-size":    func(c *Config) { c.MaxFileSize = 0 },
 		"--max-release-size": func(c *Config) { c.MaxReleaseSize = 100 },

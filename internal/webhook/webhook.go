@@ -49,6 +49,7 @@ type Config struct {
 
 	Operations *operation.Operations // required by RedeliverAllTx and its job
 
+	Limits *account.Limits // Optional: without it the service's own.
 	// Tell is called in the transaction that finds a webhook failing for a day, and in
 	// the one that turns it off. Optional.
 	Tell func(ctx context.Context, tx *db.Tx, owner account.OwnerID, n Notice) error
@@ -79,6 +80,8 @@ func New(c Config) *Webhooks {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitWebhooks, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0`)
 	return &Webhooks{c, newMetrics(c.Metrics), newHosts()}
 }
 
@@ -117,7 +120,6 @@ type Change struct {
 }
 
 const (
-	maxPerOwner  = 100
 	maxSecret    = 256
 	goneReason   = "gone"
 	failing      = "failing"
@@ -158,12 +160,8 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err != nil {
 		return Webhook{}, err
 	}
-	var have int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0`, owner).Scan(&have); err != nil {
-		return Webhook{}, fmt.Errorf("count webhooks: %w", err)
-	}
-	if have >= maxPerOwner {
-		return Webhook{}, &fault.Error{Kind: fault.Conflict, Message: "Too many webhooks", Details: fmt.Sprintf("an account has at most %d", maxPerOwner), Code: "too_many_webhooks"}
+	if err := w.c.Limits.RequireTx(ctx, tx, owner, account.LimitWebhooks, 1); err != nil {
+		return Webhook{}, err
 	}
 	if err := freeURL(ctx, tx, owner, "", url); err != nil {
 		return Webhook{}, err
