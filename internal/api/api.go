@@ -96,6 +96,7 @@ func (a *API) routes() {
 	a.siteRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
+	a.servingRoutes()
 	a.deploymentRoutes()
 	a.domainRoutes()
 	a.envRoutes()

@@ -12,7 +12,7 @@ import (
 // ruledTree makes a Tree with these files and rule files without storing anything.
 func ruledTree(t testing.TB, paths []string, rules map[string]string) (*Tree, []Problem) {
 	t.Helper()
-	var s ruleSources
+	s := ruleSources{forward: []string{"api.example.com", "api.mysearch.example", "api.test"}}
 	for file, text := range rules {
 		s.take(file, []byte(text))
 	}
