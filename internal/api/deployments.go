@@ -130,7 +130,7 @@ func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller
 func showDeployment(d deploy.Deployment) deploymentBody {
 	b := deploymentBody{ID: string(d.ID), SiteID: string(d.Site), Status: string(d.Status), Trigger: string(d.Cause), Target: string(d.Target), PreviewURL: some(d.PreviewURL), Title: some(d.Title),
 		Branch: some(d.Branch), CommitHash: some(d.CommitHash), CommitMessage: some(d.CommitMessage), CommitAuthor: some(d.CommitAuthor),
-		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: d.Plan, URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
+		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: plainText(d.Plan), URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
 		CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
 	switch d.Cause {
 	case deploy.ByRollback:

@@ -172,6 +172,13 @@ func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return varBody{}, err
 	}
+	now, err := a.Sites.VarTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
+	if err != nil {
+		return varBody{}, err
+	}
+	if err := checkPatch(ctx, "variable", []string{"value", "secret", "target"}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
+		return varBody{}, err
+	}
 	*did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}
 	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
 	return showVar(v), err

@@ -1,7 +1,10 @@
 package api
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -145,6 +148,19 @@ func some(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// escaped matches a character that encoding/json escapes for HTML, after an even number
+// of backslashes.
+var escaped = regexp.MustCompile(`(\\\\)*\\u00(26|3c|3e)`)
+
+// plainText takes stored JSON's escapes for HTML back.
+func plainText(stored json.RawMessage) json.RawMessage {
+	return escaped.ReplaceAllFunc(stored, func(m []byte) []byte {
+		n := len(m) - len(`\u0026`)
+		c := map[string]byte{"26": '&', "3c": '<', "3e": '>'}[string(m[len(m)-2:])]
+		return append(bytes.Clone(m[:n]), c)
+	})
 }
 
 // each shows every item; it never returns nil, which JSON would write as null.

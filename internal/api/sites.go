@@ -216,6 +216,19 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return siteBody{}, err
 	}
+	now, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return siteBody{}, err
+	}
+	shown, err := a.showSite(ctx, tx, now)
+	if err != nil {
+		return siteBody{}, err
+	}
+	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "credential"}, shown, map[string]string{
+		"type": "a site keeps its type: create another site"})
+	if err != nil {
+		return siteBody{}, err
+	}
 	b := in.Body
 	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
 	if err != nil {
