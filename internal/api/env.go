@@ -100,6 +100,7 @@ func (a *API) envRoutes() {
 	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
 	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
 	set.Status, set.Loose = 201, true
+	set.Limited = true
 	postPrepared(a, set, a.sealEnv, a.setEnv)
 	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
 	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "", account.EnvWrite), a.deleteEnv)

@@ -78,7 +78,7 @@ func (n count) parse(name, code string) (int64, error) {
 type logOut struct{ Body func(huma.Context) }
 
 func (a *API) logRoute(r Route) {
-	r.Method, r.Status = http.MethodGet, http.StatusOK
+	r.Method, r.Status, r.Stream = http.MethodGet, http.StatusOK, true
 	op := a.operation(r, typeOf[logBody]())
 	op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString,
 		Description: "Server-sent events whose data are log entries as JSON."}}

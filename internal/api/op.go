@@ -36,6 +36,8 @@ type Route struct {
 	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
 	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
 	Open    bool          // needs no key. Optional.
+	Limited bool          // what it makes has a limit: 402 when that is used up. Optional.
+	Stream  bool          // can be followed as server-sent events. Optional.
 	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 

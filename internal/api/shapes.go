@@ -1,10 +1,8 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -150,17 +148,26 @@ func some(s string) *string {
 	return &s
 }
 
-// escaped matches a character that encoding/json escapes for HTML, after an even number
-// of backslashes.
-var escaped = regexp.MustCompile(`(\\\\)*\\u00(26|3c|3e)`)
-
 // plainText takes stored JSON's escapes for HTML back.
 func plainText(stored json.RawMessage) json.RawMessage {
-	return escaped.ReplaceAllFunc(stored, func(m []byte) []byte {
-		n := len(m) - len(`\u0026`)
-		c := map[string]byte{"26": '&', "3c": '<', "3e": '>'}[string(m[len(m)-2:])]
-		return append(bytes.Clone(m[:n]), c)
-	})
+	if len(stored) == 0 {
+		return nil // null
+	}
+	plain := map[string]byte{`\u0026`: '&', `\u003c`: '<', `\u003e`: '>'}
+	out := make(json.RawMessage, 0, len(stored))
+	for i := 0; i < len(stored); i++ {
+		if stored[i] == '\\' && i+1 < len(stored) {
+			if c, ok := plain[string(stored[i:min(i+6, len(stored))])]; ok {
+				out = append(out, c)
+				i += 5
+				continue
+			}
+			out = append(out, stored[i]) // with what it escapes
+			i++
+		}
+		out = append(out, stored[i])
+	}
+	return out
 }
 
 // each shows every item; it never returns nil, which JSON would write as null.

@@ -80,6 +80,7 @@ func (a *API) siteRoutes() {
 
 	create := r("/sites", "createSite", "Create a site", account.SitesWrite)
 	create.Status, create.Wide = 201, true
+	create.Limited = true
 	create.Doc = "The answer comes at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
 		"`type` says where the content comes from. Node.js and PHP projects are `static` in this sense: what their repository turns out to be decides how they are served."
 	post(a, create, a.createSite)
@@ -96,6 +97,7 @@ func (a *API) siteRoutes() {
 
 	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.DeploymentsWrite)
 	trigger.Doc = "Needs no body. Deployments of one site run one at a time, in the order they were asked for; none that the interface asked for is dropped. A site in status `error` may be deployed again."
+	trigger.Limited = true
 	post(a, trigger, a.deploySite)
 
 	stop := r("/sites/{id}/stop", "stopSite", "Stop a site", account.SitesWrite)
