@@ -82,10 +82,13 @@ func parameters(path string, op map[string]any) {
 
 func pathParameter(path, name string) string {
 	if name != "id" {
-		return map[string]string{"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret."}[name]
+		if text, ok := map[string]string{"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret."}[name]; ok {
+			return text
+		}
+		return "The " + name + "'s id."
 	}
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/"), "/")
-	what := map[string]string{"sites": "site", "deployments": "deployment", "domains": "domain", "hooks": "deploy hook", "webhooks": "webhook", "keys": "key"}[noun]
+	what := map[string]string{"sites": "site", "deployments": "deployment", "domains": "domain", "hooks": "deploy hook", "webhooks": "webhook", "keys": "key", "operations": "operation"}[noun]
 	return "The " + what + "'s id."
 }
 
