@@ -25,6 +25,8 @@ const (
 	attemptBudget = 2 * time.Minute
 	attemptLease  = 3 * time.Minute
 	tellEvery     = 24 * time.Hour // ssl.failed of one name
+
+	undelegatedWait = 10 * time.Minute // until a missing record is looked for again
 )
 
 // attempt is one try to get a certificate for a name, over all authorities.
@@ -155,6 +157,10 @@ func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 	}
 	if err == nil {
 		err = s.order(bounded, magic, a)
+	}
+	if errors.Is(err, errUndelegated) {
+		a.errs = append(a.errs, fmt.Sprintf("Nothing is ordered before the CNAME record at _acme-challenge.%s points to %s.", strings.TrimPrefix(a.host, "*."), s.Delegation(a.host)))
+		a.until = time.Now().Add(undelegatedWait)
 	}
 	if ctx.Err() != nil {
 		// We are going. The lease ends by itself, or with the next start.

@@ -257,6 +257,23 @@ func (d *Domains) List(ctx context.Context, owner account.OwnerID) ([]Domain, er
 	return all, nil
 }
 
+// Primary returns the name by which a site is called while that is served, or nothing. The
+// caller knows that the site is its user's.
+func (d *Domains) Primary(ctx context.Context, r db.Reader, siteID string) (string, error) {
+	rows, err := r.Query(ctx, "SELECT name FROM domains WHERE site_id = $1 AND is_primary AND status = 'active'", siteID)
+	names, err := db.Collect(rows, err, func(row db.Scanner) (name string, err error) {
+		err = row.Scan(&name)
+		return name, err
+	})
+	if err != nil {
+		return "", fmt.Errorf("look up primary domain: %w", err)
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	return names[0], nil
+}
+
 // Summaries returns the domains of each of the sites, by name. The caller knows that
 // the sites are its user's.
 func (d *Domains) Summaries(ctx context.Context, r db.Reader, siteIDs []string) (map[string][]Summary, error) {
