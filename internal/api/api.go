@@ -95,6 +95,7 @@ func (a *API) Routes() []Route { return a.ops }
 func (a *API) routes() {
 	a.siteRoutes()
 	a.trafficRoutes()
+	a.ruleRoutes()
 	a.deploymentRoutes()
 	a.domainRoutes()
 	a.envRoutes()
