@@ -59,7 +59,7 @@ func (d *Dashboard) domainsLive(ctx context.Context, q *request) (answer, error)
 	if _, err := d.head(ctx, q, "domains"); err != nil {
 		return answer{}, err
 	}
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.domainsData(ctx, q)
 		if err != nil {
@@ -234,7 +234,7 @@ func (d *Dashboard) domainLive(ctx context.Context, q *request) (answer, error) 
 	if _, err := d.domainData(ctx, q); err != nil {
 		return answer{}, err
 	}
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.domainData(ctx, q)
 		if err != nil {

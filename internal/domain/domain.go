@@ -17,8 +17,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -280,13 +278,11 @@ func (d *Domains) Summaries(ctx context.Context, r db.Reader, siteIDs []string) 
 	out := map[string][]Summary{}
 	for len(siteIDs) > 0 {
 		n := min(len(siteIDs), 500)
-		marks, args := make([]string, n), make([]any, n)
-		for i, id := range siteIDs[:n] {
-			marks[i], args[i] = "$"+strconv.Itoa(i+1), id
-		}
+		var args db.Args
+		marks := db.AddList(&args, siteIDs[:n])
 		siteIDs = siteIDs[n:]
 		rows, err := r.Query(ctx, "SELECT site_id, id, name, status FROM domains WHERE site_id IN ("+
-			strings.Join(marks, ", ")+") ORDER BY name, id", args...)
+			marks+") ORDER BY name, id", args...)
 		_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
 			var site string
 			var s Summary
