@@ -148,12 +148,32 @@ const (
 	guessesPerSite    = 120 // a minute
 )
 
-func (g *guesses) allow(site, visitor string, now time.Time) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (g *guesses) forget(now time.Time) {
 	if g.n == nil || now.Sub(g.since) >= time.Minute || len(g.n) > 100_000 {
 		g.n, g.since = map[string]int{}, now
 	}
+}
+
+// wrong counts a user and password of a rule that nobody has; tired reports whether a
+// visitor gave too many of them. It costs nothing to look at one, so sites have no limit.
+func (g *guesses) wrong(site, visitor string, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forget(now)
+	g.n["basic "+site+" "+visitor]++
+}
+
+func (g *guesses) tired(site, visitor string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forget(now)
+	return g.n["basic "+site+" "+visitor] >= 3*guessesPerVisitor
+}
+
+func (g *guesses) allow(site, visitor string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forget(now)
 	g.n[site]++
 	g.n[site+" "+visitor]++
 	return g.n[site] <= guessesPerSite && g.n[site+" "+visitor] <= guessesPerVisitor

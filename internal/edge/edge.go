@@ -109,6 +109,7 @@ func New(c Config) *Edge {
 	}
 	e.metrics = newMetrics(c.Metrics)
 	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
+	e.trees.most = e.trees.limit // what is not kept would be decoded again for each request
 	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
 	e.table.hosts = map[string]*site{}
 	e.table.labels = map[string]string{}

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -53,10 +54,10 @@ func (e *Edge) proxied(w *recorder, r *http.Request, t *target, a *release.Answe
 	}
 	p := &httputil.ReverseProxy{
 		Transport: e.Out,
-		ErrorLog:  nil,
+		ErrorLog:  slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL, p.Out.Host = to, to.Host
-			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Upgrade", "X-Real-Ip"} {
+			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Connection", "Upgrade", "X-Real-Ip"} {
 				p.Out.Header.Del(name)
 			}
 			if a.Auth != nil || t.protected() {

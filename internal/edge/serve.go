@@ -154,7 +154,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if t.preview { // whatever the site's own rules say
 		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
 	}
-	if !admitted(w, r, &a) {
+	if !e.admitted(w, r, t, &a) {
 		return
 	}
 	if a.Kind != release.Proxied && r.Method != http.MethodGet && r.Method != http.MethodHead {

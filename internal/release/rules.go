@@ -17,7 +17,7 @@ import (
 const (
 	maxRuleFile  = 1 << 20 // bytes of _redirects or of _headers
 	maxTable     = MaxRuleTable
-	maxRules     = 4 << 20 // bytes of all rules in a manifest
+	maxRules     = 2 << 20 // bytes of all rules in a manifest
 	maxRedirects = 10_000
 	maxDynamic   = 1_000 // redirects with a splat or placeholders
 	maxHeaders   = 500   // header rules
