@@ -60,6 +60,9 @@ type Command struct {
 	// Network is the way out. The zero value is none: only the loopback of its own.
 	Network Network
 	Limits  Limits
+	// Linked is told how to reach into the sandbox, before the command runs; nil needs no
+	// way in. It must not block.
+	Linked func(*Link)
 	// Stdout and Stderr receive the output; nil discards it. They are never called
 	// at the same time. A Write that blocks holds the command back, and Run with it.
 	Stdout, Stderr io.Writer
