@@ -15,9 +15,12 @@ var lookupEnv = os.LookupEnv
 type common struct {
 	DataDir  string `help:"Database, blobs, work directories, certificates, secrets key." default:"./slipway-data" placeholder:"DIR"`
 	Database string `help:"postgres://… instead of SQLite in the data directory." placeholder:"URL"`
+	Blobs    string `help:"Where files are kept: s3://BUCKET?endpoint=https://HOST, with credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a directory; the data directory when absent." placeholder:"URL"`
 }
 
-func (c common) store() server.Store { return server.Store{DataDir: c.DataDir, Database: c.Database} }
+func (c common) store() server.Store {
+	return server.Store{DataDir: c.DataDir, Database: c.Database, Blobs: c.Blobs}
+}
 
 type serveCommand struct {
 	common
@@ -34,7 +37,7 @@ type serveCommand struct {
 	ACMEDNS      string   `name:"acme-dns" help:"Where challenges in the DNS are answered, over UDP and TCP, for wildcard certificates." placeholder:"HOST:PORT"`
 	ACMEDNSZone  string   `name:"acme-dns-zone" help:"The zone that is answered for there, and delegated to it by an NS record." placeholder:"DOMAIN"`
 	PublicAddr   []string `name:"public-address" help:"IP address by which the internet finds the sites, for where domains must point; from the sites' own names when absent. Repeatable." placeholder:"IP"`
-	Blobs        string   `help:"Where files are kept; files in the data directory when absent." placeholder:"URL"`
+	BlobCache    int      `name:"blob-cache" help:"MiB of this machine's disk for copies of files that are kept in an object store." default:"2048"`
 	Roles        []string `help:"What this process does: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string `help:"HOST=ADDRESS: where the repositories of a host are fetched from, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
@@ -66,12 +69,14 @@ func (s serveCommand) Run(ctx context.Context) error {
 		}
 		return *p
 	}
+	store := s.store()
+	store.BlobCache = s.BlobCache
 	return server.Serve(ctx, server.Config{
-		Store: s.store(), Version: version, Log: s.logger(),
+		Store: store, Version: version, Log: s.logger(),
 		Listen: s.Listen, EdgeHTTP: str(s.EdgeHTTP, "127.0.0.1:8081"), EdgeHTTPS: str(s.EdgeHTTPS, "127.0.0.1:8443"),
 		BaseURL: s.BaseURL, APIURL: s.APIURL, SiteDomain: s.SiteDomain, SharedDomain: s.SharedDomain,
 		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, ACMEEAB: s.ACMEEAB, ACMEDNS: s.ACMEDNS, ACMEDNSZone: s.ACMEDNSZone, PublicAddress: s.PublicAddr, Prices: s.Prices,
-		Blobs: s.Blobs, Roles: s.Roles, GitHosts: s.GitHost,
+		Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,

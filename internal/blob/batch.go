@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -22,9 +23,8 @@ type Batch struct {
 	store *Store
 	ctx   context.Context // the batch's own life, not a request's: ended by the first error
 	stop  context.CancelCauseFunc
-	put   func(context.Context, string, io.Reader, int64) error
-	flush func() error
-	drop  func()
+	bulk  Bulk
+	start time.Time
 	slots chan struct{}
 	bytes *semaphore.Weighted
 	wg    sync.WaitGroup
@@ -36,14 +36,10 @@ type Batch struct {
 // Batch begins a batch, which ends with Flush, or with ctx.
 func (s *Store) Batch(ctx context.Context) *Batch {
 	b := &Batch{
-		store: s, put: s.backend.Put, flush: func() error { return nil }, drop: func() {},
+		store: s, bulk: s.backend.Begin(), start: time.Now(),
 		slots: make(chan struct{}, workers), bytes: semaphore.NewWeighted(held), seen: map[Digest]bool{},
 	}
 	b.ctx, b.stop = context.WithCancelCause(ctx)
-	if d, ok := s.backend.(*dir); ok {
-		later := d.begin()
-		b.put, b.flush, b.drop = later.put, later.flush, later.drop
-	}
 	return b
 }
 
@@ -90,7 +86,7 @@ func (b *Batch) queue(p *piece) error {
 	}
 	b.wg.Go(func() {
 		defer func() { p.Close(); b.bytes.Release(weight); <-b.slots }()
-		if err := b.store.store(b.ctx, p, b.put); err != nil {
+		if err := b.store.store(b.ctx, p, b.bulk.Put); err != nil {
 			b.stop(err)
 		}
 	})
@@ -98,13 +94,17 @@ func (b *Batch) queue(p *piece) error {
 }
 
 // Flush waits until everything is written and durable. After an error some blobs are
-// there and some are not; those that are do no harm and are swept one day.
+// there and some are not; those that are do no harm and are swept one day. ErrSwept asks
+// for the batch to be made again.
 func (b *Batch) Flush() error {
 	b.wg.Wait()
 	err := b.cause(nil)
 	if err != nil {
-		b.drop()
-	} else if err = b.flush(); err != nil {
+		b.bulk.Drop()
+	} else if err = b.bulk.Flush(); err == nil && len(b.seen) > 0 {
+		err = b.store.undeleted(b.ctx, b.start, b.seen)
+	}
+	if err != nil {
 		err = fmt.Errorf("flush blobs: %w", err)
 	}
 	b.stop(context.Canceled)

@@ -1,11 +1,12 @@
 // Package blob owns content-addressed bytes: what goes in is named by its SHA-256,
-// and what is acknowledged is on disk.
+// and what is acknowledged is durable.
 //
-// A Store sits on a Backend (a directory here, an object store elsewhere). Put is
-// durable when it returns; a Batch puts thousands of blobs concurrently and is durable
-// when Flush returns. Putting bytes that are already there costs a comparison and
-// makes them young again, which is what keeps Sweep away from what somebody is about
-// to refer to. Reading verifies: bytes that are no longer the ones that were put end in
+// A Store sits on a Backend: a directory, or a bucket of an S3 object store with a
+// bounded cache on the local disk. Put is durable when it returns; a Batch puts thousands
+// of blobs concurrently and is durable when Flush returns. Putting bytes that are already
+// there costs a comparison and makes them young again. That, and the record of deletions
+// (deletion.go), keeps a Sweep, on whatever node, away from what somebody is about to
+// refer to. Reading verifies: bytes that are no longer the ones that were put end in
 // ErrCorrupt before the last of them is handed out, so a damaged blob is never taken
 // for a whole one. The package knows neither names nor media types nor who refers to
 // what.
@@ -57,52 +58,71 @@ func ParseDigest(s string) (Digest, error) {
 type Backend interface {
 	// Put stores size bytes of r under name and returns when they are durable. A
 	// reader's error or a wrong length stores nothing. A name that is there already
-	// becomes young again, and holds r's bytes afterwards.
+	// holds r's bytes afterwards, and its Time is at most RefreshAfter ago.
 	Put(ctx context.Context, name string, r io.Reader, size int64) error
+	// Begin starts a bulk of puts that become durable together.
+	Begin() Bulk
 	// Get opens the bytes and says how many there are. fs.ErrNotExist when absent.
 	Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, error)
+	// Stat returns what List would say of the name. fs.ErrNotExist when absent.
+	Stat(ctx context.Context, name string) (Entry, error)
 	// Delete removes the name. It is no error when it is absent.
 	Delete(ctx context.Context, name string) error
 	// List yields every name, in any order. An error ends it.
 	List(ctx context.Context) iter.Seq2[Entry, error]
+	// Distrust drops a copy of the name that is not the original, because it was corrupt.
+	Distrust(name string)
+	// Close ends work in the background.
+	Close()
+}
+
+// Bulk is many puts. Put may be called concurrently; then comes Flush or Drop, once.
+type Bulk interface {
+	// Put is Backend.Put, except that the bytes may not be durable before Flush.
+	Put(ctx context.Context, name string, r io.Reader, size int64) error
+	// Flush returns when all that was put is durable.
+	Flush() error
+	// Drop forgets what is not durable.
+	Drop()
 }
 
 // Entry is one name in a Backend.
 type Entry struct {
 	Name string
 	Size int64
-	Time time.Time // of the last Put
+	Time time.Time // of the last Put, give or take RefreshAfter
 }
+
+// RefreshAfter is the age from which a Put of what is there already makes it young.
+// The grace of a Sweep must be much longer.
+const RefreshAfter = 15 * time.Minute
 
 // Config is what a Store is made of.
 type Config struct {
-	Backend Backend
-	Scratch string // directory for what is too long for memory. Optional: "" means the system's.
+	Backend   Backend
+	Scratch   string    // directory for what is too long for memory. Optional: "" means the system's.
+	Deletions Deletions // Optional: nil is enough for one process.
 }
 
 // Store is content-addressed bytes on a Backend. It is safe for concurrent use.
 type Store struct {
-	backend Backend
-	scratch string
-
-	mu    sync.Mutex     // guards busy, fresh; held while Sweep deletes one blob
-	busy  map[Digest]int // puts under way
-	fresh map[Digest]bool
+	backend   Backend
+	scratch   string
+	deletions Deletions
+	sweeping  sync.Mutex // held by a Sweep
 }
 
 // New returns a Store. It touches nothing.
 func New(c Config) *Store {
-	return &Store{backend: c.Backend, scratch: c.Scratch, busy: map[Digest]int{}}
+	if c.Deletions == nil {
+		c.Deletions = &memory{}
+	}
+	return &Store{backend: c.Backend, scratch: c.Scratch, deletions: c.Deletions}
 }
 
 // Close ends work in the background, which the next start then does. It is not needed
 // for anything to be durable. Nothing may be put afterwards.
-func (s *Store) Close() {
-	if d, ok := s.backend.(*dir); ok {
-		d.close.Do(func() { close(d.closed) })
-		d.settling.Wait()
-	}
-}
+func (s *Store) Close() { s.backend.Close() }
 
 // inMemory is how long a reader's bytes may be before they are spooled to a file.
 const inMemory = 1 << 20
@@ -114,29 +134,24 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (Digest, int64, error) {
 		return Digest{}, 0, fmt.Errorf("put blob: %w", err)
 	}
 	defer p.Close()
-	if err := s.store(ctx, p, s.backend.Put); err != nil {
-		return Digest{}, 0, err
+	for try := 1; ; try++ {
+		start := time.Now()
+		if err := s.store(ctx, p, s.backend.Put); err != nil {
+			return Digest{}, 0, err
+		}
+		err := s.undeleted(ctx, start, map[Digest]bool{p.digest: true})
+		if err == nil {
+			return p.digest, p.size, nil
+		}
+		if !errors.Is(err, ErrSwept) || try == 3 {
+			return Digest{}, 0, fmt.Errorf("put blob %s: %w", p.digest, err)
+		}
 	}
-	return p.digest, p.size, nil
 }
 
-// store hands a piece to put, and keeps Sweep away from it meanwhile.
+// store hands a piece to put. The reader is verified although it was hashed a moment ago:
+// a file that changed between the two would otherwise be stored under a wrong name.
 func (s *Store) store(ctx context.Context, p *piece, put func(context.Context, string, io.Reader, int64) error) error {
-	s.mu.Lock()
-	s.busy[p.digest]++
-	if s.fresh != nil {
-		s.fresh[p.digest] = true
-	}
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.busy[p.digest]--; s.busy[p.digest] == 0 {
-			delete(s.busy, p.digest)
-		}
-	}()
-	// The reader is verified although it was hashed a moment ago: a file that changed
-	// between the two would otherwise be stored under a wrong name.
 	if err := put(ctx, p.digest.String(), verify(p.r, p.digest, p.size), p.size); err != nil {
 		return fmt.Errorf("put blob %s: %w", p.digest, err)
 	}
@@ -152,11 +167,22 @@ func (s *Store) Open(ctx context.Context, d Digest) (io.ReadSeekCloser, int64, e
 	if err != nil {
 		return nil, 0, fmt.Errorf("open blob %s: %w", d, err)
 	}
-	return verify(f, d, size), size, nil
+	v := verify(f, d, size)
+	v.corrupt = func() { s.backend.Distrust(d.String()) }
+	return v, size, nil
 }
 
 // ReadAll returns a whole blob, verified. It refuses one longer than limit bytes.
 func (s *Store) ReadAll(ctx context.Context, d Digest, limit int64) ([]byte, error) {
+	b, err := s.readAll(ctx, d, limit)
+	if errors.Is(err, ErrCorrupt) { // it may have been a copy
+		s.backend.Distrust(d.String())
+		b, err = s.readAll(ctx, d, limit)
+	}
+	return b, err
+}
+
+func (s *Store) readAll(ctx context.Context, d Digest, limit int64) ([]byte, error) {
 	f, size, err := s.Open(ctx, d)
 	if err != nil {
 		return nil, err
@@ -176,61 +202,6 @@ func (s *Store) ReadAll(ctx context.Context, d Digest, limit int64) ([]byte, err
 		return nil, fmt.Errorf("read blob %s: %w", d, ErrCorrupt)
 	}
 	return b, nil
-}
-
-// Sweep removes every blob that keep does not want and that nobody has put for longer
-// than grace. It says how many blobs and bytes went. One Sweep runs at a time. Grace must
-// be longer than the time between putting a blob and recording who refers to it.
-func (s *Store) Sweep(ctx context.Context, keep func(Digest) bool, grace time.Duration) (removed int, size int64, err error) {
-	s.mu.Lock()
-	if s.fresh != nil {
-		s.mu.Unlock()
-		return 0, 0, errors.New("sweep blobs: another sweep is running")
-	}
-	// What is being put now may have found its blob before the list sees it as old.
-	s.fresh = make(map[Digest]bool, len(s.busy))
-	for d := range s.busy {
-		s.fresh[d] = true
-	}
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.fresh = nil
-		s.mu.Unlock()
-	}()
-	before := time.Now().Add(-grace)
-	for e, err := range s.backend.List(ctx) {
-		if err != nil {
-			return removed, size, fmt.Errorf("sweep blobs: %w", err)
-		}
-		d, err := ParseDigest(e.Name)
-		if err != nil || !e.Time.Before(before) || keep(d) {
-			continue
-		}
-		gone, err := s.sweep(ctx, d)
-		if err != nil {
-			return removed, size, fmt.Errorf("sweep blobs: %w", err)
-		}
-		if gone {
-			removed++
-			size += e.Size
-		}
-	}
-	return removed, size, nil
-}
-
-// sweep deletes one blob unless somebody puts it. Puts wait for the lock before they
-// look for the blob, so they find it gone and write it again.
-func (s *Store) sweep(ctx context.Context, d Digest) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fresh[d] || s.busy[d] > 0 {
-		return false, nil
-	}
-	if err := s.backend.Delete(ctx, d.String()); err != nil {
-		return false, err
-	}
-	return true, nil
 }
 
 // piece is bytes whose digest is known, ready to be stored.

@@ -195,6 +195,26 @@ func (d *dir) Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, e
 	return f, info.Size(), nil
 }
 
+func (d *dir) Stat(_ context.Context, name string) (Entry, error) {
+	path, err := place(name)
+	if err != nil {
+		return Entry{}, err
+	}
+	info, err := d.root.Lstat(path)
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{name, info.Size(), info.ModTime()}, nil
+}
+
+// Distrust does nothing: there is nothing but originals.
+func (d *dir) Distrust(string) {}
+
+func (d *dir) Close() {
+	d.close.Do(func() { close(d.closed) })
+	d.settling.Wait()
+}
+
 // Delete leaves the directory's fsync out: a blob that a crash brings back is swept again.
 func (d *dir) Delete(ctx context.Context, name string) error {
 	path, err := place(name)

@@ -49,7 +49,7 @@ const (
 	settleAfter = 40 * time.Second
 )
 
-// deferred is a batch on a dir. put may be called concurrently; then flush or drop once.
+// deferred is a batch on a dir. It is a Bulk.
 type deferred struct {
 	dir *dir
 
@@ -63,9 +63,11 @@ type deferred struct {
 	err     error    // of writing the journal
 }
 
+func (d *dir) Begin() Bulk { return d.begin() }
+
 func (d *dir) begin() *deferred { return &deferred{dir: d, touched: map[string]bool{}} }
 
-func (b *deferred) put(ctx context.Context, name string, r io.Reader, size int64) error {
+func (b *deferred) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	if size <= journalBlob {
 		body := make([]byte, size)
 		if _, err := io.ReadFull(r, body); err != nil {
@@ -141,7 +143,7 @@ func (b *deferred) note(name string, body []byte) (bool, error) {
 	return b.err == nil, b.err
 }
 
-func (b *deferred) flush() error {
+func (b *deferred) Flush() error {
 	var g errgroup.Group
 	g.SetLimit(workers)
 	for name := range b.touched {
@@ -181,8 +183,8 @@ func (b *deferred) commit() error {
 	return nil
 }
 
-// drop forgets a batch that failed.
-func (b *deferred) drop() {
+// Drop forgets a batch that failed.
+func (b *deferred) Drop() {
 	if b.file != nil {
 		b.file.Close()
 		b.dir.root.Remove(filepath.Join(tmp, b.name))
@@ -251,7 +253,7 @@ func (d *dir) replayOne(ctx context.Context, path string) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := b.flush(); err != nil {
+	if err := b.Flush(); err != nil {
 		return err
 	}
 	return d.root.Remove(path)

@@ -15,6 +15,8 @@ type verified struct {
 	hash hash.Hash
 	seen int64 // bytes hashed, all from the beginning; -1 once a part was skipped
 	at   int64
+
+	corrupt func() // is told when the bytes are others. Optional.
 }
 
 func verify(r io.ReadSeeker, want Digest, size int64) *verified {
@@ -27,7 +29,7 @@ func verify(r io.ReadSeeker, want Digest, size int64) *verified {
 func (v *verified) Read(p []byte) (int, error) {
 	if v.at >= v.size {
 		if v.size == 0 && v.want != Sum(nil) {
-			return 0, ErrCorrupt
+			return 0, v.bad()
 		}
 		return 0, io.EOF
 	}
@@ -36,7 +38,7 @@ func (v *verified) Read(p []byte) (int, error) {
 	}
 	n, err := v.r.Read(p)
 	if err == io.EOF && v.at+int64(n) < v.size {
-		return 0, ErrCorrupt // shorter than it said a moment ago
+		return 0, v.bad() // shorter than it said a moment ago
 	}
 	if v.seen >= 0 {
 		switch {
@@ -48,12 +50,19 @@ func (v *verified) Read(p []byte) (int, error) {
 		}
 		if v.seen == v.size && v.at+int64(n) == v.size && n > 0 {
 			if Digest(v.hash.Sum(nil)) != v.want {
-				return 0, ErrCorrupt
+				return 0, v.bad()
 			}
 		}
 	}
 	v.at += int64(n)
 	return n, err
+}
+
+func (v *verified) bad() error {
+	if v.corrupt != nil {
+		v.corrupt()
+	}
+	return ErrCorrupt
 }
 
 // Seek is io.Seeker. The end is where the length that was promised says.

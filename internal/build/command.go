@@ -13,12 +13,16 @@ import (
 )
 
 // run runs a stage's commands in order, each in a sandbox of its own over the same files.
-func (b *build) run(ctx context.Context, network sandbox.Network, stage string, commands []framework.Command, extra map[string]string) error {
+// What is not empty in remark is said first.
+func (b *build) run(ctx context.Context, network sandbox.Network, stage string, commands []framework.Command, extra map[string]string, remark string) error {
 	if len(commands) == 0 {
 		b.report.Skip(stage)
 		return nil
 	}
 	b.report.Enter(stage)
+	if remark != "" {
+		b.report.printf("info", "%s", remark)
+	}
 	if stage == "build" {
 		if err := b.cache.restore("tree", b.work, repoDir, b.cacheFolders(false), b.uid); err != nil {
 			return err
@@ -27,11 +31,11 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 	limits := b.c.Limits
 	stop := time.Now().Add(limits.Wall) // of the stage, not of each command
 	for _, c := range commands {
-		fmt.Fprintf(b.log.Stdout(), "$ %s\n", c) // through the log, for a command may spell a secret out
+		fmt.Fprintf(b.log, "$ %s\n", c) // through the log, for a command may spell a secret out
 		limits.Wall = time.Until(stop)
 		cmd := sandbox.Command{
 			Argv: c.Argv, Dir: path.Join(sandbox.Root, repoDir, c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
-			UID: b.uid, Network: network, Limits: limits, Stdout: b.log.Stdout(), Stderr: b.log.Stderr(),
+			UID: b.uid, Network: network, Limits: limits, Stdout: b.log, Stderr: b.log,
 		}
 		if c.Shell != "" { // the user's own text, in the user's own sandbox
 			cmd.Argv = []string{"/bin/sh", "-c", c.Shell}

@@ -32,11 +32,15 @@ func (b *build) install(ctx context.Context, network sandbox.Network) error {
 		if err := b.cache.restore("modules", b.work, repoDir, b.Plan.Modules, b.uid); err != nil {
 			return err
 		}
-		b.report.printf("info", "Dependencies are unchanged since the last build: installation skipped")
-		b.report.Skip("install")
-		return nil
+		if len(b.Plan.Scripts) == 0 {
+			b.report.printf("info", "Dependencies are unchanged since the last build: installation skipped")
+			b.report.Skip("install")
+			return nil
+		}
+		// What the project's own scripts do may depend on any of its files.
+		return b.run(ctx, network, "install", b.Plan.Scripts, nil, "Dependencies are unchanged since the last build: only the project's own scripts run")
 	}
-	return b.run(ctx, network, "install", b.Plan.Install, nil)
+	return b.run(ctx, network, "install", b.Plan.Install, nil, "")
 }
 
 // modulesKey names everything that decides what an installation brings; empty where

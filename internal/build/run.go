@@ -72,7 +72,7 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 	if err := x.install(ctx, network); err != nil {
 		return err
 	}
-	if err := x.run(ctx, network, "build", s.Plan.Build, map[string]string{"NODE_ENV": "production"}); err != nil {
+	if err := x.run(ctx, network, "build", s.Plan.Build, map[string]string{"NODE_ENV": "production"}, ""); err != nil {
 		return err
 	}
 	r.Enter("publish")

@@ -16,7 +16,6 @@ package buildlog
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 )
@@ -39,7 +38,7 @@ type Config struct {
 	MaxLine  int           // bytes of Message; longer lines are cut into several. Optional: 0 means 8 KiB, at least 64.
 	MaxLines int           // lines passed on in all; Excerpt and Cause still see the rest. Optional: 0 means 100,000.
 	Rate     int           // lines passed on per second. Optional: 0 means 10,000.
-	Silence  time.Duration // after which an unfinished line, such as a prompt, is passed on. Optional: 0 means 100 ms.
+	Silence  time.Duration // after which an unfinished line, such as a prompt, is passed on. Optional: 0 means 15 s.
 	Progress time.Duration // at most one state of a line that rewrites itself is passed on per this. Optional: 0 means 2 s.
 }
 
@@ -49,10 +48,9 @@ type Log struct {
 	c      Config
 	hide   *automaton
 	out    stream
-	err    stream
 	recent memory
 
-	mu      sync.Mutex // guards what follows, both streams and recent
+	mu      sync.Mutex // guards what follows, out and recent
 	closed  bool
 	lines   int
 	second  time.Time // when the current second of Rate began
@@ -65,22 +63,18 @@ func New(c Config) *Log {
 	c.MaxLine = max(cmp.Or(c.MaxLine, 8<<10), 64)
 	c.MaxLines = cmp.Or(c.MaxLines, 100_000)
 	c.Rate = cmp.Or(c.Rate, 10_000)
-	c.Silence = cmp.Or(c.Silence, 100*time.Millisecond)
+	c.Silence = cmp.Or(c.Silence, 15*time.Second)
 	c.Progress = cmp.Or(c.Progress, 2*time.Second)
 	l := &Log{c: c, hide: compile(c.Secrets)}
-	l.out.log, l.err.log = l, l
-	l.out.limit, l.err.limit = c.MaxLine, c.MaxLine
+	l.out.log, l.out.limit = l, c.MaxLine
 	return l
 }
 
-// Stdout returns the writer for the build's standard output. Writes never fail before Close.
-func (l *Log) Stdout() io.Writer { return &l.out }
+// Write takes output: both streams of the build, in the order in which they were written,
+// as on a terminal. It never fails before Close.
+func (l *Log) Write(p []byte) (int, error) { return l.out.Write(p) }
 
-// Stderr returns the writer for the build's standard error. What is written to one of
-// the two never ends up inside a line of the other.
-func (l *Log) Stderr() io.Writer { return &l.err }
-
-// Flush ends the unfinished lines of both streams: the process that wrote them is gone,
+// Flush ends the unfinished line: the process that wrote them is gone,
 // another may follow.
 func (l *Log) Flush() {
 	l.mu.Lock()
@@ -101,7 +95,6 @@ func (l *Log) Close() error {
 func (l *Log) end() {
 	now := time.Now()
 	l.out.finish(now)
-	l.err.finish(now)
 	l.tellDropped()
 }
 

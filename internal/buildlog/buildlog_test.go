@@ -93,7 +93,7 @@ func TestLines(t *testing.T) {
 				l, got := record(Config{})
 				for in := tt.in; in != ""; {
 					n := min(chunk, len(in))
-					write(t, l.Stdout(), in[:n])
+					write(t, l, in[:n])
 					in = in[n:]
 				}
 				l.Close()
@@ -109,16 +109,23 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestStreamsAreNotMixed(t *testing.T) {
+// A line that takes its time stays one line: tools print "Building" and, much later, "done".
+func TestSlowLineIsNotCut(t *testing.T) {
 	t.Parallel()
-	l, got := record(Config{})
-	write(t, l.Stdout(), "out")
-	write(t, l.Stderr(), "err", "or\n")
-	write(t, l.Stdout(), "put\n")
-	l.Flush()
-	if d := gocmp.Diff([]string{"error", "output"}, messages(got.all())); d != "" {
-		t.Error(d)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		l := New(Config{Line: r.add})
+		write(t, l, "Building")
+		for range 20 {
+			time.Sleep(5 * time.Second)
+			write(t, l, ".")
+		}
+		write(t, l, " done\n")
+		l.Close()
+		if d := gocmp.Diff([]string{"Building" + strings.Repeat(".", 20) + " done"}, messages(r.all())); d != "" {
+			t.Error(d)
+		}
+	})
 }
 
 // What two processes write at once arrives whole, and one line at a time.
@@ -134,7 +141,7 @@ func TestConcurrentWriters(t *testing.T) {
 		busy = false
 	}})
 	var wg sync.WaitGroup
-	for _, w := range []io.Writer{l.Stdout(), l.Stderr()} {
+	for _, w := range []io.Writer{l, l} {
 		wg.Go(func() {
 			for i := range 500 {
 				fmt.Fprintf(w, "line %d\nunfin", i)
@@ -148,7 +155,7 @@ func TestConcurrentWriters(t *testing.T) {
 	if n < 2000 {
 		t.Errorf("%d lines, want 2000 at least", n)
 	}
-	if _, err := l.Stdout().Write([]byte("x")); err != io.ErrClosedPipe {
+	if _, err := l.Write([]byte("x")); err != io.ErrClosedPipe {
 		t.Errorf("write after Close: %v", err)
 	}
 }
@@ -157,7 +164,7 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, got := record(Config{Secrets: []string{"hunter2hunter2"}, Silence: 100 * time.Millisecond})
-		write(t, l.Stdout(), "Password? ")
+		write(t, l, "Password? ")
 		time.Sleep(99 * time.Millisecond)
 		synctest.Wait()
 		if len(got.all()) != 0 {
@@ -169,10 +176,10 @@ func TestSilence(t *testing.T) {
 			t.Fatal(d)
 		}
 		for _, b := range "it is hunter2hunter2!" { // slower than the silence
-			write(t, l.Stdout(), string(b))
+			write(t, l, string(b))
 			time.Sleep(200 * time.Millisecond)
 		}
-		write(t, l.Stdout(), "\n\n")
+		write(t, l, "\n\n")
 		l.Close()
 		if s := strings.Join(messages(got.all()), ""); s != "Password? it is [secret]!" {
 			t.Errorf("got %q", s)
@@ -188,11 +195,11 @@ func TestProgressIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, got := record(Config{Silence: 100 * time.Millisecond})
 		for i := range 1000 { // ten seconds
-			write(t, l.Stderr(), fmt.Sprintf("\r%d%%", i/10))
+			write(t, l, fmt.Sprintf("\r%d%%", i/10))
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second) // a last state, once
-		write(t, l.Stderr(), "\rready\n")
+		write(t, l, "\rready\n")
 		l.Close()
 		if n := len(got.all()); n < 4 || n > 8 {
 			t.Errorf("%d states passed on: %q", n, messages(got.all()))
@@ -208,10 +215,10 @@ func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, got := record(Config{MaxLines: 30, Rate: 10})
 		for range 4 {
-			write(t, l.Stdout(), strings.Repeat("x\n", 20))
+			write(t, l, strings.Repeat("x\n", 20))
 			time.Sleep(time.Second)
 		}
-		write(t, l.Stdout(), "Error: the reason\n")
+		write(t, l, "Error: the reason\n")
 		l.Close()
 		var x, notes int
 		for _, m := range messages(got.all()) {
@@ -240,7 +247,7 @@ func TestEndlessLine(t *testing.T) {
 	l, got := record(Config{MaxLine: 100, Secrets: []string{secret, strings.Repeat("0123456789", 500)}})
 	long := strings.Repeat("ä日🚀x", 50) + strings.Repeat("a", 5000) + secret + strings.Repeat("z", 95) + strings.Repeat(secret, 50)
 	for range 10 {
-		write(t, l.Stdout(), long)
+		write(t, l, long)
 		if n := cap(l.out.line); n > 16<<10 {
 			t.Fatalf("%d bytes held", n)
 		}
@@ -276,7 +283,7 @@ func FuzzPlain(f *testing.F) {
 		l, got := record(Config{MaxLine: 64, MaxLines: 1 << 30, Rate: 1 << 30, Silence: time.Hour})
 		for rest := in; rest != ""; {
 			n := min(max(chunk, 1), len(rest))
-			write(t, l.Stdout(), rest[:n])
+			write(t, l, rest[:n])
 			rest = rest[n:]
 		}
 		l.Close()
@@ -315,7 +322,7 @@ func BenchmarkWrite(b *testing.B) {
 	for b.Loop() {
 		for p := text.Bytes(); len(p) > 0; {
 			n := min(32<<10, len(p))
-			l.Stdout().Write(p[:n])
+			l.Write(p[:n])
 			p = p[n:]
 		}
 	}

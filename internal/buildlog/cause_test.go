@@ -33,7 +33,7 @@ func TestOutputs(t *testing.T) {
 				t.Fatal(err)
 			}
 			l, lines := record(Config{})
-			write(t, l.Stderr(), strings.ReplaceAll(string(ar.Files[0].Data), "␛", "\x1b"))
+			write(t, l, strings.ReplaceAll(string(ar.Files[0].Data), "␛", "\x1b"))
 			l.Close()
 			var b strings.Builder
 			fmt.Fprintf(&b, "%s\n\n", l.Cause(failure(t, string(ar.Comment))))
@@ -109,7 +109,7 @@ func TestCauseOfFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, _ := record(Config{})
-			write(t, l.Stdout(), tt.output)
+			write(t, l, tt.output)
 			l.Close()
 			if got := l.Cause(tt.f); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
@@ -159,7 +159,7 @@ func TestCauses(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			l, _ := record(Config{})
-			write(t, l.Stderr(), "some text\n", line, "\n")
+			write(t, l, "some text\n", line, "\n")
 			l.Close()
 			if got := l.Cause(Failure{ExitCode: 1, MemoryLimit: 1 << 30}); !strings.Contains(got, want) {
 				t.Errorf("%s: %q lacks %q", line, got, want)
@@ -173,7 +173,7 @@ func TestCauses(t *testing.T) {
 func TestExcerptIsRemembered(t *testing.T) {
 	t.Parallel()
 	l, _ := record(Config{})
-	write(t, l.Stderr(), "Error: the reason\n    at build (x.js:1:1)\n\n", strings.Repeat("cleaning up\n", 5000), "npm error Lifecycle script `build` failed with error:\nnpm error code 1\n")
+	write(t, l, "Error: the reason\n    at build (x.js:1:1)\n\n", strings.Repeat("cleaning up\n", 5000), "npm error Lifecycle script `build` failed with error:\nnpm error code 1\n")
 	l.Close()
 	got := l.Excerpt(2)
 	if d := cmp.Diff([]string{"Error: the reason", "    at build (x.js:1:1)"}, got); d != "" {
@@ -183,7 +183,7 @@ func TestExcerptIsRemembered(t *testing.T) {
 		t.Errorf("%d lines for max 0", n)
 	}
 	l, _ = record(Config{})
-	write(t, l.Stdout(), strings.Repeat("fine\n", 500), "last but one\nlast\n\n")
+	write(t, l, strings.Repeat("fine\n", 500), "last but one\nlast\n\n")
 	l.Close()
 	if d := cmp.Diff([]string{"last but one", "last"}, l.Excerpt(2)); d != "" {
 		t.Error(d)

@@ -44,7 +44,7 @@ func TestRedact(t *testing.T) {
 			t.Parallel()
 			l, got := record(Config{Secrets: []string{secret, multi, "true", "12345", "abcdef", "abcdefghij", "defxyz123", "token-with-newline\n", "123456", "31mxyzzy", "      ", ""}})
 			for i := range len(tt.in) {
-				write(t, l.Stderr(), tt.in[i:i+1])
+				write(t, l, tt.in[i:i+1])
 			}
 			l.Close()
 			if m := got.all()[0].Message; m != tt.want || len(got.all()) != 1 {
@@ -71,7 +71,7 @@ func TestRedactBase64(t *testing.T) {
 						l, got := record(Config{Secrets: []string{secret}})
 						for rest := text; rest != ""; {
 							n := min(width, len(rest))
-							write(t, l.Stdout(), rest[:n]+"\n")
+							write(t, l, rest[:n]+"\n")
 							rest = rest[n:]
 						}
 						l.Close()
@@ -98,7 +98,7 @@ func TestHugeSecrets(t *testing.T) {
 	if n := len(l.hide.nodes); n > maxForms+1 {
 		t.Errorf("%d nodes", n)
 	}
-	write(t, l.Stdout(), secrets[3], "\n")
+	write(t, l, secrets[3], "\n")
 	l.Close()
 	if m := strings.Join(messages(got.all()), ""); strings.ReplaceAll(m, redacted, "") != "" {
 		t.Errorf("got %.100q", m)
@@ -157,10 +157,10 @@ func noSecret(t *testing.T, secret, before, after string, chunk int, split uint8
 		text = before + text + after
 		for text != "" {
 			n := min(max(chunk, 1), len(text))
-			write(t, l.Stdout(), text[:n], noise)
+			write(t, l, text[:n], noise)
 			text = text[n:]
 		}
-		write(t, l.Stdout(), "\n")
+		write(t, l, "\n")
 	}
 	l.Close()
 	for _, line := range got.all() {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// stream is one output of the build and the screen of its terminal: a single line,
+// stream is the output of the build and the screen of its terminal: a single line,
 // since what has scrolled away is already passed on. Log.mu guards it.
 //
 // Text is redacted when it is passed on. What was scanned never changes afterwards, and

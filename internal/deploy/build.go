@@ -32,15 +32,13 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		Begin: p.clock.start,
 	}
 	err = d.c.Builds.Run(ctx, spec, report, func(ctx context.Context, a build.Artefact) error {
-		w, err := d.c.Releases.Begin(ctx, release.ID(s.LiveRelease))
-		if err != nil {
-			return fmt.Errorf("begin release: %w", err)
-		}
-		defer w.Abort()
-		if err := w.AddDir(ctx, a.Files); err != nil {
-			return fmt.Errorf("collect output: %w", err)
-		}
-		rel, err = d.seal(ctx, w, a.Folder, p)
+		made, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
+			if err := w.AddDir(ctx, a.Files); err != nil {
+				return fmt.Errorf("collect output: %w", err)
+			}
+			return nil
+		})
+		rel, err = d.published(made, err, a.Folder, p)
 		return err
 	})
 	return rel, err

@@ -151,7 +151,6 @@ type Config struct {
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
 	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
 	History int           // deployments of a site that are remembered. Optional: 0 means 500.
-	Grace   time.Duration // how long unreferenced bytes stay. Optional: 0 means 2 hours, which is longer than any deployment.
 
 	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
 	Gone []func(ctx context.Context, id site.ID) error
@@ -169,7 +168,6 @@ func New(c Config) *Deployments {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
-	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
 	return &Deployments{c: c}
 }
 

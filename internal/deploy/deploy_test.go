@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,7 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/egress"
 	"slipway/internal/fault"
+	"slipway/internal/gc"
 	"slipway/internal/job"
 	"slipway/internal/release"
 	"slipway/internal/seal"
@@ -40,6 +42,8 @@ type world struct {
 	db    *db.DB
 	sites *site.Sites
 	rel   *release.Releases
+	gc    *gc.Collector
+	blobs string
 	repos string
 	jobs  *job.Jobs
 	stop  func() // stops the workers
@@ -60,9 +64,11 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	src, err := source.New(source.Config{Dir: filepath.Join(dir, "source"), Egress: out,
 		Hosts: map[string]string{"git.test": "file://" + w.repos, "hang.test": hang.URL}})
 	ok(t, err)
-	store, err := blob.OpenDir(filepath.Join(dir, "blobs"))
+	w.blobs = filepath.Join(dir, "blobs")
+	store, err := blob.Open(w.blobs, blob.Options{Deletions: gc.NewRecord(w.db)})
 	ok(t, err)
 	w.rel = release.New(release.Config{Blobs: store})
+	w.gc = gc.New(gc.Config{DB: w.db, Blobs: store, Log: log, Grace: time.Hour})
 	hooks := webhook.New(webhook.Config{DB: w.db, Seal: sealer})
 	w.sites = site.New(site.Config{DB: w.db, Hooks: hooks, Seal: sealer, Domain: "sites.test"})
 	c := Config{DB: w.db, Sites: w.sites, Hooks: hooks, Source: src, Releases: w.rel, Log: log}
@@ -70,8 +76,23 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		f(&c)
 	}
 	w.Deployments = New(c)
+	w.gc.Register("deployments", w.Roots)
 	w.start()
 	return w
+}
+
+// sweep collects garbage as if a day had passed since anything was written.
+func (w *world) sweep() {
+	w.t.Helper()
+	yesterday := time.Now().Add(-24 * time.Hour)
+	ok(w.t, filepath.Walk(w.blobs, func(p string, info fs.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			err = os.Chtimes(p, yesterday, yesterday)
+		}
+		return err
+	}))
+	_, _, err := w.gc.Collect(w.t.Context())
+	ok(w.t, err)
 }
 
 // start runs the workers as a process does.
@@ -538,7 +559,7 @@ func TestDeploymentThatTakesTooLongEnds(t *testing.T) {
 
 func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.Keep, c.History, c.Grace = 1, 1, time.Nanosecond })
+	w := newWorld(t, func(c *Config) { c.Keep, c.History = 1, 1 })
 	var s site.Site
 	var all []Deployment
 	for i := range 5 {
@@ -555,6 +576,11 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 	if err := w.collect(t.Context(), Collect{}, 1); !errors.As(err, &later) || !strings.HasPrefix(err.Error(), "again in") {
 		t.Fatalf("collect: %v, want to be called again", err)
 	}
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE release_holds SET until = 0`) // as hours later
+		return err
+	}))
+	w.sweep()
 	for i, x := range all {
 		_, err := w.rel.Load(t.Context(), x.Release)
 		if kept := err == nil; kept != (i >= 3) {
@@ -563,6 +589,36 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 	}
 	if _, total, _ := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 10}); total != 3 {
 		t.Errorf("%d deployments are remembered, want the live one, the kept one and one more", total)
+	}
+}
+
+// What a running deployment builds on, and what it has made, is kept on every node until a
+// row refers to it.
+func TestHeldReleasesAreRoots(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("site", map[string]string{"index.html": "held"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	x := w.status(ID(s.LiveDeployment))
+	w.stop()
+	exec := func(q string, args ...any) {
+		t.Helper()
+		ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), q, args...)
+			return err
+		}))
+	}
+	exec(`UPDATE deployments SET release = ''`)
+	w.sweep()
+	if _, err := w.rel.Load(t.Context(), x.Release); err != nil {
+		t.Errorf("the release that was made a moment ago: %v", err)
+	}
+	ok(t, w.hold(t.Context(), release.ID(blob.Sum([]byte("gone")).String()))) // as of a previous release that was damaged
+	w.sweep()
+	exec(`UPDATE release_holds SET until = $1`, db.Now().Add(-time.Second))
+	w.sweep()
+	if _, err := w.rel.Load(t.Context(), x.Release); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the hold: %v, want it collected", err)
 	}
 }
 

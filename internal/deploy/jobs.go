@@ -4,19 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"time"
 
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/job"
-	"slipway/internal/release"
 	"slipway/internal/site"
 	"slipway/internal/thumbnail"
 )
 
-// Collect is the job that forgets old deployments and deletes bytes that no release
-// refers to. One of it exists; it runs every hour.
+// Collect is the job that forgets old deployments and lets go of old releases. One of it
+// exists; it runs every hour. Package gc then deletes what nothing refers to.
 type Collect struct{}
 
 // maxWait is how long a build may wait for a free place. The deployment's own time does
@@ -144,8 +142,8 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	})
 }
 
-// collect forgets deployments over the site's history, lets go of releases over what is
-// kept for rollbacks, and then deletes the bytes that nothing refers to any more.
+// collect forgets deployments over the site's history and lets go of releases over what is
+// kept for rollbacks.
 func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
@@ -181,13 +179,6 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 	if err != nil {
 		return err
 	}
-	removed, size, err := d.c.Releases.Collect(ctx, d.referenced(ctx), d.c.Grace)
-	if err != nil {
-		return fmt.Errorf("collect garbage: %w", err)
-	}
-	if removed > 0 {
-		d.c.Log.InfoContext(ctx, "unreferenced files deleted", "files", removed, "bytes", size)
-	}
 	if err := d.c.Builds.Sweep(ctx); err != nil {
 		return err
 	}
@@ -195,29 +186,4 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 		return err
 	}
 	return job.Later(time.Hour)
-}
-
-// referenced yields every release that some deployment may still need.
-func (d *Deployments) referenced(ctx context.Context) iter.Seq2[release.ID, error] {
-	return func(yield func(release.ID, error) bool) {
-		rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT release FROM deployments WHERE release <> ''`)
-		if err != nil {
-			yield("", fmt.Errorf("list releases: %w", err))
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id release.ID
-			if err := rows.Scan(&id); err != nil {
-				yield("", err)
-				return
-			}
-			if !yield(id, nil) {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield("", err)
-		}
-	}
 }

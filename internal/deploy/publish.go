@@ -22,37 +22,35 @@ func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *sour
 	if err != nil {
 		return release.Sealed{}, fmt.Errorf("list commit: %w", err)
 	}
-	w, err := d.c.Releases.Begin(ctx, release.ID(s.LiveRelease))
-	if err != nil {
-		return release.Sealed{}, fmt.Errorf("begin release: %w", err)
-	}
-	defer w.Abort()
 	files, err := resolveLinks(ctx, tree, all, p)
 	if err != nil {
 		return release.Sealed{}, err
 	}
-	var unread []source.File
-	for _, f := range files {
-		name, ok := inside(folder, f.Path)
-		if !ok || name == "slipway.toml" || w.Reuse(name, f.OID) {
-			continue
+	rel, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
+		var unread []source.File
+		for _, f := range files {
+			name, ok := inside(folder, f.Path)
+			if !ok || name == "slipway.toml" || w.Reuse(name, f.OID) {
+				continue
+			}
+			unread = append(unread, f)
 		}
-		unread = append(unread, f)
-	}
-	err = tree.Read(ctx, unread, func(f source.File, r io.Reader) error {
-		name, _ := inside(folder, f.Path)
-		return w.Add(ctx, name, f.OID, r)
+		err := tree.Read(ctx, unread, func(f source.File, r io.Reader) error {
+			name, _ := inside(folder, f.Path)
+			return w.Add(ctx, name, f.OID, r)
+		})
+		if err != nil {
+			return fmt.Errorf("publish: %w", err)
+		}
+		return nil
 	})
-	if err != nil {
-		return release.Sealed{}, fmt.Errorf("publish: %w", err)
-	}
-	return d.seal(ctx, w, folder, p)
+	return d.published(rel, err, folder, p)
 }
 
-func (d *Deployments) seal(ctx context.Context, w *release.Writer, folder string, p *progress) (release.Sealed, error) {
-	rel, err := w.Seal(ctx)
+// published says in the log what became of a release, and refuses an empty one.
+func (d *Deployments) published(rel release.Sealed, err error, folder string, p *progress) (release.Sealed, error) {
 	if err != nil {
-		return release.Sealed{}, fmt.Errorf("seal release: %w", err)
+		return release.Sealed{}, err
 	}
 	if rel.Files == 0 {
 		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish",

@@ -55,11 +55,12 @@ type Plan struct {
 
 	// Modules are the folders that Install fills and Inputs the files that decide with
 	// what, both relative to the repository. Where none of them changed, nor Node or
-	// the manager, Modules of an earlier build may stand in for Install. Inputs is empty
-	// where that would be wrong: nothing is pinned, or a script of the project's own
-	// runs after the installation.
-	Modules []string `json:"modules,omitempty"`
-	Inputs  []string `json:"inputs,omitempty"`
+	// the manager, Modules of an earlier build and a run of Scripts may stand in for
+	// Install. Inputs is empty where that would be wrong: nothing is pinned, or what is
+	// installed is patched.
+	Modules []string  `json:"modules,omitempty"`
+	Inputs  []string  `json:"inputs,omitempty"`
+	Scripts []Command `json:"scripts,omitempty"`
 
 	Cache    []string          `json:"cache,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`     // what the preset and the repository's files ask for; the site's own variables win

@@ -224,7 +224,7 @@ func (p *project) apply(d *draft) error {
 	}
 	if s.install.ok() {
 		d.Install = step(s.install)
-		d.Modules, d.Inputs = nil, nil // we don't know what it fills
+		d.Modules, d.Inputs, d.Scripts = nil, nil, nil // we don't know what it fills
 	}
 	if s.command.ok() {
 		d.Build = step(s.command)

@@ -78,7 +78,7 @@ func (p *project) js(d *draft) manager {
 	d.Sources["manager"] = m.source
 	p.node(d)
 	d.Install = m.install()
-	d.Modules, d.Inputs = p.modules(m)
+	d.Modules, d.Inputs, d.Scripts = p.modules(m)
 	d.cache(m.stores()...)
 	if m.berry && !p.t.hasDir(join(dir, ".yarn/cache")) && dir == p.root {
 		d.cache(".yarn/cache")
@@ -86,11 +86,22 @@ func (p *project) js(d *draft) manager {
 	return m
 }
 
-// hooks are the scripts that an installation runs for the project itself.
-var hooks = []string{"preinstall", "install", "postinstall", "prepublish", "prepare", "preprepare", "postprepare"}
+// hooks are the scripts that an installation runs for the project itself, in its order.
+var hooks = []string{"preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"}
 
-// modules lists what an installation fills and what decides with what.
-func (p *project) modules(m manager) (filled, inputs []string) {
+// wraps reports whether a script runs before or after another one that exists.
+func (m *manifest) wraps(name string) bool {
+	for _, prefix := range []string{"pre", "post"} {
+		if main, ok := strings.CutPrefix(name, prefix); ok && m.scripts[main] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// modules lists what an installation fills, what decides with what, and the project's own
+// scripts that it runs besides: those run again where what it filled is reused.
+func (p *project) modules(m manager) (filled, inputs []string, scripts []Command) {
 	folders := []string{m.dir}
 	if w, ok := p.t.workspaceOf(p.root); ok && w.dir == m.dir {
 		folders = append(folders, p.t.members(w)...)
@@ -99,8 +110,16 @@ func (p *project) modules(m manager) (filled, inputs []string) {
 	for _, dir := range folders {
 		filled = append(filled, join(dir, "node_modules"))
 		pkg := p.t.manifest(dir)
-		if name, body := pkg.script(hooks...); name != "" && !strings.Contains(body, "husky") {
-			reusable = false
+		for _, hook := range hooks {
+			name, body := pkg.script(hook)
+			switch {
+			case name == "":
+			case strings.Contains(body, "patch-package"): // it would patch what is patched
+				reusable = false
+			case pkg.wraps(name) && m.name != "pnpm": // "run" runs it with the script that it surrounds
+			default:
+				scripts = append(scripts, m.run(dir, name))
+			}
 		}
 		for _, f := range []string{"package.json", m.lock, ".npmrc", "pnpm-workspace.yaml", ".pnpmfile.cjs", "bunfig.toml", ".yarnrc"} {
 			if name := join(dir, f); f != "" && p.t.has(name) {
@@ -114,9 +133,9 @@ func (p *project) modules(m manager) (filled, inputs []string) {
 		}
 	}
 	if !reusable {
-		inputs = nil
+		inputs, scripts = nil, nil
 	}
-	return filled, inputs
+	return filled, inputs, scripts
 }
 
 // installDir is where packages are installed: at the top of the workspace, unless only

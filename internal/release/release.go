@@ -32,12 +32,9 @@ package release
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"log/slog"
-	"sync"
-	"time"
 
 	"slipway/internal/blob"
 )
@@ -55,12 +52,7 @@ type Config struct {
 }
 
 // Releases makes and reads releases. It is safe for concurrent use.
-type Releases struct {
-	Config
-	mu     sync.Mutex // guards pinned, sealed
-	pinned map[ID]int // previous releases of open writers
-	sealed map[ID]time.Time
-}
+type Releases struct{ Config }
 
 // New returns Releases. It touches nothing.
 func New(c Config) *Releases {
@@ -68,7 +60,7 @@ func New(c Config) *Releases {
 	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
 	c.MaxFile = cmp.Or(c.MaxFile, 100<<20)
-	return &Releases{Config: c, pinned: map[ID]int{}, sealed: map[ID]time.Time{}}
+	return &Releases{c}
 }
 
 // Load reads a release's manifest. The error is fs.ErrNotExist when there is none, and
@@ -115,57 +107,4 @@ func (r *Releases) Digests(ctx context.Context, id ID) iter.Seq2[blob.Digest, er
 			}
 		}
 	}
-}
-
-// Collect removes the blobs that no release of live refers to and that are older than
-// grace, and says how many and how many bytes. What open Writers build on, and what was
-// sealed within grace, is kept without being named. An unreadable live release stops it
-// before anything is removed.
-func (r *Releases) Collect(ctx context.Context, live iter.Seq2[ID, error], grace time.Duration) (removed int, size int64, err error) {
-	// Eight of a digest's bytes are enough: two that share them keep some garbage alive.
-	keep := map[uint64]struct{}{}
-	mark := func(id ID) error {
-		for d, err := range r.Digests(ctx, id) {
-			if err != nil {
-				return err
-			}
-			keep[binary.LittleEndian.Uint64(d[:])] = struct{}{}
-		}
-		return nil
-	}
-	for id, err := range live {
-		if err == nil {
-			err = mark(id)
-		}
-		if err != nil {
-			return 0, 0, fmt.Errorf("collect releases: %w", err)
-		}
-	}
-	for _, id := range r.recent(grace) {
-		if err := mark(id); err != nil {
-			return 0, 0, fmt.Errorf("collect releases: %w", err)
-		}
-	}
-	return r.Blobs.Sweep(ctx, func(d blob.Digest) bool {
-		_, ok := keep[binary.LittleEndian.Uint64(d[:])]
-		return ok
-	}, grace)
-}
-
-// recent lists the releases that are in use although no row may say so yet.
-func (r *Releases) recent(grace time.Duration) []ID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var ids []ID
-	for id := range r.pinned {
-		ids = append(ids, id)
-	}
-	for id, at := range r.sealed {
-		if time.Since(at) > grace {
-			delete(r.sealed, id)
-			continue
-		}
-		ids = append(ids, id)
-	}
-	return ids
 }

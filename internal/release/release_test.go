@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
@@ -339,59 +338,6 @@ func ids(list ...ID) iter.Seq2[ID, error] {
 			}
 		}
 	}
-}
-
-func TestCollect(t *testing.T) {
-	t.Parallel()
-	r := open(t)
-	page := func(n int) string { return strings.Repeat(fmt.Sprint("<p>", n), 200) }
-	live := publish(t, r, "", map[string]string{"index.html": page(1), "shared.html": page(0)})
-	dead := publish(t, r, "", map[string]string{"index.html": page(2), "shared.html": page(0)})
-	building := publish(t, r, "", map[string]string{"index.html": page(3)})
-	clear(r.sealed) // as after a restart
-	w := begin(t, r, building.ID)
-	// Nothing is old yet.
-	if n, _, err := r.Collect(t.Context(), ids(live.ID), time.Hour); n != 0 || err != nil {
-		t.Errorf("Collect = %d, %v; want nothing", n, err)
-	}
-	collect := func(want int, live ...ID) {
-		t.Helper()
-		var n int
-		for deadline := time.Now().Add(5 * time.Second); n < want && time.Now().Before(deadline); {
-			m, _, err := r.Collect(t.Context(), ids(live...), time.Nanosecond)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += m
-			if want == 0 {
-				break
-			}
-		}
-		if n != want {
-			t.Errorf("collected %d blobs, want %d", n, want)
-		}
-	}
-	collect(4, live.ID) // dead's manifest and page with two variants
-	for d, err := range r.Digests(t.Context(), live.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Blobs.ReadAll(t.Context(), d, 1<<20); err != nil {
-			t.Errorf("a live blob is gone: %v", err)
-		}
-	}
-	if _, err := r.Load(t.Context(), dead.ID); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the dead release loads: %v", err)
-	}
-	if _, err := r.Load(t.Context(), building.ID); err != nil {
-		t.Errorf("the release that a writer builds on: %v", err)
-	}
-	w.Abort()
-	collect(4, live.ID)
-	if _, _, err := r.Collect(t.Context(), ids(live.ID, dead.ID), 0); err == nil {
-		t.Error("collected although a live release cannot be read")
-	}
-	collect(0, live.ID)
 }
 
 // A release that was damaged on disk doesn't load.

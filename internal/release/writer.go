@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"runtime"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,7 +33,6 @@ type Writer struct {
 	stop     context.CancelFunc
 	batch    *blob.Batch
 	squeeze  errgroup.Group // compressions under way
-	previous ID
 	old      *Tree
 	byKey    map[string]int
 	byDigest map[blob.Digest]int
@@ -53,7 +51,8 @@ type entry struct {
 	key string
 }
 
-// Begin starts a release that may take over files of previous, which is "" for none. A
+// Begin starts a release that may take over files of previous, which is "" for none, and
+// which the caller keeps from garbage collection until the new release is referred to. A
 // previous release that cannot be read costs its reuse, not this release. The Writer
 // lives at most as long as ctx.
 func (r *Releases) Begin(ctx context.Context, previous ID) (*Writer, error) {
@@ -62,29 +61,17 @@ func (r *Releases) Begin(ctx context.Context, previous ID) (*Writer, error) {
 	}
 	w := &Writer{r: r, entries: map[string]*entry{}, byKey: map[string]int{}, byDigest: map[blob.Digest]int{}}
 	if previous != "" {
-		w.pin(previous, 1)
 		if err := w.remember(ctx, previous); err != nil {
-			w.pin(previous, -1)
 			if ctx.Err() != nil {
 				return nil, err
 			}
 			r.Log.WarnContext(ctx, "previous release is not reused", "release", previous, "err", err)
-		} else {
-			w.previous = previous
 		}
 	}
 	w.ctx, w.stop = context.WithCancel(ctx)
 	w.batch = r.Blobs.Batch(w.ctx)
 	w.squeeze.SetLimit(runtime.GOMAXPROCS(0))
 	return w, nil
-}
-
-func (w *Writer) pin(id ID, by int) {
-	w.r.mu.Lock()
-	defer w.r.mu.Unlock()
-	if w.r.pinned[id] += by; w.r.pinned[id] <= 0 {
-		delete(w.r.pinned, id)
-	}
 }
 
 func (w *Writer) remember(ctx context.Context, id ID) error {
@@ -268,14 +255,10 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)
 	}
-	s := Sealed{ID: ID(d.String()), Files: len(files), Bytes: w.bytes, Reused: w.reused}
-	w.r.mu.Lock()
-	w.r.sealed[s.ID] = time.Now()
-	w.r.mu.Unlock()
-	return s, nil
+	return Sealed{ID: ID(d.String()), Files: len(files), Bytes: w.bytes, Reused: w.reused}, nil
 }
 
-// Abort ends the Writer. What it stored stays behind unreferenced, until Collect.
+// Abort ends the Writer. What it stored stays behind unreferenced, until it is collected.
 func (w *Writer) Abort() {
 	if w.done {
 		return
@@ -284,7 +267,4 @@ func (w *Writer) Abort() {
 	w.stop()
 	w.squeeze.Wait()
 	w.batch.Flush()
-	if w.previous != "" {
-		w.pin(w.previous, -1)
-	}
 }

@@ -256,6 +256,10 @@ func attack(name string, args []string) int {
 		n, _ := strconv.Atoi(args[0])
 		fmt.Fprintln(os.Stderr, "going")
 		return n
+	case "alternate":
+		for i := range 500 {
+			fmt.Fprintf([]io.Writer{os.Stdout, os.Stderr}[i%2], "line %d\n", i)
+		}
 	case "abort":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	case "spin":

@@ -87,18 +87,24 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 		return res, fmt.Errorf("make pipe: %w", err)
 	}
 	defer outR.Close()
-	errR, errW, err := os.Pipe()
-	if err != nil {
-		_ = outW.Close()
-		return res, fmt.Errorf("make pipe: %w", err)
+	errR, errW := outR, outW
+	one := r.c.Stdout != nil && r.c.Stdout == r.c.Stderr
+	if !one {
+		if errR, errW, err = os.Pipe(); err != nil {
+			_ = outW.Close()
+			return res, fmt.Errorf("make pipe: %w", err)
+		}
+		defer errR.Close()
 	}
-	defer errR.Close()
 	cmd := r.launch.cmd
 	cmd.Stdout, cmd.Stderr = outW, errW
 
 	begin := time.Now()
 	err = r.launch.start(r.group)
-	_, _ = outW.Close(), errW.Close()
+	_ = outW.Close()
+	if !one {
+		_ = errW.Close()
+	}
 	if err != nil {
 		return res, err
 	}
@@ -108,7 +114,9 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	m := &meter{limit: r.c.Limits.Output, flood: func() { r.report(LogFlood) }}
 	complaint := &head{next: r.c.Stderr}
 	var copies sync.WaitGroup
-	copies.Go(func() { m.copy(outR, r.c.Stdout) })
+	if !one {
+		copies.Go(func() { m.copy(outR, r.c.Stdout) })
+	}
 	copies.Go(func() { m.copy(errR, complaint) })
 	said := make(chan string, 1)
 	go func() {

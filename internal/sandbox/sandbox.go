@@ -65,6 +65,8 @@ type Command struct {
 	Linked func(*Link)
 	// Stdout and Stderr receive the output; nil discards it. They are never called
 	// at the same time. A Write that blocks holds the command back, and Run with it.
+	// One writer for both (comparable with ==) gets everything in the order in which it
+	// was written; between two the order is lost.
 	Stdout, Stderr io.Writer
 }
 

@@ -805,3 +805,33 @@ func BenchmarkStart(b *testing.B) {
 		}
 	}
 }
+
+// What goes to one writer arrives in the order in which it was written.
+func TestOneWriterKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	plain, err := NewPlain(Config{Dir: t.TempDir(), Self: helper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]Runner{"sandbox": newSandbox(t), "plain": plain} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			argv := attackArgv("alternate")
+			if name == "plain" {
+				argv[0] = "/proc/self/exe"
+			}
+			var out bytes.Buffer
+			res, err := r.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Stdout: &out, Stderr: &out})
+			if err != nil || !res.OK() {
+				t.Fatalf("Run = %+v, %v", res, err)
+			}
+			var want strings.Builder
+			for i := range 500 {
+				fmt.Fprintf(&want, "line %d\n", i)
+			}
+			if out.String() != want.String() {
+				t.Errorf("out of order: %.300q", out.String())
+			}
+		})
+	}
+}

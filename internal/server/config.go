@@ -42,7 +42,6 @@ type Config struct {
 	ACMEEAB      []string // [HOST=]KID:HMAC
 	ACMEDNS      string   // empty: challenges in the DNS are not answered
 	ACMEDNSZone  string
-	Blobs        string
 	Roles        []string
 	GitHosts     []string // HOST=ADDRESS
 
@@ -198,8 +197,11 @@ func (c Config) check() (settings, error) {
 	if c.Database != "" && !strings.HasPrefix(c.Database, "postgres://") && !strings.HasPrefix(c.Database, "postgresql://") {
 		return s, errors.New("--database: the address must begin with postgres://")
 	}
-	if c.Blobs != "" {
-		return s, errors.New("--blobs: this version keeps files in the data directory only")
+	if err := c.checkBlobs(); err != nil {
+		return s, fmt.Errorf("--blobs: %w", err)
+	}
+	if c.BlobCache < 0 {
+		return s, fmt.Errorf("--blob-cache: %d is not a number of MiB", c.BlobCache)
 	}
 	for _, text := range c.PublicAddress {
 		a, err := netip.ParseAddr(text)

@@ -10,9 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/blob"
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/sandbox"
@@ -57,7 +59,7 @@ func Doctor(ctx context.Context, s Store, m SMTP, out io.Writer) error {
 
 // examine looks at everything once.
 func examine(ctx context.Context, s Store, m SMTP) []check {
-	checks := []check{dataDir(s), database(ctx, s), jobs(ctx, s), git(ctx), loopback(), mailServer(ctx, m)}
+	checks := []check{dataDir(s), database(ctx, s), files(ctx, s), jobs(ctx, s), git(ctx), loopback(), mailServer(ctx, m)}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
 		// Without a sandbox sites that need no build still work.
 		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
@@ -117,6 +119,42 @@ func database(ctx context.Context, s Store) check {
 		kind = "SQLite"
 	}
 	c.ok, c.text = true, kind+" answers and is sound"
+	return c
+}
+
+// files reports whether the store of files can be used.
+func files(ctx context.Context, s Store) check {
+	c := check{name: "files", required: true}
+	if err := s.checkBlobs(); err != nil {
+		c.text = "--blobs: " + err.Error()
+		return c
+	}
+	if !s.remote() {
+		c.ok, c.text = true, "kept in "+s.blobDir()
+		return c
+	}
+	elsewhere := s // the cache belongs to the process that serves
+	dir, err := os.MkdirTemp("", "slipway-doctor-")
+	if err != nil {
+		c.text = err.Error()
+		return c
+	}
+	defer os.RemoveAll(dir)
+	elsewhere.DataDir = dir
+	store, err := elsewhere.blobs(nil, quiet())
+	if err != nil {
+		c.text = err.Error()
+		return c
+	}
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := store.Probe(ctx); err != nil {
+		c.text = err.Error()
+		return c
+	}
+	where, _ := blob.ParseS3(s.Blobs, os.Getenv)
+	c.ok, c.text = true, where.String()+" answers"
 	return c
 }
 

@@ -131,8 +131,13 @@ func (h *house) disk(ctx context.Context) (dashboard.Disk, error) {
 		return dashboard.Disk{}, fmt.Errorf("look at disk: %w", err)
 	}
 	d := dashboard.Disk{Path: h.s.DataDir, Size: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize}
-	for name, elem := range map[string]string{"Files of releases": "blobs", "Repositories": "source", "Builds, tools and caches": "builds"} {
-		size, err := treeSize(ctx, h.s.path(elem))
+	parts := map[string]string{"Files of releases": h.s.blobDir(), "Repositories": h.s.path("source"), "Builds, tools and caches": h.s.path("builds")}
+	if h.s.remote() {
+		delete(parts, "Files of releases")
+		parts["Copies of files of releases"] = h.s.path("blob-cache")
+	}
+	for name, dir := range parts {
+		size, err := treeSize(ctx, dir)
 		if err != nil {
 			return dashboard.Disk{}, err
 		}

@@ -6,6 +6,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
+	"time"
 
+	"slipway/internal/blob"
 	"slipway/internal/db"
 	"slipway/internal/seal"
 )
@@ -24,6 +28,9 @@ import (
 type Store struct {
 	DataDir  string
 	Database string // postgres://…; empty: SQLite in DataDir
+	Blobs    string // s3://… or a directory; empty: in DataDir. It may hold credentials: never print it.
+
+	BlobCache int // MiB of the disk that copies of remote blobs may take. Optional: 0 means 2048.
 }
 
 func (s Store) path(elem ...string) string {
@@ -72,6 +79,62 @@ func (s Store) open(ctx context.Context, log *slog.Logger) (*db.DB, *seal.Sealer
 	}
 	return d, sealer, nil
 }
+
+// blobs opens the store of files, without talking to it.
+func (s Store) blobs(deletions blob.Deletions, log *slog.Logger) (*blob.Store, error) {
+	o := blob.Options{Cache: s.path("blob-cache"), CacheSize: int64(s.BlobCache) << 20, Deletions: deletions, Log: log}
+	if s.remote() {
+		o.Scratch = s.path("blob-cache", "tmp")
+	}
+	address := s.blobDir()
+	if s.remote() {
+		address = s.Blobs
+	}
+	store, err := blob.Open(address, o)
+	if err != nil {
+		return nil, fmt.Errorf("--blobs: %w", err)
+	}
+	return store, nil
+}
+
+// blobDir is the directory of files, where they are not remote.
+func (s Store) blobDir() string {
+	return cmp.Or(strings.TrimPrefix(s.Blobs, "file://"), s.path("blobs"))
+}
+
+// checkBlobs reports what is wrong with the address. It talks to nobody.
+func (s Store) checkBlobs() error {
+	switch {
+	case s.remote():
+		_, err := blob.ParseS3(s.Blobs, os.Getenv)
+		return err
+	case strings.Contains(s.Blobs, "://") && !strings.HasPrefix(s.Blobs, "file:///"):
+		return errors.New("the address must be a directory, or begin with s3://")
+	}
+	return nil
+}
+
+// probeBlobs asks the object store, if there is one, whether it can be used. What the
+// operator must put right is an error; one that doesn't answer now may do so later.
+func (s Store) probeBlobs(ctx context.Context, store *blob.Store, log *slog.Logger) error {
+	if !s.remote() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	err := store.Probe(ctx)
+	if errors.Is(err, blob.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		log.WarnContext(ctx, "the object store doesn't answer: serving what is cached until it does", "err", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--blobs: %w", err)
+	}
+	return nil
+}
+
+// remote reports whether files are kept elsewhere than in a directory.
+func (s Store) remote() bool { return strings.HasPrefix(s.Blobs, "s3://") }
 
 // lock makes this process the only one that serves from the data directory. The lock
 // goes with the process, however it ends.

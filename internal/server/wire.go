@@ -20,7 +20,6 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/api"
-	"slipway/internal/blob"
 	"slipway/internal/build"
 	"slipway/internal/certs"
 	"slipway/internal/dashboard"
@@ -30,6 +29,7 @@ import (
 	"slipway/internal/edge"
 	"slipway/internal/egress"
 	"slipway/internal/fault"
+	"slipway/internal/gc"
 	"slipway/internal/idempotency"
 	"slipway/internal/job"
 	"slipway/internal/ratelimit"
@@ -57,6 +57,7 @@ type house struct {
 	answers     *idempotency.Answers
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
+	gc          *gc.Collector
 	source      *source.Source
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
@@ -91,8 +92,11 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := blob.OpenDir(s.path("blobs"))
+	store, err := s.blobs(gc.NewRecord(h.db), s.Log)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.probeBlobs(ctx, store, s.Log); err != nil {
 		return nil, err
 	}
 	releases := release.New(release.Config{Blobs: store, Log: s.Log})
@@ -112,6 +116,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic}})
+	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
+	h.gc.Register("deployments", h.deployments.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities))
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
@@ -121,6 +127,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.sites.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	h.traffic.Work(h.jobs)
+	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.api = api.New(api.Config{DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
 			Traffic: h.traffic, Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
@@ -204,6 +211,9 @@ func (h *house) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := h.traffic.Schedule(ctx); err != nil {
+		return err
+	}
+	if err := h.gc.Schedule(ctx); err != nil {
 		return err
 	}
 	if err := h.invite(ctx); err != nil {

@@ -1,0 +1,234 @@
+package blob
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// cache keeps copies of remote blobs in a directory: the ones read last, up to a limit of
+// bytes. A copy appears by rename, whole and verified; what the disk makes of it later is
+// found out by whoever reads it to its end.
+type cache struct {
+	root  *os.Root
+	limit int64
+	log   *slog.Logger
+	loads chan struct{} // places for downloads
+
+	mu      sync.Mutex // guards the rest
+	size    int64
+	items   map[string]*list.Element
+	order   list.List // of copied, the one read last in front
+	loading map[string]*load
+}
+
+type copied struct {
+	name string
+	size int64
+}
+
+// load is a download under way, which everybody who wants the blob waits for.
+type load struct {
+	done chan struct{}
+	err  error
+}
+
+// loadTime is how long a download may take, whoever waits.
+const loadTime = 5 * time.Minute
+
+func newCache(dir string, limit int64, log *slog.Logger) (*cache, error) {
+	if dir == "" {
+		return nil, errors.New("no directory is named")
+	}
+	if err := os.MkdirAll(filepath.Join(dir, tmp), 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &cache{root: root, limit: limit, log: log, loads: make(chan struct{}, workers), items: map[string]*list.Element{}, loading: map[string]*load{}}
+	return c, c.scan()
+}
+
+// scan takes over what an earlier process left, oldest first, and removes halves.
+func (c *cache) scan() error {
+	halves, err := fs.ReadDir(c.root.FS(), tmp)
+	if err != nil {
+		return err
+	}
+	for _, e := range halves {
+		c.root.Remove(filepath.Join(tmp, e.Name()))
+	}
+	entries, err := fs.ReadDir(c.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	var found []Entry
+	for _, e := range entries {
+		info, err := e.Info()
+		if _, bad := ParseDigest(e.Name()); err == nil && bad == nil && info.Mode().IsRegular() {
+			found = append(found, Entry{e.Name(), info.Size(), info.ModTime()})
+		}
+	}
+	slices.SortFunc(found, func(a, b Entry) int { return a.Time.Compare(b.Time) })
+	for _, e := range found {
+		c.add(e.Name, e.Size)
+	}
+	return nil
+}
+
+// open returns a copy of the blob, which fetch writes when there is none.
+func (c *cache) open(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) (io.ReadSeekCloser, int64, error) {
+	for range 5 { // a copy may be displaced before it is opened
+		if f, size, err := c.have(name); !errors.Is(err, fs.ErrNotExist) {
+			return f, size, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
+		l := c.load(ctx, name, fetch)
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+		if l.err != nil {
+			return nil, 0, l.err
+		}
+	}
+	return nil, 0, errors.New("copies are displaced as soon as they are made: the cache is too small")
+}
+
+func (c *cache) have(name string) (*os.File, int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.items[name]
+	if e == nil {
+		return nil, 0, fs.ErrNotExist
+	}
+	f, err := c.root.Open(name)
+	if err != nil {
+		c.drop(e)
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() != e.Value.(copied).size {
+		err = fs.ErrNotExist // damaged: it is fetched again
+	}
+	if err != nil {
+		f.Close()
+		c.drop(e)
+		return nil, 0, err
+	}
+	c.order.MoveToFront(e)
+	return f, info.Size(), nil
+}
+
+// load joins the download of a blob, or begins it. It does not end with the context of
+// the one who began it, because others may wait.
+func (c *cache) load(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) *load {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.loading[name]; l != nil {
+		return l
+	}
+	l := &load{done: make(chan struct{})}
+	c.loading[name] = l
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime)
+		defer cancel()
+		c.loads <- struct{}{}
+		size, err := c.fetch(ctx, name, fetch)
+		<-c.loads
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if l.err = err; err == nil {
+			c.add(name, size)
+		}
+		delete(c.loading, name)
+		close(l.done)
+	}()
+	return l
+}
+
+// fetch downloads a blob, a few times where it arrives cut or changed.
+func (c *cache) fetch(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) (size int64, err error) {
+	for try := 1; ; try++ {
+		size, err = c.fetchOnce(ctx, name, fetch)
+		if err == nil || errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil || try == 3 || !errors.Is(err, ErrCorrupt) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return size, err
+		}
+		c.log.WarnContext(ctx, "blob downloaded again", "blob", name, "err", err)
+	}
+}
+
+func (c *cache) fetchOnce(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) (int64, error) {
+	half := filepath.Join(tmp, rand.Text())
+	f, err := c.root.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, fmt.Errorf("write copy: %w", err)
+	}
+	h := sha256.New()
+	err = fetch(ctx, io.MultiWriter(f, h))
+	var size int64
+	if info, statErr := f.Stat(); statErr == nil {
+		size = info.Size()
+	} else {
+		err = cmp.Or(err, statErr)
+	}
+	err = cmp.Or(err, f.Close())
+	if err == nil && Digest(h.Sum(nil)).String() != name {
+		err = fmt.Errorf("download %s: %w", name, ErrCorrupt)
+	}
+	if err == nil {
+		err = c.root.Rename(half, name)
+	}
+	if err != nil {
+		c.root.Remove(half)
+	}
+	return size, err
+}
+
+// add counts a copy that is there, and displaces those that were read longest ago. The
+// caller holds mu, or is the only one.
+func (c *cache) add(name string, size int64) {
+	if e := c.items[name]; e != nil {
+		c.size -= e.Value.(copied).size
+		c.order.Remove(e)
+	}
+	c.items[name] = c.order.PushFront(copied{name, size})
+	c.size += size
+	for c.size > c.limit && c.order.Len() > 1 {
+		c.drop(c.order.Back())
+	}
+}
+
+// drop removes a copy. Who has it open goes on reading. The caller holds mu.
+func (c *cache) drop(e *list.Element) {
+	x := e.Value.(copied)
+	c.root.Remove(x.name)
+	c.order.Remove(e)
+	delete(c.items, x.name)
+	c.size -= x.size
+}
+
+func (c *cache) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.items[name]; e != nil {
+		c.drop(e)
+	}
+}

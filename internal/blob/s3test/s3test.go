@@ -1,0 +1,176 @@
+// Package s3test owns a throw-away S3 object store for tests: the Versity gateway over a
+// directory, built from the module tools/versitygw.
+package s3test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The credentials of every Server.
+const (
+	AccessKey = "slipway-tests"
+	SecretKey = "not-a-secret-but-long-enough"
+)
+
+// Server is an object store that runs.
+type Server struct {
+	Addr string // HOST:PORT
+	dir  string
+	cmd  *exec.Cmd
+	args []string
+}
+
+// New starts an object store that ends with the test.
+func New(t testing.TB) *Server {
+	t.Helper()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	s := &Server{dir: filepath.Join(dir, "buckets")}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for try := 1; ; try++ { // somebody else may take the port that was free
+		if s.Addr, err = free(); err != nil {
+			t.Fatal(err)
+		}
+		s.args = []string{program, "--port", s.Addr, "--access", AccessKey, "--secret", SecretKey, "--quiet", "--keep-alive", "posix", s.dir}
+		if err = s.Start(); err == nil {
+			break
+		}
+		if try == 5 {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Start starts it again after Stop, with what it had.
+func (s *Server) Start() error {
+	cmd := exec.Command(s.args[0], s.args[1:]...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for deadline := time.Now().Add(time.Minute); ; {
+		if c, err := net.Dial("tcp", s.Addr); err == nil {
+			c.Close()
+			s.cmd = cmd
+			return nil
+		}
+		select {
+		case err := <-ended:
+			return fmt.Errorf("versitygw ended: %v: %s", err, out.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			cmd.Process.Kill()
+			return errors.New("versitygw doesn't listen")
+		}
+	}
+}
+
+// Stop kills it.
+func (s *Server) Stop() {
+	if s.cmd != nil {
+		s.cmd.Process.Kill()
+		for { // until its port is free
+			if c, err := net.Dial("tcp", s.Addr); err != nil {
+				break
+			} else {
+				c.Close()
+			}
+		}
+		s.cmd = nil
+	}
+}
+
+// Bucket makes a bucket and returns the address of a store in it, with credentials.
+func (s *Server) Bucket(t testing.TB) string {
+	t.Helper()
+	name := "b" + strings.ToLower(rand.Text())
+	if err := os.Mkdir(filepath.Join(s.dir, name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return s.Address(name, s.Addr)
+}
+
+// Address is the address of a bucket, with credentials, behind HOST:PORT.
+func (s *Server) Address(bucket, hostport string) string {
+	q := url.Values{"endpoint": {"http://" + hostport}, "access-key": {AccessKey}, "secret-key": {SecretKey}}
+	return "s3://" + bucket + "?" + q.Encode()
+}
+
+// Objects lists the names in the bucket of an address.
+func (s *Server) Objects(t testing.TB, address string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(s.Path(address), func(p string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && !strings.Contains(p, "/.") {
+			names = append(names, e.Name())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// Path is where the objects of an address lie, for tests that damage them.
+func (s *Server) Path(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err) // Bucket made it
+	}
+	return filepath.Join(s.dir, u.Host, u.Path)
+}
+
+// build returns the path of the gateway, which the go command keeps in its cache.
+func build() (string, error) {
+	root, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env: %w", err)
+	}
+	dir := filepath.Dir(strings.TrimSpace(string(root)))
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile="+filepath.Join(dir, "tools/versitygw/go.mod"), "-n", "versitygw")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		var e *exec.ExitError
+		if errors.As(err, &e) {
+			return "", fmt.Errorf("build versitygw: %w: %s", err, e.Stderr)
+		}
+		return "", fmt.Errorf("build versitygw: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func free() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
