@@ -22,7 +22,8 @@ import (
 // What comes out is taken only when it is a TCP connection to a loopback address. It is
 // safe for concurrent use and useless once the command has ended.
 type Link struct {
-	conn *net.UnixConn
+	conn  *net.UnixConn
+	usage func() Usage // what the sandbox uses; nil where nobody counts
 
 	mu      sync.Mutex // guards what follows
 	next    uint32
@@ -50,8 +51,8 @@ const (
 	answerOther = 2
 )
 
-// errNobodyListens is the cause of a failed Dial while the command does not listen yet.
-var errNobodyListens = errors.New("nothing listens on the port")
+// ErrNobodyListens is the error of a failed Dial while the command does not listen yet.
+var ErrNobodyListens = errors.New("nothing listens on the port")
 
 // newLink makes a link and the end of it that goes inside.
 func newLink() (*Link, *os.File, error) {
@@ -97,6 +98,18 @@ func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
 		}
 		return nil, ctx.Err()
 	}
+}
+
+// Usage returns what the sandbox uses now; zero once it has ended, and where there is no
+// cgroup.
+func (l *Link) Usage() Usage {
+	l.mu.Lock()
+	ended := l.ended != nil
+	l.mu.Unlock()
+	if ended || l.usage == nil {
+		return Usage{}
+	}
+	return l.usage()
 }
 
 // Signal sends a signal to the command.
@@ -146,7 +159,7 @@ func (l *Link) read() {
 		d := dialed{err: errors.New("the sandbox could not connect")}
 		switch {
 		case m[4] == answerNoOne:
-			d.err = errNobodyListens
+			d.err = ErrNobodyListens
 		case m[4] == answerOK && len(fds) == 1:
 			d.conn, d.err = adopt(fds[0])
 			fds = nil

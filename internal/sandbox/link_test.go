@@ -41,7 +41,7 @@ func TestLink(t *testing.T) {
 					first = c
 					break
 				}
-				if !errors.Is(err, errNobodyListens) || time.Now().After(deadline) {
+				if !errors.Is(err, ErrNobodyListens) || time.Now().After(deadline) {
 					t.Fatalf("dial: %v\n%s", err, out.String())
 				}
 			}
@@ -64,7 +64,7 @@ func TestLink(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if _, err := l.Dial(t.Context(), 3001); !errors.Is(err, errNobodyListens) {
+			if _, err := l.Dial(t.Context(), 3001); !errors.Is(err, ErrNobodyListens) {
 				t.Errorf("a port where nobody listens: %v", err)
 			}
 			if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {

@@ -212,6 +212,9 @@ func (r *run) release(ctx context.Context) error {
 		return fmt.Errorf("pass arguments: %w", err)
 	}
 	if r.link != nil {
+		if r.group != nil {
+			r.link.usage = r.group.usage
+		}
 		r.c.Linked(r.link)
 	}
 	if r.hold == nil {

@@ -124,6 +124,7 @@ const (
 // cgroup, else sampled ten times a second and a lower bound.
 type Usage struct {
 	CPU       time.Duration
+	Memory    int64 // bytes, now; 0 once it has ended, and where there is no cgroup
 	MaxMemory int64 // bytes
 	Disk      int64 // bytes at the last look; 0 when it ended before the first
 	Wall      time.Duration
