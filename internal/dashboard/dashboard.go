@@ -62,9 +62,9 @@ type Config struct {
 
 	// Branches lists a repository's branches and its default one, or says in a fault why
 	// they can't be read. Optional: without it a new site's repository is not looked at.
-	Branches func(ctx context.Context, repository string, c *source.Credential) (branches []string, byDefault string, err error)
+	Branches func(ctx context.Context, who account.OwnerID, repository string, c *source.Credential) (branches []string, byDefault string, err error)
 	// Detect says how a branch would be built. Optional: without it that shows in the build's log.
-	Detect func(ctx context.Context, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error)
+	Detect func(ctx context.Context, who account.OwnerID, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error)
 
 	// What the operator's pages show of the installation. Optional, each: a nil one is left out.
 	Queues func(ctx context.Context) ([]Queue, error)

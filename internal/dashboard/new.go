@@ -141,7 +141,7 @@ func (d *Dashboard) newPage(ctx context.Context, q *request) (answer, error) {
 	n := readNew(q)
 	if q.problem != nil && q.value("step") == "create" && n.Type == string(site.Static) {
 		n.Step = 2
-		if err := d.look(ctx, &n); err != nil {
+		if err := d.look(ctx, q.caller.Owner, &n); err != nil {
 			n.Step = 1 // the problem at hand is shown, there
 		}
 	}
@@ -161,7 +161,7 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 		return page("new_site", "New site", n), nil
 	default:
 		n.Step = 2
-		if err := d.look(ctx, &n); err != nil {
+		if err := d.look(ctx, q.caller.Owner, &n); err != nil {
 			return answer{}, err
 		}
 		return page("new_site", "New site", n), nil
@@ -179,7 +179,7 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 }
 
 // look checks that the repository can be read, and says what it is.
-func (d *Dashboard) look(ctx context.Context, n *newData) error {
+func (d *Dashboard) look(ctx context.Context, who account.OwnerID, n *newData) error {
 	repo, err := source.ParseRepository(n.Repository)
 	if err != nil {
 		return at("repository", err)
@@ -193,7 +193,7 @@ func (d *Dashboard) look(ctx context.Context, n *newData) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	if n.Branches, n.Default, err = d.Branches(ctx, n.Repository, n.credential()); err != nil {
+	if n.Branches, n.Default, err = d.Branches(ctx, who, n.Repository, n.credential()); err != nil {
 		return atLook(ctx, err)
 	}
 	if len(n.Branches) == 0 {
@@ -211,7 +211,7 @@ func (d *Dashboard) look(ctx context.Context, n *newData) error {
 	if n.Framework != "" {
 		o.Framework = &n.Framework
 	}
-	plan, err := d.Detect(ctx, n.Repository, n.Branch, n.credential(), o)
+	plan, err := d.Detect(ctx, who, n.Repository, n.Branch, n.credential(), o)
 	switch {
 	case err == nil:
 		v := viewOf(plan)

@@ -148,7 +148,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	t.Parallel()
 	var asked *source.Credential
 	w := newWorld(t, func(c *Config) {
-		c.Branches = func(_ context.Context, repo string, cr *source.Credential) ([]string, string, error) {
+		c.Branches = func(_ context.Context, _ account.OwnerID, repo string, cr *source.Credential) ([]string, string, error) {
 			asked = cr
 			if repo == "git.test/acme/secret" && (cr == nil || cr.Token != "tok-123") {
 				return nil, "", &fault.Error{Kind: fault.Invalid, Message: "The repository wants a credential", Code: "credential_refused"}
@@ -158,7 +158,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 			}
 			return []string{"dev", "trunk", hostile}, "trunk", nil
 		}
-		c.Detect = func(_ context.Context, repo, branch string, _ *source.Credential, o framework.Overrides) (framework.Plan, error) {
+		c.Detect = func(_ context.Context, _ account.OwnerID, repo, branch string, _ *source.Credential, o framework.Overrides) (framework.Plan, error) {
 			if branch == "dev" {
 				return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: "No site in here " + hostile}
 			}

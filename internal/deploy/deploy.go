@@ -121,7 +121,7 @@ type Deployment struct {
 	URL        string // its immutable address
 	PreviewURL string // the stable address of its branch; empty for production
 	Current    bool   // whether it is what the site serves
-	Queue      *Queue // for a pending one, and one that waits for a free place to build
+	Queue      *Queue // for a pending one, whether it has not begun or waits for a build slot
 }
 
 // Stage is one step of a deployment.

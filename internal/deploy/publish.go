@@ -92,7 +92,7 @@ func resolveLinks(ctx context.Context, tree *source.Tree, all []source.File, p *
 			files = append(files, f)
 			byPath[f.Path] = f
 		default:
-			p.Printf("warn", "Left out %q: it is a submodule", f.Path)
+			p.Printf("warn", "Left out %q: it is a submodule that .gitmodules does not declare", f.Path)
 		}
 	}
 	if len(links) == 0 {

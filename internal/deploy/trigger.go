@@ -150,7 +150,7 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 	t := Trigger{Cause: ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: call.Title, ClearCache: call.ClearCache}
 	x, err = d.scan(tx.QueryRow(ctx, `
 		SELECT `+columns+from+`
-		WHERE d.site_id = $1 AND d.status = 'pending' AND d.cause IN ('hook', 'push') AND NOT d.pinned AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
+		WHERE d.site_id = $1 AND d.status = 'pending' AND d.started_at = 0 AND d.cause IN ('hook', 'push') AND NOT d.pinned AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
 		ORDER BY d.id DESC LIMIT 1`, s.ID, t.Branch, t.Title, t.ClearCache))
 	switch {
 	case err == nil:

@@ -29,16 +29,18 @@ func (h *house) dashboardConfig() dashboard.Config {
 }
 
 // branches looks at a repository that somebody is about to make a site of.
-func (h *house) branches(ctx context.Context, repository string, c *source.Credential) ([]string, string, error) {
+func (h *house) branches(ctx context.Context, who account.OwnerID, repository string, c *source.Credential) ([]string, string, error) {
 	repo, err := source.ParseRepository(repository)
 	if err != nil {
 		return nil, "", err
 	}
-	return h.source.Branches(ctx, source.Request{Site: "look", Repository: repo, Credential: c})
+	id := db.NewID("look")
+	defer h.source.Forget(context.WithoutCancel(ctx), id)
+	return h.source.Branches(ctx, source.Request{Site: id, Repository: repo, Credential: c, Owner: string(who), Look: true})
 }
 
 // detect says how a branch would be built, from a copy that is thrown away again.
-func (h *house) detect(ctx context.Context, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error) {
+func (h *house) detect(ctx context.Context, who account.OwnerID, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error) {
 	repo, err := source.ParseRepository(repository)
 	if err != nil {
 		return framework.Plan{}, err
@@ -47,7 +49,7 @@ func (h *house) detect(ctx context.Context, repository, branch string, c *source
 	defer cancel()
 	id := db.NewID("look")
 	defer h.source.Forget(context.WithoutCancel(ctx), id)
-	tree, err := h.source.Fetch(ctx, source.Request{Site: id, Repository: repo, Branch: branch, Credential: c})
+	tree, err := h.source.Fetch(ctx, source.Request{Site: id, Repository: repo, Branch: branch, Credential: c, Owner: string(who), Look: true})
 	if err != nil {
 		return framework.Plan{}, err
 	}

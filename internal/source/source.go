@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,11 +39,14 @@ type Config struct {
 	Egress    *egress.Egress    // judges every address
 	Hosts     map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
 	Git       string            // the program; "" means git from PATH
+	Depth     int               // commits of history that are fetched; 0 means 10
 	Timeout   time.Duration     // for a fetch as a whole; 0 means 10 min
 	MaxPack   int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
 	MaxSize   int64             // bytes of all files of a commit; 0 means 2 GiB
 	MaxFile   int               // files of a commit; 0 means 200,000
 	MaxMemory int64             // bytes that one git may take, with all that it starts where there are cgroups; 0 means 512 MiB
+	Fetches   int               // that work at once; 0 means 8, of which one owner has 2 at most
+	Looks     int               // that work at once; 0 means 3, of which one owner has 1
 	Log       *slog.Logger
 }
 
@@ -56,6 +60,8 @@ type Source struct {
 	sites map[string]*site
 	pins  map[string]int // open Trees by directory of their generation; guarded by mu
 
+	fetches, looks *pool
+
 	helpers    *sandbox.Helpers
 	ids        sync.Mutex           // guards identities and the uids of generations
 	identities map[string]*identity // by site
@@ -68,6 +74,9 @@ func New(c Config) (*Source, error) {
 	c.MaxSize = cmp.Or(c.MaxSize, 2<<30)
 	c.MaxFile = cmp.Or(c.MaxFile, 200_000)
 	c.MaxMemory = cmp.Or(c.MaxMemory, 512<<20)
+	c.Depth = cmp.Or(c.Depth, 10)
+	c.Fetches = cmp.Or(c.Fetches, 8)
+	c.Looks = cmp.Or(c.Looks, 3)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -78,7 +87,8 @@ func New(c Config) (*Source, error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("source directory: %w", err)
 	}
-	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{}}
+	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
+		fetches: newPool(c.Fetches, 2, 0, 0), looks: newPool(c.Looks, 1, 3, 30)}
 	for host, to := range c.Hosts {
 		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
 			return nil, fmt.Errorf("git host %s: %w", host, err)
@@ -142,6 +152,8 @@ type Request struct {
 	Branch     string // "" means the remote's default
 	Commit     string // the very commit to fetch; "" means the branch's newest
 	Credential *Credential
+	Owner      string // who asks: places at once are limited for each owner, and shared fairly
+	Look       bool   // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
 }
 
 func (r Request) check() error {
@@ -174,10 +186,19 @@ const headRef = "refs/slipway/head"
 // Fetch brings the branch's newest commit here. What the user can mend comes back as a
 // fault: no such repository or branch, a refused credential, a host that can't or mustn't
 // be reached, something too large. Call Close on the Tree when done with it.
-func (s *Source) Fetch(ctx context.Context, r Request) (*Tree, error) {
+func (s *Source) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
+	place, err := s.place(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil || !r.Look {
+			place()
+		}
+	}()
 	began := time.Now()
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, s.c.Timeout)
@@ -188,8 +209,17 @@ func (s *Source) Fetch(ctx context.Context, r Request) (*Tree, error) {
 	}
 	defer unlock()
 
-	t, err := s.fetch(ctx, r)
+	t, err = s.fetch(ctx, r)
 	if err != nil {
+		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+			return nil, slow(r, s.c.Timeout)
+		}
+		return nil, err
+	}
+	if r.Look {
+		t.place = place // until it is closed
+	} else if err := s.submodules(ctx, r, t); err != nil {
+		t.Close()
 		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
 			return nil, slow(r, s.c.Timeout)
 		}
@@ -199,13 +229,21 @@ func (s *Source) Fetch(ctx context.Context, r Request) (*Tree, error) {
 	return t, nil
 }
 
+// place waits for the right to start gits for a request.
+func (s *Source) place(ctx context.Context, r Request) (release func(), err error) {
+	if r.Look {
+		return s.looks.take(ctx, r.Owner)
+	}
+	return s.fetches.take(ctx, r.Owner)
+}
+
 func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 	remote, err := s.connect(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer remote.close()
-	if r.Branch == "" {
+	if r.Branch == "" && !strings.Contains(r.Site, moduleMark) {
 		if _, r.Branch, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
 			return nil, err
 		}
@@ -244,7 +282,7 @@ func (s *Source) update(ctx context.Context, remote *remote, r Request, g *gener
 	}
 	err := remote.try(func(config [][2]string) error {
 		stderr, err := s.run(ctx, command{
-			args: []string{"fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+			args: []string{"fetch", "--quiet", "--depth=" + strconv.Itoa(s.c.Depth), "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
 				"--no-auto-maintenance", "--end-of-options", "slipway", "+" + what + ":" + headRef},
 			env: remote.env, config: config, site: r.Site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
 		})
@@ -268,6 +306,11 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 	if err := r.check(); err != nil {
 		return nil, "", err
 	}
+	place, err := s.place(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer place()
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
 	defer cancel()
@@ -332,7 +375,7 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 	return branches, byDefault, nil
 }
 
-// Forget removes the cache of a site; one that a Tree still reads from goes with its Close.
+// Forget removes the caches of a site and of its submodules; one that a Tree still reads from goes with its Close.
 func (s *Source) Forget(ctx context.Context, site string) error {
 	if err := (Request{Site: site, Repository: Repository{"x", "x/x"}}).check(); err != nil {
 		return err
@@ -345,7 +388,7 @@ func (s *Source) Forget(ctx context.Context, site string) error {
 	if err := errors.Join(s.forget(site), s.forgetHosts(site)); err != nil {
 		return fmt.Errorf("forget cache of %s: %w", site, err)
 	}
-	return nil
+	return s.forgetModules(ctx, site)
 }
 
 // bundle writes one PEM file for git, which knows only one: the system's roots where
