@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
+	"slipway/internal/app"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -37,6 +38,7 @@ type Config struct {
 	Deployments *deploy.Deployments
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
+	Apps        *app.Apps
 	Webhooks    *webhook.Webhooks
 	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter
@@ -87,6 +89,7 @@ func (a *API) Routes() []Route { return a.ops }
 // routes lists every operation of the interface.
 func (a *API) routes() {
 	a.siteRoutes()
+	a.programRoutes()
 	a.trafficRoutes()
 	a.deploymentRoutes()
 	a.domainRoutes()

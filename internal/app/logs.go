@@ -206,11 +206,13 @@ func LogTopic(site string) string { return "app-log/" + site }
 
 // LogFilter narrows a site's log. Zero fields don't.
 type LogFilter struct {
-	After  int64 // only lines with a greater number; without it: the newest
-	Since  db.Time
-	Stream string
-	Search string // text that the message holds, in any case
-	Limit  int    // 1 to 1,000. Optional: 0 means 100.
+	After      int64 // only lines with a greater number; without it: the newest
+	Since      db.Time
+	Stream     string
+	Deployment string
+	Search     string // text that the message holds, in any case
+	Limit      int    // 1 to 1,000. Optional: 0 means 100.
+	Flush      bool   // writes what waits first
 }
 
 // Logs returns lines of a site, the oldest first. The caller knows that the site is its
@@ -219,6 +221,9 @@ func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, erro
 	if f.Limit < 1 || f.Limit > 1000 {
 		f.Limit = 100
 	}
+	if f.Flush {
+		a.logs.flush(ctx)
+	}
 	order := "DESC"
 	if f.After > 0 {
 		order = "ASC"
@@ -226,9 +231,9 @@ func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, erro
 	rows, err := a.c.DB.Query(ctx, `
 		SELECT n, at, level, stream, process, deployment_id, message FROM (
 			SELECT * FROM app_logs
-			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE $5 ESCAPE '\')
-			ORDER BY n `+order+` LIMIT $6) AS lines
-		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Limit)
+			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE $5 ESCAPE '\') AND ($6 = '' OR deployment_id = $6)
+			ORDER BY n `+order+` LIMIT $7) AS lines
+		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x Line, err error) {
 		return x, s.Scan(&x.N, &x.At, &x.Level, &x.Stream, &x.Process, &x.Deployment, &x.Message)
 	})

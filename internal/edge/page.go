@@ -31,6 +31,12 @@ var (
 		text: "This server has just started. Try again in a few seconds."}
 	pageBusy = &notice{status: 503, title: "One moment, please", retry: 5,
 		text: "This address can't be looked up right now. Try again in a few seconds."}
+	pageWaking = &notice{status: 503, title: "This site can't be reached right now",
+		text: "Its application could not be started. Try again in a moment. Its owner finds the reason in the site's log."}
+	pageCrashed = &notice{status: 502, title: "This site didn't answer",
+		text: "Its application ended while it was answering. Try again in a moment."}
+	pageTimeout = &notice{status: 504, title: "This site takes too long",
+		text: "Its application didn't answer in time. Try again later."}
 	pageBroken = &notice{status: 500, title: "This page can't be shown right now",
 		text: "Something went wrong on our side and has been noted. Try again later."}
 )
@@ -44,7 +50,7 @@ var notices = template.Must(template.New("").Parse(`<!doctype html>
 
 // The pages are made once, at start: nothing of a request is in them.
 func init() {
-	for _, n := range []*notice{pageUnknown, pageMissing, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageBroken} {
+	for _, n := range []*notice{pageUnknown, pageMissing, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageWaking, pageCrashed, pageTimeout, pageBroken} {
 		var b bytes.Buffer
 		if err := notices.Execute(&b, struct{ Title, Text string }{n.title, n.text}); err != nil {
 			panic(err)

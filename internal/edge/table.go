@@ -22,15 +22,16 @@ const (
 
 // target is what a host answers with. It is immutable; a switch replaces it.
 type target struct {
-	site    string
-	label   string
-	release release.ID
-	state   string
-	backend string // what answers while the state is live: files, program
-	node    string // where it is; empty: anywhere
-	version int64
-	preview bool    // the address of a deployment or a branch, not of the site
-	visits  *visits // nil where nobody counts
+	site       string
+	label      string
+	release    release.ID
+	deployment string
+	state      string
+	backend    string // what answers while the state is live: files, program
+	node       string // where it is; empty: anywhere
+	version    int64
+	preview    bool    // the address of a deployment or a branch, not of the site
+	visits     *visits // nil where nobody counts
 }
 
 // same reports whether a row brings nothing new.
@@ -211,11 +212,11 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT site_id, host_label, COALESCE(release, ''), state, backend, node, version FROM live
+		SELECT site_id, host_label, COALESCE(release, ''), COALESCE(deployment_id, ''), state, backend, node, version FROM live
 		WHERE version > $1 ORDER BY version`, floor)
 	changes, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.backend, &t.node, &t.version)
+		err := s.Scan(&t.site, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.node, &t.version)
 		return &t, err
 	})
 	if err != nil {

@@ -171,14 +171,9 @@ func environment(s Spec, tools toolchain.Tools) []string {
 
 // network opens the program's only way out: our proxy, which reaches public addresses.
 func (p *Processes) network(dir string, say *lines) (sandbox.Network, func(), error) {
-	name := filepath.Join(dir, "egress.sock")
-	l, err := net.Listen("unix", name)
+	l, name, err := sandbox.Listen(dir, "egress.sock")
 	if err != nil {
-		return sandbox.Network{}, nil, fmt.Errorf("open way out: %w", err)
-	}
-	if err := os.Chmod(name, 0o666); err != nil {
-		_ = l.Close()
-		return sandbox.Network{}, nil, fmt.Errorf("open way out: %w", err)
+		return sandbox.Network{}, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
