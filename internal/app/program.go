@@ -30,6 +30,7 @@ type program struct {
 	restarts int
 	failures int       // starts and early ends in a row
 	retry    time.Time // not before
+	refused  error     // of the last start; nil when it came up
 	live     bool      // the site serves it, when the loop last looked
 	drain    time.Time // when it ends although requests are under way; zero: it does not
 }
@@ -133,6 +134,12 @@ func (a *Apps) Start(ctx context.Context, deployment string) (release func(), er
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+		p.mu.Lock()
+		err, down := p.refused, p.now == nil
+		p.mu.Unlock()
+		if down && err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -170,7 +177,7 @@ func (p *program) start(done chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(done)
-	p.starting = nil
+	p.starting, p.refused = nil, err
 	if err != nil {
 		a.c.Log.WarnContext(ctx, "application not started", "deployment", p.deployment, "err", err)
 		p.failed(reasonOf(err))
