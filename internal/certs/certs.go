@@ -103,6 +103,10 @@ type Config struct {
 	// wildcards get no certificate.
 	DNS *DNS
 
+	// Delegated reports whether an authority would find the proof of a wildcard, before one
+	// is ordered. Optional: nil means that it would.
+	Delegated func(ctx context.Context, name string) (bool, error)
+
 	Workers int          // orders at a time. Optional: 0 means 4.
 	Log     *slog.Logger // Optional.
 	Metrics prometheus.Registerer
@@ -212,13 +216,13 @@ func (s *Certs) begin(ctx context.Context) error {
 			}
 		}
 		if s.dns() && orderable(s.c.SiteDomain) {
-			if err := s.askTx(ctx, tx, s.wildcard(), kindSite, 0); err != nil {
+			if err := s.askTx(ctx, tx, ask{host: s.wildcard(), kind: kindSite}); err != nil {
 				return err
 			}
 		}
 		for _, host := range s.c.Hosts {
 			if host = strings.ToLower(host); orderable(host) {
-				if err := s.askTx(ctx, tx, host, kindControl, 0); err != nil {
+				if err := s.askTx(ctx, tx, ask{host: host, kind: kindControl}); err != nil {
 					return err
 				}
 			}

@@ -165,6 +165,8 @@ type Config struct {
 
 	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
 	Gone []func(ctx context.Context, id site.ID) error
+
+	Limits *account.Limits // Optional: without it the service's own.
 }
 
 // Deployments owns all deployments.
@@ -179,6 +181,8 @@ func New(c Config) *Deployments {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitDeployments, `SELECT count(*) FROM deployments WHERE owner_id = $1 AND status = 'pending'`)
 	return &Deployments{c: c}
 }
 
@@ -237,6 +241,7 @@ func (x Deployment) event() webhook.Deployment {
 }
 
 func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make func(webhook.Site, webhook.Deployment) webhook.Event) error {
+	tx.Notify(x.Owner.Topic())
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, x.Site).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {

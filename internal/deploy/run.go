@@ -180,6 +180,7 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 		return err
 	}
 	defer tree.Close()
+	warnUnfetched(tree, p)
 
 	plan, err := d.plan(ctx, s, x, tree, p)
 	if err != nil {
@@ -190,14 +191,17 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 		return err
 	}
 
-	if plan.Runtime != framework.Static {
+	if plan.Runtime == framework.Static {
+		if err := d.warnNoIndex(ctx, rel, p); err != nil {
+			return err
+		}
+	} else {
 		done, err := d.startProgram(ctx, *x, plan, p)
 		if err != nil {
 			return err
 		}
 		defer done() // once the site serves it
 	}
-
 	p.enter("activate", Deploying)
 	return d.activate(ctx, *x, rel, plan, byDefault, p)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,9 +57,9 @@ func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
 		return fmt.Errorf("portray: %w", err)
 	}
 	var broken error
-	got := thumbnail.Of(thumbnail.Files{
+	got := thumbnail.Of(ctx, thumbnail.Files{
 		Page: func(limit int64) []byte {
-			a := tree.Resolve("/")
+			a := tree.Resolve(release.Request{Path: "/"})
 			if a.Kind != release.Found || !strings.HasPrefix(a.File.Type, "text/html") {
 				return nil
 			}
@@ -78,6 +77,9 @@ func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
 			return b
 		},
 	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // it was cut short; the next start makes it whole
+	}
 	if broken != nil {
 		return fmt.Errorf("portray %s: %w", p.Release, broken)
 	}
@@ -128,15 +130,12 @@ func (d *Deployments) Portraits(ctx context.Context, owner account.OwnerID, site
 	if len(sites) == 0 {
 		return out, nil
 	}
-	args, list := []any{owner}, make([]string, len(sites))
-	for i, id := range sites {
-		args = append(args, id)
-		list[i] = "$" + strconv.Itoa(len(args))
-	}
+	args := db.Args{owner}
+	list := db.AddList(&args, sites)
 	rows, err := d.c.DB.Query(ctx, `
 		SELECT s.id, p.release, p.title, p.text, p.colour, p.icon <> '', p.image <> ''
 		FROM open_sites s JOIN portraits p ON p.release = s.live_release
-		WHERE s.owner_id = $1 AND s.id IN (`+strings.Join(list, ", ")+`)`, args...)
+		WHERE s.owner_id = $1 AND s.id IN (`+list+`)`, args...)
 	type found struct {
 		site site.ID
 		Portrait
@@ -153,10 +152,11 @@ func (d *Deployments) Portraits(ctx context.Context, owner account.OwnerID, site
 	return out, nil
 }
 
-// PortraitIcon returns the icon of what the owner's site serves, a PNG, or a NotFound
-// fault.
-func (d *Deployments) PortraitIcon(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
-	return d.portraitPart(ctx, `SELECT p.icon`, owner, id, of)
+// PortraitIcon returns the icon of what the owner's site serves, and its media type, or a
+// NotFound fault.
+func (d *Deployments) PortraitIcon(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) (icon []byte, mediaType string, err error) {
+	icon, err = d.portraitPart(ctx, `SELECT p.icon`, owner, id, of)
+	return icon, thumbnail.IconType(icon), err
 }
 
 // PortraitImage returns the picture of what the owner's site serves, a JPEG, or a

@@ -88,6 +88,11 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "Too many deployments of this site are waiting",
 			Details: "at most 100 may wait; cancel some or let them finish", Code: "deploy_queue_full"}
 	}
+	if t.Cause != ByProvision { // that one is asked for by a job, and is a part of its site
+		if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, account.LimitDeployments, 1); err != nil {
+			return Deployment{}, err
+		}
+	}
 	x := Deployment{
 		ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Pending, Cause: t.Cause, Target: target, CommitHash: t.Commit, Pinned: t.Commit != "", Branch: cmp.Or(t.Branch, s.Branch), Title: t.Title,
 		ClearCache: t.ClearCache, CreatedAt: db.Now(),
@@ -104,6 +109,7 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 	if err := d.write(ctx, tx, x, label); err != nil {
 		return Deployment{}, err
 	}
+	tx.Notify(x.Owner.Topic())
 	_, err = job.Enqueue(ctx, tx, Run{x.ID}, job.Options{Queue: QueueName, Unique: runKey(x.ID), Group: string(x.Site), Share: string(x.Owner)})
 	return x, err
 }
