@@ -24,6 +24,7 @@ import (
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/idempotency"
+	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 	"slipway/internal/site"
@@ -41,6 +42,7 @@ type Config struct {
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
 	Webhooks    *webhook.Webhooks
+	Operations  *operation.Operations
 	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter
 	Limits      *account.Limits // Optional: without it GET /account shows none.
@@ -101,6 +103,7 @@ func (a *API) routes() {
 	a.envRoutes()
 	a.hookRoutes()
 	a.webhookRoutes()
+	a.operationRoutes()
 	a.backupRoutes()
 	a.accountRoutes()
 }
