@@ -98,6 +98,7 @@ func (a *API) routes() {
 	a.siteRoutes()
 	a.programRoutes()
 	a.trafficRoutes()
+	a.ruleRoutes()
 	a.deploymentRoutes()
 	a.domainRoutes()
 	a.envRoutes()

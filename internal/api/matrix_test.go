@@ -37,6 +37,7 @@ var matrix = map[string]row{
 	"getSite":           {path: "/sites/{site}", status: 200},
 	"getSiteLogs":       {path: "/sites/{site}/logs", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
+	"testSiteRules":     {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
 	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
 	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},
 	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
