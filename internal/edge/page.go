@@ -39,6 +39,8 @@ var (
 		text: "Its application ended while it was answering. Try again in a moment."}
 	pageTimeout = &notice{status: 504, title: "This site takes too long",
 		text: "Its application didn't answer in time. Try again later."}
+	pageAway = &notice{status: 503, title: "This page can't be shown right now", retry: 5,
+		text: "The files of this site can't be read at the moment. Try again in a few seconds."}
 	pageBroken = &notice{status: 500, title: "This page can't be shown right now",
 		text: "Something went wrong on our side and has been noted. Try again later."}
 )
