@@ -108,6 +108,7 @@ func (a *API) routes() {
 	a.programRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
+	a.servingRoutes()
 	a.deploymentRoutes()
 	a.domainRoutes()
 	a.envRoutes()

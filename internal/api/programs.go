@@ -55,10 +55,10 @@ func (a *API) siteLogs(ctx context.Context, c account.Caller, in *siteLogsIn) (p
 	}
 	f := app.LogFilter{Search: in.Search, Stream: in.Stream}
 	var err error
-	if f.After, err = in.After.parse("after"); err != nil {
+	if f.After, err = in.After.parse("after", "invalid_after"); err != nil {
 		return programLogs{}, err
 	}
-	limit, err := in.Limit.parse("limit")
+	limit, err := in.Limit.parse("limit", "invalid_limit")
 	if err != nil {
 		return programLogs{}, err
 	}

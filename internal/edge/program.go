@@ -51,7 +51,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		ErrorLog:      slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
 			late.Stop()
-			e.ownCookies(resp.Header, r.Host)
+			e.ownCookies(resp.Header, hostname(r.Host))
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
 				w.page = true
 			}
@@ -138,35 +138,6 @@ func rewrite(p *httputil.ProxyRequest) {
 		node = `"[` + addr + `]"` // RFC 7239 §6
 	}
 	h["Forwarded"] = []string{fmt.Sprintf("for=%s;host=%q;proto=%s", node, p.In.Host, proto)}
-}
-
-// ownCookies drops cookies for the domain that all sites share: one site must not set
-// another's (RFC 6265 §5.3 has the browser check only a list of public suffixes).
-func (e *Edge) ownCookies(h http.Header, host string) {
-	cookies := h["Set-Cookie"]
-	if len(cookies) == 0 {
-		return
-	}
-	own := hostname(host)
-	kept := cookies[:0:0]
-	for _, c := range cookies {
-		domain := ""
-		for part := range strings.SplitSeq(c, ";") {
-			name, value, _ := strings.Cut(part, "=")
-			if strings.EqualFold(strings.TrimSpace(name), "domain") {
-				domain = strings.ToLower(strings.Trim(strings.TrimSpace(value), "."))
-			}
-		}
-		if domain != "" && domain != own && (domain == e.SiteDomain || strings.HasSuffix(e.SiteDomain, "."+domain)) {
-			continue
-		}
-		kept = append(kept, c)
-	}
-	if len(kept) == 0 {
-		delete(h, "Set-Cookie")
-		return
-	}
-	h["Set-Cookie"] = kept
 }
 
 // asleep answers for a program that could not be woken.
