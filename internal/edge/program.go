@@ -129,6 +129,9 @@ func rewrite(p *httputil.ProxyRequest) {
 		proto = "https"
 	}
 	h := p.Out.Header
+	if len(h["Cookie"]) > 0 {
+		dropCookie(h, accessCookie) // it is ours
+	}
 	h["X-Forwarded-For"] = []string{addr}
 	h["X-Real-Ip"] = h["X-Forwarded-For"]
 	h["X-Forwarded-Proto"] = []string{proto}
