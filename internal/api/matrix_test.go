@@ -36,6 +36,7 @@ var matrix = map[string]row{
 	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
+	"testSiteRules":     {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
 	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
 	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},
 	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
@@ -193,6 +194,7 @@ func TestAuthorizationMatrix(t *testing.T) {
 				}
 				a := w.api(r.Method, x.fill(row.path), key, body)
 				common(t, r.ID, a)
+				valid(t, w, r, a)
 				return a
 			}
 			check := func(who, key string, want int) {
