@@ -82,6 +82,12 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 		"SLIPWAY_URL":           d.c.Sites.URL(s.Slug),
 		"SLIPWAY_DEPLOY_URL":    x.URL,
 	}
+	if x.Cause == ByHook {
+		env["SLIPWAY_HOOK_TITLE"] = x.Title
+		if env["SLIPWAY_HOOK_BODY"], err = d.c.Sites.OpenHookBody(s.ID, x.hookBody); err != nil {
+			return nil, nil, err
+		}
+	}
 	maps.Copy(env, plan.Env)
 	for _, v := range vars {
 		env[v.Key] = v.Value

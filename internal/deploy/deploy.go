@@ -120,6 +120,9 @@ type Deployment struct {
 	StartedAt     db.Time
 	CompletedAt   db.Time
 
+	Hops     int    // webhooks and deploy hooks that led to it
+	hookBody string // sealed: what the deploy hook's caller sent
+
 	URL        string // its immutable address
 	PreviewURL string // the stable address of its branch; empty for production
 	Current    bool   // whether it is what the site serves
@@ -188,7 +191,7 @@ func New(c Config) *Deployments {
 
 const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
-	s.subdomain, s.live_deployment = d.id`
+	d.hops, d.hook_body, s.subdomain, s.live_deployment = d.id`
 
 const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id `
 
@@ -197,7 +200,7 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 	var plan, stages, subdomain, label string
 	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
 		&x.Framework, &plan, &x.Release, &x.Runtime, &x.Bundle, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
-		&subdomain, &x.Current)
+		&x.Hops, &x.hookBody, &subdomain, &x.Current)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Deployment{}, fault.Missing("deployment")
 	}
@@ -237,7 +240,7 @@ func (d *Deployments) byID(ctx context.Context, r db.Reader, id ID) (Deployment,
 func (x Deployment) event() webhook.Deployment {
 	return webhook.Deployment{ID: string(x.ID), URL: x.URL, Status: x.Status.webhookWord(), Branch: x.Branch,
 		CommitHash: x.CommitHash, CommitMessage: x.CommitMessage, CommitAuthor: x.CommitAuthor, Trigger: string(x.Cause), Target: "production",
-		Error: x.Error, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, CompletedAt: x.CompletedAt}
+		Error: x.Error, Hops: x.Hops, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, CompletedAt: x.CompletedAt}
 }
 
 func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make func(webhook.Site, webhook.Deployment) webhook.Event) error {
