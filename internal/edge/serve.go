@@ -248,6 +248,7 @@ type recorder struct {
 	status int
 	bytes  int64
 	page   bool    // what was asked for with GET is a page of the site
+	ready  *asset  // what was answered with: whole, and for no other reason than path and encodings
 	visits *visits // of the site; nil when it is none's, or nobody counts
 }
 

@@ -56,6 +56,7 @@ type Config struct {
 
 	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
+	NoFastPath               bool          // all connections are left to net/http
 	DrainDelay               time.Duration // how long the listeners stay open after SIGTERM
 
 	Builds         int           // at once; 0: half the processors
