@@ -2,6 +2,9 @@ package fastpath
 
 import (
 	"bytes"
+	"cmp"
+	"io"
+	"net"
 	"time"
 )
 
@@ -56,7 +59,11 @@ func (h *h1) run() (read []byte, give bool) {
 			if odd(b) {
 				return h.leave()
 			}
-			if !h.more() {
+			switch err := h.more(); err {
+			case nil:
+			case io.EOF: // net/http has a word for that
+				return h.leave()
+			default:
 				return nil, false
 			}
 			continue
@@ -121,18 +128,20 @@ func (h *h1) wait() bool {
 }
 
 // more reads on, until the request's header has taken too long.
-func (h *h1) more() bool {
+func (h *h1) more() error {
 	if !h.flush() {
-		return false
+		return net.ErrClosed
 	}
 	if h.late.IsZero() {
 		h.late = time.Now().Add(h.s.HeaderTime)
 		h.readBy = time.Time{}
 		h.raw.SetReadDeadline(h.late)
 	}
-	n, _ := h.tls.Read((*h.in)[h.n:])
-	h.n += n
-	return n > 0
+	n, err := h.tls.Read((*h.in)[h.n:])
+	if h.n += n; n > 0 {
+		return nil
+	}
+	return cmp.Or(err, io.EOF)
 }
 
 // leave ends the fast path for a connection.

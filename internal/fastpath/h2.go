@@ -287,7 +287,7 @@ func (h *h2) frame(f frame) error {
 	default:
 		h.overhead += int64(len(f.raw))
 	}
-	if h.overhead/8 > h.useful+1<<20 { // nginx's measure: what leads to nothing outweighs the rest
+	if h.overhead > h.useful+1<<20 { // what leads to nothing outweighs the rest
 		return connError(http2.ErrCodeEnhanceYourCalm)
 	}
 	switch f.kind {
@@ -597,6 +597,7 @@ func (h *h2) body(s *stream) error {
 		if n <= 0 {
 			return nil
 		}
+		h.buffer()
 		var flags http2.Flags
 		if n == len(s.body) {
 			flags = http2.FlagDataEndStream
