@@ -110,11 +110,15 @@ type doctorCommand struct {
 	common
 	mailFlags
 	OutboundCAFile string `name:"outbound-ca-file" help:"Further roots to trust for mail." type:"path" placeholder:"FILE"`
+
+	SiteDomain string   `name:"site-domain" help:"Sites live at <subdomain>.<site domain>." default:"localhost" placeholder:"DOMAIN"`
+	ACMECA     []string `name:"acme-ca" help:"ACME directory that certificates come from. Repeatable." placeholder:"URL"`
+	ACMEDNS    string   `name:"acme-dns" help:"Where challenges in the DNS are answered." placeholder:"HOST:PORT"`
 }
 
 // Run prints what is there and what is missing.
 func (c doctorCommand) Run(ctx context.Context) error {
 	m := c.smtp()
 	m.CAFile = c.OutboundCAFile
-	return server.Doctor(ctx, c.store(), m, os.Stdout)
+	return server.Doctor(ctx, c.store(), m, server.Certificates{SiteDomain: c.SiteDomain, Public: len(c.ACMECA) > 0, DNS: c.ACMEDNS != ""}, os.Stdout)
 }

@@ -43,6 +43,7 @@ type serveCommand struct {
 
 	OutboundAllow  []string      `help:"CIDR that webhooks and fetches may reach although it is private. Repeatable." placeholder:"CIDR"`
 	OutboundCAFile string        `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches, and mail." type:"path" placeholder:"FILE"`
+	Limits         string        `help:"What each account may have of sites, domains and so on, and exceptions per user, in TOML. See docs/operating.md." type:"path" placeholder:"FILE"`
 	DNSResolver    string        `name:"dns-resolver" help:"host:port for domain verification; the system's when absent." placeholder:"HOST:PORT"`
 	RateLimit      int           `help:"Requests per minute and key." default:"100"`
 	Registry       string        `help:"Who is asked for domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
@@ -53,6 +54,8 @@ type serveCommand struct {
 	FastPath       bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
 	DrainDelay     time.Duration `help:"How long the listeners stay open after SIGTERM, while /readyz says no." default:"3s"`
 	Builds         int           `help:"Builds that run at once; half the processors when 0." default:"0"`
+	MaxFileSize    int           `help:"MiB of one published file." default:"2048"`
+	MaxReleaseSize int           `help:"MiB of all files of one release." default:"4096"`
 	BuildMemory    int           `help:"MiB of memory that one build may use." default:"2048"`
 	BuildTime      time.Duration `help:"How long one stage of a build may take." default:"15m"`
 	mailFlags
@@ -76,11 +79,12 @@ func (s serveCommand) Run(ctx context.Context) error {
 		Store: store, Version: version, Log: s.logger(),
 		Listen: s.Listen, EdgeHTTP: str(s.EdgeHTTP, "127.0.0.1:8081"), EdgeHTTPS: str(s.EdgeHTTPS, "127.0.0.1:8443"),
 		BaseURL: s.BaseURL, APIURL: s.APIURL, SiteDomain: s.SiteDomain, SharedDomain: s.SharedDomain,
-		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, ACMEEAB: s.ACMEEAB, ACMEDNS: s.ACMEDNS, ACMEDNSZone: s.ACMEDNSZone, PublicAddress: s.PublicAddr, Prices: s.Prices,
+		ACMECA: s.ACMECA, ACMEEmail: s.ACMEEmail, ACMEEAB: s.ACMEEAB, ACMEDNS: s.ACMEDNS, ACMEDNSZone: s.ACMEDNSZone, PublicAddress: s.PublicAddr, Prices: s.Prices, Limits: s.Limits,
 		Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		NoFastPath: !s.FastPath, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
+		MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
 		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
 	})
 }

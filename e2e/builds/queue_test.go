@@ -66,13 +66,15 @@ func TestQueue(t *testing.T) {
 	h.until(10*time.Second, "waiting build", func() bool { return h.get(theirs, bobs).running() == "queue" })
 
 	d, e := h.get(second, waiting), h.get(theirs, bobs)
-	if d.Queue == nil || d.Queue.Position != 1 || d.Queue.Reason != "workers_busy" {
-		t.Errorf("the one that waits shows %+v", d.Queue)
+	// Bob has nothing running and had no turn yet, so he is next although he came later.
+	h.until(10*time.Second, "place of the one that was passed", func() bool { d = h.get(second, waiting); return d.Queue != nil && d.Queue.Position == 2 })
+	if d.Status != "pending" || d.Queue.Reason != "workers_busy" {
+		t.Errorf("the one that waits is %s, %+v", d.Status, d.Queue)
 	}
-	if e.Queue == nil || e.Queue.Position != 2 {
-		t.Errorf("the one behind shows %+v", e.Queue)
+	if e.Status != "pending" || e.Queue == nil || e.Queue.Position != 1 {
+		t.Errorf("the next one is %s, %+v", e.Status, e.Queue)
 	}
-	if log := h.log(second, waiting); !strings.Contains(log, "Waiting for a free place: 1 build") {
+	if log := h.log(second, waiting); !strings.Contains(log, "Waiting for a free build slot: 1 build may run at once, place 1 in the queue") {
 		t.Errorf("the log does not say that it waits:\n%s", log)
 	}
 	// A second deployment of the busy site waits for the first of it.
@@ -94,7 +96,7 @@ func TestQueue(t *testing.T) {
 	}
 	h.built(second, waiting)
 	h.built(theirs, bobs)
-	if log := h.log(theirs, bobs); !strings.Contains(log, "this build's turn") {
+	if log := h.log(theirs, bobs); !strings.Contains(log, "A build slot is free") {
 		t.Errorf("the log does not say that the wait is over:\n%s", log)
 	}
 

@@ -102,7 +102,11 @@ func New(binary, dir string) (*World, error) {
 		w.Git.Close()
 		return nil, err
 	}
-	w.Flags = []string{"--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128",
+	limits := filepath.Join(dir, "limits.toml") // one user has all that a benchmark makes
+	if err := os.WriteFile(limits, []byte("[defaults]\nsites = \"unlimited\"\ndomains = \"unlimited\"\ndeployments.pending = \"unlimited\"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	w.Flags = []string{"--limits", limits, "--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128",
 		"--outbound-ca-file", w.Hooks.CA, "--git-host", "git.test=" + w.Git.URL, "--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s"}
 	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -31,6 +31,8 @@ type Config struct {
 	Mail  *mail.Mailer  // Optional: without it users get no mails, and no new password by themselves. It needs Seal and Site.
 	Site  string        // the dashboard's address, to which passkeys are bound and links lead. Optional: without it there are none.
 	Flush time.Duration // how often last uses are written. Optional: 0 means 10s.
+
+	Limits *Limits // Optional: without it the service's own.
 }
 
 // Accounts is the front door of the room. It is safe for concurrent use.
@@ -41,6 +43,7 @@ type Accounts struct {
 	site   string
 	log    *slog.Logger
 	flush  time.Duration
+	limits *Limits
 	hashes chan struct{} // bounds argon2id's memory: 19 MiB each
 
 	mu      sync.Mutex // guards what follows
@@ -50,7 +53,10 @@ type Accounts struct {
 
 // New returns the accounts kept in the database.
 func New(c Config) *Accounts {
+	c.Limits = cmp.Or(c.Limits, NewLimits(LimitSettings{}))
+	c.Limits.CountRows(LimitKeys, `SELECT count(*) FROM api_keys WHERE owner_id = $1`)
 	return &Accounts{
+		limits: c.Limits,
 		db:     c.DB,
 		seal:   c.Seal,
 		mail:   c.Mail,

@@ -41,11 +41,10 @@ type NewKey struct {
 	Expires db.Time        // Optional: 0 means never.
 }
 
-// The most a key can name, and the most keys a user can have.
+// The most a key can name.
 const (
 	maxSites = 100
 	maxNets  = 50
-	maxKeys  = 200
 )
 
 const keyColumns = `id, name, hint, scopes, sites, nets, expires_at, created_at, used_at, used_addr`
@@ -83,13 +82,8 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	if err := by.requireNoWider(n); err != nil {
 		return Key{}, "", err
 	}
-	var have int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM api_keys WHERE owner_id = $1`, by.Owner).Scan(&have); err != nil {
-		return Key{}, "", fmt.Errorf("create key: %w", err)
-	}
-	if have >= maxKeys {
-		return Key{}, "", &fault.Error{Kind: fault.Conflict, Message: "Too many keys",
-			Details: fmt.Sprintf("a user has at most %d keys: revoke some that are not used", maxKeys), Code: "too_many_keys"}
+	if err := a.limits.RequireTx(ctx, tx, by.Owner, LimitKeys, 1); err != nil {
+		return Key{}, "", err
 	}
 	nets := make([]string, len(n.Nets))
 	for i, p := range n.Nets {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"slipway/internal/db"
@@ -257,6 +258,26 @@ func (a *Accounts) Sessions(ctx context.Context, owner UserID) ([]Session, error
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
 	return list, nil
+}
+
+// SignedInFrom reports whether somebody with this address is signed in from an address
+// that matches. An unknown user is not.
+func (a *Accounts) SignedInFrom(ctx context.Context, email string, match func(netip.Addr) bool) (bool, error) {
+	u, err := a.UserByEmail(ctx, email)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	list, err := a.Sessions(ctx, u.ID)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list, func(s Session) bool {
+		addr, err := netip.ParseAddr(s.Addr)
+		return err == nil && match(addr)
+	}), nil
 }
 
 // EndSessionTx signs the owner out on one device, or is a NotFound fault.

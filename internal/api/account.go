@@ -15,6 +15,13 @@ type accountBody struct {
 	Admin     bool       `json:"admin" doc:"Whether this user runs the installation."`
 	CreatedAt string     `json:"createdAt" format:"date-time"`
 	Key       accountKey `json:"key" doc:"The key that asked."`
+
+	Limits map[string]limitBody `json:"limits" doc:"What the account may have of each thing and has, by name. More is answered with 402."`
+}
+
+type limitBody struct {
+	Limit *int64 `json:"limit" doc:"Null: no limit."`
+	Used  int64  `json:"used"`
 }
 
 type accountKey struct {
@@ -56,8 +63,19 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 	if err != nil {
 		return accountBody{}, err
 	}
+	use, err := a.Limits.Use(ctx, a.DB, c.Owner)
+	if err != nil {
+		return accountBody{}, err
+	}
+	limits := map[string]limitBody{}
+	for _, l := range use {
+		limits[string(l.Name)] = limitBody{Used: l.Used}
+		if l.Limit != account.Unlimited {
+			limits[string(l.Name)] = limitBody{&l.Limit, l.Used}
+		}
+	}
 	return accountBody{string(u.ID), u.Email, u.Admin, u.CreatedAt.String(),
-		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)}}, nil
+		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)}, limits}, nil
 }
 
 func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[KeyBody], error) {

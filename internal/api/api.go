@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
+	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -40,7 +41,10 @@ type Config struct {
 	Webhooks    *webhook.Webhooks
 	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter
+	Limits      *account.Limits // Optional: without it GET /account shows none.
 	Log         *slog.Logger
+
+	Certificates certs.Addresses // of sites' own addresses
 
 	BaseURL        string         // where the interface is reached, without a trailing slash
 	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
@@ -66,6 +70,7 @@ type API struct {
 func New(c Config) *API {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.RateLimit = cmp.Or(c.RateLimit, 100)
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
 	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, c.BaseURL), "/")
 	if c.Ready == nil {

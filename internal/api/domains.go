@@ -29,7 +29,7 @@ type domainBody struct {
 }
 
 type dnsProblem struct {
-	Code    string `json:"code" doc:"caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards, …"`
+	Code    string `json:"code" doc:"caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards, redirect_target, wrong_name, hidden_wildcard, …"`
 	Message string `json:"message"`
 }
 
@@ -73,7 +73,7 @@ func (a *API) domainRoutes() {
 	create.Status = 201
 	postPrepared(a, create, a.prepareDomain, a.createDomain)
 	get(a, r("/domains/{id}", "getDomain", "Read a domain", "", account.DomainsRead), a.getDomain)
-	change(a, "PATCH", r("/domains/{id}", "updateDomain", "Change a domain", "", account.DomainsWrite), a.updateDomain)
+	change(a, "PATCH", r("/domains/{id}", "updateDomain", "Change a domain", "Changes what is sent and leaves the rest. With `siteId` it moves to another site and goes on being served meanwhile.", account.DomainsWrite), a.updateDomain)
 	change(a, "DELETE", r("/domains/{id}", "deleteDomain", "Remove a domain",
 		"Its route ends with the answer. A name that was proven stays out of others' reach for 30 days unless they bring the TXT proof.", account.DomainsWrite), a.deleteDomain)
 	ask(a, r("/domains/{id}/verify", "verifyDomain", "Check a domain now", "Looks at the DNS and answers with what it found, in at most about 10 seconds. One that had failed is pending again.", account.DomainsWrite), a.verifyDomain)
@@ -127,16 +127,30 @@ func (a *API) getDomain(ctx context.Context, c account.Caller, in *ByID) (domain
 type updateDomainIn struct {
 	ByID
 	Body struct {
-		RedirectTo *string `json:"redirectTo,omitempty" doc:"An empty one serves the site itself."`
+		SiteID     *string `json:"siteId,omitempty" doc:"Another site of the same owner. The domain goes on being served."`
+		RedirectTo *string `json:"redirectTo,omitempty" nullable:"true" doc:"Null or an empty one serves the site itself."`
 		Primary    *bool   `json:"primary,omitempty"`
 	}
 }
 
 func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn, did *account.AuditEvent) (domainBody, error) {
-	if _, err := a.domain(ctx, tx, c, in.ID); err != nil {
+	now, err := a.domain(ctx, tx, c, in.ID)
+	if err != nil {
 		return domainBody{}, err
 	}
-	d, err := a.Domains.UpdateTx(ctx, tx, c.Owner, domain.ID(in.ID), domain.Update(in.Body))
+	u, shown, changeable := domain.Update(in.Body), showDomain(now), []string{"siteId", "primary", "redirectTo"}
+	if isNull(ctx, "redirectTo") {
+		u.RedirectTo, shown.RedirectTo, changeable = new(string), nil, changeable[:2]
+	}
+	if err := checkPatch(ctx, "domain", changeable, shown, map[string]string{"name": "add the other name as a domain of its own"}); err != nil {
+		return domainBody{}, err
+	}
+	if u.SiteID != nil {
+		if err := a.allowed(ctx, tx, c, *u.SiteID); err != nil {
+			return domainBody{}, err
+		}
+	}
+	d, err := a.Domains.UpdateTx(ctx, tx, c.Owner, domain.ID(in.ID), u)
 	*did = account.AuditEvent{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
 	return showDomain(d), err
 }

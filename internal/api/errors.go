@@ -31,6 +31,9 @@ type problem struct {
 	Details   string `json:"details,omitempty" doc:"What is allowed, or what to do about it."`
 	Received  any    `json:"received,omitempty" doc:"The offending value, where there is one. Never a secret."`
 	Code      string `json:"code" doc:"A stable name to branch on, in snake_case." example:"site_not_found"`
+	Limit     *int64 `json:"limit,omitempty" doc:"With limit_reached: the limit."`
+	Current   *int64 `json:"current,omitempty" doc:"With limit_reached: how much is used."`
+	Name      string `json:"name,omitempty" doc:"With limit_reached: the limit's name, as in GET /account."`
 	RequestID string `json:"requestId" doc:"Names this request in the service's logs; also in X-Request-Id."`
 }
 
@@ -85,6 +88,9 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 		}
 		p := &problem{status: s.status, Message: f.Message, Details: f.Details, Received: scalar(f.Received),
 			Code: snake(cmp.Or(f.Code, s.code)), RequestID: id, retryAfter: f.RetryAfter}
+		if f.Limit != nil {
+			p.Limit, p.Current, p.Name = &f.Limit.Limit, &f.Limit.Current, f.Limit.Name
+		}
 		if s.status == 429 || s.status == 503 {
 			p.retryAfter = max(p.retryAfter, time.Second)
 		}

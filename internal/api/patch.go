@@ -52,3 +52,9 @@ func sameJSON(a, b json.RawMessage) bool {
 	var x, y bytes.Buffer
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
+
+// isNull reports whether the body has null for a field.
+func isNull(ctx context.Context, name string) bool {
+	var sent map[string]json.RawMessage
+	return json.Unmarshal(from(ctx).body, &sent) == nil && bytes.Equal(bytes.TrimSpace(sent[name]), []byte("null"))
+}

@@ -35,7 +35,16 @@ type NewSiteBody struct {
 type siteBody struct {
 	NewSiteBody
 	Domains   []domainSummary `json:"domains"`
+	SSL       siteSSL         `json:"ssl" doc:"The certificate of the site's own address."`
 	UpdatedAt string          `json:"updatedAt" format:"date-time"`
+}
+
+type siteSSL struct {
+	Status        string  `json:"status" enum:"pending,active,failed,expired"`
+	Reason        *string `json:"reason" doc:"Why there is none yet, what went wrong, or whom visitors have to trust."`
+	Issuer        *string `json:"issuer"`
+	ExpiresAt     *string `json:"expiresAt" format:"date-time"`
+	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
 }
 
 type repository struct {
@@ -331,9 +340,14 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 	if err != nil {
 		return nil, err
 	}
+	certificates, err := a.Certificates.Of(ctx, r, each(list, func(s site.Site) string { return s.Slug }))
+	if err != nil {
+		return nil, err
+	}
 	return each(list, func(s site.Site) siteBody {
+		c := certificates[s.Slug]
 		return siteBody{a.showNewSite(s), each(domains[string(s.ID)], func(d domain.Summary) domainSummary {
 			return domainSummary{string(d.ID), d.Name, string(d.Status)}
-		}), s.UpdatedAt.String()}
+		}), siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}, s.UpdatedAt.String()}
 	}), nil
 }

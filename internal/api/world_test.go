@@ -63,6 +63,12 @@ func (b *lockedBuffer) String() string {
 
 func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 	t.Helper()
+	return newLimitedWorld(t, account.LimitSettings{}, with...)
+}
+
+func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(*api.Config)) *world {
+	t.Helper()
+	limits := account.NewLimits(settings)
 	statements := new(atomic.Int64)
 	d := dbtest.New(t, func(c *db.Config) { c.Seen = func(string) { statements.Add(1) } })
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -71,14 +77,14 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 	}
 	logs := &lockedBuffer{ch: make(chan struct{}, 1)}
 	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	hooks := newWebhooks(d, s)
-	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
+	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Limits: limits})
+	sites := site.New(site.Config{DB: d, Limits: limits, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := api.Config{
 		DB: d, Log: log,
-		Accounts:    account.New(account.Config{DB: d, Log: log}),
+		Accounts:    account.New(account.Config{DB: d, Limits: limits, Log: log}),
 		Sites:       sites,
-		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
-		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{},
+		Deployments: deploy.New(deploy.Config{DB: d, Limits: limits, Sites: sites, Hooks: hooks, Log: log}),
+		Domains: domain.New(domain.Config{DB: d, Limits: limits, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{},
 			SiteOf: func(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
@@ -89,6 +95,7 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
 		BaseURL:   "http://slipway.test",
 		RateLimit: 100_000,
+		Limits:    limits,
 	}
 	for _, f := range with {
 		f(&c)
@@ -105,10 +112,6 @@ type noDNS struct{}
 func (noDNS) Ask(_ context.Context, _ netip.AddrPort, name string, qtype uint16) (*dns.Msg, error) {
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
 	return new(dns.Msg).SetRcode(q, dns.RcodeNameError), nil
-}
-
-func newWebhooks(d *db.DB, s *seal.Sealer) *webhook.Webhooks {
-	return webhook.New(webhook.Config{DB: d, Seal: s})
 }
 
 // user makes a user and a key of all scopes, or of those named.

@@ -75,7 +75,7 @@ type Report struct {
 	Line  func(level, message, raw string) // raw has the terminal's colors, or is empty
 	Enter func(stage string)               // queue, prepare, install, build or publish begins
 	Skip  func(stage string)               // a stage that this build doesn't need
-	Wait  func()                           // no slot is free; the build's time must not pass
+	Wait  func(place int)                  // no slot is free: its place in the queue, 1 being next; again when that changes
 	Begin func()                           // it has a slot after a Wait
 }
 

@@ -42,6 +42,14 @@ func Network(ctx context.Context, out *egress.Egress, dir string, refused func(w
 	return sandbox.Network{Proxy: name}, func() { cancel(); <-served }, nil
 }
 
+// plural is a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // maxRefusals is how many refused addresses of a build its log names.
 const maxRefusals = 20
 

@@ -42,11 +42,15 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 			Details: b.c.Why}
 	}
 	waited := false
-	done, err := b.slots.take(ctx, s.Owner, func(ahead int) {
+	done, err := b.slots.take(ctx, s.Owner, func(place int) {
+		if !waited {
+			r.Enter("queue")
+		}
+		r.Wait(place)
+		if !waited {
+			r.printf("info", "Waiting for a free build slot: %s may run at once, place %d in the queue", plural(b.c.AtOnce, "build"), place)
+		}
 		waited = true
-		r.Wait()
-		r.Enter("queue")
-		r.printf("info", "Waiting for a free place: %d builds may run at once, %d wait before this one", b.c.AtOnce, ahead)
 	})
 	if err != nil {
 		return err
@@ -54,7 +58,7 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 	defer done()
 	if waited {
 		r.Begin()
-		r.printf("info", "It is this build's turn")
+		r.printf("info", "A build slot is free")
 	}
 	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
 	r.Enter("prepare")

@@ -175,39 +175,3 @@ func TestClear(t *testing.T) {
 		t.Error("the work folder is still there")
 	}
 }
-
-// With one place, owners take turns, however many builds one of them has waiting.
-func TestTurnsAlternate(t *testing.T) {
-	t.Parallel()
-	turns := newSlots(1)
-	hold, err := turns.take(t.Context(), "greedy", nil)
-	ok(t, err)
-	order := make(chan string, 4)
-	var wg sync.WaitGroup
-	for i, owner := range []string{"greedy", "greedy", "greedy", "modest"} {
-		waits := make(chan struct{})
-		wg.Go(func() {
-			release, err := turns.take(t.Context(), owner, func(ahead int) {
-				if ahead != i {
-					t.Errorf("%d are ahead of number %d", ahead, i)
-				}
-				close(waits)
-			})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			order <- owner
-			release()
-		})
-		<-waits
-	}
-	hold()
-	wg.Wait()
-	if first, second := <-order, <-order; first != "modest" || second != "greedy" {
-		t.Errorf("the turn went to %s, then to %s", first, second)
-	}
-	if len(turns.last)+len(turns.running) > 0 || turns.free != 1 {
-		t.Errorf("left: %+v", turns)
-	}
-}

@@ -3,6 +3,7 @@ package build
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -13,7 +14,7 @@ import (
 type slots struct {
 	mu      sync.Mutex // guards what follows
 	free    int
-	running map[string]int
+	running []string // owners of what runs, in the order in which it began
 	waiting []*waiter
 	given   int            // turns so far
 	last    map[string]int // the number of each owner's last turn, while it waits for more or runs
@@ -22,90 +23,134 @@ type slots struct {
 type waiter struct {
 	owner string
 	turn  chan struct{} // closed when it is theirs
+	place chan int      // the newest place in the queue, where it changed
+	known int           // the last one sent
 }
 
-func newSlots(n int) *slots {
-	return &slots{free: n, running: map[string]int{}, last: map[string]int{}}
-}
+func newSlots(n int) *slots { return &slots{free: n, last: map[string]int{}} }
 
-// take waits for a place. say is called once, with the number of those ahead, when there
-// is a wait at all.
-func (s *slots) take(ctx context.Context, owner string, say func(ahead int)) (release func(), err error) {
-	w := &waiter{owner: owner, turn: make(chan struct{})}
+// take waits for a slot. While there is a wait, say is called with the place in the
+// queue, 1 being next, and again whenever that changes.
+func (s *slots) take(ctx context.Context, owner string, say func(place int)) (release func(), err error) {
+	w := &waiter{owner: owner, turn: make(chan struct{}), place: make(chan int, 1)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
 	s.next()
-	ahead := s.ahead(w)
 	s.mu.Unlock()
-	select {
-	case <-w.turn:
-	default:
-		say(ahead)
+	for waits := true; waits; {
 		select {
 		case <-w.turn:
+			waits = false
+			continue
+		default:
+		}
+		select {
+		case <-w.turn:
+			waits = false
+		case place := <-w.place:
+			say(place)
 		case <-ctx.Done():
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for i, x := range s.waiting {
-				if x == w {
-					s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
-					return nil, context.Cause(ctx)
-				}
-			}
-			s.give(owner) // the turn came at the same moment
+			s.leave(w)
 			return nil, context.Cause(ctx)
 		}
 	}
-	var once sync.Once
-	return func() {
-		once.Do(func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.give(owner)
-		})
-	}, nil
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.give(owner)
+	}), nil
 }
 
-// give returns an owner's place. The caller holds mu.
+// leave takes a waiter out of the queue, or gives its turn back if that came meanwhile.
+func (s *slots) leave(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.waiting, w); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		s.next()
+		return
+	}
+	s.give(w.owner)
+}
+
+// give returns an owner's slot. The caller holds mu.
 func (s *slots) give(owner string) {
 	s.free++
-	if s.running[owner]--; s.running[owner] == 0 {
-		delete(s.running, owner)
-	}
+	i := slices.Index(s.running, owner)
+	s.running = slices.Delete(s.running, i, i+1)
 	s.next()
 }
 
-// next hands out free places. The caller holds mu.
+// next hands out free slots and tells those that go on waiting where they stand. The
+// caller holds mu.
 func (s *slots) next() {
 	for s.free > 0 && len(s.waiting) > 0 {
-		best := 0
-		for i, w := range s.waiting {
-			b := s.waiting[best]
-			if cmp.Or(cmp.Compare(s.running[w.owner], s.running[b.owner]), cmp.Compare(s.last[w.owner], s.last[b.owner])) < 0 {
-				best = i
-			}
-		}
-		w := s.waiting[best]
-		s.waiting = append(s.waiting[:best], s.waiting[best+1:]...)
+		i := s.best(s.waiting, s.running, s.last)
+		w := s.waiting[i]
+		s.waiting = slices.Delete(s.waiting, i, i+1)
 		s.free--
-		s.running[w.owner]++
+		s.running = append(s.running, w.owner)
 		s.given++
 		s.last[w.owner] = s.given
 		close(w.turn)
 	}
 	for owner := range s.last {
-		if s.running[owner] == 0 && !slices.ContainsFunc(s.waiting, func(w *waiter) bool { return w.owner == owner }) {
+		if !slices.Contains(s.running, owner) && !slices.ContainsFunc(s.waiting, func(w *waiter) bool { return w.owner == owner }) {
 			delete(s.last, owner)
 		}
 	}
+	s.tell()
 }
 
-// ahead counts those that wait and came before. The caller holds mu.
-func (s *slots) ahead(w *waiter) int {
-	for i, x := range s.waiting {
-		if x == w {
-			return i
+// best returns which of the waiting is to have the next slot.
+func (s *slots) best(waiting []*waiter, running []string, last map[string]int) int {
+	count := map[string]int{}
+	for _, owner := range running {
+		count[owner]++
+	}
+	best := 0
+	for i, w := range waiting {
+		b := waiting[best]
+		if cmp.Or(cmp.Compare(count[w.owner], count[b.owner]), cmp.Compare(last[w.owner], last[b.owner])) < 0 {
+			best = i
 		}
 	}
-	return 0
+	return best
+}
+
+// maxForeseen bounds how many turns are foreseen; who stands behind them is told that.
+const maxForeseen = 200
+
+// tell foresees the turns, as if what runs ended in the order in which it began, and
+// sends each waiter its place where that changed. The caller holds mu.
+func (s *slots) tell() {
+	waiting, running, last, given := slices.Clone(s.waiting), slices.Clone(s.running), maps.Clone(s.last), s.given
+	for place := 1; len(waiting) > 0 && place <= maxForeseen; place++ {
+		if len(running) > 0 {
+			running = running[1:]
+		}
+		i := s.best(waiting, running, last)
+		w := waiting[i]
+		waiting = slices.Delete(waiting, i, i+1)
+		running = append(running, w.owner)
+		given++
+		last[w.owner] = given
+		w.tell(place)
+	}
+	for _, w := range waiting {
+		w.tell(maxForeseen + 1)
+	}
+}
+
+// tell sends a place; an older one that nobody has read goes.
+func (w *waiter) tell(place int) {
+	if place == w.known {
+		return
+	}
+	w.known = place
+	select {
+	case <-w.place:
+	default:
+	}
+	w.place <- place
 }

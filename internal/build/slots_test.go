@@ -5,76 +5,146 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// A free place goes to the owner with the fewest running, then to the longest wait.
-func TestTurnsAreFair(t *testing.T) {
+// queue is a test's view of slots: who waits at which place, who has had a turn.
+type queue struct {
+	*slots
+	t      *testing.T
+	places map[string]int
+	order  []string
+	hold   map[string]func()
+}
+
+func newQueue(t *testing.T, n int) *queue {
+	return &queue{slots: newSlots(n), t: t, places: map[string]int{}, hold: map[string]func(){}}
+}
+
+// ask has a build of the owner wait for its turn. It must be called in a bubble.
+func (q *queue) ask(name, owner string) {
+	go func() {
+		release, err := q.take(q.t.Context(), owner, func(place int) { q.places[name] = place })
+		if err != nil {
+			q.t.Error(err)
+			return
+		}
+		delete(q.places, name)
+		q.order = append(q.order, name)
+		q.hold[name] = release
+	}()
+	synctest.Wait()
+}
+
+func (q *queue) end(name string) {
+	q.hold[name]()
+	synctest.Wait()
+}
+
+// A free slot goes to the owner with the fewest running, then to the one whose last turn
+// is longest ago, then to the longest wait; the places that are told are that order.
+func TestSlotsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newSlots(2)
-		order := make(chan string, 10)
-		hold := map[string]chan func(){"greedy": make(chan func(), 10), "modest": make(chan func(), 10)}
-		ask := func(owner string) {
-			go func() {
-				release, err := turns.take(t.Context(), owner, func(int) {})
-				if err != nil {
-					t.Error(err)
-					return
+		q := newQueue(t, 1)
+		for _, name := range []string{"greedy 1", "greedy 2", "greedy 3", "greedy 4"} {
+			q.ask(name, "greedy")
+		}
+		if d := gocmp.Diff(map[string]int{"greedy 2": 1, "greedy 3": 2, "greedy 4": 3}, q.places); d != "" {
+			t.Errorf("places (-want +got):\n%s", d)
+		}
+		q.ask("modest 1", "modest")
+		q.ask("modest 2", "modest")
+		if d := gocmp.Diff(map[string]int{"modest 1": 1, "greedy 2": 2, "modest 2": 3, "greedy 3": 4, "greedy 4": 5}, q.places); d != "" {
+			t.Errorf("places after somebody else came (-want +got):\n%s", d)
+		}
+		want := []string{"greedy 1", "modest 1", "greedy 2", "modest 2", "greedy 3", "greedy 4"}
+		for _, name := range want {
+			if q.order[len(q.order)-1] != name {
+				t.Fatalf("the turns were %v, want %v", q.order, want)
+			}
+			for waiting, place := range q.places {
+				if want[len(q.order)+place-1] != waiting {
+					t.Errorf("%s was told place %d after %v", waiting, place, q.order)
 				}
-				order <- owner
-				hold[owner] <- release
-			}()
-			synctest.Wait()
+			}
+			q.end(name)
 		}
-		for range 4 {
-			ask("greedy")
-		}
-		ask("modest")
-		if len(order) != 2 {
-			t.Fatalf("%d run at once, want 2", len(order))
-		}
-		(<-hold["greedy"])()
-		synctest.Wait()
-		<-order
-		<-order
-		if got := <-order; got != "modest" {
-			t.Fatalf("the free place went to %s, although it has one running already", got)
-		}
-		for range 3 {
-			(<-hold["greedy"])()
-			synctest.Wait()
-		}
-		(<-hold["modest"])()
-		synctest.Wait()
-		if turns.free != 2 || len(turns.waiting) != 0 || len(turns.running) != 0 {
-			t.Fatalf("%d free, %d wait, running %v", turns.free, len(turns.waiting), turns.running)
+		if len(q.last)+len(q.running)+len(q.waiting) > 0 || q.free != 1 {
+			t.Errorf("left: %+v", q.slots)
 		}
 	})
 }
 
-func TestGivingUpAWaitLosesNoPlace(t *testing.T) {
+// With several slots, nobody has a second one while somebody else waits for a first.
+func TestSlotsGoToThoseWithout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newSlots(1)
-		release, err := turns.take(t.Context(), "a", nil)
-		if err != nil {
-			t.Fatal(err)
+		q := newQueue(t, 2)
+		for _, name := range []string{"greedy 1", "greedy 2", "greedy 3"} {
+			q.ask(name, "greedy")
 		}
+		q.ask("modest 1", "modest")
+		if d := gocmp.Diff(map[string]int{"modest 1": 1, "greedy 3": 2}, q.places); d != "" {
+			t.Errorf("places (-want +got):\n%s", d)
+		}
+		q.end("greedy 1")
+		if d := gocmp.Diff([]string{"greedy 1", "greedy 2", "modest 1"}, q.order); d != "" {
+			t.Errorf("turns (-want +got):\n%s", d)
+		}
+		for _, name := range []string{"greedy 2", "modest 1", "greedy 3"} {
+			q.end(name)
+		}
+	})
+}
+
+// Whoever gives up loses nobody's slot, and those behind move up.
+func TestGivingUpAWaitLosesNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 1)
+		q.ask("first", "a")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
 		done := make(chan error, 1)
-		said := -1
 		go func() {
-			_, err := turns.take(ctx, "b", func(n int) { said = n })
+			_, err := q.take(ctx, "b", func(int) {})
 			done <- err
 		}()
 		synctest.Wait()
+		q.ask("behind", "c")
+		if q.places["behind"] != 2 {
+			t.Errorf("place %d behind the one that gives up", q.places["behind"])
+		}
 		cancel(gone)
-		if err := <-done; !errors.Is(err, gone) || said != 0 {
-			t.Fatalf("got %v, told %d ahead", err, said)
+		if err := <-done; !errors.Is(err, gone) {
+			t.Fatalf("got %v", err)
 		}
-		release()
-		release() // twice gives one place back
-		if turns.free != 1 {
-			t.Fatalf("%d free, want 1", turns.free)
+		synctest.Wait()
+		if q.places["behind"] != 1 {
+			t.Errorf("place %d after it gave up", q.places["behind"])
 		}
+		q.end("first")
+		q.end("first") // twice gives one slot back
+		q.end("behind")
+		if q.free != 1 {
+			t.Fatalf("%d free, want 1", q.free)
+		}
+	})
+}
+
+// Foreseeing the turns of very many costs little, and everybody is told a place.
+func TestManyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		places := make([]int, 400)
+		for i := range places {
+			go q.take(ctx, string(rune('a'+i%7)), func(place int) { places[i] = place })
+			synctest.Wait()
+		}
+		if places[1] == 0 || places[399] != maxForeseen+1 {
+			t.Errorf("places %d and %d", places[1], places[399])
+		}
+		cancel()
+		synctest.Wait()
 	})
 }

@@ -109,7 +109,7 @@ func (s *site) build(files map[string]string, plan framework.Plan, change ...fun
 			defer mu.Unlock()
 			o.log = append(o.log, level+": "+message)
 		},
-		Enter: stage(""), Skip: stage("-"), Wait: func() {}, Begin: func() {},
+		Enter: stage(""), Skip: stage("-"), Wait: func(int) {}, Begin: func() {},
 	}
 	o.err = s.Run(s.t.Context(), spec, report, func(_ context.Context, a Artefact) error {
 		o.files = map[string]string{}

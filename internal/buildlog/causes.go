@@ -80,7 +80,7 @@ var causes = []cause{
 	when(`ModuleNotFoundError: No module named '([^']+)'`, "Python module ${1} is missing: add it to requirements.txt or pyproject.toml"),
 	when(`(?:ERROR: )?Could not find a version that satisfies the requirement (\S+)`, "No version of the Python package ${1} fits: check its name and version"),
 	when(`Could not find gem '([^']+)'|Bundler could not find compatible versions for gem "([^"]+)"`, "Ruby gem ${1}${2} can't be had in the version asked for: run bundle update and commit Gemfile.lock"),
-	when(`theme[ "]+(\S+?)"? not found|module "([^"]+)" not found.*(theme|hugo)`, "Theme ${1}${2} is missing: add it to the repository as files, not as a submodule that isn't fetched"),
+	when(`theme[ "]+(\S+?)"? not found|module "([^"]+)" not found.*(theme|hugo)`, "Theme ${1}${2} is missing: add it to the repository as files, or as a submodule that .gitmodules declares"),
 
 	// Code.
 	when(`Treating warnings as errors because process\.env\.CI = true`, "The linter's warnings count as errors because CI=true: correct them, or set CI=false for the build"),

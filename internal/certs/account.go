@@ -13,6 +13,8 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/mholt/acmez/v3/acme"
+
+	"slipway/internal/seal"
 )
 
 // accountTo returns the installation's account with an authority, and registers it the
@@ -24,7 +26,10 @@ func (i *issuer) accountTo(ctx context.Context) (acme.Account, error) {
 		return *i.account, nil
 	}
 	account, err := i.loadAccount(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
+	if damaged(err) {
+		i.s.c.Log.ErrorContext(ctx, "account with authority is damaged; another one is registered", "ca", i.url, "err", err)
+	}
+	if errors.Is(err, fs.ErrNotExist) || damaged(err) {
 		account, err = i.register(ctx)
 	}
 	if err != nil {
@@ -48,16 +53,20 @@ func (i *issuer) loadAccount(ctx context.Context) (acme.Account, error) {
 	}
 	var a acme.Account
 	if err := json.Unmarshal(text, &a); err != nil {
-		return acme.Account{}, fmt.Errorf("read registration: %w", err)
+		return acme.Account{}, fmt.Errorf("read registration: %w: %w", errDamaged, err)
 	}
 	if text, err = i.s.storage.Load(ctx, key); err != nil {
 		return acme.Account{}, err
 	}
 	if a.PrivateKey, err = certmagic.PEMDecodePrivateKey(text); err != nil {
-		return acme.Account{}, fmt.Errorf("read account key: %w", err)
+		return acme.Account{}, fmt.Errorf("read account key: %w: %w", errDamaged, err)
 	}
 	return a, nil
 }
+
+// damaged reports whether something is stored that cannot be used, as opposed to nothing
+// being stored or nothing being readable at the moment.
+func damaged(err error) bool { return errors.Is(err, errDamaged) || errors.Is(err, seal.ErrOpen) }
 
 // register makes an account, one node at a time. Naming a directory on the command line
 // is the operator's consent to its terms.
@@ -67,7 +76,7 @@ func (i *issuer) register(ctx context.Context) (acme.Account, error) {
 		return acme.Account{}, err
 	}
 	defer i.s.storage.Unlock(context.WithoutCancel(ctx), registration)
-	if a, err := i.loadAccount(ctx); !errors.Is(err, fs.ErrNotExist) {
+	if a, err := i.loadAccount(ctx); !errors.Is(err, fs.ErrNotExist) && !damaged(err) {
 		return a, err // another node was faster
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -79,8 +79,11 @@ func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 	}
 }
 
-// due claims the name that has waited longest. Its lease outlasts the attempt, and its
-// number of attempts fences off whoever lost the lease.
+// due claims a name that is due: one of an owner for whom nothing is under way before one
+// of an owner who has orders under way, the control plane's and sites' names before custom
+// hosts, what has none before what is to be renewed, and then the one that has waited
+// longest. One owner has at most half of the places. The lease outlasts the attempt, and
+// the number of attempts fences off whoever lost the lease.
 func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	now := db.Now()
 	var n int
@@ -88,12 +91,32 @@ func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	if err != nil || n == 0 {
 		return row{}, false, err
 	}
+	busy, err := s.busy(ctx, now)
+	if err != nil {
+		return row{}, false, err
+	}
+	args := []any{now, now.Add(attemptLease)}
+	mark := func(owner string) string {
+		args = append(args, owner)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	full, some := []string{"''"}, []string{"''"}
+	for owner, n := range busy {
+		if n >= max(1, s.c.Workers/2) {
+			full = append(full, mark(owner))
+		} else {
+			some = append(some, mark(owner))
+		}
+	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		rows, err := tx.Query(ctx, `
 			UPDATE certificates SET lease_until = $2, attempts = attempts + 1
 			WHERE host = (SELECT host FROM certificates WHERE next_at <> 0 AND next_at <= $1 AND lease_until < $1
-			  ORDER BY next_at LIMIT 1`+tx.SkipLocked()+`)
-			RETURNING `+columns, now, now.Add(attemptLease))
+			    AND (owner_id = '' OR owner_id NOT IN (`+strings.Join(full, ", ")+`))
+			  ORDER BY CASE WHEN owner_id IN (`+strings.Join(some, ", ")+`) AND owner_id <> '' THEN 1 ELSE 0 END,
+			    CASE kind WHEN 'custom' THEN 1 ELSE 0 END, CASE material WHEN '' THEN 0 ELSE 1 END, next_at
+			  LIMIT 1`+tx.SkipLocked()+`)
+			RETURNING `+columns, args...)
 		got, err := db.Collect(rows, err, scan)
 		if found = len(got) == 1; found {
 			r = got[0]
@@ -103,13 +126,27 @@ func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	return r, found, err
 }
 
+// busy counts the orders under way on every node, by owner.
+func (s *Certs) busy(ctx context.Context, now db.Time) (map[string]int, error) {
+	rows, err := s.c.DB.Query(ctx, "SELECT owner_id FROM certificates WHERE lease_until <> 0 AND lease_until >= $1 AND owner_id <> ''", now)
+	owners, err := db.Collect(rows, err, text)
+	if err != nil {
+		return nil, fmt.Errorf("read orders under way: %w", err)
+	}
+	out := map[string]int{}
+	for _, owner := range owners {
+		out[owner]++
+	}
+	return out, nil
+}
+
 // try makes one attempt and notes how it ended. It may run again after a crash: what the
 // authority issued meanwhile is lost, which costs one order.
 func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 	a := &attempt{row: r, stored: map[string][]byte{}}
 	bounded, cancel := context.WithTimeout(ctx, attemptBudget)
 	defer cancel()
-	wanted, err := s.wanted(bounded, r)
+	wanted, err := s.wanted(bounded, &a.row)
 	if err == nil && !wanted {
 		if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.dropTx(ctx, tx, r.host) }); err != nil {
 			s.c.Log.ErrorContext(ctx, "certificate not removed", "host", r.host, "err", err)
@@ -199,10 +236,12 @@ func (s *Certs) succeed(ctx context.Context, a *attempt) error {
 
 // renewAt is when a third of a certificate's life is left, a little earlier by chance so
 // that what began together does not stay together.
-func renewAt(leaf *x509.Certificate) time.Time {
-	life := leaf.NotAfter.Sub(leaf.NotBefore)
-	early := time.Duration(rand.Int64N(int64(life/50) + 1))
-	return leaf.NotAfter.Add(-life/3 - early)
+func renewAt(leaf *x509.Certificate) time.Time { return renewBetween(leaf.NotBefore, leaf.NotAfter) }
+
+func renewBetween(from, until time.Time) time.Time {
+	life := until.Sub(from)
+	early := time.Duration(rand.Int64N(int64(max(life/50, 0)) + 1))
+	return until.Add(-life/3 - early)
 }
 
 // fail notes why there is no certificate and when the next attempt is due.
@@ -227,7 +266,7 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	if warn != 0 {
 		a.warned = int64(warn)
 	}
-	if warn != 0 || !limited && now.Sub(a.toldAt.Time()) > tellEvery {
+	if warn != 0 || now.Sub(a.toldAt.Time()) > tellEvery {
 		event, a.toldAt = Failure, db.At(now)
 	}
 	if a.state == Active && a.warned != 0 {
@@ -248,7 +287,7 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	switch {
 	case warn != 0:
 		s.c.Log.WarnContext(ctx, "certificate ends soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", why)
-	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS), errors.Is(why, errAccount) && problem(why) != nil:
+	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS) && !errors.Is(cause, errUndelegated), errors.Is(why, errAccount) && problem(why) != nil:
 		// No authority had a say about the name: it is us.
 		s.c.Log.ErrorContext(ctx, "certificate not ordered", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)
 	default:
@@ -266,10 +305,10 @@ func (s *Certs) noteTx(ctx context.Context, tx *db.Tx, r row) (kept bool, err er
 	}
 	n, err := tx.Exec(ctx, `
 		UPDATE certificates SET state = $3, material = $4, issuer = $5, not_before = $6, not_after = $7, failures = $8, error = $9,
-		  next_at = $10, told_at = $11, warned = $12, version = $13, changed_at = $14, lease_until = 0
+		  next_at = $10, told_at = $11, warned = $12, version = $13, changed_at = $14, owner_id = $15, lease_until = 0
 		WHERE host = $1 AND attempts = $2 AND state <> 'gone'`,
 		r.host, r.attempts, r.state, r.material, r.issuer, r.notBefore, r.notAfter, r.failures, r.err,
-		r.nextAt, r.toldAt, r.warned, v, db.Now())
+		r.nextAt, r.toldAt, r.warned, v, db.Now(), r.owner)
 	if err != nil {
 		return false, fmt.Errorf("note certificate of %s: %w", r.host, err)
 	}

@@ -212,13 +212,13 @@ func (s *Certs) begin(ctx context.Context) error {
 			}
 		}
 		if s.dns() && orderable(s.c.SiteDomain) {
-			if err := s.askTx(ctx, tx, s.wildcard(), kindSite, 0); err != nil {
+			if err := s.askTx(ctx, tx, ask{host: s.wildcard(), kind: kindSite}); err != nil {
 				return err
 			}
 		}
 		for _, host := range s.c.Hosts {
 			if host = strings.ToLower(host); orderable(host) {
-				if err := s.askTx(ctx, tx, host, kindControl, 0); err != nil {
+				if err := s.askTx(ctx, tx, ask{host: host, kind: kindControl}); err != nil {
 					return err
 				}
 			}

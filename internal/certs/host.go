@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 
 // row is a name's row.
 type row struct {
-	host, kind          string
+	host, kind, owner   string
 	route               int64
 	state               State
 	material, issuer    string
@@ -33,11 +34,11 @@ type row struct {
 	warned, version     int64
 }
 
-const columns = `host, kind, route, state, material, issuer, not_before, not_after, attempts, failures, error, next_at, told_at, warned, version`
+const columns = `host, kind, owner_id, route, state, material, issuer, not_before, not_after, attempts, failures, error, next_at, told_at, warned, version`
 
 func scan(s db.Scanner) (row, error) {
 	var r row
-	err := s.Scan(&r.host, &r.kind, &r.route, &r.state, &r.material, &r.issuer, &r.notBefore, &r.notAfter, &r.attempts, &r.failures,
+	err := s.Scan(&r.host, &r.kind, &r.owner, &r.route, &r.state, &r.material, &r.issuer, &r.notBefore, &r.notAfter, &r.attempts, &r.failures,
 		&r.err, &r.nextAt, &r.toldAt, &r.warned, &r.version)
 	return r, err
 }
@@ -49,22 +50,64 @@ func orderable(host string) bool {
 	return net.ParseIP(host) == nil && host != "localhost" && !strings.HasSuffix(host, ".localhost")
 }
 
+// ask is a name that should have a certificate.
+type ask struct {
+	host, kind, owner string
+	route             int64 // version of the custom host's row
+	unknown           bool  // nobody has told the holder of a custom host that there is one
+}
+
 // askTx sees to it that a name gets a certificate. A name that failed is tried again at
-// once when its route is newer than the one it failed with.
-func (s *Certs) askTx(ctx context.Context, tx *db.Tx, host, kind string, route int64) error {
+// once when its route is newer than the one it failed with. One that its owner gave up and
+// wants again gets back the certificate that it had, if that lasts: authorities issue only
+// a few for one name.
+func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
+	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM certificates WHERE host = $1", a.host)
+	have, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return fmt.Errorf("ask for certificate of %s: %w", a.host, err)
+	}
+	now := db.Now()
+	r := row{host: a.host, kind: a.kind, owner: a.owner, route: a.route, state: Pending, nextAt: now}
+	if len(have) == 1 {
+		old := have[0]
+		again := old.state == gone
+		switch {
+		case !again && old.route >= a.route && !(a.unknown && old.state == Active):
+			return nil
+		case again && old.material != "" && (old.owner != a.owner || old.notAfter <= now):
+			if err := s.removeTx(ctx, tx, old.material); err != nil {
+				return err
+			}
+		case again && old.material == "":
+		default:
+			r.state, r.material, r.issuer, r.notBefore, r.notAfter = old.state, old.material, old.issuer, old.notBefore, old.notAfter
+			r.failures, r.err, r.toldAt, r.warned = old.failures, old.err, old.toldAt, old.warned
+			switch {
+			case again:
+				r.state, r.nextAt = Active, db.At(renewBetween(old.notBefore.Time(), old.notAfter.Time()))
+			case old.state == Active:
+				r.nextAt = old.nextAt
+			}
+		}
+	}
 	v, err := nextVersion(ctx, tx)
 	if err != nil {
 		return err
 	}
-	now := db.Now()
 	_, err = tx.Exec(ctx, `
-		INSERT INTO certificates (host, kind, route, state, next_at, version, changed_at) VALUES ($1, $2, $3, 'pending', $4, $5, $4)
-		ON CONFLICT (host) DO UPDATE SET kind = excluded.kind, route = excluded.route, version = excluded.version, changed_at = excluded.changed_at,
-		  next_at = CASE WHEN certificates.state = 'active' THEN certificates.next_at ELSE excluded.next_at END,
-		  state = CASE WHEN certificates.state = 'gone' THEN 'pending' ELSE certificates.state END
-		WHERE certificates.state = 'gone' OR certificates.route < excluded.route`, host, kind, route, now, v)
+		INSERT INTO certificates (host, kind, owner_id, route, state, material, issuer, not_before, not_after, failures, error, next_at, told_at, warned, version, changed_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		ON CONFLICT (host) DO UPDATE SET kind = excluded.kind, owner_id = excluded.owner_id, route = excluded.route, state = excluded.state,
+		  material = excluded.material, issuer = excluded.issuer, not_before = excluded.not_before, not_after = excluded.not_after,
+		  failures = excluded.failures, error = excluded.error, next_at = excluded.next_at, told_at = excluded.told_at, warned = excluded.warned,
+		  version = excluded.version, changed_at = excluded.changed_at`,
+		r.host, r.kind, r.owner, r.route, r.state, r.material, r.issuer, r.notBefore, r.notAfter, r.failures, r.err, r.nextAt, r.toldAt, r.warned, v, now)
 	if err != nil {
-		return fmt.Errorf("ask for certificate of %s: %w", host, err)
+		return fmt.Errorf("ask for certificate of %s: %w", a.host, err)
+	}
+	if r.state == Active && a.unknown {
+		return s.reportTx(ctx, tx, r, Issued)
 	}
 	return nil
 }
@@ -88,31 +131,61 @@ func RetryTx(ctx context.Context, tx *db.Tx, host string) error {
 	return nil
 }
 
-// dropTx ends a name's certificate: its key is removed, and nodes forget it.
+// keptMax bounds the certificates that are kept of one owner's names that it gave up.
+const keptMax = 100
+
+// dropTx ends a name's certificate: nodes forget it. It is kept for its owner until it
+// ends, the newest keptMax of each.
 func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
-	var material string
-	err := tx.QueryRow(ctx, "SELECT material FROM certificates WHERE host = $1 AND state <> 'gone'", host).Scan(&material)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
+	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM certificates WHERE host = $1 AND state <> 'gone'", host)
+	have, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return fmt.Errorf("drop certificate of %s: %w", host, err)
 	}
-	if material != "" {
-		if err := s.removeTx(ctx, tx, material); err != nil {
+	if len(have) == 0 {
+		return nil
+	}
+	r := have[0]
+	if r.material != "" && r.notAfter <= db.Now() {
+		if err := s.removeTx(ctx, tx, r.material); err != nil {
 			return err
 		}
+		r.material, r.issuer, r.notBefore, r.notAfter = "", "", 0, 0
 	}
 	v, err := nextVersion(ctx, tx)
 	if err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, `
-		UPDATE certificates SET state = 'gone', material = '', issuer = '', not_before = 0, not_after = 0, failures = 0, error = '', next_at = 0,
+		UPDATE certificates SET state = 'gone', material = $4, issuer = $5, not_before = $6, not_after = $7, failures = 0, error = '', next_at = 0,
 		  lease_until = 0, told_at = 0, warned = 0, route = 0, attempts = attempts + 1, version = $2, changed_at = $3
-		WHERE host = $1`, host, v, db.Now())
+		WHERE host = $1`, host, v, db.Now(), r.material, r.issuer, r.notBefore, r.notAfter)
 	if err != nil {
 		return fmt.Errorf("drop certificate of %s: %w", host, err)
+	}
+	rows, err = tx.Query(ctx, fmt.Sprintf(`
+		SELECT host, material FROM certificates WHERE owner_id = $1 AND state = 'gone' AND material <> ''
+		ORDER BY changed_at DESC LIMIT 100 OFFSET %d`, keptMax), r.owner)
+	return s.purgeTx(ctx, tx, rows, err)
+}
+
+// purgeTx removes what is kept of certificates that are gone: rows of host and material.
+func (s *Certs) purgeTx(ctx context.Context, tx *db.Tx, rows *sql.Rows, err error) error {
+	type kept struct{ host, material string }
+	all, err := db.Collect(rows, err, func(r db.Scanner) (k kept, err error) {
+		err = r.Scan(&k.host, &k.material)
+		return k, err
+	})
+	if err != nil {
+		return fmt.Errorf("read certificates that are gone: %w", err)
+	}
+	for _, k := range all {
+		if err := s.removeTx(ctx, tx, k.material); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "UPDATE certificates SET material = '', issuer = '', not_before = 0, not_after = 0 WHERE host = $1 AND state = 'gone'", k.host); err != nil {
+			return fmt.Errorf("purge certificate of %s: %w", k.host, err)
+		}
 	}
 	return nil
 }
@@ -132,144 +205,41 @@ func files(material string) (certificate, key, meta string) {
 	return base + ".crt", base + ".key", base + ".json"
 }
 
-// wanted reports whether a name should still have a certificate, now that an order is due.
-func (s *Certs) wanted(ctx context.Context, r row) (bool, error) {
-	if r.kind == kindControl {
-		for _, h := range s.c.Hosts {
-			if strings.EqualFold(h, r.host) {
-				return true, nil
-			}
+// wanted reports whether a name should still have a certificate, now that an order is due,
+// and notes for whom. errUndelegated says that it should, but that no authority would find
+// its proof at the moment.
+func (s *Certs) wanted(ctx context.Context, r *row) (bool, error) {
+	one := func(q, arg string, to ...any) (bool, error) {
+		err := s.c.DB.QueryRow(ctx, q, arg).Scan(to...)
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
 		}
-		return false, nil
+		if err != nil {
+			return false, fmt.Errorf("look up %s: %w", r.host, err)
+		}
+		return true, nil
 	}
-	q, arg := "SELECT count(*) FROM custom_hosts WHERE host = $1 AND state = 'active'", r.host
-	if r.kind == kindSite {
-		if r.host == s.wildcard() {
-			return s.dns(), nil
-		}
+	switch {
+	case r.kind == kindControl:
+		r.owner = ""
+		return slices.ContainsFunc(s.c.Hosts, func(h string) bool { return strings.EqualFold(h, r.host) }), nil
+	case r.kind == kindSite && r.host == s.wildcard():
+		r.owner = ""
+		return s.dns(), nil
+	case r.kind == kindSite:
 		if shared := s.held.get(s.wildcard()); s.dns() && shared != nil && shared.cert != nil {
 			return false, nil // it is what handshakes get
 		}
-		q, arg = "SELECT count(*) FROM live WHERE host_label = $1 AND state <> 'deleted'", strings.TrimSuffix(r.host, "."+s.c.SiteDomain)
+		return one("SELECT owner_id FROM open_sites WHERE subdomain = $1", strings.TrimSuffix(r.host, "."+s.c.SiteDomain), &r.owner)
 	}
-	var n int
-	if err := s.c.DB.QueryRow(ctx, q, arg).Scan(&n); err != nil {
-		return false, fmt.Errorf("look up %s: %w", r.host, err)
+	delegated := true
+	found, err := one(`
+		SELECT COALESCE(d.owner_id, ''), COALESCE(d.delegated, TRUE) FROM custom_hosts h LEFT JOIN domain_holders d ON d.host = h.host
+		WHERE h.host = $1 AND h.state = 'active'`, r.host, &r.owner, &delegated)
+	if err == nil && found && !delegated && strings.HasPrefix(r.host, "*.") {
+		err = errUndelegated
 	}
-	return n > 0, nil
-}
-
-const (
-	wantPoll = time.Second
-	wantAll  = 5 * time.Minute
-	wantPage = 200 // names per transaction
-)
-
-// want keeps the rows like the view custom_hosts: changes at once, everything now and
-// then. Several nodes may do the same at once; each step can be repeated.
-func (s *Certs) want(ctx context.Context) error {
-	wake, stop := s.c.DB.Listen("live")
-	defer stop()
-	var version int64
-	var all time.Time
-	for {
-		var err error
-		if time.Since(all) > wantAll {
-			start := time.Now()
-			if version, err = s.compare(ctx, 0); err == nil {
-				if err = s.forsake(ctx); err == nil {
-					all = start
-				}
-			}
-		} else {
-			version, err = s.compare(ctx, version)
-		}
-		if err != nil && ctx.Err() == nil {
-			s.c.Log.ErrorContext(ctx, "custom hosts not read", "err", err)
-		}
-		if !wait(ctx, wake, wantPoll) {
-			return nil
-		}
-	}
-}
-
-type route struct {
-	host, state string
-	version     int64
-	have        string // state of the certificate's row, '' where there is none
-	kind        string
-	seen        int64 // version that the row knows
-}
-
-// compare takes over the custom hosts above a version and returns the highest seen. Rows
-// that are known already cost no write.
-func (s *Certs) compare(ctx context.Context, above int64) (int64, error) {
-	floor := above
-	if above == 0 {
-		floor = -1
-	}
-	rows, err := s.c.DB.Query(ctx, `
-		SELECT h.host, h.state, h.version, COALESCE(c.state, ''), COALESCE(c.kind, ''), COALESCE(c.route, 0)
-		FROM custom_hosts h LEFT JOIN certificates c ON c.host = h.host
-		WHERE h.version > $1 ORDER BY h.version`, floor)
-	all, err := db.Collect(rows, err, func(r db.Scanner) (h route, err error) {
-		err = r.Scan(&h.host, &h.state, &h.version, &h.have, &h.kind, &h.seen)
-		return h, err
-	})
-	if err != nil {
-		return above, fmt.Errorf("read custom hosts: %w", err)
-	}
-	var changes []route
-	end := above
-	for _, h := range all {
-		end = max(end, h.version)
-		if h.state == "active" && (h.have == "" || h.have == string(gone) || h.seen < h.version) ||
-			h.state != "active" && h.kind == kindCustom && h.have != string(gone) {
-			changes = append(changes, h)
-		}
-	}
-	highest := above
-	for len(changes) > 0 {
-		page := changes[:min(len(changes), wantPage)]
-		changes = changes[len(page):]
-		err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
-			for _, h := range page {
-				var err error
-				switch {
-				case h.state != "active":
-					err = s.dropTx(ctx, tx, h.host)
-				case orderable(h.host):
-					err = s.askTx(ctx, tx, h.host, kindCustom, h.version)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return highest, err
-		}
-		highest = page[len(page)-1].version
-	}
-	return end, nil
-}
-
-// forsake drops custom hosts whose row vanished from the view.
-func (s *Certs) forsake(ctx context.Context) error {
-	rows, err := s.c.DB.Query(ctx, `
-		SELECT c.host FROM certificates c LEFT JOIN custom_hosts h ON h.host = c.host AND h.state = 'active'
-		WHERE c.kind = 'custom' AND c.state <> 'gone' AND h.host IS NULL`)
-	hosts, err := db.Collect(rows, err, text)
-	if err != nil {
-		return fmt.Errorf("read forsaken certificates: %w", err)
-	}
-	for _, host := range hosts {
-		if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.dropTx(ctx, tx, host) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return found, err
 }
 
 // text reads a row of one column.

@@ -55,12 +55,12 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 	if a.invalid && !i.first && a.failures < 3 {
 		return nil, errSkipped
 	}
-	kind, until, err := i.s.allowed(ctx, i, a)
+	kind, until, mine, err := i.s.allowed(ctx, i, a)
 	if err != nil {
 		return nil, err
 	}
 	if !until.IsZero() {
-		return nil, a.limit(i, until)
+		return nil, a.limit(i, until, mine)
 	}
 	a.asked++
 	a.told = time.Time{}
@@ -72,12 +72,12 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 		}
 		if !until.IsZero() {
 			a.asked-- // it said that it does not want to be asked
-			return nil, a.limit(i, until)
+			return nil, a.limit(i, until, false)
 		}
 		a.note(i, err)
 		return nil, err
 	}
-	if err := i.s.count(ctx, i, a.host, kind); err != nil {
+	if err := i.s.count(ctx, i, a, kind); err != nil {
 		i.s.c.Log.ErrorContext(ctx, "certificate not counted", "host", a.host, "err", err)
 	}
 	return &certmagic.IssuedCertificate{Certificate: chain.ChainPEM, Metadata: map[string]string{"url": chain.URL, "ca": i.url}}, nil
@@ -90,7 +90,7 @@ func (i *issuer) issue(ctx context.Context, a *attempt, csr *x509.CertificateReq
 	if err != nil {
 		return none, err
 	}
-	if err := i.s.count(ctx, i, a.host, ledgerOrder); err != nil {
+	if err := i.s.count(ctx, i, a, ledgerOrder); err != nil {
 		return none, fmt.Errorf("count order: %w", err)
 	}
 	for _, address := range order.Authorizations {
@@ -204,7 +204,7 @@ func (i *issuer) prove(ctx context.Context, a *attempt, account acme.Account, au
 	if _, err := i.client.PollAuthorization(ctx, account, authz); err != nil {
 		if problem(err) != nil && ctx.Err() == nil {
 			a.invalid = true
-			if err := i.s.count(ctx, i, a.host, ledgerInvalid); err != nil {
+			if err := i.s.count(ctx, i, a, ledgerInvalid); err != nil {
 				i.s.c.Log.ErrorContext(ctx, "failed validation not counted", "host", a.host, "err", err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 	"sync"
@@ -182,8 +183,17 @@ func (s *Certs) first(ctx context.Context, name string) (*tls.Certificate, error
 		}
 		if !asked && s.isSite(name) {
 			asked = true
-			err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.askTx(ctx, tx, name, kindSite, 0) })
+			a := row{host: name, kind: kindSite}
+			found, err := s.wanted(ctx, &a)
 			if err != nil {
+				return nil, err
+			}
+			if !found {
+				return nil, ErrNone
+			}
+			if err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+				return s.askTx(ctx, tx, ask{host: name, kind: kindSite, owner: a.owner})
+			}); err != nil {
 				return nil, err
 			}
 		}
@@ -236,6 +246,9 @@ func (s *Certs) load(ctx context.Context, name string) (*entry, error) {
 		return e, nil
 	}
 	cert, err := s.open(ctx, r.material)
+	if damaged(err) {
+		return &entry{}, s.repair(ctx, r, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open certificate of %s: %w", name, err)
 	}
@@ -258,18 +271,52 @@ func (h *held) lean(c *tls.Certificate) *tls.Certificate {
 	return l
 }
 
-// open reads a certificate and its key from the storage.
+// open reads a certificate and its key from the storage. What is missing or is no pair is
+// damaged.
 func (s *Certs) open(ctx context.Context, material string) (*tls.Certificate, error) {
 	certificate, key, _ := files(material)
-	chain, err := s.storage.Load(ctx, certificate)
-	if err != nil {
-		return nil, err
+	var parts [2][]byte
+	for i, name := range []string{certificate, key} {
+		part, err := s.storage.Load(ctx, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = part
 	}
-	private, err := s.storage.Load(ctx, key)
+	c, err := pair(parts[0], parts[1])
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	return pair(chain, private)
+	return c, nil
+}
+
+// repair orders a certificate again that is stored but cannot be used.
+func (s *Certs) repair(ctx context.Context, r row, cause error) error {
+	s.c.Log.ErrorContext(ctx, "stored certificate is damaged; it is ordered again", "host", r.host, "err", cause)
+	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		v, err := nextVersion(ctx, tx)
+		if err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, `
+			UPDATE certificates SET state = 'pending', material = '', issuer = '', not_before = 0, not_after = 0, next_at = $3, version = $4, changed_at = $3
+			WHERE host = $1 AND material = $2 AND state <> 'gone'`, r.host, r.material, db.Now(), v)
+		if err != nil || n == 0 { // somebody else has repaired it
+			return err
+		}
+		if err := s.removeTx(ctx, tx, r.material); err != nil {
+			return err
+		}
+		return s.reportTx(ctx, tx, row{host: r.host, kind: r.kind, state: Pending, nextAt: db.Now(),
+			err: "The stored certificate was damaged; another one is being ordered."}, Nothing)
+	})
+	if err != nil {
+		return fmt.Errorf("repair certificate of %s: %w", r.host, err)
+	}
+	return nil
 }
 
 // parse reads what certmagic stored for one certificate.

@@ -17,6 +17,8 @@ import (
 var (
 	errNoDNS       = errors.New("a wildcard needs a proof in the DNS, and this installation answers none")
 	errAccount     = errors.New("account")
+	errUndelegated = errors.New("the challenge of the wildcard does not lead here")
+	errDamaged     = errors.New("it is damaged")
 	errNoChallenge = errors.New("the authority offers no way to prove the name that can be answered here")
 )
 
@@ -31,14 +33,20 @@ func (a *attempt) note(i *issuer, err error) {
 	a.errs = append(a.errs, explain(i.host, err, "_acme-challenge."+base, target))
 }
 
-// limit keeps that an authority may not be asked before a moment, and says so.
-func (a *attempt) limit(i *issuer, until time.Time) error {
+// limit notes that an authority may not be asked before a moment: because of its limits,
+// or because of what the same owner has ordered already.
+func (a *attempt) limit(i *issuer, until time.Time, mine bool) error {
 	if a.until.IsZero() || until.Before(a.until) {
 		a.until = until
 	}
 	err := fmt.Errorf("%s: its limits allow the next order at %s", i.host, until.UTC().Format(time.RFC3339))
 	a.causes = append(a.causes, err)
-	a.errs = append(a.errs, fmt.Sprintf("%s limits how often it issues; it can be asked again at %s.", i.host, until.UTC().Format("2006-01-02 15:04 UTC")))
+	when := until.UTC().Format("2006-01-02 15:04 UTC")
+	if mine {
+		a.errs = append(a.errs, fmt.Sprintf("This account has ordered as many certificates from %s as one account may within a while; the next is ordered at %s.", i.host, when))
+	} else {
+		a.errs = append(a.errs, fmt.Sprintf("%s limits how often it issues; it can be asked again at %s.", i.host, when))
+	}
 	return err
 }
 
@@ -50,6 +58,8 @@ func (a *attempt) words(cause error) string {
 	switch {
 	case errors.Is(cause, errNoDNS):
 		return "A wildcard is proven in the DNS, which this installation is not set up for. Add the names you need one by one."
+	case errors.Is(cause, errUndelegated):
+		return fmt.Sprintf("Nothing is ordered while %s leads elsewhere: the domain's DNS records say what belongs there.", "_acme-challenge."+strings.TrimPrefix(a.host, "*."))
 	case errors.Is(cause, context.DeadlineExceeded):
 		return "The attempt took too long."
 	}

@@ -44,7 +44,7 @@ func drawn(w, h int, a, b color.NRGBA) []byte {
 // portrayed gives a site a portrait of a page with these files.
 func (w *world) portrayed(s site.Site, page string, files map[string][]byte) {
 	w.t.Helper()
-	p := thumbnail.Of(thumbnail.Files{Page: func(int64) []byte { return []byte(page) }, File: func(at string, _ int64) []byte { return files[at] }})
+	p := thumbnail.Of(w.t.Context(), thumbnail.Files{Page: func(int64) []byte { return []byte(page) }, File: func(at string, _ int64) []byte { return files[at] }})
 	id := fmt.Sprintf("%064x", []byte(s.ID)[len(s.ID)-8:])
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 // How many guesses a window of 15 minutes lets through: for one account from one
 // network, from one network, for one account from everywhere, and of second factors.
 // The first is what a forgetful owner meets; the third keeps a swarm slow without letting
-// a single stranger lock an owner out.
+// a single stranger lock an owner out. For IPv6 the first two hold for the /64, the /56 and
+// the /48 alike, and the third does not concern networks that the owner is signed in from.
 const (
 	perAccountHere = 20
 	perNetwork     = 60
@@ -46,10 +48,19 @@ func (d *Dashboard) throttle(ctx context.Context, counts ...guesses) error {
 
 func (d *Dashboard) throttlePassword(ctx context.Context, q *request, email string) error {
 	email = typedEmail(email)
-	return d.throttle(ctx,
-		guesses{"login-net:" + requestinfo.Network(q.addr), perNetwork},
-		guesses{"login-here:" + requestinfo.Network(q.addr) + "/" + email, perAccountHere},
-		guesses{"login-all:" + email, perAccount})
+	networks := requestinfo.Networks(q.addr)
+	var counts []guesses
+	for _, n := range networks {
+		counts = append(counts, guesses{"login-net:" + n, perNetwork}, guesses{"login-here:" + n + "/" + email, perAccountHere})
+	}
+	known, err := d.Accounts.SignedInFrom(ctx, email, func(a netip.Addr) bool { return requestinfo.Network(a) == networks[0] })
+	if err != nil {
+		return err
+	}
+	if !known { // strangers' guesses never lock an owner out where they are signed in
+		counts = append(counts, guesses{"login-all:" + email, perAccount})
+	}
+	return d.throttle(ctx, counts...)
 }
 
 // typedEmail is an address as it is counted, whatever was typed.

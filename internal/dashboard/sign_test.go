@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -125,5 +126,38 @@ func TestForeignForms(t *testing.T) {
 	}
 	if p := b.get("/account"); p.status != 200 {
 		t.Error("a foreign form signed us out")
+	}
+}
+
+// Guesses from one /56 don't use up what everybody has together, and where an owner is
+// signed in nobody's guesses from elsewhere lock them out.
+func TestStrangersDoNotLockAnOwnerOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	w.user("ada@example.test", false)
+	w.user("ben@example.test", false)
+	try := func(email, pass, addr string) int {
+		return w.browser().do("POST", "/sign-in", map[string][]string{"email": {email}, "password": {pass}}, "X-Forwarded-For: "+addr).status
+	}
+	for i := range perAccount + 10 {
+		try("ada@example.test", "", fmt.Sprintf("2001:db8:0:%x::1", i%256))
+	}
+	if s := try("ada@example.test", password, "198.51.100.7"); s != http.StatusSeeOther {
+		t.Errorf("after %d guesses from one /56 the owner is answered %d", perAccount+10, s)
+	}
+	if s := try("ada@example.test", "", "2001:db8:0:fe00::1"); s != http.StatusTooManyRequests {
+		t.Errorf("another /56 of the same /48 is answered %d", s)
+	}
+	if s := try("ben@example.test", password, "203.0.113.1"); s != http.StatusSeeOther {
+		t.Fatal(s)
+	}
+	for i := range perAccount + 10 { // a swarm
+		try("ben@example.test", "", fmt.Sprintf("192.0.2.%d", i))
+	}
+	if s := try("ben@example.test", password, "198.51.100.9"); s != http.StatusTooManyRequests {
+		t.Errorf("a swarm's next guess is answered %d", s)
+	}
+	if s := try("ben@example.test", password, "203.0.113.1"); s != http.StatusSeeOther {
+		t.Errorf("a swarm locks the owner out where they are signed in: %d", s)
 	}
 }

@@ -25,14 +25,29 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 				p.enter(stage, Deploying)
 				return
 			}
+			if stage == "queue" {
+				p.enter(stage, Pending) // what waits for a slot is not being built
+				return
+			}
 			p.enter(stage, Building)
 		},
-		Skip:  p.skip,
-		Wait:  p.clock.stop, // a place in the queue costs nobody his time
-		Begin: p.clock.start,
+		Skip: p.skip,
+		Wait: func(place int) {
+			if p.queued(place) {
+				p.clock.stop()        // waiting costs nobody their time,
+				d.survived(ctx, x.ID) // and a crash of the process meanwhile is not its doing
+			}
+		},
+		Begin: func() {
+			p.clock.start()
+			d.working(ctx, x.ID)
+		},
 	}
 	err = d.c.Builds.Run(ctx, spec, report, func(ctx context.Context, a build.Artefact) error {
 		made, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
+			if err := d.serving(ctx, w, tree, plan); err != nil {
+				return err
+			}
 			if err := w.AddDir(ctx, a.Files); err != nil {
 				return fmt.Errorf("collect output: %w", err)
 			}

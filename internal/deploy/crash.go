@@ -44,6 +44,17 @@ func countTx(ctx context.Context, tx *db.Tx, id ID) (tooOften bool, err error) {
 	return crashes > maxCrashes, nil
 }
 
+// working counts as countTx does, for a deployment that goes on after it has waited.
+func (d *Deployments) working(ctx context.Context, id ID) {
+	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := countTx(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		d.c.Log.WarnContext(ctx, "crash would not be counted", "deployment", id, "err", err)
+	}
+}
+
 // survived takes back what countTx counted: the process lives, and the deployment will
 // be worked on again.
 func (d *Deployments) survived(ctx context.Context, id ID) {

@@ -121,7 +121,7 @@ type Deployment struct {
 	URL        string // its immutable address
 	PreviewURL string // the stable address of its branch; empty for production
 	Current    bool   // whether it is what the site serves
-	Queue      *Queue // for a pending one, and one that waits for a free place to build
+	Queue      *Queue // for a pending one, whether it has not begun or waits for a build slot
 }
 
 // Stage is one step of a deployment.
@@ -154,6 +154,8 @@ type Config struct {
 
 	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
 	Gone []func(ctx context.Context, id site.ID) error
+
+	Limits *account.Limits // Optional: without it the service's own.
 }
 
 // Deployments owns all deployments.
@@ -168,6 +170,8 @@ func New(c Config) *Deployments {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitDeployments, `SELECT count(*) FROM deployments WHERE owner_id = $1 AND status = 'pending'`)
 	return &Deployments{c: c}
 }
 

@@ -103,21 +103,13 @@ func (d *Deployments) Latest(ctx context.Context, r db.Reader, sites []site.ID) 
 	return out, nil
 }
 
-// waits reports whether a deployment waits for its turn or a free place to build.
-func (x Deployment) waits() bool {
-	if x.Status == Building && len(x.Stages) > 0 {
-		last := x.Stages[len(x.Stages)-1]
-		return last.Name == "queue" && last.Status == "running"
-	}
-	return x.Status == Pending
-}
-
-// queue fills in what those of the list that wait wait for. Places are in the order of
-// asking: another user's turn may come first.
+// queue fills in what the pending ones of the list wait for. Those that wait for a build
+// slot are first, in the order of their turns; behind them are those that have not begun,
+// in the order of asking.
 func (d *Deployments) queue(ctx context.Context, list []Deployment) error {
 	var ids []ID
 	for _, x := range list {
-		if x.waits() {
+		if x.Status == Pending {
 			ids = append(ids, x.ID)
 		}
 	}
@@ -127,7 +119,9 @@ func (d *Deployments) queue(ctx context.Context, list []Deployment) error {
 	marks, args := in(ids)
 	rows, err := d.c.DB.Query(ctx, `
 		SELECT id, place, ahead FROM (
-			SELECT id, count(*) FILTER (WHERE status = 'pending' OR stages LIKE '%"queue","status":"running"%') OVER (ORDER BY id) AS place,
+			SELECT id, CASE WHEN place > 0 THEN place
+					ELSE (SELECT count(*) FROM deployments WHERE place > 0 AND status = 'pending' AND status IN `+open+`) +
+						count(*) FILTER (WHERE status = 'pending' AND place = 0) OVER (ORDER BY id) END AS place,
 				count(*) OVER (PARTITION BY site_id ORDER BY id) - 1 AS ahead
 			FROM deployments WHERE status IN `+open+`) AS line
 		WHERE id IN (`+marks+`)`, args...)

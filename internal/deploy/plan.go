@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path"
 
 	"slipway/internal/fault"
 	"slipway/internal/framework"
@@ -79,5 +78,5 @@ func (d *Deployments) release(ctx context.Context, s site.Site, x *Deployment, t
 	if len(plan.Install)+len(plan.Build) > 0 {
 		return d.built(ctx, s, x, tree, plan, p)
 	}
-	return d.publishCommit(ctx, s, tree, path.Join(plan.Root, plan.Output), p)
+	return d.publishCommit(ctx, s, tree, plan, p)
 }

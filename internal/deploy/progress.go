@@ -43,6 +43,7 @@ type progress struct {
 	status  Status
 	stages  []Stage
 	stage   string
+	place   int // in the queue for a build slot; 0 outside of it
 	dirty   bool
 	wake    chan struct{}
 }
@@ -101,9 +102,20 @@ func (p *progress) enter(name string, status Status) {
 	defer p.mu.Unlock()
 	now := db.Now()
 	p.leave("success", now)
-	p.stage, p.status = name, status
+	p.stage, p.status, p.place = name, status, 0
 	*stage(&p.stages, name) = Stage{Name: name, Status: "running", StartedAt: now}
 	p.touch()
+}
+
+// queued notes the place in the queue for a build slot, and reports whether it is the
+// first one.
+func (p *progress) queued(place int) (first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first = p.place == 0
+	p.place = place
+	p.touch()
+	return first
 }
 
 // skip notes a stage that this deployment has no need of.
@@ -155,7 +167,7 @@ func (p *progress) commit(ctx context.Context, fn func(tx *db.Tx) error) error {
 // wrote. A worker whose token is no longer the deployment's gets errFenced.
 func (p *progress) writeTx(ctx context.Context, tx *db.Tx) (int, error) {
 	p.mu.Lock()
-	lines, status, from := p.lines, p.status, p.written
+	lines, status, from, place := p.lines, p.status, p.written, p.place
 	stages, err := json.Marshal(p.stages)
 	p.dirty = false
 	p.mu.Unlock()
@@ -163,8 +175,8 @@ func (p *progress) writeTx(ctx context.Context, tx *db.Tx) (int, error) {
 		return 0, err
 	}
 	n, err := tx.Exec(ctx, `
-		UPDATE deployments SET status = $3, stages = $4 WHERE id = $1 AND attempt = $2 AND status IN `+open,
-		p.id, p.attempt, status, string(stages))
+		UPDATE deployments SET status = $3, stages = $4, place = $5 WHERE id = $1 AND attempt = $2 AND status IN `+open,
+		p.id, p.attempt, status, string(stages), place)
 	if err != nil {
 		return 0, fmt.Errorf("write progress: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"slipway/internal/fault"
+	"slipway/internal/framework"
 	"slipway/internal/release"
 	"slipway/internal/site"
 	"slipway/internal/source"
@@ -16,8 +17,9 @@ import (
 
 // publishCommit makes a release of a folder of a commit, straight out of Git: nothing is
 // checked out, and files that the live release already has are not even read.
-func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *source.Tree, folder string, p *progress) (release.Sealed, error) {
+func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
 	p.enter("publish", Deploying)
+	folder := path.Join(plan.Root, plan.Output)
 	all, err := tree.Files(ctx)
 	if err != nil {
 		return release.Sealed{}, fmt.Errorf("list commit: %w", err)
@@ -27,6 +29,9 @@ func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *sour
 		return release.Sealed{}, err
 	}
 	rel, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
+		if err := d.serving(ctx, w, tree, plan); err != nil {
+			return err
+		}
 		var unread []source.File
 		for _, f := range files {
 			name, ok := inside(folder, f.Path)
@@ -60,6 +65,9 @@ func (d *Deployments) published(rel release.Sealed, err error, folder string, p 
 	if rel.Files == 1 {
 		files = "file"
 	}
+	for _, problem := range rel.Problems {
+		p.Printf("warn", "%s", problem)
+	}
 	p.Printf("info", "Published %d %s, %s; %d unchanged", rel.Files, files, size(rel.Bytes), rel.Reused)
 	return rel, nil
 }
@@ -92,7 +100,7 @@ func resolveLinks(ctx context.Context, tree *source.Tree, all []source.File, p *
 			files = append(files, f)
 			byPath[f.Path] = f
 		default:
-			p.Printf("warn", "Left out %q: it is a submodule", f.Path)
+			p.Printf("warn", "Left out %q: it is a submodule that .gitmodules does not declare", f.Path)
 		}
 	}
 	if len(links) == 0 {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/blob"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
@@ -86,6 +87,9 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return d.fail(ctx, x, p, Canceled, "")
 	case errors.Is(err, errOvertaken):
 		return d.fail(ctx, x, p, Canceled, "A newer deployment or rollback is already live")
+	case errors.Is(err, blob.ErrUnavailable):
+		d.c.Log.ErrorContext(ctx, "deployment failed", "deployment", x.ID, "site", x.Site, "err", err)
+		return d.fail(ctx, x, p, Failed, "The file storage of this service is not available at the moment; redeploy in a few minutes")
 	case errors.Is(cause, context.DeadlineExceeded):
 		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The deployment took longer than %s and was ended", d.c.Timeout.Round(time.Second)))
 	}
@@ -132,11 +136,15 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 		if x.Status != Pending || canceled != "" {
 			return nil
 		}
-		x.Status, x.StartedAt = Building, db.Now()
-		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
+		first := x.StartedAt == 0 // otherwise a process ended while it waited for a build slot
+		x.Status, x.StartedAt = Building, cmp.Or(x.StartedAt, db.Now())
+		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
 			return fmt.Errorf("start deployment: %w", err)
 		}
 		tx.Notify(logTopic(id))
+		if !first {
+			return nil
+		}
 		if err := d.retargetTx(ctx, tx, &x); err != nil {
 			return err
 		}

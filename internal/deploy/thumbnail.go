@@ -58,9 +58,9 @@ func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
 		return fmt.Errorf("portray: %w", err)
 	}
 	var broken error
-	got := thumbnail.Of(thumbnail.Files{
+	got := thumbnail.Of(ctx, thumbnail.Files{
 		Page: func(limit int64) []byte {
-			a := tree.Resolve("/")
+			a := tree.Resolve(release.Request{Path: "/"})
 			if a.Kind != release.Found || !strings.HasPrefix(a.File.Type, "text/html") {
 				return nil
 			}
@@ -78,6 +78,9 @@ func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
 			return b
 		},
 	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // it was cut short; the next start makes it whole
+	}
 	if broken != nil {
 		return fmt.Errorf("portray %s: %w", p.Release, broken)
 	}
@@ -153,10 +156,11 @@ func (d *Deployments) Portraits(ctx context.Context, owner account.OwnerID, site
 	return out, nil
 }
 
-// PortraitIcon returns the icon of what the owner's site serves, a PNG, or a NotFound
-// fault.
-func (d *Deployments) PortraitIcon(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
-	return d.portraitPart(ctx, `SELECT p.icon`, owner, id, of)
+// PortraitIcon returns the icon of what the owner's site serves, and its media type, or a
+// NotFound fault.
+func (d *Deployments) PortraitIcon(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) (icon []byte, mediaType string, err error) {
+	icon, err = d.portraitPart(ctx, `SELECT p.icon`, owner, id, of)
+	return icon, thumbnail.IconType(icon), err
 }
 
 // PortraitImage returns the picture of what the owner's site serves, a JPEG, or a

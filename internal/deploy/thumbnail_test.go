@@ -50,16 +50,19 @@ func TestPortraits(t *testing.T) {
 	if p.Title != "First" || p.Colour != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
 		t.Errorf("%+v", p)
 	}
-	b, err := w.PortraitIcon(t.Context(), anna, s.ID, p.Release)
+	b, kind, err := w.PortraitIcon(t.Context(), anna, s.ID, p.Release)
 	ok(t, err)
+	if kind != "image/png" {
+		t.Error("the icon is", kind)
+	}
 	if img, err := png.Decode(bytes.NewReader(b)); err != nil || img.Bounds().Dx() != 96 {
 		t.Error("the icon:", err)
 	}
 	for name, err := range map[string]error{
 		"no image":        second(w.PortraitImage(t.Context(), anna, s.ID, p.Release)),
-		"a stranger":      second(w.PortraitIcon(t.Context(), "usr_eve", s.ID, p.Release)),
-		"another release": second(w.PortraitIcon(t.Context(), anna, s.ID, "0123")),
-		"no site":         second(w.PortraitIcon(t.Context(), anna, "site_x", p.Release)),
+		"a stranger":      third(w.PortraitIcon(t.Context(), "usr_eve", s.ID, p.Release)),
+		"another release": third(w.PortraitIcon(t.Context(), anna, s.ID, "0123")),
+		"no site":         third(w.PortraitIcon(t.Context(), anna, "site_x", p.Release)),
 	} {
 		if !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
@@ -105,3 +108,5 @@ func TestPortraits(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+func third[T, U any](_ T, _ U, err error) error { return err }

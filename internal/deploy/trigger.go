@@ -88,6 +88,11 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "Too many deployments of this site are waiting",
 			Details: "at most 100 may wait; cancel some or let them finish", Code: "deploy_queue_full"}
 	}
+	if t.Cause != ByProvision { // that one is asked for by a job, and is a part of its site
+		if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, account.LimitDeployments, 1); err != nil {
+			return Deployment{}, err
+		}
+	}
 	x := Deployment{
 		ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Pending, Cause: t.Cause, Target: target, CommitHash: t.Commit, Pinned: t.Commit != "", Branch: cmp.Or(t.Branch, s.Branch), Title: t.Title,
 		ClearCache: t.ClearCache, CreatedAt: db.Now(),
@@ -150,7 +155,7 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 	t := Trigger{Cause: ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: call.Title, ClearCache: call.ClearCache}
 	x, err = d.scan(tx.QueryRow(ctx, `
 		SELECT `+columns+from+`
-		WHERE d.site_id = $1 AND d.status = 'pending' AND d.cause IN ('hook', 'push') AND NOT d.pinned AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
+		WHERE d.site_id = $1 AND d.status = 'pending' AND d.started_at = 0 AND d.cause IN ('hook', 'push') AND NOT d.pinned AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
 		ORDER BY d.id DESC LIMIT 1`, s.ID, t.Branch, t.Title, t.ClearCache))
 	switch {
 	case err == nil:

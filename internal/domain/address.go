@@ -159,23 +159,23 @@ func (d *Domains) ourAddrs(ctx context.Context, target string) []netip.Addr {
 	return once
 }
 
-const aimsFor = time.Minute
+const targetsFor = time.Minute
 
-// aims is where names must point that can't be an alias, from a name that no site has. It
+// targets is where names must point that can't be an alias, from a name that no site has. It
 // is asked for once in a while, and for 2 s at most.
-func (d *Domains) aims(ctx context.Context) []netip.Addr {
-	d.aim.Lock()
-	defer d.aim.Unlock()
-	if time.Now().After(d.aimUntil) {
+func (d *Domains) targets(ctx context.Context) []netip.Addr {
+	d.targetMu.Lock()
+	defer d.targetMu.Unlock()
+	if time.Now().After(d.targetUntil) {
 		bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		found := d.ourAddrs(bounded, "www."+d.below())
 		if ctx.Err() != nil { // whoever asked has gone, and the answer is worth nothing
 			return nil
 		}
-		d.aimAt, d.aimUntil = found, time.Now().Add(aimsFor)
+		d.targetAddrs, d.targetUntil = found, time.Now().Add(targetsFor)
 	}
-	return d.aimAt
+	return d.targetAddrs
 }
 
 // scope is how far from the internet an address is.

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -12,20 +13,31 @@ import (
 
 // Update is what can be changed of a domain; nil leaves a field as it is.
 type Update struct {
+	SiteID     *string // another site of the owner
 	RedirectTo *string // empty: serve the site itself
 	Primary    *bool
 }
 
-// UpdateTx changes the owner's domain. Faults: NotFound, Invalid.
+// UpdateTx changes the owner's domain; what asks for what is there already changes nothing,
+// its times included. A domain that moves to another site goes on being served: its route
+// changes with the transaction, its proof and its certificate stay. Faults: NotFound, Invalid.
 func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, u Update) (Domain, error) {
 	dom, err := d.Get(ctx, tx, owner, id)
 	if err != nil {
 		return Domain{}, err
 	}
-	before := dom.RedirectTo
+	before := dom
+	if u.SiteID != nil && *u.SiteID != dom.SiteID {
+		if err := d.moveTx(ctx, tx, &dom, *u.SiteID); err != nil {
+			return Domain{}, err
+		}
+	}
 	if u.RedirectTo != nil {
 		if dom.RedirectTo, err = d.redirect(ctx, tx, owner, dom.Name, *u.RedirectTo); err != nil {
 			return Domain{}, err
+		}
+		if dom.RedirectTo != before.RedirectTo {
+			dom.redirectLostAt = 0
 		}
 	}
 	plain := dom.RedirectTo == "" && !strings.HasPrefix(dom.Name, "*.")
@@ -36,22 +48,63 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		dom.Primary = *u.Primary
 	}
 	dom.Primary = dom.Primary && plain
+	if dom.SiteID == before.SiteID && dom.RedirectTo == before.RedirectTo && dom.Primary == before.Primary {
+		return before, nil
+	}
 	dom.UpdatedAt = db.Now()
 	if dom.Primary {
 		if err := onlyPrimary(ctx, tx, dom.SiteID, dom.ID); err != nil {
 			return Domain{}, err
 		}
 	}
-	if _, err := tx.Exec(ctx, "UPDATE domains SET redirect_to = $2, is_primary = $3, updated_at = $4 WHERE id = $1",
-		id, dom.RedirectTo, dom.Primary, dom.UpdatedAt); err != nil {
+	if _, err := tx.Exec(ctx, "UPDATE domains SET site_id = $2, redirect_to = $3, is_primary = $4, updated_at = $5, redirect_lost_at = $6 WHERE id = $1",
+		id, dom.SiteID, dom.RedirectTo, dom.Primary, dom.UpdatedAt, dom.redirectLostAt); err != nil {
 		return Domain{}, fmt.Errorf("update domain %s: %w", id, err)
 	}
-	if dom.Status == Active && dom.RedirectTo != before {
+	if dom.Status == Active && (dom.RedirectTo != before.RedirectTo || dom.SiteID != before.SiteID) {
 		if err := route(ctx, tx, dom); err != nil {
 			return Domain{}, err
 		}
 	}
-	return dom, nil
+	return d.Get(ctx, tx, owner, id)
+}
+
+// moveTx gives a domain to another site of its owner. It is primary there if the site has
+// no primary domain yet. The next check comes at once: the records that it needs name
+// another host now.
+func (d *Domains) moveTx(ctx context.Context, tx *db.Tx, dom *Domain, to string) error {
+	target, err := d.target(ctx, tx, dom.Owner, to)
+	if err != nil {
+		return err
+	}
+	var primaries int
+	if err := tx.QueryRow(ctx, "SELECT count(*) FROM domains WHERE site_id = $1 AND is_primary", to).Scan(&primaries); err != nil {
+		return fmt.Errorf("count primary domains: %w", err)
+	}
+	token, err := tokenOf(ctx, tx, dom.Owner)
+	if err != nil {
+		return err
+	}
+	rival, err := rivalry(ctx, tx, dom.Name, dom.Owner)
+	if err != nil {
+		return err
+	}
+	dom.SiteID, dom.Primary = to, primaries == 0
+	seen, err := json.Marshal(diagnose(d.claim(dom.Name, token, target, rival, dom.Proven()), observed{}).findings)
+	if err != nil {
+		return fmt.Errorf("store findings: %w", err)
+	}
+	// A check under way compares with the old site: its result is fenced off.
+	_, err = tx.Exec(ctx, `
+		UPDATE domains SET findings = $2, checks = checks + 1, tries = 0, lease_until = 0, next_check_at = $3,
+		  pending_at = CASE WHEN status = 'failed' THEN $3 ELSE pending_at END,
+		  status = CASE WHEN status = 'failed' THEN 'pending' ELSE status END
+		WHERE id = $1`, dom.ID, string(seen), db.Now())
+	if err != nil {
+		return fmt.Errorf("move domain %s: %w", dom.ID, err)
+	}
+	tx.Notify(topic)
+	return nil
 }
 
 // DeleteTx gives up the owner's domain: its route ends with the transaction, and a name
@@ -82,6 +135,9 @@ func (d *Domains) DeleteSiteTx(ctx context.Context, tx *db.Tx, siteID string) er
 func release(ctx context.Context, tx *db.Tx, dom Domain) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM domains WHERE id = $1", dom.ID); err != nil {
 		return fmt.Errorf("delete domain %s: %w", dom.ID, err)
+	}
+	if _, err := tx.Exec(ctx, "UPDATE domains SET redirect_lost_at = $3 WHERE owner_id = $1 AND redirect_to = $2", dom.Owner, dom.Name, db.Now()); err != nil {
+		return fmt.Errorf("note redirects to %s: %w", dom.Name, err)
 	}
 	if !dom.Proven() {
 		return nil

@@ -47,7 +47,12 @@ func TestCheckAsksTheRegistryThenTheDNS(t *testing.T) {
 		source    string
 	}{
 		"registered":            {object("NAME.COM."), false, false, SourceRDAP},
-		"free":                  {http.NotFound, true, true, SourceRDAP},
+		"free, no body":         {notFoundAs("application/rdap+json", ""), true, true, SourceRDAP},
+		"free, no body or type": {notFoundAs("", ""), true, true, SourceRDAP},
+		"a plain 404":           {http.NotFound, true, false, SourceDNS},
+		"a 404 in plain JSON":   {notFoundAs("application/json", `{"errorCode":404}`), true, false, SourceDNS},
+		"a proxy's empty 404":   {notFoundAs("text/plain", ""), true, false, SourceDNS},
+		"a 404 of no sense":     {notFoundAs("application/rdap+json", "<html>"), true, false, SourceDNS},
 		"free, RDAP error body": {rdapError(404), true, true, SourceRDAP},
 		"a web page's 404":      {htmlNotFound, true, false, SourceDNS},
 		"a contradicting 404":   {rdapError(429), true, false, SourceDNS},
@@ -100,6 +105,17 @@ func rdapError(code int) http.HandlerFunc {
 		w.Header().Set("Content-Type", "application/rdap+json")
 		w.WriteHeader(404)
 		fmt.Fprintf(w, `{"errorCode":%d,"title":"x"}`, code)
+	}
+}
+
+func notFoundAs(kind, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = nil // the server must not guess one
+		if kind != "" {
+			w.Header().Set("Content-Type", kind)
+		}
+		w.WriteHeader(404)
+		fmt.Fprint(w, body)
 	}
 }
 
@@ -223,7 +239,7 @@ func TestRegistryAloneNeverFallsBack(t *testing.T) {
 
 func TestOwnTableComesFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.SiteDomain = "apps.ours.com" }, http.NotFound)
+	w := newWorld(t, func(c *Config) { c.SiteDomain = "apps.ours.com" }, rdapError(404))
 	w.insert("usr_a", "usr_a-1", "held.com", Active)
 	w.insert("usr_a", "usr_a-1", "shop.below.com", Active)
 	w.insert("usr_a", "usr_a-1", "hope.wish.com", Pending)

@@ -44,7 +44,7 @@ func (d *Domains) Prepare(ctx context.Context, owner account.OwnerID, n NewDomai
 		return n, err
 	}
 	if name == zoneOf(name) {
-		n.ours = d.aims(ctx)
+		n.ours = d.targets(ctx)
 	}
 	holder, err := holderOf(ctx, d.c.DB, name, owner)
 	if err != nil || holder == "" {
@@ -57,7 +57,7 @@ func (d *Domains) Prepare(ctx context.Context, owner account.OwnerID, n NewDomai
 	}); err != nil {
 		return n, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookBudget)
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
 	seen, err := d.tokens(ctx, d.nameServers(ctx, strings.TrimPrefix(name, "*.")), proofName(name))
 	n.shown = err == nil && slices.Contains(seen, token)
@@ -118,12 +118,15 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Too many unproven domains", Code: "too_many_unproven",
 			Details: fmt.Sprintf("At most %d domains may wait for proof: prove or delete some", unprovenMax)}
 	}
+	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDomains, 1); err != nil {
+		return Domain{}, err
+	}
 	rival, err := rivalry(ctx, tx, name, owner)
 	if err != nil {
 		return Domain{}, err
 	}
 	now := db.Now()
-	j := judge(d.claim(name, token, target, rival, false), sight{ours: n.ours})
+	j := diagnose(d.claim(name, token, target, rival, false), observed{ours: n.ours})
 	dom := Domain{ID: ID(db.NewID("dom")), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,
 		Verification: j.Verification, DNS: j.DNS, Problems: j.Problems, Primary: n.Primary || plain && primaries == 0, RedirectTo: redirect,
 		NextCheckAt: now, CreatedAt: now, UpdatedAt: now, pendingAt: now}
@@ -147,7 +150,10 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	}
 	if added == 0 {
 		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_exists", Received: name,
-			Details: "You have added this domain already: delete it first to move it to another site"}
+			Details: "You have added this domain already. To move it to another site, change its siteId"}
+	}
+	if _, err := tx.Exec(ctx, "UPDATE domains SET redirect_lost_at = 0 WHERE owner_id = $1 AND redirect_to = $2 AND redirect_lost_at <> 0", owner, name); err != nil {
+		return Domain{}, fmt.Errorf("note redirects to %s: %w", name, err)
 	}
 	tx.Notify(topic)
 	return dom, d.emit(ctx, tx, Added, dom)
@@ -202,7 +208,7 @@ func (d *Domains) target(ctx context.Context, r db.Reader, owner account.OwnerID
 
 func (d *Domains) below() string { return strings.ToLower(strings.TrimSuffix(d.c.SiteDomain, ".")) }
 
-// claim is what a sight of the name is judged against.
+// claim returns what an observation of the name is compared with.
 func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
 	c := claim{name: name, token: token, target: target, below: d.below(), rival: rival, proven: proven, delegation: d.delegation(name), public: d.c.CAs != nil}
 	c.uncertain = d.c.Delegation != nil && strings.HasPrefix(name, "*.") && c.delegation == ""

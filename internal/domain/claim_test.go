@@ -470,7 +470,7 @@ func TestOvertakenLookChangesNothing(t *testing.T) {
 	w := newWorld(t, nil, nil)
 	dom := w.add(ann, "example.com")
 	token := strings.TrimPrefix(w.txt(ann), "TXT ")
-	good := sight{tokens: []string{token}, addrs: w.c.Addrs, ours: w.c.Addrs}
+	good := observed{tokens: []string{token}, addrs: w.c.Addrs, ours: w.c.Addrs}
 	w.exec("UPDATE domains SET checks = 5 WHERE id = $1", dom.ID)
 	settle := func(checks int64) {
 		t.Helper()
@@ -524,20 +524,20 @@ func TestChecksGiveUp(t *testing.T) {
 
 	dom := w.active(ann, "moved.com")
 	w.zone.fail("moved.com", dns.RcodeServerFailure)
-	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-astrayMax))
+	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-misdirectedMax))
 	if dom = w.verify(dom); dom.Status != Active || !has(dom.Problems, "no_answer") {
 		t.Fatalf("silence took the domain away: %+v", dom)
 	}
 	w.zone.heal("moved.com")
-	if dom = w.verify(dom); dom.Status != Active || dom.astrayAt != 0 {
+	if dom = w.verify(dom); dom.Status != Active || dom.misdirectedAt != 0 {
 		t.Fatalf("got %+v", dom)
 	}
 	w.zone.set(t, "moved.com", "A 198.51.100.9")
 	w.zone.set(t, "_slipway.moved.com")
-	if dom = w.verify(dom); dom.Status != Active || dom.astrayAt == 0 || !has(dom.Problems, "wrong_target") {
+	if dom = w.verify(dom); dom.Status != Active || dom.misdirectedAt == 0 || !has(dom.Problems, "wrong_target") {
 		t.Fatalf("got %+v", dom)
 	}
-	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-astrayMax))
+	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-misdirectedMax))
 	if dom = w.verify(dom); dom.Status != Failed || dom.NextCheckAt == 0 {
 		t.Fatalf("got %+v", dom)
 	}

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,12 +73,14 @@ type Domain struct {
 	CreatedAt    db.Time
 	UpdatedAt    db.Time
 
-	proof     string
-	provenAt  db.Time
-	astrayAt  db.Time
-	checks    int64
-	tries     int64
-	pendingAt db.Time
+	proof          string
+	delegated      bool    // authorities would find the proof of a wildcard, or need none
+	redirectLostAt db.Time // since when RedirectTo is no domain of the owner any more
+	provenAt       db.Time
+	misdirectedAt  db.Time
+	checks         int64
+	tries          int64
+	pendingAt      db.Time
 }
 
 // Proven reports whether the owner has proven the name and holds it.
@@ -105,7 +108,7 @@ const (
 
 // Problem is something in the DNS that will get in the way, in words.
 type Problem struct {
-	Code    string `json:"code"` // caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards
+	Code    string `json:"code"` // caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards, redirect_target, wrong_name, hidden_wildcard
 	Message string `json:"message"`
 }
 
@@ -169,21 +172,23 @@ type Config struct {
 	Allowed func(netip.Addr) bool
 	NSPort  uint16       // where the zones' name servers listen. Optional: 0 means 53.
 	Log     *slog.Logger // Optional.
+
+	Limits *account.Limits // Optional: without it the service's own.
 }
 
 // Domains is the front door. It is safe for concurrent use.
 type Domains struct {
-	c      Config
-	prices Prices
-	rdap   *registries
-	known  answers
-	flight singleflight.Group
-	asking chan struct{} // holds one for each availability check that asks outside
-	looks  chan struct{} // holds one for each look at a domain's DNS
+	c         Config
+	prices    Prices
+	rdap      *registries
+	known     answers
+	flight    singleflight.Group
+	asking    chan struct{} // holds one for each availability check that asks outside
+	observing chan struct{} // holds one for each look at a domain's DNS
 
-	aim      sync.Mutex // guards aimAt and aimUntil; held while the DNS is asked
-	aimAt    []netip.Addr
-	aimUntil time.Time
+	targetMu    sync.Mutex // guards targetAddrs and targetUntil; held while the DNS is asked
+	targetAddrs []netip.Addr
+	targetUntil time.Time
 
 	budget, hedge time.Duration
 }
@@ -200,13 +205,15 @@ func New(c Config) *Domains {
 	if c.Resolver == nil {
 		c.Resolver = &DNS{}
 	}
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitDomains, `SELECT count(*) FROM domains WHERE owner_id = $1`)
 	return &Domains{c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
-		asking: make(chan struct{}, 32), looks: make(chan struct{}, 16), budget: checkBudget, hedge: checkHedge}
+		asking: make(chan struct{}, 32), observing: make(chan struct{}, 16), budget: checkBudget, hedge: checkHedge}
 }
 
 const columns = `id, owner_id, site_id, name, status, reason, is_primary, redirect_to, proof, proven_at,
 	astray_at, findings, checks, tries, pending_at, checked_at, next_check_at, ssl_status, cert_issuer,
-	cert_not_before, cert_expires_at, cert_error, cert_next_at, created_at, updated_at`
+	cert_not_before, cert_expires_at, cert_error, cert_next_at, created_at, updated_at, delegated, redirect_lost_at`
 
 // findings is what a check saw, as the table keeps it.
 type findings struct {
@@ -219,8 +226,9 @@ func scan(row db.Scanner) (Domain, error) {
 	var d Domain
 	var seen string
 	err := row.Scan(&d.ID, &d.Owner, &d.SiteID, &d.Name, &d.Status, &d.Reason, &d.Primary, &d.RedirectTo, &d.proof, &d.provenAt,
-		&d.astrayAt, &seen, &d.checks, &d.tries, &d.pendingAt, &d.CheckedAt, &d.NextCheckAt, &d.SSL, &d.Certificate.Issuer,
-		&d.Certificate.NotBefore, &d.Certificate.ExpiresAt, &d.Certificate.LastError, &d.Certificate.NextAttemptAt, &d.CreatedAt, &d.UpdatedAt)
+		&d.misdirectedAt, &seen, &d.checks, &d.tries, &d.pendingAt, &d.CheckedAt, &d.NextCheckAt, &d.SSL, &d.Certificate.Issuer,
+		&d.Certificate.NotBefore, &d.Certificate.ExpiresAt, &d.Certificate.LastError, &d.Certificate.NextAttemptAt, &d.CreatedAt, &d.UpdatedAt,
+		&d.delegated, &d.redirectLostAt)
 	if err != nil {
 		return Domain{}, err
 	}
@@ -232,6 +240,10 @@ func scan(row db.Scanner) (Domain, error) {
 		d.SSL = SSLExpired
 	}
 	d.Verification, d.DNS, d.Problems = f.Verification, f.DNS, f.Problems
+	if d.redirectLostAt != 0 && d.RedirectTo != "" {
+		d.Problems = append(slices.Clip(d.Problems), Problem{"redirect_target", fmt.Sprintf(
+			"%s redirects to %s, which was removed from this account: add %s again or change the redirect", d.Name, d.RedirectTo, d.RedirectTo)})
+	}
 	return d, nil
 }
 

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,17 +153,9 @@ func (r *registries) ask(ctx context.Context, base, name string) (bool, *silence
 		Class   string `json:"objectClassName"`
 		LDH     string `json:"ldhName"`
 		Unicode string `json:"unicodeName"`
-		Code    int    `json:"errorCode"`
 	}
 	if res.StatusCode == http.StatusNotFound {
-		if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/html" {
-			return false, soon(errors.New("404 with a web page, not from RDAP"))
-		}
-		// The body is optional; where there is one it must not say something else.
-		if json.Unmarshal(body, &object) == nil && (object.Class != "" || object.Code != 0 && object.Code != 404) {
-			return false, soon(errors.New("404 that contradicts itself"))
-		}
-		return false, nil
+		return false, notFound(res.Header.Get("Content-Type"), body, soon)
 	}
 	if err := json.Unmarshal(body, &object); err != nil {
 		return false, soon(err)
@@ -176,6 +169,31 @@ func (r *registries) ask(ctx context.Context, base, name string) (bool, *silence
 		}
 	}
 	return false, soon(fmt.Errorf("the answer is about %.100q", object.LDH))
+}
+
+// notFound says whether a 404 comes from RDAP (RFC 7480, section 5.3): it has RDAP's media
+// type, and a body only if that says the same (RFC 9083, section 6). Without a body there
+// may be no media type. Everything else is some proxy's page, and says nothing.
+func notFound(contentType string, body []byte, soon func(error) *silence) *silence {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	body = bytes.TrimSpace(body)
+	if kind != "application/rdap+json" && (contentType != "" || len(body) > 0) {
+		return soon(fmt.Errorf("404 of the type %.60q, not from RDAP", contentType))
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	var object struct {
+		Class string `json:"objectClassName"`
+		Code  int    `json:"errorCode"`
+	}
+	if err := json.Unmarshal(body, &object); err != nil {
+		return soon(fmt.Errorf("404 that makes no sense: %w", err))
+	}
+	if object.Class != "" || object.Code != 0 && object.Code != http.StatusNotFound {
+		return soon(errors.New("404 that contradicts itself"))
+	}
+	return nil
 }
 
 // retryAfter reads the header of RFC 9110 §10.2.3, between 1 s and 10 min; 30 s without.

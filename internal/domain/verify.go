@@ -18,12 +18,12 @@ import (
 const (
 	topic = "domain" // what Run listens to
 
-	lease      = time.Minute        // how long a claimed check keeps other nodes away
-	giveUp     = 7 * 24 * time.Hour // how long a domain may stay pending
-	forget     = 7 * 24 * time.Hour // how long an unproven failed claim is still shown
-	astrayMax  = 3 * 24 * time.Hour // how long an active domain may point elsewhere
-	everyDay   = 24 * time.Hour
-	whenAstray = time.Hour
+	lease           = time.Minute        // how long a leased check keeps other nodes away
+	giveUp          = 7 * 24 * time.Hour // how long a domain may stay pending
+	forget          = 7 * 24 * time.Hour // how long an unproven failed claim is still shown
+	misdirectedMax  = 3 * 24 * time.Hour // how long an active domain may point elsewhere
+	everyDay        = 24 * time.Hour
+	whenMisdirected = time.Hour
 )
 
 // backoff is how long after its nth check without success a pending domain is looked at
@@ -61,7 +61,7 @@ func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Dom
 	return dom, d.c.DB.Write(ctx, func(tx *db.Tx) error { return d.c.Retry(ctx, tx, dom.Name) })
 }
 
-// due claims the domain that has waited longest, or reports none. It may be claimed
+// due leases the domain that has waited longest, or reports none. It may be leased
 // again when the lease ends: a check only ever looks, and its result is fenced.
 func (d *Domains) due(ctx context.Context) (Domain, bool, error) {
 	now := db.Now()
@@ -84,12 +84,12 @@ func (d *Domains) due(ctx context.Context) (Domain, bool, error) {
 		return Domain{}, false, nil // another node was faster
 	}
 	if err != nil {
-		return Domain{}, false, fmt.Errorf("claim due domain: %w", err)
+		return Domain{}, false, fmt.Errorf("lease due domain: %w", err)
 	}
 	return dom, true, nil
 }
 
-// check looks at a claimed domain's DNS and settles what follows.
+// check looks at a leased domain's DNS and settles what follows.
 func (d *Domains) check(ctx context.Context, dom Domain) error {
 	target, err := d.target(ctx, d.c.DB, dom.Owner, dom.SiteID)
 	if fault.Is(err, fault.NotFound) {
@@ -99,13 +99,17 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 	if err != nil {
 		return fmt.Errorf("check domain %s: %w", dom.Name, err)
 	}
+	var token string
+	if err := d.c.DB.QueryRow(ctx, "SELECT token FROM domain_tokens WHERE owner_id = $1", dom.Owner).Scan(&token); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("read domain token: %w", err)
+	}
 	select {
-	case d.looks <- struct{}{}:
+	case d.observing <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	s := d.look(ctx, dom.Name, target)
-	<-d.looks
+	s := d.observe(ctx, dom.Name, target, token)
+	<-d.observing
 	if ctx.Err() != nil { // an interrupted look says nothing
 		return ctx.Err()
 	}
@@ -131,10 +135,10 @@ func soon(wait time.Duration) db.Time {
 	return db.Now().Add(wait - wait/10 + time.Duration(rand.Int64N(int64(wait/5)+1)))
 }
 
-// settle turns a sight into the domain's new state in one transaction: proof, route,
+// settle turns an observation into the domain's new state in one transaction: proof, route,
 // events and the time of the next check. It does nothing when the domain was deleted,
-// or claimed for a newer check, since the look began.
-func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s sight) error {
+// or leased for a newer check, since the look began.
+func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s observed) error {
 	dom, err := scan(tx.QueryRow(ctx, "SELECT "+columns+" FROM domains WHERE id = $1 AND checks = $2", id, checks))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -157,7 +161,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	if err != nil {
 		return err
 	}
-	j := judge(d.claim(dom.Name, token, target, rival, dom.Proven()), s)
+	j := diagnose(d.claim(dom.Name, token, target, rival, dom.Proven()), s)
 	now := db.Now()
 	before := dom
 	var events []string
@@ -185,19 +189,19 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	}
 	switch {
 	case dom.Proven() && j.points:
-		dom.Status, dom.Reason, dom.astrayAt = Active, "", 0
+		dom.Status, dom.Reason, dom.misdirectedAt = Active, "", 0
 	case dom.Status == Active && j.unknown:
 		// Silence of name servers takes nothing away.
 	case dom.Status == Active:
-		if dom.astrayAt == 0 {
-			dom.astrayAt = now
+		if dom.misdirectedAt == 0 {
+			dom.misdirectedAt = now
 		}
-		if now.Sub(dom.astrayAt) >= astrayMax {
+		if now.Sub(dom.misdirectedAt) >= misdirectedMax {
 			dom.Status, dom.Reason = Failed, j.reason
 			events = append(events, GaveUp)
 			break
 		}
-		dom.Reason = fmt.Sprintf("%s. If that stays so it is not served any more from %s on", j.reason, dom.astrayAt.Add(astrayMax).Time().UTC().Format("2006-01-02 15:04 UTC"))
+		dom.Reason = fmt.Sprintf("%s. If that stays so it is not served any more from %s on", j.reason, dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"))
 	case dom.Status == Pending && now.Sub(dom.pendingAt) >= giveUp:
 		dom.Status, dom.Reason = Failed, "Checks gave up. "+j.reason
 		events = append(events, GaveUp)
@@ -215,12 +219,12 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	}
 	if _, err := tx.Exec(ctx, `
 		UPDATE domains SET status = $2, reason = $3, proof = $4, proven_at = $5, astray_at = $6, findings = $7, tries = $8,
-		  checked_at = $9, next_check_at = $10, lease_until = 0, updated_at = $9 WHERE id = $1`,
-		dom.ID, dom.Status, dom.Reason, dom.proof, dom.provenAt, dom.astrayAt, string(seen), dom.tries, now, dom.NextCheckAt); err != nil {
+		  checked_at = $9, next_check_at = $10, lease_until = 0, updated_at = $9, delegated = $11 WHERE id = $1`,
+		dom.ID, dom.Status, dom.Reason, dom.proof, dom.provenAt, dom.misdirectedAt, string(seen), dom.tries, now, dom.NextCheckAt, j.delegated); err != nil {
 		return err
 	}
 	switch {
-	case dom.Status == Active && before.Status != Active:
+	case dom.Status == Active && (before.Status != Active || before.delegated != j.delegated): // whoever orders certificates looks again
 		err = route(ctx, tx, dom)
 	case dom.Status != Active && before.Status == Active:
 		err = unroute(ctx, tx, dom)
@@ -245,12 +249,12 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 }
 
 // next is when the domain is looked at again, or 0 for never.
-func (d Domain) next(j judgement) db.Time {
+func (d Domain) next(j diagnosis) db.Time {
 	switch {
 	case d.Status == Active && !j.delegated: // its owner is about to set one more record
 		return soon(backoff[min(int(d.tries), len(backoff)-1)])
-	case d.Status == Active && (j.unknown || d.astrayAt != 0):
-		return soon(whenAstray)
+	case d.Status == Active && (j.unknown || d.misdirectedAt != 0):
+		return soon(whenMisdirected)
 	case d.Status == Active, d.Status == Failed && d.Proven():
 		return soon(everyDay)
 	case d.Status == Failed:

@@ -136,18 +136,18 @@ func TestCAAOfUnnamedAuthorities(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		local bool
-		s     sight
+		s     observed
 		want  string
 	}{
-		"none":           {false, sight{}, ""},
-		"others":         {false, sight{caaName: "example.com", caa: []string{"other.example"}}, "permit other.example alone"},
-		"nobody":         {false, sight{caaName: "example.com", caa: []string{""}}, "permit no authority"},
-		"silence":        {false, sight{caaErr: errors.New("x")}, "do not answer about CAA"},
-		"others, local":  {true, sight{caaName: "example.com", caa: []string{"other.example"}}, "this service's own authority"},
-		"nobody, local":  {true, sight{caaName: "example.com", caa: []string{""}}, "permit nobody"},
-		"silence, local": {true, sight{caaErr: errors.New("x")}, ""},
+		"none":           {false, observed{}, ""},
+		"others":         {false, observed{caaName: "example.com", caa: []string{"other.example"}}, "permit other.example alone"},
+		"nobody":         {false, observed{caaName: "example.com", caa: []string{""}}, "permit no authority"},
+		"silence":        {false, observed{caaErr: errors.New("x")}, "do not answer about CAA"},
+		"others, local":  {true, observed{caaName: "example.com", caa: []string{"other.example"}}, "this service's own authority"},
+		"nobody, local":  {true, observed{caaName: "example.com", caa: []string{""}}, "permit nobody"},
+		"silence, local": {true, observed{caaErr: errors.New("x")}, ""},
 	} {
-		j := judge(claim{name: "example.com", proven: true, public: !tt.local}, tt.s)
+		j := diagnose(claim{name: "example.com", proven: true, public: !tt.local}, tt.s)
 		if tt.want == "" && has(j.Problems, "caa") || tt.want != "" && (!has(j.Problems, "caa") || !strings.Contains(j.Problems[0].Message, tt.want)) {
 			t.Errorf("%s: %+v", name, j.Problems)
 		}

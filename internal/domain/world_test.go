@@ -66,7 +66,7 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	exists := false
 	for hop := 0; hop < 8; hop++ {
 		rrs, owner := z.records[name], name
-		if rrs == nil {
+		if rrs == nil && !z.below(name) { // a name with others below it hides the wildcard (RFC 4592)
 			_, parent, _ := strings.Cut(name, ".")
 			rrs = z.records["*."+parent]
 		}
@@ -88,16 +88,22 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		}
 		name = next
 	}
-	for n := range z.records {
-		exists = exists || strings.HasSuffix(n, "."+name) // an empty non-terminal (RFC 8020)
-	}
-	if !exists {
+	if !exists && !z.below(name) { // an empty non-terminal exists (RFC 8020)
 		m.Rcode = dns.RcodeNameError
 	}
 	if w.LocalAddr().Network() == "udp" {
 		m.Truncate(512)
 	}
 	w.WriteMsg(m)
+}
+
+func (z *zone) below(name string) bool {
+	for n := range z.records {
+		if strings.HasSuffix(n, "."+name) {
+			return true
+		}
+	}
+	return false
 }
 
 // set replaces every record of a name. Records are written as in a zone file, without
@@ -185,7 +191,7 @@ func newWorld(t testing.TB, change func(*Config), registry http.HandlerFunc) *wo
 	t.Helper()
 	w := &world{t: t, zone: newZone(t), db: dbtest.New(t), events: &events{}}
 	if registry == nil {
-		registry = http.NotFound
+		registry = rdapError(404)
 	}
 	w.rdapd = httptest.NewTLSServer(registry)
 	t.Cleanup(w.rdapd.Close)

@@ -126,6 +126,7 @@ func (w *world) publish(files map[string]string) release.ID {
 			w.t.Fatal(err)
 		}
 	}
+	wr.Hashed([]release.HashedFolder{{Form: release.Hex}, {Folder: "assets", Form: release.Base64}}, nil)
 	s, err := wr.Seal(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)

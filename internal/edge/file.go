@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"slipway/internal/blob"
 	"slipway/internal/release"
@@ -22,7 +21,7 @@ var (
 	forever    = []string{"public, max-age=31536000, immutable"}
 	varyBy     = []string{"Accept-Encoding"}
 	acceptsRng = []string{"bytes"}
-	encodings  = map[string][]string{"br": {"br"}, "gzip": {"gzip"}}
+	encodings  = map[string][]string{"br": {"br"}, "gzip": {"gzip"}, "zstd": {"zstd"}}
 )
 
 // assetKey is everything an answer's bytes and headers depend on, so that no header of a
@@ -45,22 +44,32 @@ const largest = 2 << 20
 
 // file answers with a file of a release. An error before anything was written leaves
 // the answer to the caller.
-func (e *Edge) file(w *recorder, r *http.Request, f release.File, status int) error {
+func (e *Edge) file(w *recorder, r *http.Request, a *release.Answer) error {
+	f, status := a.File, a.Status
 	encoding, content := "", f.Body
 	// A range is a range of the file, not of what a compressor made of it.
-	if _, ranged := r.Header["Range"]; !ranged {
+	spec, ranged := "", false
+	if status == http.StatusOK {
+		spec, ranged = askedRange(r)
+	}
+	if !ranged {
 		encoding, content = choose(f, r.Header["Accept-Encoding"])
 	}
 	h := w.Header()
-	if f.Brotli.Size > 0 || f.Gzip.Size > 0 {
+	if f.Compressed() {
 		h["Vary"] = varyBy
 	}
 	h["Cache-Control"] = revalidate
+	if status == http.StatusOK && f.Immutable {
+		h["Cache-Control"] = forever
+	}
+	if a.Auth != nil {
+		h["Cache-Control"] = private
+	}
+	ruleHeaders(h, a)
+	tag := ""
 	if status == http.StatusOK {
-		if fingerprinted(f.Path, f.Type) {
-			h["Cache-Control"] = forever
-		}
-		tag := etag(content.Digest, encoding, f.Body.Digest)
+		tag = etag(content.Digest, encoding, f.Body.Digest)
 		h["Etag"] = []string{tag}
 		switch conditional(r.Header, tag, f) {
 		case http.StatusNotModified:
@@ -73,37 +82,37 @@ func (e *Edge) file(w *recorder, r *http.Request, f release.File, status int) er
 			return nil
 		}
 	}
-	err := e.content(w, r, f, content, encoding, status)
+	err := e.content(w, r, f, content, encoding, status, spec, tag)
 	if err != nil && w.status == 0 && encoding != "" && r.Context().Err() == nil {
 		// A damaged variant is no reason to fail: the file itself may be whole.
 		e.Log.ErrorContext(r.Context(), "compressed variant not readable", "path", f.Path, "encoding", encoding, "err", err)
 		if status == http.StatusOK {
 			h["Etag"] = []string{etag(f.Body.Digest, "", f.Body.Digest)}
 		}
-		err = e.content(w, r, f, f.Body, "", status)
+		err = e.content(w, r, f, f.Body, "", status, "", "")
 	}
 	return err
 }
 
-// content writes one representation of a file.
-func (e *Edge) content(w *recorder, r *http.Request, f release.File, c release.Content, encoding string, status int) error {
+// content writes one representation of a file, or the parts of it that spec asks for.
+func (e *Edge) content(w *recorder, r *http.Request, f release.File, c release.Content, encoding string, status int, spec, tag string) error {
 	h := w.Header()
-	ranged := status == http.StatusOK && len(r.Header["Range"]) > 0
 	if c.Size > largest {
-		return e.stream(w, r, f, c, encoding, status, ranged)
+		return e.stream(w, r, f, c, encoding, status, spec, tag)
 	}
 	a, err := e.asset(r.Context(), assetKey{c.Digest, f.Type, encoding}, c.Size)
 	if err != nil {
 		return err
 	}
-	h["Content-Type"] = a.kind
+	if _, byRule := h["Content-Type"]; !byRule {
+		h["Content-Type"] = a.kind
+	}
 	if encoding != "" {
 		h["Content-Encoding"] = encodings[encoding]
 	} else if status == http.StatusOK {
 		h["Accept-Ranges"] = acceptsRng
 	}
-	if ranged {
-		serveRange(w, r, bytes.NewReader(a.body))
+	if spec != "" && serveRange(w, r, spec, tag, bytes.NewReader(a.body), c.Size) {
 		return nil
 	}
 	h["Content-Length"] = a.length
@@ -134,7 +143,7 @@ func (e *Edge) asset(ctx context.Context, key assetKey, size int64) (*asset, err
 }
 
 // stream answers with a file too long for memory.
-func (e *Edge) stream(w *recorder, r *http.Request, f release.File, c release.Content, encoding string, status int, ranged bool) error {
+func (e *Edge) stream(w *recorder, r *http.Request, f release.File, c release.Content, encoding string, status int, spec, tag string) error {
 	b, size, err := e.Blobs.Open(r.Context(), c.Digest)
 	if err != nil {
 		return err
@@ -144,15 +153,16 @@ func (e *Edge) stream(w *recorder, r *http.Request, f release.File, c release.Co
 		return fmt.Errorf("open %s: %w", c.Digest, blob.ErrCorrupt)
 	}
 	h := w.Header()
-	h["Content-Type"] = []string{f.Type}
+	if _, byRule := h["Content-Type"]; !byRule {
+		h["Content-Type"] = []string{f.Type}
+	}
 	if encoding != "" {
 		h["Content-Encoding"] = encodings[encoding]
 	} else if status == http.StatusOK {
 		h["Accept-Ranges"] = acceptsRng
 	}
 	deadline(w, size)
-	if ranged {
-		serveRange(w, r, b)
+	if spec != "" && serveRange(w, r, spec, tag, b, size) {
 		return nil
 	}
 	h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
@@ -165,14 +175,4 @@ func (e *Edge) stream(w *recorder, r *http.Request, f release.File, c release.Co
 		return err
 	}
 	return nil
-}
-
-// serveRange leaves ranges and If-Range to net/http; the other conditions have been
-// looked at, and would be judged by the file's own tag alone.
-func serveRange(w http.ResponseWriter, r *http.Request, b io.ReadSeeker) {
-	plain := r.Clone(r.Context())
-	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
-		plain.Header.Del(name)
-	}
-	http.ServeContent(w, plain, "", time.Time{}, b)
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // choose returns the representation of f that a visitor likes best (RFC 9110, section
-// 12.5.3): the highest weight, brotli before gzip before the file itself. When none is
-// acceptable it is the file itself, as servers do.
+// 12.5.3): the highest weight, brotli before zstd before gzip before the file itself.
+// When none is acceptable it is the file itself, as servers do.
 func choose(f release.File, accept []string) (encoding string, c release.Content) {
-	if len(accept) == 0 || f.Brotli.Size == 0 && f.Gzip.Size == 0 {
+	if len(accept) == 0 || !f.Compressed() {
 		return "", f.Body
 	}
-	br, gzip, identity, other := -1, -1, -1, -1
+	br, zstd, gzip, identity, other := -1, -1, -1, -1, -1
 	for _, header := range accept {
 		for i := 0; header != "" && i < 32; i++ {
 			var item string
@@ -26,6 +26,8 @@ func choose(f release.File, accept []string) (encoding string, c release.Content
 			switch name {
 			case "br":
 				br = q
+			case "zstd":
+				zstd = q
 			case "gzip", "x-gzip":
 				gzip = q
 			case "identity":
@@ -35,19 +37,21 @@ func choose(f release.File, accept []string) (encoding string, c release.Content
 			}
 		}
 	}
-	if br < 0 {
-		br = other
+	best, most := "", 0
+	c = f.Body
+	for _, v := range [...]struct {
+		name string
+		q    int
+		c    release.Content
+	}{{"br", br, f.Brotli}, {"zstd", zstd, f.Zstd}, {"gzip", gzip, f.Gzip}} {
+		if v.q < 0 {
+			v.q = other
+		}
+		if v.c.Size > 0 && v.q > most && v.q >= identity {
+			best, most, c = v.name, v.q, v.c
+		}
 	}
-	if gzip < 0 {
-		gzip = other
-	}
-	switch {
-	case f.Brotli.Size > 0 && br > 0 && br >= identity && (br >= gzip || f.Gzip.Size == 0):
-		return "br", f.Brotli
-	case f.Gzip.Size > 0 && gzip > 0 && gzip >= identity:
-		return "gzip", f.Gzip
-	}
-	return "", f.Body
+	return best, c
 }
 
 // weight takes "name;q=0.5" apart, in thousandths. What is malformed weighs nothing.
@@ -91,7 +95,7 @@ func conditional(h http.Header, tag string, f release.File) int {
 	if match := h["If-Match"]; len(match) > 0 {
 		// Any representation that a GET could have returned will do.
 		ok := false
-		for _, t := range []string{etag(f.Body.Digest, "", f.Body.Digest), etag(f.Brotli.Digest, "br", f.Body.Digest), etag(f.Gzip.Digest, "gzip", f.Body.Digest)} {
+		for _, t := range []string{etag(f.Body.Digest, "", f.Body.Digest), etag(f.Brotli.Digest, "br", f.Body.Digest), etag(f.Gzip.Digest, "gzip", f.Body.Digest), etag(f.Zstd.Digest, "zstd", f.Body.Digest)} {
 			ok = ok || listed(match, t, false)
 		}
 		if !ok {

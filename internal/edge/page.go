@@ -21,6 +21,8 @@ var (
 		text: "Nothing is published at this address. Check it for typing mistakes, or ask whoever gave it to you."}
 	pageMissing = &notice{status: 404, title: "Page not found",
 		text: "This site has no page at this address."}
+	pageLogin = &notice{status: 401, title: "Password required",
+		text: "This page is for people who have been given a user name and a password. Reload it to enter them."}
 	pageStopped = &notice{status: 503, title: "This site is switched off",
 		text: "Its owner has paused it. It can come back at any time."}
 	pageEmpty = &notice{status: 503, title: "This site is on its way", retry: 5,
@@ -44,7 +46,7 @@ var notices = template.Must(template.New("").Parse(`<!doctype html>
 
 // The pages are made once, at start: nothing of a request is in them.
 func init() {
-	for _, n := range []*notice{pageUnknown, pageMissing, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageBroken} {
+	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageBroken} {
 		var b bytes.Buffer
 		if err := notices.Execute(&b, struct{ Title, Text string }{n.title, n.text}); err != nil {
 			panic(err)
@@ -56,7 +58,7 @@ func init() {
 // page answers with a page of ours.
 func page(w http.ResponseWriter, r *http.Request, n *notice) {
 	h := w.Header()
-	for _, name := range []string{"Etag", "Content-Encoding", "Accept-Ranges", "Vary"} {
+	for _, name := range []string{"Etag", "Content-Encoding", "Accept-Ranges", "Vary", "Content-Range"} {
 		h.Del(name)
 	}
 	if n.retry > 0 {

@@ -147,22 +147,33 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		h["X-Robots-Tag"] = noindex
 	}
 	h["X-Content-Type-Options"] = nosniff
-	a := tree.Resolve(r.URL.EscapedPath())
+	a := resolve(tree, r, hostname(r.Host))
+	if t.preview { // whatever the site's own rules say
+		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
+	}
+	if !admitted(w, r, &a) {
+		return
+	}
 	switch a.Kind {
 	case release.Found:
 		w.page = r.Method == http.MethodGet && isPage(a.File)
-		err = e.file(w, r, a.File, http.StatusOK)
+		err = e.file(w, r, &a)
 	case release.Missing:
-		err = e.file(w, r, a.File, http.StatusNotFound)
-	case release.Redirect:
-		to := a.Location
-		if r.URL.RawQuery != "" {
-			to += "?" + r.URL.RawQuery
-		}
+		err = e.file(w, r, &a)
+	case release.Redirected:
 		h["Cache-Control"] = revalidate
-		redirect(w, r, to)
+		if len(a.Vary) > 0 {
+			vary(h, a.Vary...)
+		}
+		h["Location"] = []string{a.Location}
+		h["Content-Length"] = []string{"0"}
+		w.WriteHeader(a.Status)
+	case release.Proxied:
+		page(w, r, pageMissing) // no site may forward to other hosts yet
 	default:
-		page(w, r, pageMissing)
+		missing := *pageMissing
+		missing.status = a.Status
+		page(w, r, &missing)
 	}
 	if err != nil {
 		e.broken(w, r, t, err)

@@ -391,26 +391,6 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-func TestFingerprinted(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]bool{
-		"app.abcdef12.js": true, "assets/index-BxYz12ab.js": true, "assets/index-D_8u-x1A.js": true, "main.3f8a9c21.chunk.css": true,
-		"img/logo.0a1b2c3d4e5f.png": true, "chunk-ABCD23EF.js": true, "app.abcdef12.js.map": true, "static/media/x.ab12cd34ef56.woff2": true,
-		"_next/static/chunks/main.js": true, "_app/immutable/entry/start.js": true, "a/_next/static/x.css": true,
-		"index.html": false, "app.js": false, "photo-20240131.jpg": false, "iphone15pro.jpg": false, "MyPhoto2024.jpg": false, "report-MyPhoto2024.js": false,
-		"jquery-3.7.1.min.js": false, "facade.js": false, "deadbeef.js": false, "bootstrap.bundle.js": false, "IMG_20240131_101112.jpg": false,
-		"BxYz12ab": false, "assets/index-BxYz12ab.jpg": false, "holiday-Summer2024a.jpg": false, "site.webmanifest": false, "sw.js": false,
-		"lib-Chapter12.js": false, "12345678.js": false,
-	} {
-		if got := fingerprinted(path, "x"); got != want {
-			t.Errorf("fingerprinted(%q) = %v", path, got)
-		}
-	}
-	if fingerprinted("page.abcdef12.html", "text/html; charset=utf-8") {
-		t.Error("a page is kept for ever")
-	}
-}
-
 func TestCache(t *testing.T) {
 	t.Parallel()
 	c := newCache[int, string](100)

@@ -34,6 +34,7 @@ var ErrBlocked = errors.New("blocked_address")
 // Config says what may be reached beyond the public internet. All fields are optional.
 type Config struct {
 	Allow    []netip.Prefix // private networks that may be reached: the operator's --outbound-allow
+	Own      []netip.Addr   // addresses by which others reach this machine and that no interface has (NAT): refused like those of its interfaces
 	OwnPorts []uint16       // ports of this machine's own public addresses that may be reached, such as the edge's 443
 	CAFile   string         // PEM file of roots to trust beside the system's
 	Roots    *x509.CertPool // replaces the system's roots, CAFile still adds to it; nil: the system's
@@ -55,7 +56,7 @@ func New(c Config) (*Egress, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Allow = slices.Clone(c.Allow)
+	c.Allow, c.Own = slices.Clone(c.Allow), slices.Clone(c.Own)
 	e := &Egress{c: c, roots: c.Roots}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
@@ -124,7 +125,7 @@ func (e *Egress) permits(ap netip.AddrPort) bool {
 	if !Public(a) {
 		return false
 	}
-	return slices.Contains(e.c.OwnPorts, ap.Port()) || !e.own.has(a)
+	return slices.Contains(e.c.OwnPorts, ap.Port()) || !slices.Contains(e.c.Own, a) && !e.own.has(a)
 }
 
 // Client makes an http.Client of its own connections. timeout covers the whole exchange,

@@ -37,6 +37,13 @@ type Error struct {
 	Received   any           // the offending value, scalars only. Optional.
 	Code       string        // stable snake_case name. Optional: empty means the kind's own.
 	RetryAfter time.Duration // for Limited and Unavailable. Optional.
+	Limit      *Limit        // for Payment: which limit is used up. Optional.
+}
+
+// Limit is a limit that is used up.
+type Limit struct {
+	Name           string
+	Limit, Current int64
 }
 
 func (e *Error) Error() string { return e.Message }

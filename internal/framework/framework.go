@@ -62,6 +62,9 @@ type Plan struct {
 	Inputs  []string  `json:"inputs,omitempty"`
 	Scripts []Command `json:"scripts,omitempty"`
 
+	Hashed []HashedFolder `json:"hashed,omitempty"` // where the output's files have a digest in their names
+	SPA    bool           `json:"spa,omitempty"`    // the browser's router answers for paths without a file
+
 	Cache    []string          `json:"cache,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`     // what the preset and the repository's files ask for; the site's own variables win
 	Sources  map[string]string `json:"sources,omitempty"` // field → who said it: "site settings", "slipway.toml", ".nvmrc", …
@@ -161,6 +164,8 @@ func Detect(files Files, o Overrides) (Plan, error) {
 	if err := p.apply(d); err != nil {
 		return Plan{}, err
 	}
+	hashed(p, d)
+	d.SPA = singlePage(p, d)
 	return d.finish(p), nil
 }
 

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -165,6 +166,9 @@ func readSlipway(t *tree, name string) (slipwayTOML, error) {
 func unknown(md toml.MetaData) []string {
 	var keys []string
 	for _, k := range md.Undecoded() {
+		if slices.Contains([]string{"redirects", "headers", "serve"}, k[0]) {
+			continue // package release reads them
+		}
 		if name := k.String(); len(name) <= 100 && len(keys) < 5 {
 			keys = append(keys, name)
 		}

@@ -14,8 +14,8 @@ import (
 
 // LeaseTime is how long a lease lasts unless it is renewed. It is renewed, and the
 // leases of others are examined, every quarter of it: work of a node that died is taken
-// over after at most five quarters, which is 25 s.
-const LeaseTime = 20 * time.Second
+// over after at most five quarters, which is 20 s.
+const LeaseTime = 16 * time.Second
 
 // Leases keeps what this process has claimed from a queue, which is a table with a
 // column that says until when a row is leased and one that counts its claims. The count

@@ -10,18 +10,22 @@ import (
 	"slipway/internal/blob"
 )
 
-// The manifest, in order: magic; fallback path; table of media types; number of files;
-// the files, sorted by path; one source key per file, in the same order. Strings have
-// their length before them, numbers are uvarints, digests are their 32 bytes. A file is
-// path, index of its type, flags, digest, size, and digest and size of each variant that
-// the flags name.
+// The manifest, in order: magic; fallback path; rules, as JSON or empty; table of media
+// types; number of files; the files, sorted by path; one source key per file, in the same
+// order. Strings have their length before them, numbers are uvarints, digests are their
+// 32 bytes. A file is path, index of its type, flags, digest, size, and digest and size
+// of each variant that the flags name. The first version had no rules, no zstd and no
+// immutable files; its releases are read for ever.
 const (
-	magic       = "slipway release 1\n"
+	magic       = "slipway release 2\n"
+	magic1      = "slipway release 1\n"
 	maxManifest = 512 << 20
 	maxKey      = 256 // bytes of a source key
 
-	hasBrotli = 1
-	hasGzip   = 2
+	hasBrotli   = 1
+	hasGzip     = 2
+	hasZstd     = 4
+	isImmutable = 8
 )
 
 // Content is bytes in the blob store.
@@ -37,7 +41,13 @@ type File struct {
 	Body   Content
 	Brotli Content
 	Gzip   Content
+	Zstd   Content
+
+	Immutable bool // the content under this path can never change
 }
+
+// Compressed reports whether there is any variant.
+func (f File) Compressed() bool { return f.Brotli.Size > 0 || f.Gzip.Size > 0 || f.Zstd.Size > 0 }
 
 // Tree is a decoded manifest. It is immutable, and as compact as the manifest itself:
 // files are decoded when they are asked for.
@@ -46,6 +56,7 @@ type Tree struct {
 	types    []string // substrings of raw
 	at       []uint32 // where each file begins in raw
 	fallback string
+	rules    *ruleset // nil for none
 	bytes    int64
 }
 
@@ -56,7 +67,9 @@ func (t *Tree) Len() int { return len(t.at) }
 func (t *Tree) Bytes() int64 { return t.bytes }
 
 // Memory is about how many bytes the Tree itself holds on to.
-func (t *Tree) Memory() int64 { return int64(len(t.raw) + 4*len(t.at) + 16*len(t.types) + 128) }
+func (t *Tree) Memory() int64 {
+	return int64(len(t.raw)+4*len(t.at)+16*len(t.types)+128) + t.rules.memory()
+}
 
 // Files yields the files sorted by path.
 func (t *Tree) Files() iter.Seq[File] {
@@ -97,7 +110,7 @@ func (t *Tree) file(i int) File {
 }
 
 // encode is the inverse of decode. files are sorted by path, keys are theirs.
-func encode(fallback string, files []File, keys []string) []byte {
+func encode(fallback, rules string, files []File, keys []string) []byte {
 	var kinds []string
 	index := map[string]int{}
 	for _, f := range files {
@@ -110,7 +123,7 @@ func encode(fallback string, files []File, keys []string) []byte {
 	content := func(b []byte, c Content) []byte {
 		return binary.AppendUvarint(append(b, c.Digest[:]...), uint64(c.Size))
 	}
-	b := str([]byte(magic), fallback)
+	b := str(str([]byte(magic), fallback), rules)
 	b = binary.AppendUvarint(b, uint64(len(kinds)))
 	for _, k := range kinds {
 		b = str(b, k)
@@ -125,12 +138,17 @@ func encode(fallback string, files []File, keys []string) []byte {
 		if f.Gzip.Size > 0 {
 			flags |= hasGzip
 		}
-		b = content(append(b, flags), f.Body)
-		if f.Brotli.Size > 0 {
-			b = content(b, f.Brotli)
+		if f.Zstd.Size > 0 {
+			flags |= hasZstd
 		}
-		if f.Gzip.Size > 0 {
-			b = content(b, f.Gzip)
+		if f.Immutable {
+			flags |= isImmutable
+		}
+		b = content(append(b, flags), f.Body)
+		for _, c := range []Content{f.Brotli, f.Gzip, f.Zstd} {
+			if c.Size > 0 {
+				b = content(b, c)
+			}
 		}
 	}
 	for _, k := range keys {
@@ -147,12 +165,20 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 		return nil, "", errManifest
 	}
 	all, ok := strings.CutPrefix(string(b), magic)
+	old := false
 	if !ok {
-		return nil, "", errManifest
+		if all, old = strings.CutPrefix(string(b), magic1); !old {
+			return nil, "", errManifest
+		}
 	}
 	t = &Tree{}
 	s := scanner{rest: all}
 	t.fallback = s.string(maxPath)
+	if !old {
+		if t.rules, err = decodeRules(s.string(maxRules)); err != nil {
+			return nil, "", errManifest
+		}
+	}
 	n := s.uint()
 	if n > uint64(len(s.rest)) { // each is a byte at least
 		return nil, "", errManifest
@@ -194,6 +220,9 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 	// The tables point into what was read; point them into what is kept.
 	k := scanner{rest: t.raw}
 	t.fallback = k.string(maxPath)
+	if !old {
+		k.string(maxRules)
+	}
 	k.uint()
 	for i := range t.types {
 		t.types[i] = k.string(256)
@@ -274,5 +303,10 @@ func (s *scanner) file(types []string) (f File, ok bool) {
 		f.Gzip = s.content()
 		s.bad = s.bad || f.Gzip.Size == 0
 	}
-	return f, !s.bad && flags&^(hasBrotli|hasGzip) == 0
+	if flags&hasZstd != 0 {
+		f.Zstd = s.content()
+		s.bad = s.bad || f.Zstd.Size == 0
+	}
+	f.Immutable = flags&isImmutable != 0
+	return f, !s.bad && flags&^(hasBrotli|hasGzip|hasZstd|isImmutable) == 0
 }

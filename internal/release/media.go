@@ -34,9 +34,36 @@ var types = map[string]string{
 	"tar": "application/x-tar", "jar": "application/java-archive", "epub": "application/epub+zip",
 	"glb": "model/gltf-binary", "gltf": "model/gltf+json; charset=utf-8", "obj": "model/obj", "stl": "model/stl",
 	"doc": "application/msword", "xls": "application/vnd.ms-excel", "ppt": "application/vnd.ms-powerpoint",
-	"docx":    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-	"xlsx":    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-	"pptx":    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+	"docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	"xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	"pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+	"odt":  "application/vnd.oasis.opendocument.text", "ods": "application/vnd.oasis.opendocument.spreadsheet",
+	"odp": "application/vnd.oasis.opendocument.presentation", "odg": "application/vnd.oasis.opendocument.graphics",
+	"kml": "application/vnd.google-earth.kml+xml; charset=utf-8", "kmz": "application/vnd.google-earth.kmz",
+	"gpx": "application/gpx+xml; charset=utf-8", "topojson": "application/json; charset=utf-8",
+	"avi": "video/x-msvideo", "mkv": "video/x-matroska", "mka": "audio/x-matroska", "mpeg": "video/mpeg", "mpg": "video/mpeg", "mpe": "video/mpeg",
+	"3gp": "video/3gpp", "3g2": "video/3gpp2", "wmv": "video/x-ms-wmv", "flv": "video/x-flv", "m2ts": "video/mp2t", "m4s": "video/iso.segment",
+	"rar": "application/vnd.rar", "lz": "application/x-lzip", "lzma": "application/x-lzma", "cab": "application/vnd.ms-cab-compressed", "iso": "application/x-iso9660-image",
+	"ps": "application/postscript", "eps": "application/postscript", "ai": "application/postscript", "psd": "image/vnd.adobe.photoshop",
+	"xslt": "application/xslt+xml; charset=utf-8", "xsd": "application/xml; charset=utf-8", "dtd": "application/xml-dtd; charset=utf-8",
+	"wsdl": "application/wsdl+xml; charset=utf-8", "rdf": "application/rdf+xml; charset=utf-8", "opml": "text/x-opml; charset=utf-8",
+	"ttl": "text/turtle; charset=utf-8", "n3": "text/n3; charset=utf-8", "nt": "application/n-triples", "torrent": "application/x-bittorrent",
+	"tex": "application/x-tex", "latex": "application/x-latex", "bib": "application/x-bibtex; charset=utf-8", "djvu": "image/vnd.djvu",
+	"mobi": "application/x-mobipocket-ebook", "azw3": "application/vnd.amazon.mobi8-ebook", "cbz": "application/vnd.comicbook+zip",
+	"json5": "application/json5; charset=utf-8", "ndjson": "application/x-ndjson; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8",
+	"parquet": "application/vnd.apache.parquet", "sqlite": "application/vnd.sqlite3", "graphql": "application/graphql; charset=utf-8",
+	"heif": "image/heif", "hif": "image/heif", "jfif": "image/jpeg", "jp2": "image/jp2", "jxr": "image/jxr", "cur": "image/x-icon", "svgz": octets,
+	"ktx": "image/ktx", "ktx2": "image/ktx2", "tga": "image/x-tga", "hdr": "image/vnd.radiance", "exr": "image/x-exr", "dds": "image/vnd.ms-dds",
+	"aif": "audio/aiff", "aiff": "audio/aiff", "midi": "audio/midi", "wma": "audio/x-ms-wma", "amr": "audio/amr", "caf": "audio/x-caf", "m3u": "audio/x-mpegurl",
+	"ttc": "font/collection", "pfb": octets, "fbx": octets, "usdz": "model/vnd.usdz+zip", "3mf": "model/3mf", "ply": octets, "mtl": "model/mtl",
+	"docm": "application/vnd.ms-word.document.macroenabled.12", "xlsm": "application/vnd.ms-excel.sheet.macroenabled.12", "vsd": "application/vnd.visio",
+	"dotx": "application/vnd.openxmlformats-officedocument.wordprocessingml.template", "xltx": "application/vnd.openxmlformats-officedocument.spreadsheetml.template",
+	"ppsx": "application/vnd.openxmlformats-officedocument.presentationml.slideshow", "msg": "application/vnd.ms-outlook", "eml": "message/rfc822",
+	"pem": "application/x-pem-file", "crt": "application/x-x509-ca-cert", "cer": "application/pkix-cert", "asc": "application/pgp-signature", "sig": "application/pgp-signature",
+	"msi": "application/x-msdownload", "pkg": octets, "rpm": "application/x-rpm", "appimage": octets, "ipa": octets, "aab": octets, "img": octets, "crx": "application/x-chrome-extension",
+	"xpi": "application/x-xpinstall", "swf": "application/x-shockwave-flash", "class": "application/java-vm", "war": "application/java-archive", "jnlp": "application/x-java-jnlp-file",
+	"appcache": "text/cache-manifest; charset=utf-8", "gv": "text/vnd.graphviz; charset=utf-8", "sh": "application/x-sh", "sql": "application/sql; charset=utf-8",
+	"pbf": "application/x-protobuf", "mvt": "application/vnd.mapbox-vector-tile", "onnx": octets, "safetensors": octets, "data": octets, "dat": octets,
 	"pmtiles": "application/vnd.pmtiles", "bin": octets, "exe": octets, "dmg": octets, "deb": octets, "apk": "application/vnd.android.package-archive",
 }
 
@@ -82,7 +109,9 @@ func textual(t string) bool {
 	switch t {
 	case "application/wasm", "application/vnd.ms-fontobject", "font/ttf", "font/otf", "image/x-icon", "image/bmp",
 		"application/vnd.apple.mpegurl", "application/dash+xml", "model/obj", "application/rtf",
-		"application/json", "application/xml", "application/yaml", "application/toml", "application/x-subrip":
+		"application/json", "application/postscript", "application/x-ndjson", "application/jsonl", "application/json5", "application/xml-dtd",
+		"application/n-triples", "application/x-tex", "application/x-latex", "application/sql", "application/graphql", "application/x-sh",
+		"message/rfc822", "application/xml", "application/yaml", "application/toml", "application/x-subrip":
 		return true
 	}
 	return strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+xml") || strings.HasSuffix(t, "+json")

@@ -1,7 +1,7 @@
 // Package release owns immutable trees of files, and what a path in one answers.
 //
 // A release is a manifest: a list of paths, each with its content, media type and
-// ready-made brotli and gzip variants. The manifest is a blob like the contents, and its
+// ready-made brotli, gzip and zstd variants, and rules. The manifest is a blob like the contents, and its
 // digest is the release's id, so equal trees are the same release and a release never
 // changes. A Writer makes one: what the previous release already has under the same
 // source key is taken over without being read, the rest is compressed and stored
@@ -20,6 +20,9 @@
 //	//a///b        308 to /a/b when that is something
 //	anything else  the fallback, if the release has one and the last segment has no
 //	               dot; else the nearest 404.html upwards; else nothing
+//
+// The release's own rules (docs/redirects.md) come before that: redirects, rewrites and
+// error pages where no file answers, or everywhere if they insist, and headers.
 //
 // Paths are percent-decoded once. Segments . and .., a backslash, NUL and other control
 // characters and invalid UTF-8 are nothing. Names that begin with a dot are neither
@@ -47,8 +50,8 @@ type Config struct {
 	Blobs    *blob.Store
 	Log      *slog.Logger // Optional.
 	MaxFiles int          // of one release. Optional: 0 means 200,000.
-	MaxBytes int64        // of one release, uncompressed. Optional: 0 means 2 GiB.
-	MaxFile  int64        // bytes of one file. Optional: 0 means 100 MiB.
+	MaxBytes int64        // of one release, uncompressed. Optional: 0 means 4 GiB.
+	MaxFile  int64        // bytes of one file. Optional: 0 means 2 GiB.
 }
 
 // Releases makes and reads releases. It is safe for concurrent use.
@@ -58,8 +61,8 @@ type Releases struct{ Config }
 func New(c Config) *Releases {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
-	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
-	c.MaxFile = cmp.Or(c.MaxFile, 100<<20)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
+	c.MaxFile = cmp.Or(c.MaxFile, 2<<30)
 	return &Releases{c}
 }
 
@@ -100,7 +103,7 @@ func (r *Releases) Digests(ctx context.Context, id ID) iter.Seq2[blob.Digest, er
 			return
 		}
 		for f := range t.Files() {
-			for _, c := range []Content{f.Body, f.Brotli, f.Gzip} {
+			for _, c := range []Content{f.Body, f.Brotli, f.Gzip, f.Zstd} {
 				if c != (Content{}) && !yield(c.Digest, nil) {
 					return
 				}

@@ -374,7 +374,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			names = append(names, s.string(maxKey))
 		}
-		again, _, err := decode(encode(tree.fallback, files, names))
+		again, _, err := decode(encode(tree.fallback, "", files, names))
 		if err != nil || !slices.Equal(slices.Collect(again.Files()), files) {
 			t.Fatalf("encodes to another tree: %v", err)
 		}
@@ -386,21 +386,21 @@ func TestDecodeRefuses(t *testing.T) {
 	c := Content{blob.Sum([]byte("x")), 1}
 	file := func(path string) File { return File{Path: path, Type: "text/html", Body: c} }
 	for name, b := range map[string][]byte{
-		"unsorted":  encode("", []File{file("b"), file("a")}, []string{"", ""}),
-		"twice":     encode("", []File{file("a"), file("a")}, []string{"", ""}),
-		"escape":    encode("", []File{file("../a")}, []string{""}),
-		"hidden":    encode("", []File{file(".env")}, []string{""}),
-		"no key":    encode("", []File{file("a")}, nil),
-		"more keys": encode("", []File{file("a")}, []string{"", ""}),
-		"fallback":  encode("b", []File{file("a")}, []string{""}),
-		"header":    encode("", []File{{Path: "a", Type: "text/html\r\nSet-Cookie: x", Body: c}}, []string{""}),
+		"unsorted":  encode("", "", []File{file("b"), file("a")}, []string{"", ""}),
+		"twice":     encode("", "", []File{file("a"), file("a")}, []string{"", ""}),
+		"escape":    encode("", "", []File{file("../a")}, []string{""}),
+		"hidden":    encode("", "", []File{file(".env")}, []string{""}),
+		"no key":    encode("", "", []File{file("a")}, nil),
+		"more keys": encode("", "", []File{file("a")}, []string{"", ""}),
+		"fallback":  encode("b", "", []File{file("a")}, []string{""}),
+		"header":    encode("", "", []File{{Path: "a", Type: "text/html\r\nSet-Cookie: x", Body: c}}, []string{""}),
 		"empty":     nil,
 	} {
 		if _, _, err := decode(b); err == nil {
 			t.Errorf("%s: decoded", name)
 		}
 	}
-	if _, _, err := decode(encode("a", []File{file("a")}, []string{"k"})); err != nil {
+	if _, _, err := decode(encode("a", "", []File{file("a")}, []string{"k"})); err != nil {
 		t.Errorf("a good one: %v", err)
 	}
 }
@@ -434,7 +434,7 @@ func BenchmarkResolve(b *testing.B) {
 		b.Run(path, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				tree.Resolve(path)
+				tree.Resolve(Request{Path: path})
 			}
 		})
 	}

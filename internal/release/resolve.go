@@ -9,30 +9,67 @@ import (
 type Kind int
 
 const (
-	Nothing  Kind = iota // 404, and the release has no page for it
-	Found                // 200: File
-	Redirect             // 308 to Location
-	Missing              // 404: File is the release's own page
+	Nothing    Kind = iota // Status, usually 404, and the release has no page for it
+	Found                  // 200: File
+	Redirected             // Status, to Location
+	Missing                // Status, an error: File is the release's own page for it
+	Proxied                // what Location, an address elsewhere, answers
 )
+
+// Request is what an answer depends on.
+type Request struct {
+	Path     string // as it was sent: escaped, without the query
+	Query    string // as it was sent
+	Host     string // lower case, without port
+	Language string // Accept-Language
+	Cookie   string // Cookie
+}
 
 // Answer is what a path of a release answers.
 type Answer struct {
 	Kind     Kind
+	Status   int
 	File     File   // where Found or Missing: a file of the tree
-	Location string // where Redirect: an escaped absolute path, never beginning with //
+	Location string // where Redirected: an escaped absolute path, never beginning with //, or an address; where Proxied: an address
+
+	Rule string   // the redirect rule that decided, "_redirects:3"; "" for none
+	Vary []string // the headers of the request that rules looked at
+
+	Set     []Field  // headers by rules
+	Unset   []string // headers not to send
+	Auth    []string // where not nil: SHA-256 of each user:password that may see this
+	Headers []string // the header rules that apply, as Rule
 }
 
-// Resolve says what the path answers. It takes the path of a request as it was sent,
-// escaped, without the query. The package comment has the rules.
-func (t *Tree) Resolve(escaped string) Answer {
-	path, err := url.PathUnescape(escaped)
-	if err != nil || !strings.HasPrefix(path, "/") || len(path) > 4*maxPath {
-		return t.missing("", true)
+// Resolve says what a request is answered with. It is a pure function of the release and
+// the request. The package comment has the rules.
+func (t *Tree) Resolve(q Request) Answer {
+	var a Answer
+	var name string
+	var slash, doubled bool
+	path, err := url.PathUnescape(q.Path)
+	good := err == nil && strings.HasPrefix(path, "/") && len(path) <= 4*maxPath
+	if good {
+		name, slash, doubled = tidy(path)
+		good = name == "" || checkPath(name) == ""
 	}
-	name, slash, doubled := tidy(path)
-	if name != "" && checkPath(name) != "" {
-		return t.missing("", true)
+	switch {
+	case !good:
+		name = ""
+		a = t.missing("", true)
+	case t.rules == nil:
+		return t.files(q, name, slash, doubled)
+	default:
+		a = t.ruled(q, name, slash, doubled, true)
 	}
+	if t.rules != nil {
+		t.rules.head(&a, q.Host, name)
+	}
+	return a
+}
+
+// files answers without any rule.
+func (t *Tree) files(q Request, name string, slash, doubled bool) Answer {
 	if hidden(name) {
 		return t.missing(name, slash)
 	}
@@ -41,7 +78,7 @@ func (t *Tree) Resolve(escaped string) Answer {
 		last := name[strings.LastIndexByte(name, '/')+1:]
 		if t.fallback != "" && !strings.Contains(last, ".") {
 			if f, ok := t.Lookup(t.fallback); ok {
-				return Answer{Kind: Found, File: f}
+				return Answer{Kind: Found, Status: 200, File: f}
 			}
 		}
 		return t.missing(name, slash)
@@ -51,10 +88,220 @@ func (t *Tree) Resolve(escaped string) Answer {
 		asked += "/"
 	}
 	if doubled || asked != address {
-		return Answer{Kind: Redirect, Location: (&url.URL{Path: "/" + address}).EscapedPath()}
+		to := (&url.URL{Path: "/" + address}).EscapedPath()
+		if passed := clean(q.Query); passed != "" {
+			to += "?" + passed
+		}
+		return Answer{Kind: Redirected, Status: 308, Location: to}
 	}
 	f, _ := t.Lookup(file)
-	return Answer{Kind: Found, File: f}
+	return Answer{Kind: Found, Status: 200, File: f}
+}
+
+// ruled answers with the first rule that is for the request, or with a file. cut leaves
+// out rules that would send a visitor in circles.
+func (t *Tree) ruled(q Request, name string, slash, doubled, cut bool) Answer {
+	there := !hidden(name)
+	if there {
+		_, _, there = t.find(name, slash)
+	}
+	var on vary
+	params := query{raw: q.Query}
+	for i := range t.rules.candidates(name) {
+		r := &t.rules.Redirects[i]
+		if there && !r.Force {
+			continue
+		}
+		values, ok := t.rules.matches(i, name, q, &params, &on)
+		if !ok {
+			continue
+		}
+		a, ok := t.apply(r, values, q, name, slash)
+		if !ok || a.Kind == Redirected && (leadsTo(a.Location, q, name) || cut && t.circles(q, name, a.Location)) {
+			continue
+		}
+		a.Rule, a.Vary = r.Source, on.names()
+		return a
+	}
+	a := t.files(q, name, slash, doubled)
+	a.Vary = on.names()
+	return a
+}
+
+// apply returns what a rule that matches answers; false when it has nothing to say.
+func (t *Tree) apply(r *Redirect, values []Field, q Request, name string, slash bool) (Answer, bool) {
+	switch {
+	case r.Status == 200 && isAddress(r.To):
+		to, ok := target(r, values, q)
+		return Answer{Kind: Proxied, Status: 200, Location: to}, ok
+	case r.Status == 200 || r.Status >= 400:
+		return t.rewrite(r, values, name, slash)
+	}
+	to, ok := target(r, values, q)
+	return Answer{Kind: Redirected, Status: r.Status, Location: to}, ok
+}
+
+// rewrite shows another file under the path that was asked for.
+func (t *Tree) rewrite(r *Redirect, values []Field, name string, slash bool) (Answer, bool) {
+	if r.To == "" {
+		a := t.missing(name, slash)
+		a.Status = r.Status
+		return a, true
+	}
+	to, err := url.PathUnescape(expand(pathOf(r.To), values, escapePath))
+	if err != nil {
+		return Answer{}, false
+	}
+	other, otherSlash, _ := tidy("/" + strings.TrimLeft(to, "/"))
+	if other != "" && checkPath(other) != "" || hidden(other) {
+		return t.missing(name, slash), true
+	}
+	file, _, ok := t.find(other, otherSlash)
+	if !ok {
+		a := t.missing(name, slash)
+		if r.Status != 200 {
+			a.Status = r.Status
+		}
+		return a, true
+	}
+	f, _ := t.Lookup(file)
+	if r.Status != 200 {
+		return Answer{Kind: Missing, Status: r.Status, File: f}, true
+	}
+	if r.From == "/*" && strings.HasPrefix(f.Type, "text/html") && assetName(name) {
+		return t.missing(name, slash), true // a script that is gone is no page
+	}
+	return Answer{Kind: Found, Status: 200, File: f}, true
+}
+
+// assetName reports whether a path names a file that is no page, by its extension.
+func assetName(name string) bool {
+	kind := mediaType(name)
+	return kind != "" && !strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(kind, "application/xhtml")
+}
+
+func isAddress(to string) bool {
+	return strings.HasPrefix(to, "https://") || strings.HasPrefix(to, "http://")
+}
+
+// target fills in where a rule leads. Parameters of the request go along, but for those
+// that the rule asks for or the target has itself.
+func target(r *Redirect, values []Field, q Request) (string, bool) {
+	to, fragment, hasFragment := strings.Cut(r.To, "#")
+	path, own, hasQuery := strings.Cut(to, "?")
+	if isAddress(path) {
+		scheme, rest, _ := strings.Cut(path, "://")
+		host, at, _ := strings.Cut(rest, "/")
+		safe := true
+		host = expand(host, values, func(v string) string {
+			safe = safe && hostLabel(v)
+			return v
+		})
+		if !safe {
+			return "", false
+		}
+		path = scheme + "://" + host + "/" + strings.TrimLeft(expand(at, values, escapePath), "/")
+	} else {
+		// Two slashes at the beginning would name a host.
+		path = "/" + strings.TrimLeft(expand(path, values, escapePath), "/")
+	}
+	own = expand(own, values, url.QueryEscape)
+	passed := passedOn(q.Query, r.Query, own)
+	switch {
+	case hasQuery && own != "" && passed != "":
+		path += "?" + own + "&" + passed
+	case hasQuery && own != "":
+		path += "?" + own
+	case passed != "":
+		path += "?" + passed
+	}
+	if hasFragment {
+		path += "#" + expand(fragment, values, escapePath)
+	}
+	return path, len(path) <= 4*maxPath
+}
+
+// passedOn returns the parameters of a request that go along with a redirect.
+func passedOn(raw string, asked []Field, own string) string {
+	if raw == "" || len(asked) == 0 && own == "" {
+		return clean(raw)
+	}
+	named, _ := url.ParseQuery(own)
+	for _, f := range asked {
+		named.Set(f.Name, "")
+	}
+	var rest []string
+	for part := range strings.SplitSeq(raw, "&") {
+		key, _, _ := strings.Cut(part, "=")
+		if plain, err := url.QueryUnescape(key); part != "" && (err != nil || !named.Has(plain)) {
+			rest = append(rest, part)
+		}
+	}
+	return clean(strings.Join(rest, "&"))
+}
+
+// clean drops a query that does not fit into a header as it is.
+func clean(raw string) string {
+	if strings.ContainsFunc(raw, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		return ""
+	}
+	return raw
+}
+
+// hostLabel reports whether a value may stand in a host's name without changing whose it is.
+func hostLabel(v string) bool {
+	return v != "" && len(v) <= 63 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+}
+
+// maxHops is how many redirects in a row a visitor is sent on.
+const maxHops = 10
+
+// local takes a redirect's location apart if it is on the site itself: the name, the
+// path as it is sent, and the query.
+func local(location string, q Request) (name string, next Request, ok bool) {
+	if isAddress(location) {
+		u, err := url.Parse(location)
+		if err != nil || q.Host == "" || u.Hostname() != q.Host {
+			return "", q, false
+		}
+		location = u.RequestURI()
+	}
+	location, _, _ = strings.Cut(location, "#")
+	next = q
+	next.Path, next.Query, _ = strings.Cut(location, "?")
+	plain, err := url.PathUnescape(next.Path)
+	if err != nil || !strings.HasPrefix(plain, "/") {
+		return "", q, false
+	}
+	name, _, _ = tidy(plain)
+	return name, next, name == "" || checkPath(name) == ""
+}
+
+// leadsTo reports whether a redirect leads to where the visitor is. A slash at the end
+// makes no difference to the rules.
+func leadsTo(location string, q Request, name string) bool {
+	there, next, ok := local(location, q)
+	return ok && there == name && next.Query == q.Query
+}
+
+// circles reports whether a redirect leads back to where it began, or on and on.
+func (t *Tree) circles(q Request, name, location string) bool {
+	first := q
+	for range maxHops {
+		if leadsTo(location, first, name) {
+			return true
+		}
+		there, next, ok := local(location, q)
+		if !ok {
+			return false
+		}
+		a := t.ruled(next, there, strings.HasSuffix(next.Path, "/"), false, false)
+		if a.Kind != Redirected {
+			return false
+		}
+		q, location = next, a.Location
+	}
+	return true
 }
 
 // tidy splits a path into its name without slashes around it, whether it ended in one,
@@ -84,11 +331,11 @@ func (t *Tree) find(name string, slash bool) (file, address string, ok bool) {
 		}
 		return name, name, true
 	case slash && t.has(name+"/index.html"):
-		return name + "/index.html", name + "/", true
+		return name + "/index.html", t.page(name + "/index"), true
 	case t.has(name + ".html"):
 		return name + ".html", t.page(name), true
 	case t.has(name + "/index.html"):
-		return name + "/index.html", name + "/", true
+		return name + "/index.html", t.page(name + "/index"), true
 	}
 	return "", "", false
 }
@@ -98,11 +345,21 @@ func (t *Tree) page(stem string) string {
 	if stem == "index" {
 		return ""
 	}
+	form := AsFiles
+	if t.rules != nil {
+		form = t.rules.Slash
+	}
 	if dir, ok := strings.CutSuffix(stem, "/index"); ok {
+		if form == Never && !t.has(dir) && !t.has(dir+".html") {
+			return dir
+		}
 		return dir + "/"
 	}
 	if strings.HasSuffix(stem, "/") || t.has(stem) {
 		return stem + ".html"
+	}
+	if form == Always && !t.has(stem+"/index.html") {
+		return stem + "/"
 	}
 	return stem
 }
@@ -118,10 +375,10 @@ func (t *Tree) missing(name string, slash bool) Answer {
 			page = name + "/404.html"
 		}
 		if f, ok := t.Lookup(page); ok {
-			return Answer{Kind: Missing, File: f}
+			return Answer{Kind: Missing, Status: 404, File: f}
 		}
 		if name == "" {
-			return Answer{}
+			return Answer{Status: 404}
 		}
 		name = parent(name)
 	}

@@ -25,7 +25,7 @@ func tree(t testing.TB, fallback string, paths ...string) *Tree {
 	for _, p := range paths {
 		files = append(files, File{Path: p, Type: "text/html", Body: Content{blob.Sum([]byte(p)), int64(len(p))}})
 	}
-	tree, _, err := decode(encode(fallback, files, make([]string, len(files))))
+	tree, _, err := decode(encode(fallback, "", files, make([]string, len(files))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func show4(a Answer) string {
 	switch a.Kind {
 	case Found:
 		return "200 " + a.File.Path
-	case Redirect:
+	case Redirected:
 		return "308 " + a.Location
 	case Missing:
 		return "404 " + a.File.Path
@@ -69,7 +69,7 @@ func TestResolve(t *testing.T) {
 				var got strings.Builder
 				for line := range strings.Lines(string(f.Data)) {
 					in, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-					fmt.Fprintf(&got, "%-28s %s\n", in, show4(tree.Resolve(in)))
+					fmt.Fprintf(&got, "%-28s %s\n", in, show4(tree.Resolve(Request{Path: in})))
 				}
 				if *update {
 					f.Data = []byte(got.String())
@@ -106,23 +106,23 @@ func FuzzResolve(f *testing.F) {
 			fallback = paths[0]
 		}
 		tree := tree(t, fallback, paths...)
-		a := tree.Resolve(path)
+		a := tree.Resolve(Request{Path: path})
 		switch a.Kind {
 		case Found, Missing:
 			if f, ok := tree.Lookup(a.File.Path); !ok || f != a.File {
 				t.Fatalf("Resolve(%q) names %q, which is not of the tree", path, a.File.Path)
 			}
-		case Redirect:
+		case Redirected:
 			base := &url.URL{Scheme: "https", Host: "site.test", Path: "/"}
 			to, err := base.Parse(a.Location)
 			if err != nil || to.Host != "site.test" || to.Scheme != "https" || !strings.HasPrefix(a.Location, "/") || strings.HasPrefix(a.Location, "//") {
 				t.Fatalf("Resolve(%q) redirects to %q: %v", path, a.Location, err)
 			}
-			if b := tree.Resolve(a.Location); b.Kind != Found {
+			if b := tree.Resolve(Request{Path: a.Location}); b.Kind != Found {
 				t.Fatalf("Resolve(%q) redirects to %q, which is %s", path, a.Location, show4(b))
 			}
 		default:
-			if a != (Answer{}) {
+			if a.Kind != Nothing || a.Status != 404 || a.File != (File{}) || a.Location != "" {
 				t.Fatalf("Resolve(%q) is nothing and says %+v", path, a)
 			}
 		}

@@ -23,6 +23,8 @@ type Sealed struct {
 	Files  int
 	Bytes  int64 // uncompressed
 	Reused int   // files taken over from the previous release unread
+
+	Problems []Problem // in the rules: what was left out, and where it stands
 }
 
 // Writer makes one release. It is for one goroutine; it ends with Seal or Abort, and
@@ -39,6 +41,10 @@ type Writer struct {
 
 	entries  map[string]*entry
 	fallback string
+	hashed   []HashedFolder
+	verbatim func(path string) bool
+	rules    ruleSources
+	spa      bool
 	bytes    int64
 	text     int64 // bytes offered for compression
 	reused   int
@@ -100,6 +106,9 @@ func (w *Writer) Reuse(path, key string) bool {
 	if hidden(path) {
 		return true
 	}
+	if ruleFile(path) {
+		return false // it is read, not stored
+	}
 	i, ok := w.byKey[key]
 	if !ok || key == "" {
 		return false
@@ -138,6 +147,9 @@ func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	}
 	if hidden(path) {
 		return nil
+	}
+	if ruleFile(path) {
+		return w.rules.read(path, r)
 	}
 	if len(key) > maxKey {
 		return fmt.Errorf("add %s: key of %d bytes, at most %d", show(path), len(key), maxKey)
@@ -189,7 +201,7 @@ func (w *Writer) store(e *entry, r io.Reader) (err error) {
 	}
 	if i, ok := w.byDigest[e.Body.Digest]; ok && w.old != nil && textual(w.old.file(i).Type) {
 		f := w.old.file(i)
-		e.Brotli, e.Gzip = f.Brotli, f.Gzip
+		e.Brotli, e.Gzip, e.Zstd = f.Brotli, f.Gzip, f.Zstd
 		return nil
 	}
 	if len(b) < compressMin {
@@ -201,8 +213,8 @@ func (w *Writer) store(e *entry, r io.Reader) (err error) {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
-		br, gz := compress(b, levels)
-		return errors.Join(w.variant(&e.Brotli, br), w.variant(&e.Gzip, gz))
+		br, gz, zs := compress(b, levels)
+		return errors.Join(w.variant(&e.Brotli, br), w.variant(&e.Gzip, gz), w.variant(&e.Zstd, zs))
 	})
 	return nil
 }
@@ -229,6 +241,7 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	defer w.Abort()
 	defer context.AfterFunc(ctx, w.stop)()
 	err := cmp.Or(w.err, w.squeeze.Wait())
+	w.decideFallback()
 	if err == nil && w.fallback != "" && w.entries[w.fallback] == nil {
 		err = fmt.Errorf("fallback %s: %w", show(w.fallback), fs.ErrNotExist)
 	}
@@ -246,16 +259,18 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	files, keys := make([]File, len(paths)), make([]string, len(paths))
 	for i, path := range paths {
 		files[i], keys[i] = w.entries[path].File, w.entries[path].key
+		files[i].Immutable = w.immutable(files[i])
 	}
+	rules, problems := w.rules.compile()
 	// The contents go first: a manifest that is there names only what is there.
 	if err := w.batch.Flush(); err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)
 	}
-	d, _, err := w.r.Blobs.Put(ctx, bytes.NewReader(encode(w.fallback, files, keys)))
+	d, _, err := w.r.Blobs.Put(ctx, bytes.NewReader(encode(w.fallback, rules, files, keys)))
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)
 	}
-	return Sealed{ID: ID(d.String()), Files: len(files), Bytes: w.bytes, Reused: w.reused}, nil
+	return Sealed{ID: ID(d.String()), Files: len(files), Bytes: w.bytes, Reused: w.reused, Problems: problems}, nil
 }
 
 // Abort ends the Writer. What it stored stays behind unreferenced, until it is collected.

@@ -55,6 +55,20 @@ func Addr(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	return addr
 }
 
+// Networks are the networks an address may share with other addresses of whoever holds it, the
+// narrowest first: providers give out an IPv6 /64, /56 or /48 to one customer.
+func Networks(ip netip.Addr) []string {
+	if !ip.Is6() {
+		return []string{ip.String()}
+	}
+	out := make([]string, 0, 3)
+	for _, bits := range []int{64, 56, 48} {
+		p, _ := ip.Prefix(bits)
+		out = append(out, p.String())
+	}
+	return out
+}
+
 // Network is what an address counts as: one machine has as many IPv6 addresses of a /64
 // as it likes.
 func Network(ip netip.Addr) string {

@@ -53,6 +53,11 @@ func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error
 	})
 }
 
+// addresses tells of the certificates of sites' own addresses, on any node.
+func (h *house) addresses() certs.Addresses {
+	return certs.Addresses{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, Shared: h.s.ACMEDNSZone != ""}
+}
+
 // retryCertificate makes the next order for a custom host due now.
 func (h *house) retryCertificate(ctx context.Context, tx *db.Tx, host string) error {
 	if len(h.s.ACMECA) == 0 {

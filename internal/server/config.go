@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
+	"slipway/internal/account"
 	"slipway/internal/certs"
 	"slipway/internal/domain"
 	"slipway/internal/egress"
@@ -51,6 +52,7 @@ type Config struct {
 	RateLimit      int
 	Registry       string
 	Prices         string   // file
+	Limits         string   // file
 	PublicAddress  []string // where the internet finds the edge
 	TrustedProxies []string
 
@@ -59,6 +61,8 @@ type Config struct {
 	NoFastPath               bool          // all connections are left to net/http
 	DrainDelay               time.Duration // how long the listeners stay open after SIGTERM
 
+	MaxFileSize    int           // MiB of one published file
+	MaxReleaseSize int           // MiB of all files of a release
 	Builds         int           // at once; 0: half the processors
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
@@ -79,6 +83,7 @@ type settings struct {
 	sitePort        int
 	bindings        map[string]certs.Binding
 	prices          domain.Prices
+	limits          account.LimitSettings
 	public          []netip.Addr
 	mailer          *mail.Mailer // nil: no mails
 }
@@ -182,6 +187,10 @@ func (c Config) check() (settings, error) {
 		return s, fmt.Errorf("--drain-delay: %s is not from 0s to 10m", c.DrainDelay)
 	case c.Builds < 0 || c.Builds > 1000:
 		return s, fmt.Errorf("--builds: %d is not a number from 0 to 1000", c.Builds)
+	case c.MaxFileSize < 1 || c.MaxFileSize > 1<<20:
+		return s, fmt.Errorf("--max-file-size: %d MiB is not from 1 MiB to 1 TiB", c.MaxFileSize)
+	case c.MaxReleaseSize < c.MaxFileSize || c.MaxReleaseSize > 1<<20:
+		return s, fmt.Errorf("--max-release-size: %d MiB is less than --max-file-size, or more than 1 TiB", c.MaxReleaseSize)
 	case c.BuildMemory < 128:
 		return s, fmt.Errorf("--build-memory: %d MiB is too little for any build; at least 128", c.BuildMemory)
 	case c.BuildTime < time.Second:
@@ -214,6 +223,15 @@ func (c Config) check() (settings, error) {
 	if c.Prices != "" {
 		if s.prices, err = domain.LoadPrices(c.Prices); err != nil {
 			return s, fmt.Errorf("--prices: %w", err)
+		}
+	}
+	if c.Limits != "" {
+		text, err := os.ReadFile(c.Limits)
+		if err != nil {
+			return s, fmt.Errorf("--limits: %w", err)
+		}
+		if s.limits, err = account.ParseLimits(string(text)); err != nil {
+			return s, fmt.Errorf("--limits: %s: %w", c.Limits, err)
 		}
 	}
 	return s, s.checkACME()

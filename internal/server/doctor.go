@@ -30,8 +30,8 @@ type check struct {
 
 // Doctor prints what of the host's abilities is there and what is missing, and ends with
 // an error when something required is.
-func Doctor(ctx context.Context, s Store, m SMTP, out io.Writer) error {
-	checks := examine(ctx, s, m)
+func Doctor(ctx context.Context, s Store, m SMTP, c Certificates, out io.Writer) error {
+	checks := append(examine(ctx, s, m), c.check())
 	width, bad := 0, 0
 	for _, c := range checks {
 		width = max(width, len(c.name))

@@ -49,6 +49,9 @@ func Serve(ctx context.Context, c Config) error {
 		return err
 	}
 	s.Log.InfoContext(ctx, "slipway is starting", "version", c.Version, "base_url", s.baseURL, "sites", "*."+s.SiteDomain, "data", s.DataDir)
+	if len(s.ACMECA) > 0 && s.ACMEDNS == "" && !local(s.SiteDomain) {
+		s.Log.WarnContext(ctx, "no wildcard certificate", "why", noWildcard)
+	}
 	return h.run(ctx, listeners)
 }
 

@@ -84,7 +84,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 			h.db.Close()
 		}
 	}()
-	out, err := egress.New(egress.Config{Allow: s.allow, OwnPorts: []uint16{443}, CAFile: s.OutboundCAFile, Log: s.Log})
+	out, err := egress.New(egress.Config{Allow: s.allow, Own: s.public, OwnPorts: []uint16{443}, CAFile: s.OutboundCAFile, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	if err := s.probeBlobs(ctx, store, s.Log); err != nil {
 		return nil, err
 	}
-	releases := release.New(release.Config{Blobs: store, Log: s.Log})
+	releases := release.New(release.Config{Blobs: store, Log: s.Log,
+		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
 	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
 	if err != nil {
 		return nil, err
@@ -110,15 +111,16 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 			return nil, err
 		}
 	}
-	h.accounts = account.New(account.Config{DB: h.db, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
-	h.webhooks = webhook.New(webhook.Config{DB: h.db, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics, Tell: h.tellOfWebhook})
-	h.sites = site.New(site.Config{DB: h.db, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
+	limits := account.NewLimits(s.limits)
+	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
+	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics, Tell: h.tellOfWebhook})
+	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
-	h.deployments = deploy.New(deploy.Config{DB: h.db, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
+	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic}})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
-	h.domains = domain.New(h.domainConfig(out, authorities))
+	h.domains = domain.New(h.domainConfig(out, authorities, limits))
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
@@ -129,8 +131,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
-		h.api = api.New(api.Config{DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
-			Traffic: h.traffic, Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
+			Certificates: h.addresses(), Traffic: h.traffic, Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
 	}
 	if s.role("api") {
@@ -147,9 +149,9 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	return h, nil
 }
 
-func (h *house) domainConfig(out *egress.Egress, authorities *http.Client) domain.Config {
+func (h *house) domainConfig(out *egress.Egress, authorities *http.Client, limits *account.Limits) domain.Config {
 	c := domain.Config{
-		DB: h.db, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
+		DB: h.db, Limits: limits, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
 		Registry: h.s.Registry, Prices: h.s.prices, Reserved: h.s.ownHosts, Addrs: h.s.public, Listens: h.s.listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
 		Allowed: func(a netip.Addr) bool {
 			for _, p := range h.s.allow {

@@ -54,6 +54,9 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	site.ID, site.Owner, site.Status = ID(db.NewID("site")), owner, Pending
 	site.CreatedAt = db.Now()
 	site.UpdatedAt = site.CreatedAt
+	if err := s.requireRoom(ctx, tx, owner); err != nil {
+		return Site{}, err
+	}
 	if site.Slug, err = claimSlug(ctx, tx, owner, site.ID, site.Name); err != nil {
 		return Site{}, err
 	}
@@ -86,6 +89,39 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return Site{}, err
 	}
 	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(s.ref(site)))
+}
+
+// churn is how many times the limit of sites an owner can make within 30 days: a build's
+// identity is not given to another site for that long, and there are 65,536.
+const churn = 2
+
+// requireRoom holds the owner to the limit of sites, and counts one more.
+func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
+	if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitSites, 1); err != nil {
+		return err
+	}
+	most, err := s.c.Limits.LimitOf(ctx, tx, owner, account.LimitSites)
+	if err != nil {
+		return err
+	}
+	today := int64(db.Now()) / (24 * 60 * 60 * 1000)
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO site_starts (owner_id, day, n) VALUES ($1, $2, 1)
+		ON CONFLICT (owner_id, day) DO UPDATE SET n = site_starts.n + 1`, owner, today); err != nil {
+		return fmt.Errorf("count new sites: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM site_starts WHERE owner_id = $1 AND day < $2`, owner, today-30); err != nil {
+		return fmt.Errorf("count new sites: %w", err)
+	}
+	var made int64
+	if err := tx.QueryRow(ctx, `SELECT SUM(n) FROM site_starts WHERE owner_id = $1`, owner).Scan(&made); err != nil {
+		return fmt.Errorf("count new sites: %w", err)
+	}
+	if most < account.Unlimited/churn && made > churn*most {
+		return account.LimitReached(account.LimitSites, churn*most, made-1,
+			fmt.Sprintf("this account made %d sites in the last 30 days, deleted ones included, and can make %d", made-1, churn*most))
+	}
+	return nil
 }
 
 // ref returns what webhooks say of a site.

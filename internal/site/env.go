@@ -181,6 +181,11 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 	if len(write) == 0 {
 		return out, nil
 	}
+	if added > 0 {
+		if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitEnv, int64(added)); err != nil {
+			return nil, err
+		}
+	}
 	for batch := range slices.Chunk(write, envBatch) {
 		w := where{}
 		site, at := w.arg(id), w.arg(now)

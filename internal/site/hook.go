@@ -99,6 +99,9 @@ func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if have >= maxHooks {
 		return Hook{}, &fault.Error{Kind: fault.Conflict, Message: "The site has too many deploy hooks", Details: "at most 100; delete some first", Code: "too_many_hooks"}
 	}
+	if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitHooks, 1); err != nil {
+		return Hook{}, err
+	}
 	h := Hook{ID: newHookID(), Site: id, Owner: owner, Name: name, Branch: n.Branch, AnyBranch: n.AnyBranch, Active: true, CreatedAt: db.Now()}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO deploy_hooks (digest, sealed, site_id, owner_id, name, branch, any_branch, active, triggered_at, triggered, last_deployment, created_at)

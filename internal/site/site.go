@@ -7,6 +7,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -88,13 +89,21 @@ type Config struct {
 	Seal   *seal.Sealer
 	Domain string // sites live at <slug>.<Domain>
 	Port   int    // of the edge's HTTPS. Optional: 0 and 443 are left out of addresses.
+
+	Limits *account.Limits // Optional: without it the service's own.
 }
 
 // Sites is the room.
 type Sites struct{ c Config }
 
 // New returns the room. It starts nothing.
-func New(c Config) *Sites { return &Sites{c} }
+func New(c Config) *Sites {
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitSites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)
+	c.Limits.CountRows(account.LimitEnv, `SELECT count(*) FROM env WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
+	c.Limits.CountRows(account.LimitHooks, `SELECT count(*) FROM deploy_hooks WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
+	return &Sites{c}
+}
 
 // URL is the address of a site.
 func (s *Sites) URL(slug string) string { return s.address(slug) }

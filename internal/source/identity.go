@@ -64,7 +64,7 @@ func (s *Source) identity(c command) (uid int, release func(), err error) {
 // readable reports whether anybody may read a repository of the operator's, so that git needs
 // none of our rights for it.
 func readable(dir string) bool {
-	for name, want := range map[string]os.FileMode{"HEAD": 0o004, "objects": 0o005, "refs": 0o005} {
+	for name, want := range map[string]os.FileMode{"": 0o005, "HEAD": 0o004, "objects": 0o005, "refs": 0o005} {
 		if info, err := os.Stat(dir + "/" + name); err != nil || info.Mode().Perm()&want != want {
 			return false
 		}

@@ -171,3 +171,20 @@ func TestGitIsConfined(t *testing.T) {
 		}
 	}
 }
+
+// A directory of the operator's that only we may read is fetched from all the same.
+func TestClosedDirectoryIsRead(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.commit(t, "acme/site", "main", map[string]string{"x": "1"})
+	if err := os.Chmod(h.root+"/acme/site.git", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, h, nil)
+	for range 2 {
+		tree := fetch(t, s, Request{Site: "s", Repository: repo(t, "files.test/acme/site"), Branch: "main"})
+		if got := contents(t, tree)["x"]; got != "1" {
+			t.Errorf("got %q", got)
+		}
+	}
+}

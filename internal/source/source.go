@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type Config struct {
 	Egress    *egress.Egress    // judges every address
 	Hosts     map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
 	Git       string            // the program; "" means git from PATH
+	Depth     int               // commits of history that are fetched; 0 means 10
 	Timeout   time.Duration     // for a fetch as a whole; 0 means 10 min
 	MaxPack   int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
 	MaxSize   int64             // bytes of all files of a commit; 0 means 2 GiB
@@ -72,6 +74,7 @@ func New(c Config) (*Source, error) {
 	c.MaxSize = cmp.Or(c.MaxSize, 2<<30)
 	c.MaxFile = cmp.Or(c.MaxFile, 200_000)
 	c.MaxMemory = cmp.Or(c.MaxMemory, 512<<20)
+	c.Depth = cmp.Or(c.Depth, 10)
 	c.Fetches = cmp.Or(c.Fetches, 8)
 	c.Looks = cmp.Or(c.Looks, 3)
 	if c.Log == nil {
@@ -215,6 +218,12 @@ func (s *Source) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 	}
 	if r.Look {
 		t.place = place // until it is closed
+	} else if err := s.submodules(ctx, r, t); err != nil {
+		t.Close()
+		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+			return nil, slow(r, s.c.Timeout)
+		}
+		return nil, err
 	}
 	s.c.Log.InfoContext(ctx, "repository fetched", "site", r.Site, "repository", r.Repository.String(), "branch", t.Branch, "commit", t.Commit, "files", len(t.files), "took", time.Since(began))
 	return t, nil
@@ -234,7 +243,7 @@ func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 		return nil, err
 	}
 	defer remote.close()
-	if r.Branch == "" {
+	if r.Branch == "" && !strings.Contains(r.Site, moduleMark) {
 		if _, r.Branch, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
 			return nil, err
 		}
@@ -273,7 +282,7 @@ func (s *Source) update(ctx context.Context, remote *remote, r Request, g *gener
 	}
 	err := remote.try(func(config [][2]string) error {
 		stderr, err := s.run(ctx, command{
-			args: []string{"fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+			args: []string{"fetch", "--quiet", "--depth=" + strconv.Itoa(s.c.Depth), "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
 				"--no-auto-maintenance", "--end-of-options", "slipway", "+" + what + ":" + headRef},
 			env: remote.env, config: config, site: r.Site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
 		})
@@ -366,7 +375,7 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 	return branches, byDefault, nil
 }
 
-// Forget removes the cache of a site; one that a Tree still reads from goes with its Close.
+// Forget removes the caches of a site and of its submodules; one that a Tree still reads from goes with its Close.
 func (s *Source) Forget(ctx context.Context, site string) error {
 	if err := (Request{Site: site, Repository: Repository{"x", "x/x"}}).check(); err != nil {
 		return err
@@ -379,7 +388,7 @@ func (s *Source) Forget(ctx context.Context, site string) error {
 	if err := errors.Join(s.forget(site), s.forgetHosts(site)); err != nil {
 		return fmt.Errorf("forget cache of %s: %w", site, err)
 	}
-	return nil
+	return s.forgetModules(ctx, site)
 }
 
 // bundle writes one PEM file for git, which knows only one: the system's roots where

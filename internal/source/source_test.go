@@ -135,9 +135,6 @@ func TestReadFileAndCheckout(t *testing.T) {
 	if b, _ := os.ReadFile(filepath.Join(dir, "x.big")); !strings.HasPrefix(string(b), "version https://git-lfs") {
 		t.Errorf("LFS pointer: %q", b)
 	}
-	if _, err := os.Lstat(filepath.Join(dir, ".git")); !os.IsNotExist(err) {
-		t.Error("the working tree has a .git")
-	}
 	if err := tree.Checkout(t.Context(), dir); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("second checkout into the same directory: %v", err)
 	}

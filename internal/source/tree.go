@@ -3,6 +3,7 @@ package source
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +27,8 @@ type File struct {
 	Mode fs.FileMode
 	OID  string // of the blob; of a foreign commit for a submodule
 	Size int64  // bytes of the content; of the target for a symbolic link; 0 for a submodule
+
+	in *Tree // the submodule that holds it; nil for the tree itself
 }
 
 // Regular, executable, symbolic link and submodule, told by File.Mode.
@@ -32,7 +36,7 @@ const (
 	ModeFile       fs.FileMode = 0o644
 	ModeExecutable fs.FileMode = 0o755
 	ModeSymlink                = fs.ModeSymlink | 0o777
-	ModeSubmodule              = fs.ModeIrregular // its content is not here
+	ModeSubmodule              = fs.ModeIrregular // one that .gitmodules does not declare: its content is not here
 )
 
 // Tree is one commit, readable until Close. It is safe for concurrent use, and stays
@@ -45,16 +49,18 @@ type Tree struct {
 	AuthorEmail string
 	CommittedAt time.Time
 
-	s     *Source
-	g     *generation
-	files []File // sorted by Path
-	once  sync.Once
-	place func() // gives back the place of one who looks; nil for others
+	s          *Source
+	g          *generation
+	files      []File   // sorted by Path
+	subs       []module // in the order in which they nest
+	repository Repository
+	once       sync.Once
+	place      func() // gives back the place of one who looks; nil for others
 }
 
 // read makes the Tree of what was just fetched: two short processes side by side.
 func (s *Source) read(ctx context.Context, r Request, g *generation) (*Tree, error) {
-	t := &Tree{Branch: r.Branch, s: s, g: g}
+	t := &Tree{Branch: r.Branch, repository: r.Repository, s: s, g: g}
 	type listing struct {
 		files []File
 		err   error
@@ -237,6 +243,21 @@ func (t *Tree) Files(context.Context) ([]File, error) { return slices.Clone(t.fi
 // ends the reading and is returned as it is.
 func (t *Tree) Read(ctx context.Context, files []File, fn func(File, io.Reader) error) error {
 	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return f.Mode == ModeSubmodule })
+	for len(files) > 0 { // one process for each run of files that stand in one repository
+		n := slices.IndexFunc(files, func(f File) bool { return f.in != files[0].in })
+		if n < 0 {
+			n = len(files)
+		}
+		if err := cmp.Or(files[0].in, t).readOwn(ctx, files[:n], fn); err != nil {
+			return err
+		}
+		files = files[n:]
+	}
+	return nil
+}
+
+// readOwn is Read for files of the tree's own repository.
+func (t *Tree) readOwn(ctx context.Context, files []File, fn func(File, io.Reader) error) error {
 	ids := make([]string, len(files))
 	for i, f := range files {
 		if len(f.OID) < 40 || strings.Trim(f.OID, "0123456789abcdef") != "" {
@@ -297,32 +318,82 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 
 var errEnough = errors.New("enough was read")
 
-// Checkout writes the working tree into dir, which is made when absent and must be
-// empty. There is no .git in it, and links are as the commit has them.
+// Checkout writes the working tree into dir, which is made when absent and must be empty,
+// with a repository in .git that holds the history that was fetched. Links are as the
+// commit has them.
 func (t *Tree) Checkout(ctx context.Context, dir string) error {
+	return t.checkout(ctx, dir, true)
+}
+
+// checkout leaves the repository out where it is not asked for.
+func (t *Tree) checkout(ctx context.Context, dir string, repository bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("check out: %w", err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		return fmt.Errorf("check out: directory is not empty: %w", errors.Join(err, fs.ErrExist))
 	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return fmt.Errorf("check out: %w", err)
+	}
 	tmp, err := os.MkdirTemp(t.s.path("tmp"), "index-")
 	if err != nil {
 		return fmt.Errorf("check out: %w", err)
 	}
 	defer os.RemoveAll(tmp)
-	stderr, err := t.s.run(ctx, command{
-		args: []string{"read-tree", "--reset", "-u", t.Commit},
-		env:  []string{"GIT_WORK_TREE=" + dir, "GIT_INDEX_FILE=" + tmp + "/index"},
-		dir:  dir, site: t.g.site, gen: t.g, lend: []string{dir, tmp},
+	run := func(c command) error {
+		c.dir, c.site, c.gen, c.lend = dir, t.g.site, t.g, []string{dir, tmp}
+		c.env = append(c.env, "GIT_WORK_TREE="+dir)
+		stderr, err := t.s.run(ctx, c)
+		if errors.Is(err, errMemory) {
+			return hungry(t.s.c.MaxMemory)
+		}
+		if err != nil {
+			return fmt.Errorf("check out: %w: %s", err, t.s.scrub(strings.ReplaceAll(stderr, dir, "…"), &remote{}))
+		}
+		return nil
+	}
+	index := filepath.Join(tmp, "index")
+	if repository {
+		index = filepath.Join(dir, ".git", "index")
+		if err := t.clone(dir, run); err != nil {
+			return err
+		}
+	}
+	if err := run(command{args: []string{"read-tree", "--reset", "-u", t.Commit}, env: []string{"GIT_INDEX_FILE=" + index}}); err != nil {
+		return err
+	}
+	return t.checkoutModules(ctx, dir)
+}
+
+// clone makes dir/.git out of the cache: the branch, with as much history as was fetched,
+// and the address of the repository without any credential. It is a copy, so nothing that
+// a build does to it reaches the cache.
+func (t *Tree) clone(dir string, run func(command) error) error {
+	git := filepath.Join(dir, ".git")
+	branch := cmp.Or(t.Branch, "main")
+	for _, d := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "hooks", "info"} {
+		if err := os.MkdirAll(filepath.Join(git, d), 0o755); err != nil {
+			return fmt.Errorf("check out: %w", err)
+		}
+	}
+	for name, text := range map[string]string{
+		"HEAD":   "ref: refs/heads/" + branch + "\n",
+		"config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n[remote \"origin\"]\n\turl = https://" + t.repository.String() + ".git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
+	} {
+		if err := os.WriteFile(filepath.Join(git, name), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("check out: %w", err)
+		}
+	}
+	return run(command{
+		args: []string{"fetch", "--quiet", "--update-head-ok", "--update-shallow", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--end-of-options",
+			t.g.git(), t.Commit + ":refs/heads/" + branch},
+		// What is copied was checked when it came.
+		config:  [][2]string{{"transfer.fsckObjects", "false"}, {"uploadpack.allowAnySHA1InWant", "true"}},
+		env:     []string{"GIT_ALLOW_PROTOCOL=file", "GIT_DIR=" + git},
+		several: true,
 	})
-	if errors.Is(err, errMemory) {
-		return hungry(t.s.c.MaxMemory)
-	}
-	if err != nil {
-		return fmt.Errorf("check out: %w: %s", err, t.s.scrub(strings.ReplaceAll(stderr, dir, "…"), &remote{}))
-	}
-	return nil
 }
 
 // Close lets the cache go. Further calls do nothing.
@@ -330,6 +401,9 @@ func (t *Tree) Close() error {
 	var err error
 	t.once.Do(func() {
 		err = t.s.unpin(t.g)
+		for _, m := range t.subs {
+			err = errors.Join(err, m.tree.Close())
+		}
 		if t.place != nil {
 			t.place()
 		}

@@ -1,7 +1,7 @@
 package thumbnail
 
 import (
-	"bytes"
+	"context"
 	"encoding/binary"
 	"image"
 	"image/color"
@@ -11,7 +11,7 @@ import (
 // decodeICO returns the largest image of an icon file (Microsoft's ICO: a table of
 // images, each a PNG or a bitmap without its file header, of twice the height, with a
 // mask of one bit per pixel below), or nil.
-func decodeICO(b []byte) image.Image {
+func decodeICO(ctx context.Context, b []byte) image.Image {
 	if len(b) < 6 {
 		return nil
 	}
@@ -19,27 +19,27 @@ func decodeICO(b []byte) image.Image {
 	var best image.Image
 	for i := range min(n, 32) {
 		e := 6 + 16*i
-		if e+16 > len(b) {
+		if e+16 > len(b) || ctx.Err() != nil {
 			break
 		}
 		size, at := uint64(binary.LittleEndian.Uint32(b[e+8:])), uint64(binary.LittleEndian.Uint32(b[e+12:]))
 		if at+size > uint64(len(b)) {
 			continue
 		}
-		if img := decodeEntry(b[at : at+size]); img != nil && (best == nil || img.Bounds().Dx() > best.Bounds().Dx()) {
+		if img := decodeEntry(ctx, b[at:at+size]); img != nil && (best == nil || img.Bounds().Dx() > best.Bounds().Dx()) {
 			best = img
 		}
 	}
 	return best
 }
 
-func decodeEntry(b []byte) image.Image {
+func decodeEntry(ctx context.Context, b []byte) image.Image {
 	if begins(b, "\x89PNG\r\n\x1a\n") {
-		c, err := png.DecodeConfig(bytes.NewReader(b))
+		c, err := png.DecodeConfig(&patient{ctx, b})
 		if err != nil || c.Width > 1024 || c.Height > 1024 {
 			return nil
 		}
-		img, err := png.Decode(bytes.NewReader(b))
+		img, err := png.Decode(&patient{ctx, b})
 		if err != nil {
 			return nil
 		}

@@ -2,11 +2,13 @@ package thumbnail
 
 import (
 	"bytes"
+	"context"
 	"image"
 	"image/color"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
+	"io"
 
 	"golang.org/x/image/draw"
 	"golang.org/x/image/webp"
@@ -21,8 +23,8 @@ const (
 // format is one kind of image, known by how it begins.
 type format struct {
 	begins string // '?' stands for any byte
-	config func(b []byte) (image.Config, error)
-	decode func(b []byte) (image.Image, error)
+	config func(io.Reader) (image.Config, error)
+	decode func(io.Reader) (image.Image, error)
 }
 
 func fits(c image.Config) bool {
@@ -31,29 +33,45 @@ func fits(c image.Config) bool {
 
 func formats() []format {
 	return []format{
-		{"\x89PNG\r\n\x1a\n", func(b []byte) (image.Config, error) { return png.DecodeConfig(bytes.NewReader(b)) },
-			func(b []byte) (image.Image, error) { return png.Decode(bytes.NewReader(b)) }},
-		{"\xff\xd8\xff", func(b []byte) (image.Config, error) { return jpeg.DecodeConfig(bytes.NewReader(b)) },
-			func(b []byte) (image.Image, error) { return jpeg.Decode(bytes.NewReader(b)) }},
-		{"GIF8?a", func(b []byte) (image.Config, error) { return gif.DecodeConfig(bytes.NewReader(b)) },
-			func(b []byte) (image.Image, error) { return gif.Decode(bytes.NewReader(b)) }},
-		{"RIFF????WEBPVP8", func(b []byte) (image.Config, error) { return webp.DecodeConfig(bytes.NewReader(b)) },
-			func(b []byte) (image.Image, error) { return webp.Decode(bytes.NewReader(b)) }},
+		{"\x89PNG\r\n\x1a\n", png.DecodeConfig, png.Decode},
+		{"\xff\xd8\xff", jpeg.DecodeConfig, jpeg.Decode},
+		{"GIF8?a", gif.DecodeConfig, gif.Decode},
+		{"RIFF????WEBPVP8", webp.DecodeConfig, webp.Decode},
 	}
+}
+
+// patient reads an image in small portions until ctx ends. A decoder's work between two
+// reads is bounded by the size of the image; without an end to the reading a progressive
+// JPEG of 4 MiB, each of whose scans is ten bytes long, keeps it busy for many minutes.
+type patient struct {
+	ctx context.Context
+	b   []byte
+}
+
+func (p *patient) Read(into []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if len(p.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(into[:min(len(into), 256)], p.b)
+	p.b = p.b[n:]
+	return n, nil
 }
 
 // decode returns the image, or nil for what is none, is too large, or is broken. What it
 // is called plays no part.
-func decode(b []byte) (img image.Image) {
-	defer survive(&img)
+func decode(ctx context.Context, b []byte) (img image.Image) {
+	defer recoverDecode(&img)
 	for _, f := range formats() {
 		if !begins(b, f.begins) {
 			continue
 		}
-		if c, err := f.config(b); err != nil || !fits(c) {
+		if c, err := f.config(&patient{ctx, b}); err != nil || !fits(c) {
 			return nil
 		}
-		img, err := f.decode(b)
+		img, err := f.decode(&patient{ctx, b})
 		// A frame may be larger than the header said.
 		if err != nil || !fits(image.Config{Width: img.Bounds().Dx(), Height: img.Bounds().Dy()}) {
 			return nil
@@ -61,14 +79,14 @@ func decode(b []byte) (img image.Image) {
 		return img
 	}
 	if begins(b, "\x00\x00\x01\x00") {
-		return decodeICO(b)
+		return decodeICO(ctx, b)
 	}
 	return nil
 }
 
-// survive makes nothing of an image at which a decoder panicked. None is known to; a
-// stranger's picture must not be what shows that one does.
-func survive(img *image.Image) {
+// recoverDecode drops an image at which a decoder panicked. None is known to, but a
+// hostile image must not be the proof that one does.
+func recoverDecode(img *image.Image) {
 	if recover() != nil {
 		*img = nil
 	}

@@ -1,15 +1,18 @@
 // Package thumbnail owns what a site looks like at a glance: its title, what it says of
 // itself, its colour, an icon and a picture, taken from the files of its release.
 //
-// All of it comes from strangers. Text is cut and cleaned, colours are read and written
-// anew, pictures are decoded within limits and encoded again, and of SVG the plain parts
-// are drawn here, so that what goes out is of our own making and nothing else. What cannot be read is left out. The package
-// fetches nothing and runs nothing: a picture that lies on another host is not there.
+// All of it comes from strangers. Text is cut and cleaned, colors are parsed and written
+// anew, raster images are decoded within limits of memory and time and encoded again. An
+// SVG icon is not drawn here: a small one of harmless elements is handed on as it is,
+// for an <img> (see svg.go). What cannot be read is left out. The package fetches nothing
+// and runs nothing: an image on another host is not there.
 package thumbnail
 
 import (
 	"cmp"
+	"context"
 	"image"
+	"time"
 )
 
 // Portrait is what a site looks like. Every field may be empty.
@@ -17,9 +20,12 @@ type Portrait struct {
 	Title  string
 	Text   string
 	Colour string // #rrggbb
-	Icon   []byte // PNG, IconSize on each side
+	Icon   []byte // PNG of IconSize on each side, or a checked SVG: see IconType
 	Image  []byte // JPEG, ImageWidth by ImageHeight
 }
+
+// budget is the time that one portrait may take, all its files together.
+const budget = 10 * time.Second
 
 // The measures of what is drawn, in pixels.
 const (
@@ -45,8 +51,11 @@ type Files struct {
 	File func(path string, limit int64) []byte
 }
 
-// Of draws the portrait of a site.
-func Of(f Files) Portrait {
+// Of returns the portrait of a site. It takes at most ten seconds; what is not decoded
+// by then, or when ctx ends, is left out. The caller asks ctx whether it is complete.
+func Of(ctx context.Context, f Files) Portrait {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
 	h := readHead(f.Page(maxPage))
 	if h.manifest != "" {
 		h.readManifest(f.File(h.manifest, maxManifest))
@@ -56,12 +65,12 @@ func Of(f Files) Portrait {
 		Text:  clean(cmp.Or(h.description, h.heading), 200),
 	}
 	var dominant rgb
-	if img := findIcon(h, f); img != nil {
-		dominant = dominantColour(img)
-		p.Icon = encodeIcon(img)
-	}
+	p.Icon, dominant = findIcon(ctx, h, f)
 	for _, at := range h.images {
-		if img := decode(f.File(at, maxImage)); img != nil && pictorial(img.Bounds()) {
+		if ctx.Err() != nil {
+			break
+		}
+		if img := decode(ctx, f.File(at, maxImage)); img != nil && pictorial(img.Bounds()) {
 			p.Image = encodeImage(img)
 			break
 		}
@@ -75,19 +84,31 @@ func pictorial(b image.Rectangle) bool {
 	return b.Dx() >= 240 && 13*b.Dy() <= 10*b.Dx() && b.Dx() <= 3*b.Dy()
 }
 
-// findIcon returns the first icon that can be decoded, the best ones first.
-func findIcon(h head, f Files) image.Image {
+// findIcon returns the first icon that can be used, the best ones first, and its color
+// where it is known.
+func findIcon(ctx context.Context, h head, f Files) ([]byte, rgb) {
 	for _, c := range h.iconsInOrder() {
+		if ctx.Err() != nil {
+			break
+		}
 		b := c.data
 		if c.path != "" {
 			b = f.File(c.path, maxIcon)
 		}
-		if img := decode(b); img != nil {
-			return img
+		if harmlessSVG(b) {
+			return b, rgb{}
 		}
-		if img := decodeSVG(b); img != nil {
-			return img
+		if img := decode(ctx, b); img != nil {
+			return encodeIcon(img), dominantColour(img)
 		}
 	}
-	return nil
+	return nil, rgb{}
+}
+
+// IconType returns the media type of a Portrait's icon.
+func IconType(icon []byte) string {
+	if len(icon) > 0 && icon[0] == 0x89 {
+		return "image/png"
+	}
+	return "image/svg+xml"
 }

@@ -46,6 +46,7 @@ type Config struct {
 	Keep     time.Duration         // how long finished deliveries are kept; 0 means 30 days
 	Metrics  prometheus.Registerer // nil: none
 
+	Limits *account.Limits // Optional: without it the service's own.
 	// Tell is called in the transaction that finds a webhook failing for a day, and in
 	// the one that turns it off. Optional.
 	Tell func(ctx context.Context, tx *db.Tx, owner account.OwnerID, n Notice) error
@@ -76,6 +77,8 @@ func New(c Config) *Webhooks {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitWebhooks, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0`)
 	return &Webhooks{c, newMetrics(c.Metrics), newHosts()}
 }
 
@@ -114,7 +117,6 @@ type Change struct {
 }
 
 const (
-	maxPerOwner  = 100
 	maxSecret    = 256
 	goneReason   = "gone"
 	failing      = "failing"
@@ -155,12 +157,8 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err != nil {
 		return Webhook{}, err
 	}
-	var have int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0`, owner).Scan(&have); err != nil {
-		return Webhook{}, fmt.Errorf("count webhooks: %w", err)
-	}
-	if have >= maxPerOwner {
-		return Webhook{}, &fault.Error{Kind: fault.Conflict, Message: "Too many webhooks", Details: fmt.Sprintf("an account has at most %d", maxPerOwner), Code: "too_many_webhooks"}
+	if err := w.c.Limits.RequireTx(ctx, tx, owner, account.LimitWebhooks, 1); err != nil {
+		return Webhook{}, err
 	}
 	if err := freeURL(ctx, tx, owner, "", url); err != nil {
 		return Webhook{}, err

@@ -25,46 +25,46 @@ func addrs(list ...string) (out []netip.Addr) {
 }
 
 // What the DNS shows is said in words, with the record that has to change.
-func TestJudge(t *testing.T) {
+func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	ours := addrs("203.0.113.7", "2001:db8::7")
 	for name, tt := range map[string]struct {
 		name    string
-		s       sight
+		s       observed
 		points  bool
 		unknown bool
 		problem string // code, or empty for none
 		records string // type=status of dns[]
 		reason  string // what it has to mention
 	}{
-		"nothing yet, apex": {"example.com", sight{}, false, false, "", "A=pending", "no address yet"},
-		"nothing yet, sub":  {"www.example.com", sight{}, false, false, "", "CNAME=pending", "ann-1.sites.test"},
-		"our addresses":     {"example.com", sight{addrs: ours}, true, false, "", "A=valid AAAA=valid", ""},
-		"ours, IPv4 alone":  {"example.com", sight{addrs: ours[:1]}, true, false, "", "A=valid", ""},
-		"alias to the site": {"www.example.com", sight{cname: "ann-1.sites.test", chain: []string{"ann-1.sites.test"}}, true, false, "", "CNAME=valid", ""},
-		"alias over a hop": {"www.example.com", sight{cname: "example.com", chain: []string{"example.com", "ann-1.sites.test"}, addrs: ours},
+		"nothing yet, apex": {"example.com", observed{}, false, false, "", "A=pending", "no address yet"},
+		"nothing yet, sub":  {"www.example.com", observed{}, false, false, "", "CNAME=pending", "ann-1.sites.test"},
+		"our addresses":     {"example.com", observed{addrs: ours}, true, false, "", "A=valid AAAA=valid", ""},
+		"ours, IPv4 alone":  {"example.com", observed{addrs: ours[:1]}, true, false, "", "A=valid", ""},
+		"alias to the site": {"www.example.com", observed{cname: "ann-1.sites.test", chain: []string{"ann-1.sites.test"}}, true, false, "", "CNAME=valid", ""},
+		"alias over a hop": {"www.example.com", observed{cname: "example.com", chain: []string{"example.com", "ann-1.sites.test"}, addrs: ours},
 			true, false, "", "CNAME=valid", ""},
-		"alias to nowhere": {"www.example.com", sight{cname: "gone.test", chain: []string{"gone.test"}}, false, false, "wrong_target", "CNAME=invalid", "gone.test, which leads nowhere"},
-		"elsewhere":        {"example.com", sight{addrs: addrs("198.51.100.1")}, false, false, "wrong_target", "A=invalid", "198.51.100.1, which is not this service"},
-		"IPv6 elsewhere": {"example.com", sight{addrs: addrs("203.0.113.7", "2001:db8::bad")}, false, false, "ipv6_mismatch", "A=valid AAAA=invalid",
+		"alias to nowhere": {"www.example.com", observed{cname: "gone.test", chain: []string{"gone.test"}}, false, false, "wrong_target", "CNAME=invalid", "gone.test, which leads nowhere"},
+		"elsewhere":        {"example.com", observed{addrs: addrs("198.51.100.1")}, false, false, "wrong_target", "A=invalid", "198.51.100.1, which is not this service"},
+		"IPv6 elsewhere": {"example.com", observed{addrs: addrs("203.0.113.7", "2001:db8::bad")}, false, false, "ipv6_mismatch", "A=valid AAAA=invalid",
 			"AAAA record leads to 2001:db8::bad"},
-		"mixed":            {"example.com", sight{addrs: addrs("203.0.113.7", "198.51.100.1")}, false, false, "mixed_addresses", "A=invalid", "also to 198.51.100.1"},
-		"behind a CDN":     {"example.com", sight{addrs: addrs("104.16.1.1", "2606:4700::1")}, true, false, "cdn", "A=valid AAAA=valid", ""},
-		"CDN by its alias": {"www.example.com", sight{cname: "d1.cloudfront.net", chain: []string{"d1.cloudfront.net"}, addrs: addrs("198.51.100.1")}, true, false, "cdn", "CNAME=valid", ""},
-		"half a CDN":       {"example.com", sight{addrs: addrs("104.16.1.1", "198.51.100.1")}, false, false, "wrong_target", "A=invalid", "198.51.100.1"},
-		"half a silence":   {"example.com", sight{addrs: ours[:1], mute: "AAAA"}, true, false, "no_answer", "A=valid", ""},
-		"silence, apex":    {"example.com", sight{addrErr: errors.New("x")}, false, true, "no_answer", "A=pending", "do not answer"},
-		"silence, sub":     {"www.example.com", sight{addrErr: errors.New("x")}, false, true, "no_answer", "CNAME=pending", "do not answer"},
-		"CAA of others": {"example.com", sight{addrs: ours, caaName: "example.com", caa: []string{"other.example", ""}}, true, false, "caa", "A=valid AAAA=valid",
+		"mixed":            {"example.com", observed{addrs: addrs("203.0.113.7", "198.51.100.1")}, false, false, "mixed_addresses", "A=invalid", "also to 198.51.100.1"},
+		"behind a CDN":     {"example.com", observed{addrs: addrs("104.16.1.1", "2606:4700::1")}, true, false, "cdn", "A=valid AAAA=valid", ""},
+		"CDN by its alias": {"www.example.com", observed{cname: "d1.cloudfront.net", chain: []string{"d1.cloudfront.net"}, addrs: addrs("198.51.100.1")}, true, false, "cdn", "CNAME=valid", ""},
+		"half a CDN":       {"example.com", observed{addrs: addrs("104.16.1.1", "198.51.100.1")}, false, false, "wrong_target", "A=invalid", "198.51.100.1"},
+		"half a silence":   {"example.com", observed{addrs: ours[:1], mute: "AAAA"}, true, false, "no_answer", "A=valid", ""},
+		"silence, apex":    {"example.com", observed{addrErr: errors.New("x")}, false, true, "no_answer", "A=pending", "do not answer"},
+		"silence, sub":     {"www.example.com", observed{addrErr: errors.New("x")}, false, true, "no_answer", "CNAME=pending", "do not answer"},
+		"CAA of others": {"example.com", observed{addrs: ours, caaName: "example.com", caa: []string{"other.example", ""}}, true, false, "caa", "A=valid AAAA=valid",
 			""},
-		"CAA forbids all": {"example.com", sight{addrs: ours, caaName: "example.com", caa: []string{""}}, true, false, "caa", "A=valid AAAA=valid", ""},
-		"CAA of ours":     {"example.com", sight{addrs: ours, caaName: "example.com", caa: []string{"ca.test"}}, true, false, "", "A=valid AAAA=valid", ""},
-		"CAA silent":      {"example.com", sight{addrs: ours, caaErr: errors.New("x")}, true, false, "caa", "A=valid AAAA=valid", ""},
+		"CAA forbids all": {"example.com", observed{addrs: ours, caaName: "example.com", caa: []string{""}}, true, false, "caa", "A=valid AAAA=valid", ""},
+		"CAA of ours":     {"example.com", observed{addrs: ours, caaName: "example.com", caa: []string{"ca.test"}}, true, false, "", "A=valid AAAA=valid", ""},
+		"CAA silent":      {"example.com", observed{addrs: ours, caaErr: errors.New("x")}, true, false, "caa", "A=valid AAAA=valid", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.s.ours, tt.s.cas = ours, []string{"ca.test"}
-			j := judge(claim{name: tt.name, token: "slipway-t", target: "ann-1.sites.test", below: "sites.test", proven: true, public: true}, tt.s)
+			j := diagnose(claim{name: tt.name, token: "slipway-t", target: "ann-1.sites.test", below: "sites.test", proven: true, public: true}, tt.s)
 			var records []string
 			for _, r := range j.DNS {
 				records = append(records, r.Type+"="+string(r.Status))

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// claim is what a sight is judged against.
+// claim is what an observation is compared with.
 type claim struct {
 	name       string
 	token      string // of the account
@@ -21,8 +21,8 @@ type claim struct {
 	proven     bool   // the name is held already: the proof need not be seen again
 }
 
-// judgement is what follows from a sight.
-type judgement struct {
+// diagnosis is what follows from an observation.
+type diagnosis struct {
 	findings
 	proof     string // txt or cname; empty: none was seen
 	points    bool   // visitors of the name arrive here, as far as can be told
@@ -31,9 +31,9 @@ type judgement struct {
 	reason    string // why it can't be active, in words
 }
 
-// judge is pure: the same sight gives the same judgement.
-func judge(c claim, s sight) judgement {
-	var j judgement
+// diagnose is pure: the same observation gives the same diagnosis.
+func diagnose(c claim, s observed) diagnosis {
+	var j diagnosis
 	j.verification(c, s)
 	j.pointing(c, s)
 	j.certification(c, s)
@@ -45,11 +45,18 @@ func judge(c claim, s sight) judgement {
 }
 
 // verification fills in how the name is proven.
-func (j *judgement) verification(c claim, s sight) {
+func (j *diagnosis) verification(c claim, s observed) {
 	txt := Record{Type: "TXT", Name: proofName(c.name), Required: c.token, Current: clips(s.tokens), Status: RecordPending}
 	switch {
 	case slices.Contains(s.tokens, c.token):
 		txt.Status, j.proof = RecordValid, "txt"
+	case s.strayAt != "":
+		txt.Status = RecordInvalid
+		txt.Reason = fmt.Sprintf("The value stands at %s: move the TXT record to %s", s.strayAt, txt.Name)
+		if zone := zoneOf(strings.TrimPrefix(c.name, "*.")); s.strayAt == txt.Name+"."+zone {
+			txt.Reason += fmt.Sprintf(". Your DNS provider adds %s itself: enter the name as %s", zone, strings.TrimSuffix(txt.Name, "."+zone))
+		}
+		j.problem("wrong_name", txt.Reason)
 	case s.tokenErr != nil:
 		txt.Reason = "The name servers of " + txt.Name + " do not answer"
 	case len(s.tokens) > 0:
@@ -99,7 +106,7 @@ func (j *judgement) verification(c claim, s sight) {
 }
 
 // pointing fills in where the name leads and where it should.
-func (j *judgement) pointing(c claim, s sight) {
+func (j *diagnosis) pointing(c claim, s observed) {
 	alias := Record{Type: "CNAME", Name: c.name, Required: c.target, Status: RecordPending}
 	if s.cname != "" {
 		alias.Current = []string{clip(s.cname)}
@@ -151,6 +158,10 @@ func (j *judgement) pointing(c claim, s sight) {
 		alias.Status = RecordInvalid
 		alias.Reason = fmt.Sprintf("%s is an alias of %s, which leads nowhere", c.name, clip(s.cname))
 		j.problem("wrong_target", alias.Reason)
+	case len(s.addrs) == 0 && s.hidden != "":
+		alias.Reason = fmt.Sprintf("%s has no address: the wildcard %s does not answer for it because a record stands below it, such as the TXT record of the proof. Make %s a CNAME of %s",
+			c.name, s.hidden, c.name, c.target)
+		j.problem("hidden_wildcard", alias.Reason)
 	case len(s.addrs) == 0:
 		alias.Reason = fmt.Sprintf("%s has no address yet: make it a CNAME of %s", c.name, c.target)
 		if apex {
@@ -162,7 +173,7 @@ func (j *judgement) pointing(c claim, s sight) {
 		// What stands behind can't be seen from here; who owns the name was proven by other means.
 		alias.Status, j.points = RecordValid, true
 		alias.Reason = fmt.Sprintf("%s is served through %s: set %s as the origin there", c.name, network, c.target)
-		j.problem("cdn", alias.Reason+". Certificates and addresses of visitors depend on its settings")
+		j.problem("cdn", alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode Flexible, visitors are redirected for ever (ERR_TOO_MANY_REDIRECTS)")
 	case ours > 0 && !slices.ContainsFunc(foreign, netip.Addr.Is4):
 		alias.Status = RecordInvalid
 		alias.Reason = fmt.Sprintf("IPv4 leads here, but the AAAA record leads to %s: visitors with IPv6 and certificate authorities go there", join(foreign))
@@ -189,7 +200,7 @@ func (j *judgement) pointing(c claim, s sight) {
 }
 
 // addressRecords compares the addresses of each family with ours.
-func addressRecords(c claim, s sight, reason string) []Record {
+func addressRecords(c claim, s observed, reason string) []Record {
 	var out []Record
 	for _, family := range []struct {
 		kind string
@@ -236,7 +247,7 @@ func addressRecords(c claim, s sight, reason string) []Record {
 	return out
 }
 
-func (j *judgement) problem(code, message string) {
+func (j *diagnosis) problem(code, message string) {
 	j.Problems = append(j.Problems, Problem{code, message})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,22 +12,24 @@ import (
 	"github.com/miekg/dns"
 )
 
-// lookBudget bounds one look at a domain's DNS, all questions together.
-const lookBudget = 10 * time.Second
+// observeBudget bounds one look at a domain's DNS, all questions together.
+const observeBudget = 10 * time.Second
 
 const caaBudget = 4 * time.Second // of it
 
-// sight is what the DNS shows of a claimed name at one moment. An error beside a value
+// observed is what the DNS shows of a claimed name at one moment. An error beside a value
 // means that nobody answered: the value is not known, rather than empty.
-type sight struct {
+type observed struct {
 	tokens   []string // the TXT records at _slipway.<name>
 	tokenErr error
+	strayAt  string // another name that holds the account's token; empty: none was found
 
 	cname   string   // what the name itself is an alias of
 	chain   []string // all aliases on the way to the addresses
 	addrs   []netip.Addr
 	mute    string // A or AAAA: nobody answers about that kind
 	addrErr error
+	hidden  string // a wildcard of the zone that would answer for the name if nothing stood below it
 
 	ours []netip.Addr // addresses of this service, as far as they are known
 
@@ -54,16 +57,26 @@ func (d *Domains) delegation(name string) string {
 }
 
 // look asks the zone's own name servers, which know of a change at once, and the
-// resolver where they can't be asked. target is the site's own host name.
-func (d *Domains) look(ctx context.Context, name, target string) sight {
-	ctx, cancel := context.WithTimeout(ctx, lookBudget)
+// resolver where they can't be asked. target is the site's own host name, token the
+// account's.
+func (d *Domains) observe(ctx context.Context, name, target, token string) observed {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
 	base := strings.TrimPrefix(name, "*.")
 	servers := d.nameServers(ctx, base)
-	var s sight
+	var s observed
 	var wg sync.WaitGroup
-	wg.Go(func() { s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name)) })
-	wg.Go(func() { s.cname, s.chain, s.addrs, s.mute, s.addrErr = d.addresses(ctx, servers, name) })
+	wg.Go(func() {
+		if s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name)); s.tokenErr == nil && !slices.Contains(s.tokens, token) {
+			s.strayAt = d.stray(ctx, servers, name, token)
+		}
+	})
+	wg.Go(func() {
+		s.cname, s.chain, s.addrs, s.mute, s.addrErr = d.addresses(ctx, servers, name)
+		if s.addrErr == nil && s.cname == "" && len(s.addrs) == 0 {
+			s.hidden = d.hidden(ctx, servers, name)
+		}
+	})
 	wg.Go(func() { s.ours = d.ourAddrs(ctx, target) })
 	wg.Go(func() {
 		// Some resolvers keep silent about records that they don't know: all else goes on.
@@ -134,10 +147,48 @@ func (d *Domains) tokens(ctx context.Context, servers []netip.AddrPort, name str
 	var out []string
 	for _, rr := range m.Answer {
 		if t, ok := rr.(*dns.TXT); ok && strings.EqualFold(t.Hdr.Name, dns.Fqdn(name)) && len(out) < 32 {
-			out = append(out, strings.Trim(strings.TrimSpace(strings.Join(t.Txt, "")), `"`))
+			out = append(out, unquote(strings.Join(t.Txt, "")))
 		}
 	}
 	return out, nil
+}
+
+// unquote takes off what people and control panels put around a value: blanks and
+// quotation marks, which the DNS library shows with a backslash.
+func unquote(s string) string { return strings.Trim(s, " \t\\\"'“”„") }
+
+// stray looks for the account's token where people put it by mistake: at the name itself,
+// at _slipway.<registrable name>, and where a control panel has added the zone once more.
+func (d *Domains) stray(ctx context.Context, servers []netip.AddrPort, name, token string) string {
+	base, right := strings.TrimPrefix(name, "*."), proofName(name)
+	zone := zoneOf(base)
+	tried := []string{right}
+	for _, at := range []string{base, right + "." + zone, "_slipway." + zone} {
+		if slices.Contains(tried, at) || len(at) > 253 {
+			continue
+		}
+		tried = append(tried, at)
+		if found, err := d.tokens(ctx, servers, at); err == nil && slices.Contains(found, token) {
+			return at
+		}
+	}
+	return ""
+}
+
+// hidden returns the wildcard record beside a name that has no address of its own. It
+// does not answer for a name that something stands below, such as the TXT record of the
+// proof (RFC 4592, section 2.2.2).
+func (d *Domains) hidden(ctx context.Context, servers []netip.AddrPort, name string) string {
+	_, above, ok := strings.Cut(name, ".")
+	if !ok || strings.HasPrefix(name, "*.") || name == zoneOf(name) {
+		return ""
+	}
+	wildcard := "*." + above
+	cname, _, addrs, _, err := d.follow(ctx, servers, wildcard)
+	if err != nil || cname == "" && len(addrs) == 0 {
+		return ""
+	}
+	return wildcard
 }
 
 // authorities returns whom the CAA records for name permit (RFC 8659 §3: the closest

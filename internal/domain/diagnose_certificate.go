@@ -8,7 +8,7 @@ import (
 )
 
 // certification says what will keep a certificate away although all else is well.
-func (j *judgement) certification(c claim, s sight) {
+func (j *diagnosis) certification(c claim, s observed) {
 	permitted := strings.Join(clips(without(s.caa, "")), ", ")
 	switch {
 	case s.caaErr != nil && !c.public:
@@ -27,7 +27,7 @@ func (j *judgement) certification(c claim, s sight) {
 }
 
 // challenge says whether authorities will find the proof for a wildcard.
-func (j *judgement) challenge(c claim, s sight) {
+func (j *diagnosis) challenge(c claim, s observed) {
 	j.delegated = true
 	if c.uncertain {
 		j.problem("no_wildcards", "This service is not set up for certificates of wildcards: add the names you need one by one, or ask its operator")

@@ -1,0 +1,350 @@
+// Package nodes runs several real processes of one installation, on PostgreSQL, with
+// nothing in common but an S3 bucket and the secrets key.
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+	"slipway/internal/blob/s3test"
+	"slipway/internal/db"
+	"slipway/internal/dbtest"
+)
+
+var binary string
+
+// TestMain runs the tests with a throw-away PostgreSQL, if none is named.
+func TestMain(m *testing.M) {
+	if os.Getenv("SLIPWAY_TEST_DSN") != "" {
+		os.Exit(world.Main(m, &binary))
+	}
+	os.Exit(again())
+}
+
+// again runs this test program once more, below withpostgres.
+func again() int {
+	dir, err := os.MkdirTemp("", "slipway-nodes-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "withpostgres")
+	build := exec.Command("go", "build", "-o", program, "./scripts/withpostgres")
+	build.Dir = world.Root()
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build withpostgres: %v\n%s", err, out)
+		return 1
+	}
+	cmd := exec.Command(program, os.Args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); errors.As(err, &exit) {
+		return exit.ExitCode()
+	} else if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// installation is two nodes.
+type installation struct {
+	t       *testing.T
+	s3      *s3test.Server
+	address string // of the bucket
+	db      *db.DB // as an operator sees it
+	nodes   []*world.World
+	key     string
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
+	i := &installation{t: t, s3: s3test.New(t)}
+	i.address = i.s3.Bucket(t)
+	url := dbtest.Empty(t)
+	if !strings.HasPrefix(url, "postgres") {
+		t.Fatalf("the database is %s, want PostgreSQL", url)
+	}
+	for range 2 {
+		w, err := world.New(binary, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		w.Flags = append(w.Flags, "--database", url, "--blobs", i.address)
+		i.nodes = append(i.nodes, w)
+	}
+	a, b := i.nodes[0], i.nodes[1]
+	for n, flag := range b.Flags { // one host of repositories
+		if strings.HasPrefix(flag, "git.test=") {
+			b.Flags[n] = "git.test=" + a.Git.URL
+		}
+	}
+	var err error
+	if i.key, err = a.User("ada@example.test"); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := os.ReadFile(filepath.Join(a.Data, "secrets.key"))
+	if err == nil {
+		err = os.MkdirAll(b.Data, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(b.Data, "secrets.key"), secret, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.db = dbtest.Open(t, url)
+	t.Cleanup(func() {
+		if t.Failed() {
+			for n, w := range i.nodes {
+				t.Logf("node %d:\n%s", n, w.Log(4000))
+			}
+		}
+	})
+	return i
+}
+
+func (i *installation) start(nodes ...*world.World) {
+	i.t.Helper()
+	for _, w := range nodes { // all at once: they take turns at migrating
+		if err := w.Launch(); err != nil {
+			i.t.Fatal(err)
+		}
+	}
+	for _, w := range nodes {
+		if err := w.Ready(i.t.Context()); err != nil {
+			i.t.Fatal(err)
+		}
+	}
+}
+
+func (i *installation) commit(name string, files map[string]string) {
+	i.t.Helper()
+	dir := filepath.Join(i.t.TempDir(), name)
+	if err := world.WriteFiles(dir, files); err != nil {
+		i.t.Fatal(err)
+	}
+	if _, err := i.nodes[0].Git.Commit("acme/"+name, "main", dir, "content"); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+// site makes a site of a repository through a node and returns its id.
+func (i *installation) site(w *world.World, name string) string {
+	i.t.Helper()
+	var made struct{ Data struct{ ID string } }
+	err := w.Call(i.t.Context(), i.key, "POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name}, &made)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return made.Data.ID
+}
+
+func (i *installation) until(what string, ok func() bool) {
+	i.t.Helper()
+	ctx, cancel := context.WithTimeout(i.t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := world.Until(ctx, 20*time.Millisecond, func() (bool, error) { return ok(), nil }); err != nil {
+		i.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// visit fetches a page of a site from a node.
+func (i *installation) visit(w *world.World, site, path string) (int, string) {
+	i.t.Helper()
+	browser, err := w.Browser()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer browser.CloseIdleConnections()
+	a, err := w.Site(i.t.Context(), browser, world.Request{Method: http.MethodGet, URL: "https://" + site + ".localhost" + path})
+	if err != nil {
+		return 0, err.Error()
+	}
+	return a.Status, string(a.Body)
+}
+
+func (i *installation) serves(w *world.World, site, path, want string) {
+	i.t.Helper()
+	i.until(site+path+" says "+want, func() bool {
+		status, body := i.visit(w, site, path)
+		return status == 200 && strings.Contains(body, want)
+	})
+}
+
+func (i *installation) count(q string, args ...any) (n int) {
+	i.t.Helper()
+	if err := i.db.QueryRow(i.t.Context(), q, args...).Scan(&n); err != nil {
+		i.t.Fatal(err)
+	}
+	return n
+}
+
+func (i *installation) exec(q string, args ...any) {
+	i.t.Helper()
+	err := i.db.Write(i.t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(i.t.Context(), q, args...)
+		return err
+	})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+// What is deployed through one node is served by the other, out of the bucket; what nobody
+// refers to is collected; copies are served while the bucket is away; and no secret is said.
+func TestNodesShareOnlyTheBucket(t *testing.T) {
+	i := install(t)
+	a, b := i.nodes[0], i.nodes[1]
+	i.start(a, b)
+	i.commit("one", map[string]string{"index.html": "one, first", "big.txt": strings.Repeat("a long file\n", 20_000)})
+	i.commit("two", map[string]string{"index.html": "two, first"})
+	one, two := i.site(a, "one"), i.site(b, "two")
+	i.serves(b, "one", "/", "one, first")
+	i.serves(a, "two", "/", "two, first")
+	i.serves(b, "one", "/big.txt", "a long file")
+	i.commit("one", map[string]string{"index.html": "one, second", "late.html": "not read yet"})
+	if err := b.Call(t.Context(), i.key, "POST", "/sites/"+one+"/deploy", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	i.serves(a, "one", "/", "one, second")
+	i.serves(b, "one", "/", "one, second")
+	for _, w := range i.nodes {
+		if _, err := os.Stat(filepath.Join(w.Data, "blobs")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s holds files of its own: %v", w.Data, err)
+		}
+	}
+
+	// A day later, the second site is gone and one collection has run.
+	if err := a.Call(t.Context(), i.key, "DELETE", "/sites/"+two, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	i.until("the second site is purged", func() bool {
+		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1`, two) == 0
+	})
+	before := i.s3.Objects(t, i.address)
+	yesterday := time.Now().Add(-24 * time.Hour)
+	for _, name := range before {
+		if err := os.Chtimes(filepath.Join(i.s3.Path(i.address), name), yesterday, yesterday); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.exec(`UPDATE release_holds SET until = 0`)
+	i.exec(`UPDATE jobs SET run_at = 0 WHERE kind = 'gc.collect'`)
+	i.until("one collection has run", func() bool { return len(i.s3.Objects(t, i.address)) < len(before) })
+	i.until("it has ended", func() bool {
+		return i.count(`SELECT count(*) FROM jobs WHERE kind = 'gc.collect' AND state = 'ready' AND run_at > 0`) == 1
+	})
+	if err := b.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(b.Data, "blob-cache")); err != nil {
+		t.Fatal(err)
+	}
+	i.start(b)
+	i.serves(b, "one", "/", "one, second")
+
+	// The bucket goes away.
+	i.s3.Stop()
+	if status, body := i.visit(b, "one", "/"); status != 200 || !strings.Contains(body, "one, second") {
+		t.Errorf("a copy, while the bucket is away: %d %.100q", status, body)
+	}
+	if status, body := i.visit(b, "one", "/late"); status < 500 || strings.Contains(body, "127.0.0.1") {
+		t.Errorf("no copy, while the bucket is away: %d %.100q, want an error page without the insides", status, body)
+	}
+	i.commit("one", map[string]string{"index.html": "one, third"})
+	var asked struct{ DeploymentID string }
+	if err := a.Call(t.Context(), i.key, "POST", "/sites/"+one+"/deploy", nil, &asked); err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Status, Error string
+	}
+	i.until("the deployment has ended", func() bool {
+		err := a.Call(t.Context(), i.key, "GET", "/deployments/"+asked.DeploymentID, nil, &d)
+		return err == nil && !slices.Contains([]string{"pending", "building", "deploying"}, d.Status)
+	})
+	if d.Status != "failed" || !strings.Contains(d.Error, "file storage") {
+		t.Errorf("a deployment without the bucket ends %s with %q; want a reason that names the file storage", d.Status, d.Error)
+	}
+	if err := i.s3.Start(); err != nil {
+		t.Fatal(err)
+	}
+	i.serves(b, "one", "/late", "not read yet")
+	if err := a.Call(t.Context(), i.key, "POST", "/sites/"+one+"/deploy", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	i.serves(b, "one", "/", "one, third")
+
+	out, err := a.CLI("", "doctor", "--blobs", i.address)
+	if err == nil && !strings.Contains(out, "files") {
+		t.Errorf("the doctor says nothing of files: %s", out)
+	}
+	for n, w := range i.nodes {
+		if strings.Contains(w.Log(1<<30)+out+fmt.Sprint(err), s3test.SecretKey) {
+			t.Errorf("node %d said the secret key", n)
+		}
+	}
+}
+
+// A node is killed in the middle of deployments; the other one carries them to their end.
+func TestNodeDies(t *testing.T) {
+	i := install(t)
+	a, b := i.nodes[0], i.nodes[1]
+	for n := range 8 {
+		i.commit(fmt.Sprint("s", n), map[string]string{"index.html": fmt.Sprint("site ", n, strings.Repeat("<p>", n))})
+	}
+	i.start(a, b)
+	for round := 0; ; round++ {
+		// Only one of them works while the other one is held; it dies with its work in hand.
+		if err := syscall.Kill(b.PID(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 8 {
+			i.commit(fmt.Sprint("s", n), map[string]string{"index.html": fmt.Sprint("site ", n, " round ", round)})
+			if round == 0 {
+				i.site(a, fmt.Sprint("s", n))
+			}
+		}
+		i.until("deployments run", func() bool {
+			return i.count(`SELECT count(*) FROM jobs WHERE state = 'running' AND kind = 'deploy.run'`) > 0
+		})
+		a.Kill()
+		held := i.count(`SELECT count(*) FROM jobs WHERE state = 'running' AND kind = 'deploy.run'`)
+		if err := syscall.Kill(b.PID(), syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if held > 0 {
+			died := time.Now()
+			i.until("the other node has taken over everything", func() bool {
+				return i.count(`SELECT count(*) FROM jobs WHERE kind = 'deploy.run'`) == 0
+			})
+			t.Logf("%d running deployments of the dead node were done by the other one after %s", held, time.Since(died).Round(100*time.Millisecond))
+			break
+		}
+		if round == 5 {
+			t.Fatal("the node never died with a deployment in hand")
+		}
+		i.start(a)
+	}
+	if n := i.count(`SELECT count(*) FROM deployments WHERE status <> 'success'`); n > 0 {
+		t.Errorf("%d deployments did not succeed", n)
+	}
+	for n := range 8 {
+		i.serves(b, fmt.Sprint("s", n), "/", fmt.Sprint("site ", n))
+	}
+}

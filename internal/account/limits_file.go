@@ -1,0 +1,82 @@
+package account
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// ParseLimits reads the operator's limits, in TOML:
+//
+//	[defaults]
+//	sites = 50
+//	deployments.pending = 20
+//
+//	[users."ada@example.com"]
+//	sites = "unlimited"
+//
+// A name that is no limit, a value that is neither a whole number of at least 0 nor
+// "unlimited", and an entry that is neither is an error in words.
+func ParseLimits(text string) (LimitSettings, error) {
+	var file map[string]any
+	if _, err := toml.Decode(text, &file); err != nil {
+		return LimitSettings{}, err
+	}
+	out := LimitSettings{Users: map[string]map[Limit]int64{}}
+	for name, v := range file {
+		table, ok := v.(map[string]any)
+		if !ok || name != "defaults" && name != "users" {
+			return out, fmt.Errorf("unknown entry %q: there are [defaults] and [users.\"ADDRESS\"]", name)
+		}
+		if name == "defaults" {
+			var err error
+			if out.Defaults, err = readLimits("defaults", table); err != nil {
+				return out, err
+			}
+			continue
+		}
+		for email, v := range table {
+			table, ok := v.(map[string]any)
+			if !ok || !strings.Contains(email, "@") {
+				return out, fmt.Errorf("unknown entry users.%s: exceptions stand in [users.\"ADDRESS\"], with the address in quotation marks", email)
+			}
+			limits, err := readLimits("users."+email, table)
+			if err != nil {
+				return out, err
+			}
+			out.Users[asKept(email)] = limits
+		}
+	}
+	return out, nil
+}
+
+// readLimits reads one table. Names with a dot may be written as TOML's dotted keys.
+func readLimits(where string, table map[string]any) (map[Limit]int64, error) {
+	out := map[Limit]int64{}
+	var read func(prefix string, table map[string]any) error
+	read = func(prefix string, table map[string]any) error {
+		for k, v := range table {
+			name := Limit(prefix + k)
+			if inner, ok := v.(map[string]any); ok {
+				if err := read(string(name)+".", inner); err != nil {
+					return err
+				}
+				continue
+			}
+			if _, known := defaultLimits[name]; !known {
+				return fmt.Errorf("%s: unknown limit %q; limits are %s", where, name, limitNames())
+			}
+			n, ok := v.(int64)
+			if v == "unlimited" {
+				n, ok = Unlimited, true
+			}
+			if !ok || n < 0 {
+				return fmt.Errorf("%s: %s = %v: a limit is a whole number of at least 0, or \"unlimited\"", where, name, v)
+			}
+			out[name] = n
+		}
+		return nil
+	}
+	return out, read("", table)
+}

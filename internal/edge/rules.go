@@ -1,0 +1,67 @@
+package edge
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+
+	"slipway/internal/release"
+)
+
+var private = []string{"private, max-age=0, must-revalidate"}
+
+// resolve asks a release's files and rules what a request is answered with.
+func resolve(tree *release.Tree, r *http.Request, host string) release.Answer {
+	return tree.Resolve(release.Request{
+		Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: host,
+		Language: strings.Join(r.Header["Accept-Language"], ","), Cookie: strings.Join(r.Header["Cookie"], "; "),
+	})
+}
+
+// ruleHeaders sets what the release's header rules say, over what is set by default.
+func ruleHeaders(h http.Header, a *release.Answer) {
+	for _, name := range a.Unset {
+		delete(h, name)
+	}
+	for _, f := range a.Set {
+		h[f.Name] = []string{f.Value}
+	}
+	if len(a.Vary) > 0 {
+		vary(h, a.Vary...)
+	}
+}
+
+// vary adds names to Vary, whose value may be shared and is not written to.
+func vary(h http.Header, names ...string) {
+	all := strings.Join(h["Vary"], ", ")
+	for _, n := range names {
+		if !strings.Contains(all, n) {
+			if all != "" {
+				all += ", "
+			}
+			all += n
+		}
+	}
+	h["Vary"] = []string{all}
+}
+
+// admitted reports whether a request carries a user and password (RFC 7617) that the
+// release's rules let in. It asks for one otherwise.
+func admitted(w http.ResponseWriter, r *http.Request, a *release.Answer) bool {
+	if a.Auth == nil {
+		return true
+	}
+	if user, password, ok := r.BasicAuth(); ok {
+		sum := sha256.Sum256([]byte(user + ":" + password))
+		got := hex.EncodeToString(sum[:])
+		if slices.ContainsFunc(a.Auth, func(want string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1 }) {
+			return true
+		}
+	}
+	w.Header().Set("WWW-Authenticate", `Basic realm="Protected", charset="UTF-8"`)
+	page(w, r, pageLogin)
+	return false
+}

@@ -1,0 +1,100 @@
+package framework
+
+import (
+	"regexp"
+	"strings"
+)
+
+// HashedFolder is a folder of the output, relative to it, whose files have a digest of
+// their content in their names, in a form that package release knows: base64, base32,
+// hex, digest, or empty for all files there.
+type HashedFolder struct {
+	Folder string `json:"folder"`
+	Form   string `json:"form,omitempty"`
+}
+
+// hashedBy says where the presets' tools put hashed files as they come. What belongs to
+// a framework by definition (_next/static, _astro, _nuxt, _app/immutable) package release
+// knows by itself.
+var hashedBy = map[string][]HashedFolder{
+	"vite":             {{"assets", "base64"}},
+	"react-router-spa": {{"assets", "base64"}},
+	"remix-spa":        {{"assets", "base64"}},
+	"qwik-static":      {{"build", "base64"}, {"assets", "base64"}},
+	"vitepress":        {{"assets", "base64"}},
+	"vuepress":         {{"assets", "base64"}, {"assets", "hex"}},
+	"storybook":        {{"assets", "base64"}, {"", "hex"}},
+	"solid-start":      {{"_build/assets", "base64"}, {"assets", "base64"}},
+	"tanstack-start":   {{"assets", "base64"}},
+	"slidev":           {{"assets", "base64"}},
+	"angular":          {{"", "base32"}, {"media", "base32"}, {"", "hex"}},
+	"create-react-app": {{"static", "hex"}},
+	"vue-cli":          {{"js", "hex"}, {"css", "hex"}, {"img", "hex"}, {"fonts", "hex"}, {"media", "hex"}},
+	"expo":             {{"_expo/static", "hex"}, {"assets", "hex"}},
+	"parcel":           {{"", "hex"}},
+	"webpack":          {{"", "hex"}},
+	"rsbuild":          {{"static", "hex"}, {"", "hex"}},
+	"rollup":           {{"", "base64"}, {"", "base32"}, {"", "hex"}},
+	"gatsby":           {{"static", ""}, {"", "hex"}},
+	"docusaurus":       {{"assets", "hex"}},
+	"ember":            {{"assets", "hex"}},
+	"stencil":          {{"build", "hex"}},
+	"preact-cli":       {{"", "hex"}},
+	"mdbook":           {{"", "hex"}},
+	"mkdocs":           {{"assets", "hex"}},
+	"hugo":             {{"", "digest"}},
+}
+
+// namesFiles finds a configuration that names a bundler's files itself. Only what it
+// says of the folder and of [hash] is known then.
+var namesFiles = regexp.MustCompile(`(?:entryFileNames|chunkFileNames|assetFileNames)\b`)
+
+// hashed completes a plan with what is known of its output's names.
+func hashed(p *project, d *draft) {
+	d.Hashed = hashedBy[d.Framework]
+	vite, _ := p.config("vite.config")
+	switch {
+	case len(d.Hashed) > 0 && d.Hashed[0] == HashedFolder{"assets", "base64"}:
+		if namesFiles.MatchString(vite) && !strings.Contains(vite, "[hash") {
+			d.Hashed = nil // the digest was left out
+		} else if dir, ok := cleanDir(jsString(vite, "assetsDir")); ok && dir != "" && jsString(vite, "assetsDir") != "" {
+			d.Hashed = []HashedFolder{{dir, "base64"}}
+		} else if namesFiles.MatchString(vite) {
+			d.Hashed = []HashedFolder{{"", "base64"}, {"", "hex"}} // with a digest, in folders of its own
+		}
+	case d.Framework == "custom" || d.Framework == "nx" || len(d.Hashed) == 0 && d.Runtime == Static:
+		switch {
+		case p.pkg.dep("vite", "rolldown-vite") != "" && d.Framework != "sveltekit-static":
+			d.Hashed = hashedBy["vite"]
+		case p.pkg.dep("webpack", "@rspack/core", "parcel") != "":
+			d.Hashed = hashedBy["webpack"]
+		case p.pkg.dep("esbuild", "rollup") != "":
+			d.Hashed = hashedBy["rollup"]
+		}
+	}
+	if len(d.Build) == 0 {
+		d.Hashed = nil // nothing wrote those names
+	}
+}
+
+// routers are the packages of routers that work in the browser.
+var routers = []string{"react-router-dom", "react-router", "vue-router", "@tanstack/react-router", "@tanstack/solid-router", "@tanstack/router", "wouter",
+	"preact-router", "preact-iso", "@solidjs/router", "svelte-routing", "svelte-spa-router", "@mateothegreat/svelte5-router", "@vaadin/router", "navigo", "page",
+	"@reach/router", "universal-router", "aurelia-router", "@angular/router", "expo-router"}
+
+// singlePage reports whether the output is an application with a router in the browser.
+func singlePage(p *project, d *draft) bool {
+	if d.Runtime != Static {
+		return false
+	}
+	switch d.Framework {
+	case "react-router-spa", "remix-spa", "ember":
+		return true
+	case "sveltekit-static":
+		src, _ := p.config("svelte.config", "vite.config")
+		return jsString(src, "fallback") == "index.html"
+	case "vite", "angular", "create-react-app", "vue-cli", "expo", "parcel", "webpack", "rsbuild", "rollup", "preact-cli", "stencil":
+		return p.pkg.dep(routers...) != ""
+	}
+	return false
+}

@@ -1,0 +1,91 @@
+package release
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// head adds what the header rules say to an answer. They match the path that was asked
+// for or the file that answers, so that a page is protected and marked under all its
+// addresses. Values of the same name are joined, as Netlify and Cloudflare do.
+func (s *ruleset) head(a *Answer, host, name string) {
+	file := ""
+	if a.Kind == Found || a.Kind == Missing {
+		file = a.File.Path
+	}
+	for i := range s.headers {
+		h, m := &s.Headers[i], &s.headers[i]
+		values, ok := m.onHost(host, nil)
+		if !ok {
+			continue
+		}
+		got, ok := m.match(name, values)
+		if !ok && file != "" {
+			got, ok = m.match(file, values)
+		}
+		if !ok {
+			continue
+		}
+		a.Headers = append(a.Headers, h.Source)
+		if h.Auth != nil {
+			a.Auth = append(a.Auth, h.Auth...)
+		}
+		for _, name := range h.Unset {
+			a.Set = slices.DeleteFunc(a.Set, func(f Field) bool { return f.Name == name })
+			a.Unset = append(a.Unset, name)
+		}
+		for _, f := range h.Set {
+			value := expand(f.Value, got, escapePath)
+			if at := slices.IndexFunc(a.Set, func(have Field) bool { return have.Name == f.Name }); at >= 0 {
+				a.Set[at].Value += ", " + value
+			} else {
+				a.Set = append(a.Set, Field{f.Name, value})
+			}
+		}
+	}
+}
+
+// loops names the rules for single paths that send a visitor in circles. They are
+// passed over when they are met, so this is only a warning.
+func loops(all Rules) []Problem {
+	to := map[string]string{}
+	source := map[string]string{}
+	for _, r := range all.Redirects {
+		p, why := compilePattern(r.From)
+		from, single := p.static()
+		if why != "" || !single || r.Status == 200 || r.Status >= 400 || r.Host != "" || len(r.Query)+len(r.Language)+len(r.Cookie) > 0 || isAddress(r.To) || strings.Contains(r.To, "?") {
+			continue
+		}
+		if _, seen := to[from]; seen {
+			continue
+		}
+		if plain, err := url.PathUnescape(pathOf(r.To)); err == nil {
+			to[from], source[from] = strings.Trim(plain, "/"), r.Source
+		}
+	}
+	var problems []Problem
+	for _, r := range all.Redirects { // in the order of the files
+		p, _ := compilePattern(r.From)
+		begin, single := p.static()
+		if !single || source[begin] != r.Source {
+			continue
+		}
+		at := begin
+		for range maxHops {
+			next, more := to[at]
+			if !more {
+				break
+			}
+			if at = next; at == begin {
+				file, line, _ := strings.Cut(r.Source, ":")
+				n := 0
+				fmt.Sscan(line, &n)
+				problems = append(problems, Problem{file, n, "the redirect leads back to itself; it is passed over"})
+				break
+			}
+		}
+	}
+	return problems
+}

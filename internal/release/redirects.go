@@ -1,0 +1,226 @@
+package release
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// redirectLines reads a _redirects file: lines of "from [query…] [to] [status][!] [Condition=…]",
+// as Netlify and Cloudflare Pages document it. The default status is 301.
+func (p *ruleParser) redirectLines(text string) {
+	text = strings.TrimPrefix(text, "\ufeff")
+	if !utf8.ValidString(text) {
+		p.problem(0, "the file is not UTF-8; none of its rules is in force")
+		return
+	}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if len(line) > maxLine {
+			p.problem(n, "the line is longer than %d bytes; the rule is left out", maxLine)
+			continue
+		}
+		r, why := p.redirectLine(n, line)
+		if why != "" {
+			p.problem(n, "%s; the rule is left out", why)
+			continue
+		}
+		p.add(n, r)
+	}
+}
+
+func (p *ruleParser) redirectLine(n int, line string) (r Redirect, why string) {
+	words := strings.Fields(line)
+	if i := slices.IndexFunc(words, func(w string) bool { return w[0] == '#' }); i > 0 {
+		words = words[:i] // a comment behind a rule
+	}
+	if r.Host, r.From, why = splitFrom(words[0]); why != "" {
+		return r, why
+	}
+	words = words[1:]
+	target := slices.IndexFunc(words, isTarget)
+	status := slices.IndexFunc(words, isStatus)
+	conditions := words
+	if target < 0 || status >= 0 && status < target {
+		// "/path 404" and "/admin/* 200! Role=admin" stay where they are.
+		if status < 0 {
+			return r, "there is no target"
+		}
+		target = -1
+		conditions = words[:status]
+	} else {
+		conditions = words[:target]
+		r.To = words[target]
+	}
+	for _, w := range conditions {
+		name, value, ok := strings.Cut(w, "=")
+		if !ok || name == "" {
+			return r, "\"" + show(w) + "\" is neither a query parameter, a target nor a status"
+		}
+		r.Query = append(r.Query, Field{name, value})
+	}
+	rest := words[target+1:]
+	if target < 0 {
+		rest = words[status:]
+	}
+	for _, w := range rest {
+		if isStatus(w) {
+			code, force := strings.CutSuffix(w, "!")
+			if r.Status != 0 {
+				return r, "there are two statuses"
+			}
+			r.Status, _ = strconv.Atoi(code)
+			r.Force = force
+			continue
+		}
+		name, value, ok := strings.Cut(w, "=")
+		if !ok || value == "" {
+			return r, "\"" + show(w) + "\" is neither a status nor a condition"
+		}
+		if why := p.condition(n, &r, name, strings.Split(value, ",")); why != "" {
+			return r, why
+		}
+	}
+	return r, ""
+}
+
+// condition adds one of Netlify's conditions to a rule.
+func (p *ruleParser) condition(line int, r *Redirect, name string, values []string) string {
+	if len(values) > 4*maxNames {
+		return "the condition " + show(name) + " has too many values"
+	}
+	for i := range values {
+		if values[i] = strings.TrimSpace(values[i]); values[i] == "" {
+			return "the condition " + show(name) + " has an empty value"
+		}
+	}
+	switch strings.ToLower(name) {
+	case "language":
+		for _, v := range values {
+			r.Language = append(r.Language, strings.ToLower(v))
+		}
+	case "cookie":
+		r.Cookie = append(r.Cookie, values...)
+	case "country":
+		r.Never = true
+		p.problem(line, "the visitor's country is not known here, so the rule never applies")
+	case "role":
+		r.Never = true
+		p.problem(line, "there are no visitors with roles here, so the rule never applies")
+	case "signed":
+		return "signed proxy requests are not supported"
+	default:
+		return "the condition " + show(name) + " is not known"
+	}
+	return ""
+}
+
+// splitFrom takes the host off a rule's path. Its scheme plays no part: all is HTTPS here.
+func splitFrom(from string) (host, path, why string) {
+	if strings.HasPrefix(from, "/") {
+		path = from
+	} else {
+		rest, ok := strings.CutPrefix(from, "https://")
+		if !ok {
+			rest, ok = strings.CutPrefix(from, "http://")
+		}
+		if !ok {
+			return "", "", "the path must begin with /, http:// or https://"
+		}
+		var at string
+		host, at, _ = strings.Cut(rest, "/")
+		path = "/" + at
+		if strings.Contains(host, "*") || host == "" || strings.ContainsAny(host, "@?#") {
+			return "", "", "the host must be a name"
+		}
+		if !strings.Contains(host, ":") || host[0] == ':' {
+			host = strings.ToLower(host)
+		}
+		if i := strings.LastIndexByte(host, ':'); i > 0 && strings.Trim(host[i+1:], "0123456789") == "" {
+			host = host[:i] // the port plays no part either
+		}
+	}
+	path, _, _ = strings.Cut(path, "#") // never sent
+	if strings.Contains(path, "?") {
+		return "", "", "query parameters stand behind the path, as name=value"
+	}
+	return host, path, ""
+}
+
+func isTarget(w string) bool {
+	return w[0] == '/' || strings.HasPrefix(w, "http://") || strings.HasPrefix(w, "https://")
+}
+
+func isStatus(w string) bool {
+	w = strings.TrimSuffix(w, "!")
+	return len(w) == 3 && strings.Trim(w, "0123456789") == ""
+}
+
+var placeholders = regexp.MustCompile(`:[A-Za-z_][A-Za-z0-9_]*`)
+
+// check completes a redirect and returns why it cannot be obeyed, or "".
+func (r *Redirect) check() string {
+	if r.Status == 0 {
+		r.Status = 301
+	}
+	from, why := compilePattern(r.From)
+	switch {
+	case why != "":
+		return why
+	case len(r.To) > maxLine || len(r.Query) > maxNames:
+		return "the rule is too long"
+	case strings.ContainsFunc(r.To+r.Host, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '\\' }):
+		return "the target holds a space, a backslash or a control character"
+	}
+	external := strings.HasPrefix(r.To, "http://") || strings.HasPrefix(r.To, "https://")
+	if external {
+		scheme, rest, _ := strings.Cut(r.To, "://")
+		u, err := url.Parse(scheme + "://" + placeholders.ReplaceAllString(rest, "x"))
+		if err != nil || u.Host == "" || u.User != nil {
+			return "the target is not an address"
+		}
+	}
+	switch s := r.Status; {
+	case s >= 301 && s <= 303, s == 307, s == 308:
+		if r.To == "" {
+			return "a redirect needs a target"
+		}
+	case s == 200:
+		if r.To == "" && !r.Never {
+			return "a rewrite needs a target"
+		}
+		if strings.HasPrefix(r.To, "/.netlify/") {
+			return "functions and other services of Netlify's are not there"
+		}
+	case s >= 400 && s < 600:
+		if external {
+			return "only a page of the site can be shown with status " + strconv.Itoa(s)
+		}
+	default:
+		return "the status must be 200, 301, 302, 303, 307, 308 or an error"
+	}
+	if r.Status != 200 && !external && r.To != "" && !strings.Contains(r.To, ":") && len(r.Query) == 0 && r.Host == "" {
+		if only, ok := from.static(); ok {
+			if to, err := url.PathUnescape(pathOf(r.To)); err == nil && r.Status < 400 && strings.Trim(to, "/") == only && !strings.Contains(r.To, "?") {
+				return "the target is the path itself (a slash at the end plays no part)"
+			}
+		}
+	}
+	return ""
+}
+
+// pathOf returns a target without query and fragment.
+func pathOf(to string) string {
+	if i := strings.IndexAny(to, "?#"); i >= 0 {
+		return to[:i]
+	}
+	return to
+}

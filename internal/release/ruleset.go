@@ -1,0 +1,227 @@
+package release
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// ruleset is Rules made ready to be asked. A rule for one path is found by a map; those
+// with a splat or placeholders are tried in order, and only those that begin like the path.
+type ruleset struct {
+	Rules
+	redirects []matcher
+	headers   []matcher
+	static    map[string][]int32 // redirects by their only path
+	dynamic   map[string][]int32 // redirects by their first segment, "" for those that vary there
+	text      int64
+}
+
+type matcher struct {
+	pattern
+	host []segment // labels; nil is any
+}
+
+func newRuleset(r Rules, text int64) (*ruleset, error) {
+	if len(r.Redirects) > maxRedirects || len(r.Headers) > maxHeaders {
+		return nil, errRules
+	}
+	s := &ruleset{Rules: r, static: map[string][]int32{}, dynamic: map[string][]int32{}, text: text}
+	for i := range r.Redirects {
+		m, ok := newMatcher(r.Redirects[i].Host, r.Redirects[i].From)
+		if !ok || r.Redirects[i].check() != "" && !r.Redirects[i].Never {
+			return nil, errRules
+		}
+		s.redirects = append(s.redirects, m)
+		if path, ok := m.static(); ok {
+			s.static[path] = append(s.static[path], int32(i))
+		} else {
+			s.dynamic[m.first()] = append(s.dynamic[m.first()], int32(i))
+		}
+	}
+	for _, h := range r.Headers {
+		m, ok := newMatcher(h.Host, h.For)
+		if !ok {
+			return nil, errRules
+		}
+		s.headers = append(s.headers, m)
+	}
+	return s, nil
+}
+
+func newMatcher(host, path string) (matcher, bool) {
+	p, why := compilePattern(path)
+	m := matcher{pattern: p}
+	if why != "" {
+		return m, false
+	}
+	if host != "" {
+		names := map[string]bool{}
+		for label := range strings.SplitSeq(host, ".") {
+			one, bad := compileSegment(label, names)
+			if bad != "" {
+				return m, false
+			}
+			m.host = append(m.host, one)
+		}
+	}
+	return m, true
+}
+
+func (m *matcher) onHost(host string, into []Field) ([]Field, bool) {
+	if m.host == nil {
+		return into, true
+	}
+	labels := strings.Split(host, ".")
+	if len(labels) != len(m.host) {
+		return nil, false
+	}
+	for i, want := range m.host {
+		if !want.match(labels[i], &into) {
+			return nil, false
+		}
+	}
+	return into, true
+}
+
+// memory is about how many bytes the rules hold on to.
+func (s *ruleset) memory() int64 {
+	if s == nil {
+		return 0
+	}
+	return 3*s.text + 300*int64(len(s.redirects)+len(s.headers))
+}
+
+// candidates yields the redirects that may match a path, in order.
+func (s *ruleset) candidates(name string) func(yield func(int) bool) {
+	first, _, _ := strings.Cut(name, "/")
+	lists := [3][]int32{s.static[name], s.dynamic[first], s.dynamic[""]}
+	if first == "" {
+		lists[1] = nil
+	}
+	return func(yield func(int) bool) {
+		for {
+			next := -1
+			for i, l := range lists {
+				if len(l) > 0 && (next < 0 || l[0] < lists[next][0]) {
+					next = i
+				}
+			}
+			if next < 0 || !yield(int(lists[next][0])) {
+				return
+			}
+			lists[next] = lists[next][1:]
+		}
+	}
+}
+
+// query is a request's parameters, taken apart when a rule first asks for them.
+type query struct {
+	raw    string
+	parsed url.Values
+}
+
+func (q *query) get(name string) (string, bool) {
+	if q.parsed == nil {
+		q.parsed, _ = url.ParseQuery(q.raw) // what is malformed is not there
+	}
+	v, ok := q.parsed[name]
+	if !ok {
+		return "", false
+	}
+	return v[0], true
+}
+
+// matches reports whether a redirect is for this request, with what its placeholders
+// stand for, and notes on which headers that depends.
+func (s *ruleset) matches(i int, name string, q Request, params *query, vary *vary) ([]Field, bool) {
+	r, m := &s.Redirects[i], &s.redirects[i]
+	if r.Never {
+		return nil, false
+	}
+	values, ok := m.onHost(q.Host, nil)
+	if !ok {
+		return nil, false
+	}
+	if values, ok = m.match(name, values); !ok {
+		return nil, false
+	}
+	for _, want := range r.Query {
+		got, ok := params.get(want.Name)
+		capture, isName := strings.CutPrefix(want.Value, ":")
+		switch {
+		case !ok, !isName && got != want.Value:
+			return nil, false
+		case isName:
+			values = append(values, Field{capture, got})
+		}
+	}
+	if len(r.Language) > 0 {
+		vary.language = true
+		if !speaks(q.Language, r.Language) {
+			return nil, false
+		}
+	}
+	if len(r.Cookie) > 0 {
+		vary.cookie = true
+		if !sends(q.Cookie, r.Cookie) {
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// vary says on which headers of the request an answer depends.
+type vary struct{ language, cookie bool }
+
+func (v vary) names() []string {
+	switch {
+	case v.language && v.cookie:
+		return []string{"Accept-Language", "Cookie"}
+	case v.language:
+		return []string{"Accept-Language"}
+	case v.cookie:
+		return []string{"Cookie"}
+	}
+	return nil
+}
+
+// speaks reports whether the language that a visitor likes best is one of these, or a
+// variety of one: de matches de-AT.
+func speaks(accept string, wanted []string) bool {
+	best, weight := "", -1.0
+	for i := 0; accept != "" && i < 32; i++ {
+		var item string
+		item, accept, _ = strings.Cut(accept, ",")
+		tag, params, _ := strings.Cut(item, ";")
+		q := 1.0
+		if v, ok := strings.CutPrefix(strings.TrimSpace(params), "q="); ok {
+			var err error
+			if q, err = strconv.ParseFloat(v, 64); err != nil || q != q {
+				continue
+			}
+		}
+		if tag = strings.ToLower(strings.TrimSpace(tag)); tag != "" && q > 0 && q > weight {
+			best, weight = tag, q
+		}
+	}
+	for _, w := range wanted {
+		if best == w || strings.HasPrefix(best, w+"-") {
+			return true
+		}
+	}
+	return false
+}
+
+// sends reports whether one of the cookies is there, whatever its value.
+func sends(header string, names []string) bool {
+	for pair := range strings.SplitSeq(header, ";") {
+		name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		for _, want := range names {
+			if name == want {
+				return true
+			}
+		}
+	}
+	return false
+}
