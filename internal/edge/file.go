@@ -118,7 +118,7 @@ func (e *Edge) content(w *recorder, r *http.Request, f release.File, c release.C
 	h["Content-Length"] = a.length
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		if status == http.StatusOK {
+		if w.plain && status == http.StatusOK {
 			w.ready = a
 		}
 		w.Write(a.body) // an error is the visitor's leaving

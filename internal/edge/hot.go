@@ -9,8 +9,8 @@ import (
 	"slipway/internal/fastpath"
 )
 
-// hot keeps whole answers that are ready to be sent, by target, path and accepted
-// encodings. Looking one up takes no lock and allocates nothing. A target is immutable
+// hot keeps whole answers that are ready to be sent, by target, host, path and
+// accepted encodings. Looking one up takes no lock and allocates nothing. A target is immutable
 // and a switch replaces it, so an answer is never stale: those of a target that is no
 // longer live are found by nobody and make room.
 type hot struct {
@@ -30,6 +30,7 @@ type hotAnswer struct {
 	*fastpath.Answer
 	hash    uint64
 	target  *target
+	host    string // of several that lead to a site, rules may tell one from the other
 	path    string
 	accepts fastpath.Encodings
 	page    bool
@@ -44,16 +45,16 @@ func newHot(limit int64) *hot {
 	return &hot{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[hotAnswer], n), limit: limit, bodies: map[*byte]int{}}
 }
 
-func (h *hot) hash(t *target, path []byte, accepts fastpath.Encodings) uint64 {
-	return maphash.Bytes(h.seed, path) ^ (t.life.seed+uint64(accepts))*0x9e3779b97f4a7c15
+func (h *hot) hash(t *target, host string, path []byte, accepts fastpath.Encodings) uint64 {
+	return maphash.Bytes(h.seed, path) ^ maphash.String(h.seed, host) ^ (t.life.seed+uint64(accepts))*0x9e3779b97f4a7c15
 }
 
-func (h *hot) get(t *target, path []byte, accepts fastpath.Encodings) *hotAnswer {
-	sum := h.hash(t, path, accepts)
+func (h *hot) get(t *target, host string, path []byte, accepts fastpath.Encodings) *hotAnswer {
+	sum := h.hash(t, host, path, accepts)
 	at := int(sum) & (len(h.slots) - 1) &^ (hotWays - 1)
 	for i := range hotWays {
 		a := h.slots[at+i].Load()
-		if a != nil && a.hash == sum && a.target == t && a.accepts == accepts && a.path == string(path) {
+		if a != nil && a.hash == sum && a.target == t && a.accepts == accepts && a.path == string(path) && a.host == host {
 			if !a.used.Load() {
 				a.used.Store(true)
 			}
@@ -65,7 +66,7 @@ func (h *hot) get(t *target, path []byte, accepts fastpath.Encodings) *hotAnswer
 
 // put keeps an answer, in place of one that is used less.
 func (h *hot) put(a *hotAnswer) {
-	a.hash = h.hash(a.target, []byte(a.path), a.accepts)
+	a.hash = h.hash(a.target, a.host, []byte(a.path), a.accepts)
 	a.used.Store(true)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +74,7 @@ func (h *hot) put(a *hotAnswer) {
 	place := at + rand.IntN(hotWays)
 	for i := range hotWays {
 		old := h.slots[at+i].Load()
-		if old == nil || old.target.life.gone.Load() || old.hash == a.hash && old.target == a.target && old.accepts == a.accepts && old.path == a.path {
+		if old == nil || old.target.life.gone.Load() || old.hash == a.hash && old.target == a.target && old.accepts == a.accepts && old.path == a.path && old.host == a.host {
 			place = at + i
 			break
 		}
@@ -112,4 +113,4 @@ func (h *hot) drop(i int) {
 	}
 }
 
-func (a *hotAnswer) cost() int64 { return a.Size() + int64(len(a.path)) + 160 }
+func (a *hotAnswer) cost() int64 { return a.Size() + int64(len(a.path)) + 180 }

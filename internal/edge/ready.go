@@ -48,7 +48,7 @@ func (e *Edge) ready(host string, path []byte, accepts fastpath.Encodings) *fast
 	if t == nil {
 		return nil
 	}
-	a := e.hot.get(t, path, accepts)
+	a := e.hot.get(t, host, path, accepts)
 	if a == nil {
 		if a = e.prepare(t, host, string(path), accepts); a == nil {
 			return nil
@@ -84,7 +84,7 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 	if err != nil {
 		return nil
 	}
-	a := &hotAnswer{Answer: made, target: t, path: path, accepts: accepts, page: rec.page}
+	a := &hotAnswer{Answer: made, target: t, host: host, path: path, accepts: accepts, page: rec.page}
 	made.Of = a
 	return a
 }

@@ -154,6 +154,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if !admitted(w, r, &a) {
 		return
 	}
+	w.plain = len(a.Vary) == 0 && a.Auth == nil && !t.preview
 	switch a.Kind {
 	case release.Found:
 		w.page = r.Method == http.MethodGet && isPage(a.File)
@@ -259,7 +260,8 @@ type recorder struct {
 	status int
 	bytes  int64
 	page   bool    // what was asked for with GET is a page of the site
-	ready  *asset  // what was answered with: whole, and for no other reason than path and encodings
+	plain  bool    // the answer depends on nothing but host, path and accepted encodings
+	ready  *asset  // what a plain answer with status 200 was: all of it
 	visits *visits // of the site; nil when it is none's, or nobody counts
 }
 
