@@ -38,7 +38,7 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 			UID: b.uid, Network: network, Limits: limits, Stdout: b.log, Stderr: b.log,
 		}
 		if c.Shell != "" { // the user's own text, in the user's own sandbox
-			cmd.Argv = []string{"/bin/sh", "-c", c.Shell}
+			cmd.Argv = []string{shell(c.Shell), "-c", c.Shell}
 		}
 		res, err := b.c.Runner.Run(ctx, cmd)
 		b.log.Flush()
@@ -67,6 +67,7 @@ func (b *build) failed(stage string, c framework.Command, res sandbox.Result, li
 	why := b.log.Cause(buildlog.Failure{
 		ExitCode: res.ExitCode, OOM: res.OOM, Killed: string(res.Killed), Stage: stage, Manager: b.Plan.Manager,
 		MemoryLimit: limit.Memory, DiskLimit: limit.Disk, TimeLimit: limit.Wall,
+		Conflict: b.conflict(), Unset: b.unset(), Windows: b.windows(c),
 	})
 	message := fmt.Sprintf("The %s failed (%s)", stage, res)
 	if res.Killed != sandbox.NotKilled { // the cause says by what

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"slipway/internal/buildlog"
@@ -13,21 +14,44 @@ import (
 	"slipway/internal/sandbox"
 )
 
+// gitOverHTTPS are Git's rules that write an address anew: what it is to begin with, and
+// with what it begins.
+var gitOverHTTPS = [][2]string{
+	{"https://", "ssh://git@"}, {"https://", "git+ssh://git@"}, {"https://", "git://"},
+	{"https://github.com/", "git@github.com:"}, {"https://gitlab.com/", "git@gitlab.com:"},
+	{"https://bitbucket.org/", "git@bitbucket.org:"}, {"https://codeberg.org/", "git@codeberg.org:"},
+}
+
 // environment makes what every command of the build sees, and the log that hides the
-// secret part of it. The caller's variables win over the plan's, and those over ours.
-func (b *build) environment() {
+// secret part of it. texts is what it hands to shells. The caller's variables win over the plan's, and those over ours.
+func (b *build) environment(texts []string) {
 	env := map[string]string{
-		"CI":                       "true",
-		"npm_config_fund":          "false",
-		"npm_config_audit":         "false",
-		"npm_config_progress":      "false",
-		"npm_config_prefix":        path.Join(sandbox.Root, globalDir),
-		"NO_UPDATE_NOTIFIER":       "1",
-		"NEXT_TELEMETRY_DISABLED":  "1",
-		"ASTRO_TELEMETRY_DISABLED": "1",
-		"FORCE_COLOR":              "1",
-		"NODE_OPTIONS":             fmt.Sprintf("--max-old-space-size=%d", b.c.Limits.Memory*3/4>>20),
+		"CI":                  "true",
+		"npm_config_fund":     "false",
+		"npm_config_audit":    "false",
+		"npm_config_progress": "false",
+		// An unreachable registry is told within seconds, not after more than a minute.
+		"npm_config_fetch_retries":          "3",
+		"npm_config_fetch_retry_factor":     "2",
+		"npm_config_fetch_retry_mintimeout": "1000",
+		"npm_config_fetch_retry_maxtimeout": "5000",
+		"npm_config_prefix":                 path.Join(sandbox.Root, globalDir),
+		"NO_UPDATE_NOTIFIER":                "1",
+		"NEXT_TELEMETRY_DISABLED":           "1",
+		"ASTRO_TELEMETRY_DISABLED":          "1",
+		"FORCE_COLOR":                       "1",
+		"NODE_OPTIONS":                      fmt.Sprintf("--max-old-space-size=%d", b.c.Limits.Memory*3/4>>20),
 	}
+	if slices.ContainsFunc(texts, bashism.MatchString) && hasBash() {
+		env["npm_config_script_shell"] = "/bin/bash"
+	}
+	// Dependencies from Git are fetched over https: nothing else leaves a build, and a
+	// lock file often spells the same repository as ssh.
+	for i, rule := range gitOverHTTPS {
+		env[fmt.Sprintf("GIT_CONFIG_KEY_%d", i)], env[fmt.Sprintf("GIT_CONFIG_VALUE_%d", i)] = "url."+rule[0]+".insteadOf", rule[1]
+	}
+	env["GIT_CONFIG_COUNT"] = strconv.Itoa(len(gitOverHTTPS))
+	env["GIT_TERMINAL_PROMPT"] = "0"
 	maps.Copy(env, b.Plan.Env)
 	maps.Copy(env, b.Env)
 	for _, k := range slices.Sorted(maps.Keys(env)) {

@@ -18,7 +18,7 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 	if !ok {
 		missing := path.Join(b.Plan.Root, b.Plan.Output)
 		return &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish", Code: "output_missing",
-			Details: b.log.Cause(buildlog.Failure{Stage: "publish", Missing: missing, Found: b.found(), Manager: b.Plan.Manager})}
+			Details: b.log.Cause(buildlog.Failure{Stage: "publish", Missing: missing, Found: b.found(), Link: b.linked(missing), Manager: b.Plan.Manager})}
 	}
 	root, err := os.OpenRoot(filepath.Join(b.work, repoDir, folder))
 	if err != nil {
@@ -42,6 +42,20 @@ func (b *build) output() (string, bool) {
 		return folder, true
 	}
 	return "", false
+}
+
+// linked returns where the output folder leads, when it is a link; "" when it is none.
+func (b *build) linked(folder string) string {
+	root, err := b.checkout()
+	if err != nil || folder == "" {
+		return ""
+	}
+	defer root.Close()
+	to, err := root.Readlink(folder)
+	if err != nil {
+		return ""
+	}
+	return to
 }
 
 // found lists folders that look like output, for a message that helps.

@@ -28,8 +28,9 @@ type build struct {
 	log    *buildlog.Log
 	cache  cache
 	tools  toolchain.Tools
-	dir    string // ours: the socket, and work
-	work   string // the build's: repo and .home, or whatever it puts in their place
+	extra  []toolchain.Tools // what of tools is released apart
+	dir    string            // ours: the socket, and work
+	work   string            // the build's: repo and .home, or whatever it puts in their place
 	uid    int
 	env    []string
 }
@@ -89,7 +90,9 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
 	b.work = filepath.Join(b.dir, "work")
 	cleanup = func() error {
-		b.tools.Release()
+		for _, t := range append(b.extra, b.tools) {
+			t.Release()
+		}
 		if b.log != nil {
 			b.log.Close()
 		}
@@ -107,13 +110,17 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 	if b.uid, err = b.uidOf(ctx, b.Site); err != nil {
 		return cleanup, err
 	}
-	b.environment()
+	texts := b.texts(ctx)
+	b.environment(texts)
 	if err := b.Tree.Checkout(ctx, filepath.Join(b.work, repoDir)); err != nil {
 		return cleanup, fmt.Errorf("check out: %w", err)
 	}
 	want := toolchain.Want{Node: b.Plan.Node, Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
 	if b.tools, err = b.c.Toolchain.Ready(ctx, want, func(format string, args ...any) { b.report.printf("info", format, args...) }); err != nil {
 		return cleanup, fmt.Errorf("prepare tools: %w", err)
+	}
+	if err := b.moreTools(ctx, managers(texts)); err != nil {
+		return cleanup, err
 	}
 	if b.ClearCache {
 		b.report.printf("info", "The cache was cleared")

@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
+	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/toolchain"
 )
@@ -49,7 +50,7 @@ func TestUIDs(t *testing.T) {
 	exec := func(q string, args ...any) {
 		ok(t, database.Write(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), q, args...); return err }))
 	}
-	exec(`INSERT INTO build_uids (uid, site_id, released_at) VALUES ($1, 'gone/last', $2)`, lastUID, db.Now().Add(-restUID+time.Hour))
+	exec(`INSERT INTO build_uids (uid, site_id, released_at, used_at) VALUES ($1, 'gone/last', $2, 1)`, lastUID, db.Now().Add(-restUID+time.Hour))
 	if uid, err := w.uidOf(t.Context(), "site_new"); err == nil {
 		t.Errorf("uid %d was given before its rest was over", uid)
 	}
@@ -57,8 +58,21 @@ func TestUIDs(t *testing.T) {
 	if uid, err := w.uidOf(t.Context(), "site_new"); err != nil || uid != lastUID {
 		t.Errorf("after its rest: uid %d, %v", uid, err)
 	}
-	if uid, err := w.uidOf(t.Context(), "site_newer"); err == nil {
-		t.Errorf("uid %d was given twice", uid)
+	if uid, err := w.uidOf(t.Context(), "site_newer"); err == nil || fault.As(err) == nil {
+		t.Errorf("uid %d was given twice, or the refusal says nothing: %v", uid, err)
+	}
+	// A site that has not been built for so long gives its own to one that is.
+	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, db.Now().Add(-restUID-time.Hour), firstUID+3)
+	if uid, err := w.uidOf(t.Context(), "site_newer"); err != nil || uid != firstUID+3 {
+		t.Errorf("uid %d, %v, want the one that nobody used", uid, err)
+	}
+	// What is in use stays: a build keeps its site's uid from being taken.
+	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, db.Now().Add(-restUID-time.Hour), lastUID)
+	if uid, err := w.uidOf(t.Context(), "site_new"); err != nil || uid != lastUID {
+		t.Errorf("uid %d, %v", uid, err)
+	}
+	if uid, err := w.uidOf(t.Context(), "site_newest"); err == nil {
+		t.Errorf("uid %d of a site that was just built was given away", uid)
 	}
 }
 

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/fault"
 )
 
 // The uids that builds run under: one per site, so that no site's processes can touch
-// another's files. A released one is not given again for 30 days.
+// another's files. When all have been given, the one goes to another site that was used
+// longest ago, once that is 30 days: by then nothing on any node belongs to it any more,
+// for caches go after cacheAge. So what the range bounds is the sites built in 30 days.
 const (
 	firstUID = 200_000
 	lastUID  = 265_535
@@ -27,6 +30,10 @@ func (b *Builds) uidOf(ctx context.Context, site string) (uid int, err error) {
 			break
 		}
 	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, &fault.Error{Kind: fault.Unavailable, Code: "no_build_identity", Message: "This server can't build more sites at the moment",
+			Details: fmt.Sprintf("all %d build identities have been used within the last 30 days", lastUID-firstUID+1)}
+	}
 	if err != nil {
 		return 0, fmt.Errorf("take a uid for builds: %w", err)
 	}
@@ -35,23 +42,29 @@ func (b *Builds) uidOf(ctx context.Context, site string) (uid int, err error) {
 
 // takeUID answers sql.ErrNoRows when there is none left, or somebody else was quicker.
 func takeUID(ctx context.Context, tx *db.Tx, site string) (uid int, err error) {
-	err = tx.QueryRow(ctx, `SELECT uid FROM build_uids WHERE site_id = $1`, site).Scan(&uid)
+	now := db.Now()
+	var used db.Time
+	err = tx.QueryRow(ctx, `SELECT uid, used_at FROM build_uids WHERE site_id = $1`, site).Scan(&uid, &used)
+	if err == nil && now.Sub(used) > 24*time.Hour {
+		// Whoever takes it away at this moment has found it unused for long, and wins.
+		err = tx.QueryRow(ctx, `UPDATE build_uids SET used_at = $3 WHERE uid = $1 AND site_id = $2 RETURNING uid`, uid, site, now).Scan(&uid)
+	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
 	}
 	err = tx.QueryRow(ctx, `
-		INSERT INTO build_uids (uid, site_id, released_at)
-		SELECT COALESCE(MAX(uid), $1) + 1, $2, 0 FROM build_uids WHERE true HAVING COALESCE(MAX(uid), $1) < $3
-		ON CONFLICT DO NOTHING RETURNING uid`, firstUID-1, site, lastUID).Scan(&uid)
+		INSERT INTO build_uids (uid, site_id, released_at, used_at)
+		SELECT COALESCE(MAX(uid), $1) + 1, $2, 0, $4 FROM build_uids WHERE true HAVING COALESCE(MAX(uid), $1) < $3
+		ON CONFLICT DO NOTHING RETURNING uid`, firstUID-1, site, lastUID, now).Scan(&uid)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
 	}
 	// The condition stands twice: the second holds for the row as it is once we have it.
 	err = tx.QueryRow(ctx, `
-		UPDATE build_uids SET site_id = $1, released_at = 0
-		WHERE uid = (SELECT uid FROM build_uids WHERE released_at > 0 AND released_at < $2 ORDER BY released_at LIMIT 1)
-			AND released_at > 0 AND released_at < $2
-		RETURNING uid`, site, db.Now().Add(-restUID)).Scan(&uid)
+		UPDATE build_uids SET site_id = $1, released_at = 0, used_at = $3
+		WHERE uid = (SELECT uid FROM build_uids WHERE used_at < $2 AND released_at < $2 ORDER BY used_at LIMIT 1)
+			AND used_at < $2 AND released_at < $2
+		RETURNING uid`, site, now.Add(-restUID), now).Scan(&uid)
 	return uid, err
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"slipway/internal/dbtest"
 	"slipway/internal/egress"
+	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/sandbox"
 	"slipway/internal/source"
@@ -179,5 +180,73 @@ func TestScriptsRunOverReusedModules(t *testing.T) {
 	third := s.build(map[string]string{"lock": "2"}, plan)
 	if third.err != nil || third.files["index.html"] == dep+"two" {
 		t.Errorf("another lock file: %v, %q", third.err, third.files["index.html"])
+	}
+}
+
+// What goes wrong is said with what the project's own files show.
+func TestWhatGoesWrong(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		files map[string]string
+		plan  framework.Plan
+		want  string
+	}{
+		"merge conflict": {map[string]string{"package-lock.json": "{\n<<<<<<< HEAD\n}\n"}, sh("false"), "package-lock.json holds the marks of a merge conflict"},
+		"CRLF script":    {map[string]string{"run.sh": "#!/bin/sh\r\necho x\r\n"}, sh("chmod +x run.sh; ./run.sh"), "Script ./run.sh has Windows line endings"},
+		"linked output":  {map[string]string{"out/index.html": "x", "dist": "-> out"}, sh("true"), "Output folder dist is a link to out"},
+		"unset variable": {map[string]string{".npmrc": "//r.example/:_authToken=${SOME_TOKEN}\n"}, sh("echo npm error code E401; false"), "SOME_TOKEN, which is not set"},
+		"absent tool":    {nil, framework.Plan{Name: "Zola", Output: "public", Build: []framework.Command{{Argv: []string{"zola", "build"}}}}, "zola is not on this host"},
+		"a large file":   {nil, sh("head -c 70000000 /dev/zero > big"), "larger than its disk limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, func(c *Config) { c.Limits.Disk = 64 << 20 })
+			o := s.build(tt.files, tt.plan)
+			f := fault.As(o.err)
+			if f == nil || !strings.Contains(f.Details, tt.want) {
+				t.Errorf("%v\n%s", o.err, o.text())
+			}
+		})
+	}
+}
+
+// Commands that only bash understands are run by it, also those in package.json.
+func TestBash(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.build(nil, sh("mkdir dist; [[ abc == a* ]] && echo {1..3} > dist/index.html"))
+	if o.err != nil || o.files["index.html"] != "1 2 3\n" {
+		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
+	}
+	manifest := `{"scripts": {"build": "npm run inner", "inner": "[[ -d dist ]] || mkdir dist; source ./vars", "unused": "x"}}`
+	o = s.build(map[string]string{"package.json": manifest}, sh(`mkdir dist; echo "$npm_config_script_shell npm run build" > dist/index.html`))
+	if o.err != nil || o.files["index.html"] != "/bin/bash npm run build\n" {
+		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
+	}
+	o = s.build(map[string]string{"package.json": strings.Replace(manifest, "npm run inner", "vite build", 1)}, sh(`mkdir dist; echo "$npm_config_script_shell npm run build" > dist/index.html`))
+	if o.err != nil || o.files["index.html"] != " npm run build\n" {
+		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
+	}
+}
+
+// Addresses of Git repositories that nothing in a build could reach become https ones.
+func TestGitOverHTTPS(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.build(nil, sh("mkdir dist; for u in ssh://git@github.com/a/b.git git@gitlab.com:a/b git://git.example/a/b https://github.com/a/b; do git ls-remote --get-url $u >> dist/index.html; done"))
+	if want := "https://github.com/a/b.git\nhttps://gitlab.com/a/b\nhttps://git.example/a/b\nhttps://github.com/a/b\n"; o.err != nil || o.files["index.html"] != want {
+		t.Errorf("%v: %q\n%s", o.err, o.files["index.html"], o.text())
+	}
+}
+
+func TestManagersThatCommandsCall(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"yarn build": "yarn", "npm run x && pnpm -r build": "npm pnpm", "NODE_ENV=production yarn build": "yarn", "echo yarn": "", "node yarn.js": "",
+		"cd web; yarn": "yarn", "(bun run x)": "bun", "pnpm-tool": "", "./yarn x": "", "env A=1 pnpm build": "pnpm", "vite build": "",
+	} {
+		if got := strings.Join(managers([]string{text}), " "); got != want {
+			t.Errorf("%q calls %q, want %q", text, got, want)
+		}
 	}
 }

@@ -1,7 +1,10 @@
 package buildlog
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,6 +21,11 @@ type Failure struct {
 	Manager     string        // npm, pnpm, yarn or bun
 	Missing     string        // the output folder that is not there, after a build that ended well
 	Found       []string      // folders that are there instead
+	Link        string        // where Missing leads, when it is a link
+	Conflict    string        // a manifest or lock file that holds the marks of a merge conflict
+	Unset       string        // a variable that the registry's settings use and that is not set
+	// Windows reports whether a script of the project has Windows line endings. Optional.
+	Windows func(name string) bool
 }
 
 // Cause returns one sentence with the likely cause of the failure and, where we know,
@@ -32,6 +40,15 @@ func (l *Log) Cause(f Failure) string {
 	if f.Missing != "" && f.ExitCode == 0 {
 		return missing(f)
 	}
+	if f.Conflict != "" {
+		return f.Conflict + " holds the marks of a merge conflict (<<<<<<<): resolve it and commit the file"
+	}
+	if s := windows(f, lines); s != "" {
+		return s
+	}
+	if f.Unset != "" && slices.ContainsFunc(lines, denied.MatchString) {
+		return "The registry refused access, and its settings use the environment variable " + f.Unset + ", which is not set: add it to the site, for the build"
+	}
 	for _, c := range causes {
 		for _, line := range lines {
 			if m := c.pattern.FindStringSubmatchIndex(line); m != nil {
@@ -40,6 +57,30 @@ func (l *Log) Cause(f Failure) string {
 		}
 	}
 	return l.unknown(f)
+}
+
+// denied is how managers say that a package is not for everybody.
+var denied = regexp.MustCompile(`\b(E401|E403|E404|ENEEDAUTH|401 Unauthorized|403 Forbidden|404 Not Found)\b|ERR_PNPM_FETCH_40\d|Failed to replace env`)
+
+// absent is how shells say that a script can't be run.
+var absent = regexp.MustCompile(`(?:sh|bash): (?:line )?(?:\d+: )?(\S*/\S+): (?:not found|cannot execute: required file not found|No such file or directory|bad interpreter)|spawn (\S*/\S+) ENOENT|^(\S*/\S+): no such file or directory$`)
+
+// windows finds a script that a shell says is not there, although it is: the carriage
+// return at the end of its first line belongs to the name of its interpreter.
+func windows(f Failure, lines []string) string {
+	if f.Windows == nil {
+		return ""
+	}
+	for _, line := range lines {
+		m := absent.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if name := cmp.Or(m[1], m[2], m[3]); f.Windows(name) {
+			return "Script " + name + " has Windows line endings (CRLF): save it with LF, and add \"*.sh text eol=lf\" to .gitattributes"
+		}
+	}
+	return ""
 }
 
 // killed speaks for what the service itself saw; the output can't know better.
@@ -74,6 +115,9 @@ func limit(s string) string {
 
 func missing(f Failure) string {
 	s := "Output folder " + f.Missing + " is missing"
+	if f.Link != "" {
+		return "Output folder " + f.Missing + " is a link to " + f.Link + ", and links are not followed there: set the output folder to where the files are, or let the build write them there"
+	}
 	if len(f.Found) == 0 {
 		return s + "; the build wrote no folder that looks like one: set the output folder in the build settings"
 	}
@@ -98,6 +142,10 @@ func (l *Log) unknown(f Failure) string {
 		return "A process of the " + stage(f) + " was killed, most likely for lack of memory" + limit(size(f.MemoryLimit))
 	case 133, 134:
 		return "A process of the " + stage(f) + " crashed; Node.js does so when memory or threads run out" + limit(size(f.MemoryLimit))
+	case 13:
+		return "Node.js ended while the " + stage(f) + " still waited for something: an answer that nobody can type, or a promise that is never kept"
+	case 153:
+		return "The " + stage(f) + " wrote a file that is larger than its disk limit" + limit(size(f.DiskLimit))
 	case 139:
 		return "A process of the " + stage(f) + " crashed (segmentation fault)"
 	}

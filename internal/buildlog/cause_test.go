@@ -153,6 +153,35 @@ func TestCauses(t *testing.T) {
 		"ERROR: Could not find a version that satisfies the requirement mkdocs-nothere (from versions: none)": "mkdocs-nothere",
 		"Could not find gem 'jekyll (~> 9)' in locally installed gems.":                                       "jekyll",
 		"Error: Missing required environment variable: DATABASE_URL":                                          "DATABASE_URL",
+		"zola: command not found":                                                                             "zola is not on this host",
+		"hugo: command not found":                                                                             "hugo-extended",
+		"gatsby: command not found":                                                                           "Command gatsby",
+		"npm error Missing: left-pad@1.3.0 from lock file":                                                    "lacks left-pad@1.3.0",
+		"npm error Invalid: lock file's is-odd@3.0.1 does not satisfy is-odd@2.0.0":                           "has is-odd@3.0.1",
+		"npm error code E502":                                                                                 "registry can't be reached",
+		"npm error code ECONNRESET":                                                                           "registry can't be reached",
+		" WARN  Issue while reading \"/build/repo/.npmrc\". Failed to replace env in config: ${NPM_TOKEN}":    "variable NPM_TOKEN, which is not set",
+		"Usage Error: Environment variable not found (NPM_TOKEN) in /build/repo/.yarnrc.yml":                  "variable NPM_TOKEN, which is not set",
+		"➤ YN0035: │ is-odd-not-there@npm:3.0.1: Package not found":                                           "Package is-odd-not-there is not in the registry",
+		"➤ YN0035: │ @acme/ui@npm:^3: Package not found":                                                      "Package @acme/ui is not in the registry",
+		"➤ YN0082: │ is-odd@npm:99.0.1: No candidates found":                                                  "is-odd@99.0.1 does not exist",
+		"➤ YN0047: Cannot autofix a lockfile when running an immutable install":                               "merge conflict",
+		"EOFError: EOF when reading a line":                                                                   "nobody can type",
+		"Warning: Detected unsettled top-level await at file:///build/repo/x.mjs:1":                           "nobody can type",
+		"npm error npx canceled due to missing packages and no YES option: [\"create-vite@9.3.0\"]":           "npx would have to download create-vite:",
+		"npm error npx canceled due to missing packages and no YES option: [\"@scope/x@9.3.0\"]":              "npx would have to download @scope/x:",
+		"Error: EFBIG: file too large, write":                                                                 "larger than its disk limit",
+		"c.sh: 2: set: Illegal option -\r":                                                                    "Windows line endings",
+		"/usr/bin/env: ‘bash\\r’: No such file or directory":                                                  "Windows line endings",
+		"c.sh: line 4: $'ls\\r': command not found":                                                           "Windows line endings",
+		"sh: 1: source: not found":                                                                            "language of bash",
+		"sh: 3: [[: not found":                                                                                "language of bash",
+		"sh: 1: Syntax error: \"(\" unexpected":                                                               "language of bash",
+		"sh: 1: set: Illegal option -o pipefail":                                                              "language of bash",
+		"thread '<unnamed>' panicked at crates/rolldown/src/lib.rs:10:5:":                                     "A tool of the build crashed (crates/rolldown",
+		"Rolldown panicked. This is a bug in Rolldown, not your code.":                                        "A tool of the build crashed (Rolldown)",
+		"FATAL: An unexpected Turbopack error occurred. A panic log has been written to /tmp/x.log.":          "A tool of the build crashed (Turbopack)",
+		"panic: runtime error: invalid memory address or nil pointer dereference":                             "A tool of the build crashed (runtime error",
 		"npm ERR! missing script: build":                                                                      `no script "build"`,
 		"error: Script not found \"build\"":                                                                   `no script "build"`,
 	} {
@@ -224,5 +253,36 @@ func TestLevel(t *testing.T) {
 		if got := level(message); got != want {
 			t.Errorf("level(%q) = %s, want %s", message, got, want)
 		}
+	}
+}
+
+// What is known from the project's own files goes before what managers make of it.
+func TestCausesFromFiles(t *testing.T) {
+	t.Parallel()
+	windows := func(name string) bool { return name == "./build.sh" }
+	for name, tt := range map[string]struct {
+		line string
+		f    Failure
+		want string
+	}{
+		"merge conflict":       {"The `npm ci` command can only install with an existing package-lock.json or", Failure{ExitCode: 1, Conflict: "package-lock.json"}, "package-lock.json holds the marks of a merge conflict"},
+		"CRLF script":          {"sh: 1: ./build.sh: not found", Failure{ExitCode: 127, Windows: windows}, "Script ./build.sh has Windows line endings"},
+		"CRLF script, bash":    {"bash: line 1: ./build.sh: cannot execute: required file not found", Failure{ExitCode: 127, Windows: windows}, "Script ./build.sh has Windows line endings"},
+		"script that's absent": {"sh: 1: ./other.sh: not found", Failure{ExitCode: 127, Windows: windows}, "Command ./other.sh was not found"},
+		"unset variable":       {"npm error code E404", Failure{ExitCode: 1, Unset: "NPM_TOKEN"}, "NPM_TOKEN, which is not set"},
+		"unset, another cause": {"npm error code ERESOLVE", Failure{ExitCode: 1, Unset: "NPM_TOKEN"}, "contradict"},
+		"linked output":        {"built", Failure{Missing: "dist", Link: "build/out"}, "dist is a link to build/out"},
+		"exit 13":              {"Name? ", Failure{ExitCode: 13}, "nobody can type"},
+		"exit 153":             {"writing", Failure{ExitCode: 153, DiskLimit: 4 << 30}, "the limit is 4 GiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, _ := record(Config{})
+			write(t, l, tt.line, "\n")
+			l.Close()
+			if got := l.Cause(tt.f); !strings.Contains(got, tt.want) {
+				t.Errorf("%q lacks %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -24,8 +24,18 @@ var causes = []cause{
 		"The build started too many processes: let it use fewer workers"),
 	when(`\bERR_WORKER_OUT_OF_MEMORY\b|\bMemoryError\b|[Cc]annot allocate memory`, "Out of memory: let the build use fewer workers, or raise its memory limit"),
 
+	when(`\bEFBIG\b|[Ff]ile too large|File size limit exceeded|SIGXFSZ`, "The build wrote a file that is larger than its disk limit"),
+
+	// Questions that nobody answers.
+	when(`npx canceled due to missing packages and no YES option: \["([^"]+?)(?:@[^"@]*)?"`, "npx would have to download ${1}: add it to devDependencies, or call npx with --yes"),
+	when(`EOFError: EOF when reading a line|ExitPromptError|User force closed the prompt|[Pp]rompt couldn't be rendered|stdin is not a (tty|TTY)|the input device is not a TTY|Raw mode is not supported|ERR_USE_AFTER_CLOSE.*readline|Detected unsettled top-level await`,
+		"The build waits for an answer that nobody can type: give it as an option, such as --yes, or as an environment variable"),
+
 	// Lock files.
-	when("`?npm ci`? can only install packages when your package(-lock)?\\.json|npm (error|ERR!) Missing: \\S+ from lock file|npm (error|ERR!) Invalid: lock file's",
+	when(`npm (?:error|ERR!) Missing: (\S+) from lock file`, "package-lock.json lacks ${1}, which package.json asks for: run npm install and commit the lock file"),
+	when(`npm (?:error|ERR!) Invalid: lock file's (\S+) does not satisfy (\S+)`, "package-lock.json has ${1}, and package.json asks for ${2}: run npm install and commit the lock file"),
+	when(`YN0047: .*autofix|Merge conflict (?:detected )?in (?:yarn\.lock|\S+lock\S*)`, "The lock file holds the marks of a merge conflict: resolve it and commit the lock file"),
+	when("`?npm ci`? can only install packages when your package(-lock)?\\.json",
 		"package-lock.json and package.json disagree: run npm install and commit the lock file"),
 	when("The `?npm ci`? command can only install with an existing package-lock\\.json", "There is no package-lock.json: run npm install and commit the lock file"),
 	when(`ERR_PNPM_OUTDATED_LOCKFILE|ERR_PNPM_LOCKFILE_CONFIG_MISMATCH`, "pnpm-lock.yaml and package.json disagree: run pnpm install and commit the lock file"),
@@ -36,7 +46,16 @@ var causes = []cause{
 	when(`npm (error|ERR!) code EINTEGRITY|ERR_PNPM_TARBALL_INTEGRITY|Integrity check failed`, "A package differs from what the lock file says: clear the cache, and renew the lock file if it happens again"),
 	when(`npm (error|ERR!) code EJSONPARSE|ERR_PNPM_JSON_PARSE|[Uu]nexpected token .* in JSON.*package\.json`, "package.json is not valid JSON"),
 
+	// Registries.
+	when(`Failed to replace env in config: \$\{(\w+)\}|Environment variable not found \((\w+)\)`,
+		"The registry's settings use the environment variable ${1}${2}, which is not set: add it to the site, for the build"),
+	when(`npm (?:error|ERR!) code E50[0-9]|ERR_PNPM_FETCH_50[0-9]|npm (?:error|ERR!) (?:5\d\d|code ERR_SOCKET_TIMEOUT)|Request failed "50\d |registry.*\b50[234]\b (?:Bad Gateway|Service Unavailable|Gateway)`,
+		"The package registry can't be reached or answers with errors: check its address in .npmrc, or redeploy later"),
+
 	// Dependencies that can't be had, or don't fit.
+	when(`YN0035:[^\w@]*(@?[^\s@]+)@[^:]*:\S*: Package not found`, "Package ${1} is not in the registry: check its name, and for a private package set a token"),
+	when(`YN0082:[^\w@]*(@?[^\s@]+)@(?:npm:)?(\S+): No candidates found`, "${1}@${2} does not exist in the registry: correct the version in package.json and renew the lock file"),
+	when(`YN0041:|YN0035:.*(?:40[13]|[Aa]uth)`, "The registry refused access: set a token for it as an environment variable and use it in .yarnrc.yml"),
 	when(`npm (error|ERR!) code ERESOLVE|npm (error|ERR!) ERESOLVE|ERR_PNPM_PEER_DEP_ISSUES`,
 		"Dependencies contradict each other: make their versions fit, or add legacy-peer-deps=true to .npmrc"),
 	when(`npm (?:error|ERR!) 404 .*'(@?[^\s'@]+)(?:@[^\s']*)?'.*(?:is not in|could not be found)|ERR_PNPM_FETCH_404.*GET \S+/(@?[^\s/:]+): Not Found|error.*"?https?://\S+/(@?[^\s/":]+)"?: Not found|Package "(@?[^\s"@]+)\S*" not found`,
@@ -60,17 +79,24 @@ var causes = []cause{
 	// Network.
 	when(`\b(ENOTFOUND|EAI_AGAIN) (\S+)|getaddrinfo (ENOTFOUND|EAI_AGAIN) (\S+)|Could not resolve host: (\S+)`, "Host ${2}${4}${5} does not exist, is not public, or can't be looked up right now. Check its name"),
 	when(`\b(ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) (\S+?)[,;]?(\s|$)`, "No connection to ${2}: builds reach public hosts on ports 80 and 443 only, by name"),
-	when(`(CONNECT|[Tt]unneling socket|[Pp]roxy).*\b(403|502)\b|CONNECT tunnel failed|blocked host|npm (error|ERR!) code (ECONNRESET|ECONNREFUSED|ETIMEDOUT|ENETUNREACH)`,
+	when(`npm (?:error|ERR!) code (ECONNRESET|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|EAI_AGAIN|ENOTFOUND)|ERR_PNPM_META_FETCH_FAIL`, "The package registry can't be reached: check its address in .npmrc, or redeploy later"),
+	when(`(CONNECT|[Tt]unneling socket|[Pp]roxy).*\b(403|502)\b|CONNECT tunnel failed|blocked host`,
 		"A host could not be reached: builds reach public hosts over HTTP and HTTPS only"),
 	when(`Repository not found|could not read Username for '(https://[^']+)'|Permission denied \(publickey\)`, "A dependency comes from a Git repository that can't be read: make it public, or use a package from a registry"),
 
 	// Commands.
 	when(`[Mm]issing script:? "?([\w:.-]+)"?|ERR_PNPM_NO_SCRIPT +Missing script: (\S+)|Command "([\w:.-]+)" not found\.?$|Script not found "([\w:.-]+)"|Couldn't find a script named "([\w:.-]+)"`,
 		`package.json has no script "${1}${2}${3}${4}${5}": add it, or set another build command`),
-	when(`(?:sh|bash): (?:line )?(?:\d+: )?(hugo|zola|mdbook|jekyll|bundle|ruby|gem|python3?|pip3?|uv|poetry|mkdocs|sphinx-build|go|cargo|composer|php|java|deno|bun): (?:command )?not found`,
-		"${1} is not on this host: ask the operator to install it, or take it from a package of the project"),
-	when(`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): (?:command )?not found|'(\S+)' is not recognized as an internal|spawn (\S+) ENOENT|exec: "([^"]+)": executable file not found`,
-		"Command ${1}${2}${3}${4} was not found: add the package that has it to dependencies, and install it before the build"),
+	when(`^hugo: command not found$|(?:sh|bash): (?:line )?(?:\d+: )?hugo: (?:command )?not found|spawn hugo ENOENT`,
+		"hugo is not on this host: add the npm package hugo-extended to devDependencies, which brings it, or ask the operator to install it"),
+	when(`^/usr/bin/env: .(\S+?)(?:\\r|\r).: No such file|\$'[^']*\\r': command not found|Illegal option -\s*$|set: -\s*: invalid option|^: (?:not found|No such file or directory|command not found)|\^M: bad interpreter`,
+		"A script has Windows line endings (CRLF): save it with LF, and add \"*.sh text eol=lf\" to .gitattributes"),
+	when(`(?:sh|bash): (?:line )?(?:\d+: )?(\[\[|source|shopt|declare|pushd|mapfile|typeset|function): (?:command )?not found|sh: .*(?:Bad substitution|Syntax error: "\("|Syntax error: redirection unexpected|Illegal option -o pipefail)`,
+		"A script uses the language of bash, and was run by sh: begin it with #!/bin/bash, or call it with bash"),
+	when(`^(zola|mdbook|jekyll|bundle|ruby|gem|python3?|pip3?|uv|poetry|mkdocs|sphinx-build|go|cargo|composer|php|java|deno|bun): command not found$|(?:sh|bash): (?:line )?(?:\d+: )?(zola|mdbook|jekyll|bundle|ruby|gem|python3?|pip3?|uv|poetry|mkdocs|sphinx-build|go|cargo|composer|php|java|deno|bun): (?:command )?not found`,
+		"${1}${2} is not on this host: ask the operator to install it, or take it from a package of the project"),
+	when(`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): (?:command )?not found|'(\S+)' is not recognized as an internal|spawn (\S+) ENOENT|exec: "([^"]+)": executable file not found|^([^\s:]+): command not found$`,
+		"Command ${1}${2}${3}${4}${5} was not found: add the package that has it to dependencies, and install it before the build"),
 	when(`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): Permission denied`, "${1} may not be executed: give it its executable bit with git update-index --chmod=+x"),
 
 	// Modules.
@@ -81,6 +107,12 @@ var causes = []cause{
 	when(`(?:ERROR: )?Could not find a version that satisfies the requirement (\S+)`, "No version of the Python package ${1} fits: check its name and version"),
 	when(`Could not find gem '([^']+)'|Bundler could not find compatible versions for gem "([^"]+)"`, "Ruby gem ${1}${2} can't be had in the version asked for: run bundle update and commit Gemfile.lock"),
 	when(`theme[ "]+(\S+?)"? not found|module "([^"]+)" not found.*(theme|hugo)`, "Theme ${1}${2} is missing: add it to the repository as files, or as a submodule that .gitmodules declares"),
+
+	// Crashes of the tools themselves.
+	when(`(\w+) panicked\. This is a bug in|FATAL: An unexpected (Turbopack) error|(Turbopack) Error: .*panic|thread '[^']*'(?: \(\d+\))? panicked at (\S+)`,
+		"A tool of the build crashed (${1}${2}${3}${4}): that is a fault of the tool. Update it, or go back to the version that worked"),
+	when(`^(?:panic: |fatal error: )(.{1,120})|^# Fatal error in (\S+)|^(Segmentation fault|Bus error)\b|unexpected internal (error|exception).*[Pp]lease (?:report|open)`,
+		"A tool of the build crashed (${1}${2}${3}${4}): that is a fault of the tool. Update it, or go back to the version that worked"),
 
 	// Code.
 	when(`Treating warnings as errors because process\.env\.CI = true`, "The linter's warnings count as errors because CI=true: correct them, or set CI=false for the build"),

@@ -180,6 +180,7 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 		return err
 	}
 	defer tree.Close()
+	warnUnfetched(tree, p)
 
 	plan, err := d.plan(ctx, s, x, tree, p)
 	if err != nil {
@@ -190,6 +191,9 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 		return err
 	}
 
+	if err := d.warnNoIndex(ctx, rel, p); err != nil {
+		return err
+	}
 	p.enter("activate", Deploying)
 	return d.activate(ctx, *x, rel, plan, byDefault, p)
 }

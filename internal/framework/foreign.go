@@ -3,6 +3,7 @@ package framework
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,6 +52,12 @@ func readNetlify(t *tree, name string) netlifyFile {
 			out.env[k] = fmt.Sprint(v)
 		}
 	}
+	t.ignored(name, netlifyIgnores(md.Undecoded()))
+	for _, c := range slices.Sorted(maps.Keys(f.Context)) {
+		if c != "production" {
+			t.ignored(name, []string{"context." + c})
+		}
+	}
 	return out
 }
 
@@ -74,11 +81,18 @@ func (s *settings) netlify(t *tree, f netlifyFile, root string) {
 	s.folder(t, f.publish, root, byNetlify)
 	for _, k := range sortedKeys(f.env) {
 		v := f.env[k]
-		if k == "NODE_VERSION" {
-			s.foreign(t, &s.node, &v, byNetlify)
-		} else {
-			s.variable(k, v, byNetlify)
-		}
+		s.setting(t, k, v, byNetlify)
+	}
+}
+
+// setting takes a variable of the build, one of which chooses the version of Node.
+func (s *settings) setting(t *tree, k, v, source string) {
+	if k == "NODE_VERSION" {
+		s.foreign(t, &s.node, &v, source)
+		return
+	}
+	if !s.variable(k, v, source) {
+		t.warn(fmt.Sprintf("%s: the variable %.60q can't be set by a file and is ignored", source, k))
 	}
 }
 
@@ -112,18 +126,19 @@ func (s *settings) folder(t *tree, v *string, root, source string) {
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // reserved are variables that a repository's file cannot set: the sandbox owns them.
-var reserved = []string{"PATH", "HOME", "SHELL", "USER", "TMPDIR", "CI", "LD_PRELOAD", "LD_LIBRARY_PATH"}
+var reserved = []string{"PATH", "HOME", "SHELL", "USER", "TMPDIR", "LD_PRELOAD", "LD_LIBRARY_PATH"}
 
-func (s *settings) variable(k, v, source string) {
+func (s *settings) variable(k, v, source string) bool {
 	upper := strings.ToUpper(k)
 	if len(s.env) >= 100 || len(v) > 32<<10 || !variableName.MatchString(k) || slices.Contains(reserved, upper) ||
 		strings.HasPrefix(upper, "SLIPWAY_") || strings.HasSuffix(upper, "_PROXY") || strings.ContainsRune(v, 0) {
-		return
+		return false
 	}
 	if _, twice := s.env[k]; !twice {
 		s.env[k] = v
 		s.sources["env"] = source
 	}
+	return true
 }
 
 func (s *settings) vercel(t *tree, root string) {
@@ -144,8 +159,11 @@ func (s *settings) vercel(t *tree, root string) {
 	if v := text(f["framework"]); v != "" {
 		if id := fromVercel(v); id != "" {
 			s.foreign(t, &s.framework, &id, byVercel)
+		} else {
+			t.warn(fmt.Sprintf("%s: no preset is called %.60q; the framework is detected", name, v))
 		}
 	}
+	t.ignored(name, vercelIgnores(f))
 	for key, field := range map[string]*said{"buildCommand": &s.command, "installCommand": &s.install} {
 		var v *string
 		if json.Unmarshal(f[key], &v) == nil && v != nil {
@@ -159,8 +177,57 @@ func (s *settings) vercel(t *tree, root string) {
 	env := table(members(f["build"])["env"])
 	for _, k := range sortedKeys(env) {
 		if v := env[k]; !strings.HasPrefix(v, "@") { // "@name" was a secret of theirs
-			s.variable(k, v, byVercel)
+			s.setting(t, k, v, byVercel)
 		}
+	}
+}
+
+// The settings of other hosts' files that are obeyed elsewhere, or that mean nothing for a
+// deployment. Every other one that we don't take is named in a warning: this is the list.
+var (
+	netlifyKnown = []string{"redirects", "headers", // package release obeys them
+		"dev", "template"} // local development, one-click templates
+	vercelKnown = []string{"redirects", "rewrites", "headers", "trailingSlash", "routes", // package release obeys or names them
+		"framework", "buildCommand", "installCommand", "outputDirectory", "build", // above
+		"$schema", "version", "name", "alias", "scope", "public", "devCommand", "github", "git"} // nothing to do with a deployment's files
+)
+
+// netlifyIgnores names the tables and keys of netlify.toml that nobody took.
+func netlifyIgnores(left []toml.Key) []string {
+	var names []string
+	for _, k := range left {
+		name := k[0]
+		switch {
+		case slices.Contains(netlifyKnown, name):
+			continue
+		case name == "build" && len(k) > 1:
+			name = k[0] + "." + k[1]
+		case name == "context", name == "build":
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// vercelIgnores names the keys of vercel.json that nobody took. cleanUrls is how every
+// site is served; only its absence asks for something else, and that is the default.
+func vercelIgnores(f map[string]json.RawMessage) []string {
+	var names []string
+	for k, v := range f {
+		if slices.Contains(vercelKnown, k) || k == "cleanUrls" && string(v) == "true" || string(v) == "null" {
+			continue
+		}
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ignored warns of each setting of a file once.
+func (t *tree) ignored(file string, names []string) {
+	for _, name := range compact(names, 10) {
+		t.warn(fmt.Sprintf("%s: %.60s is not supported and is ignored", file, name))
 	}
 }
 

@@ -217,6 +217,14 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 	return nil
 }
 
+// versions are the variables by which other hosts choose programs, beside NODE_VERSION.
+var versions = []string{"BUN_VERSION", "COMPOSER_VERSION", "DENO_VERSION", "GO_VERSION", "HUGO_VERSION", "MDBOOK_VERSION", "NPM_VERSION", "PHP_VERSION",
+	"PNPM_VERSION", "PYTHON_VERSION", "RUBY_VERSION", "RUST_VERSION", "SWIFT_VERSION", "YARN_VERSION", "ZOLA_VERSION"}
+
+// toolNames are the programs of static generators, as people call them. The versions that
+// a plan asks for are not brought: there is no registry for them.
+var toolNames = map[string]string{"python3": "Python", "bundle": "Ruby", "hugo": "Hugo", "zola": "Zola", "mdbook": "mdBook"}
+
 // apply lays what was said over the preset's plan.
 func (p *project) apply(d *draft) error {
 	s := p.s
@@ -239,6 +247,7 @@ func (p *project) apply(d *draft) error {
 	for k, v := range s.env {
 		d.Env[k] = v
 	}
+	used := map[string]bool{}
 	for i, t := range d.Tools { // HUGO_VERSION, PYTHON_VERSION, RUBY_VERSION, … as Netlify spells them
 		key := map[string]string{"python3": "PYTHON_VERSION", "bundle": "RUBY_VERSION"}[t.Name]
 		if key == "" {
@@ -246,6 +255,15 @@ func (p *project) apply(d *draft) error {
 		}
 		if v := s.env[key]; v != "" && len(v) < 40 {
 			d.Tools[i].Version = v
+		}
+		used[key] = true
+		if name, v := toolNames[t.Name], d.Tools[i].Version; v != "" && name != "" {
+			d.warn(fmt.Sprintf("The repository asks for %s %.60s; the build runs with the version that this server has", name, v))
+		}
+	}
+	for _, k := range sortedKeys(s.env) {
+		if strings.HasSuffix(k, "_VERSION") && !used[k] && slices.Contains(versions, k) {
+			d.warn(fmt.Sprintf("%s in %s chooses no program here; commands see it as a variable", k, s.sources["env"]))
 		}
 	}
 	return nil

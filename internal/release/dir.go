@@ -22,14 +22,17 @@ import (
 // relative symbolic link that leads to something inside is published as what it leads to;
 // every other link, a FIFO, socket or device is a fault that names it. Hidden names are
 // passed over unread.
-func (w *Writer) AddDir(ctx context.Context, root *os.Root) error {
-	d := &dirWalk{w: w, root: root}
+//
+// A symbolic link to something that isn't there is left out and told to skipped.
+func (w *Writer) AddDir(ctx context.Context, root *os.Root, skipped func(name, why string)) error {
+	d := &dirWalk{w: w, root: root, skipped: skipped}
 	return d.dir(ctx, ".", "", nil)
 }
 
 type dirWalk struct {
 	w       *Writer
 	root    *os.Root
+	skipped func(name, why string)
 	entries int // seen so far, directories included
 }
 
@@ -107,11 +110,18 @@ func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
 		return d.unreadable(name, err)
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		if real, err = d.follow(real, name); err != nil {
-			return err
+		real, err = d.follow(real, name)
+		if err == nil {
+			if info, err = d.root.Lstat(real); errors.Is(err, fs.ErrNotExist) {
+				err = errDangling
+			}
 		}
-		if info, err = d.root.Lstat(real); err != nil {
-			return notFile(name, "it is a symbolic link to something that isn't there")
+		if errors.Is(err, errDangling) {
+			d.skipped(show(name), "it is a symbolic link to something that isn't there")
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 	switch {
@@ -145,6 +155,9 @@ func (d *dirWalk) open(real string) (*os.File, error) {
 	return d.root.OpenFile(real, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
+// errDangling says that a link leads nowhere.
+var errDangling = errors.New("link to nothing")
+
 // follow resolves a link one name at a time, so that what it passes through is seen: a
 // link must not publish a hidden file under another name.
 func (d *dirWalk) follow(real, name string) (string, error) {
@@ -171,7 +184,7 @@ func (d *dirWalk) follow(real, name string) (string, error) {
 		}
 		info, err := d.root.Lstat(here)
 		if err != nil {
-			return "", notFile(name, "it is a symbolic link to something that isn't there")
+			return "", errDangling
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			done = append(done, n)

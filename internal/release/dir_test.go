@@ -44,7 +44,7 @@ func addDir(t *testing.T, w *Writer, dir string) error {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	return w.AddDir(t.Context(), root)
+	return w.AddDir(t.Context(), root, func(name, why string) { t.Logf("left out %s: %s", name, why) })
 }
 
 func TestAddDir(t *testing.T) {
@@ -103,7 +103,6 @@ func TestAddDirRefuses(t *testing.T) {
 		"absolute link inside":     {func(dir string) error { return os.Symlink(filepath.Join(dir, "a.html"), filepath.Join(dir, "bad")) }, "leads out"},
 		"link above":               {link("../../../../../../etc/passwd"), "leads out"},
 		"link above and back":      {link("sub/../../x"), "leads out"},
-		"dangling link":            {link("nowhere"), "isn't there"},
 		"link to itself":           {link("bad"), "circles"},
 		"link to the root":         {link("."), "that it is in"},
 		"link to a hidden file":    {link(".env"), "hidden"},
@@ -207,3 +206,34 @@ func TestAddDirRace(t *testing.T) {
 }
 
 func digest(s string) blob.Digest { return blob.Sum([]byte(s)) }
+
+// A link to nothing is left out with a word, and costs nothing else.
+func TestAddDirLeavesOutDanglingLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, to := range map[string]string{"gone": "nowhere", "far": "a/b/../c", "through": "gone"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "index.html"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	w := begin(t, open(t), "")
+	var left []string
+	if err := w.AddDir(t.Context(), root, func(name, _ string) { left = append(left, name) }); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(left)
+	if !slices.Equal(left, []string{"far", "gone", "through"}) {
+		t.Errorf("left out: %v", left)
+	}
+	if rel, err := w.Seal(t.Context()); err != nil || rel.Files != 1 {
+		t.Errorf("%+v, %v", rel, err)
+	}
+}

@@ -11,7 +11,10 @@ import (
 	"slipway/internal/fault"
 )
 
-const codeMissing = "repository_not_found"
+const (
+	codeMissing = "repository_not_found"
+	noRemoteRef = "couldn't find remote ref"
+)
 
 // explain turns what git said into a sentence for the user; what only the operator can
 // mend stays a plain error, without secrets and paths.
@@ -46,7 +49,7 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 		return &fault.Error{Kind: fault.Invalid, Code: "commit_not_found", Received: r.Commit,
 			Message: fmt.Sprintf("Commit %.12s does not exist in %s", r.Commit, r.Repository),
 			Details: "it may have been removed by a forced push, or the host does not hand out single commits; deploy the branch instead"}
-	case has("couldn't find remote ref"):
+	case has(noRemoteRef):
 		return noBranch(r)
 	case has("returned error: 301", "returned error: 302", "returned error: 303", "returned error: 307", "returned error: 308"):
 		return &fault.Error{Kind: fault.Invalid, Code: "repository_moved",

@@ -3,8 +3,9 @@
 // Fetch keeps one bare, shallow repository per site and brings it up to date; the Tree
 // it returns lists and streams files straight out of it, or checks them out for a build.
 // Every byte and name that comes from a repository is hostile: git runs with an empty
-// environment and no configuration but ours, speaks the one protocol that the request
-// needs, follows no redirect, knows no hook, submodule, filter or LFS, and reaches the
+// environment and no configuration but ours, within limits and under a uid of its own,
+// speaks the one protocol that the request needs, follows no redirect, knows no hook,
+// submodule, filter or LFS (submodules and LFS files are requests of ours), and reaches the
 // network through a door of its own (egress.Proxy, or for deploy keys an SSH client of
 // ours) that leads to that one host. A cache that a crash left behind, or that git
 // complains about, is thrown away and fetched anew.
@@ -149,7 +150,7 @@ func (c Credential) GoString() string { return "[redacted]" }
 type Request struct {
 	Site       string // whose cache: letters, digits, - and _
 	Repository Repository
-	Branch     string // "" means the remote's default
+	Branch     string // or a tag, where no branch has the name; "" means the remote's default branch
 	Commit     string // the very commit to fetch; "" means the branch's newest
 	Credential *Credential
 	Owner      string // who asks: places at once are limited for each owner, and shared fairly
@@ -218,7 +219,7 @@ func (s *Source) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 	}
 	if r.Look {
 		t.place = place // until it is closed
-	} else if err := s.submodules(ctx, r, t); err != nil {
+	} else if err := s.complete(ctx, r, t); err != nil {
 		t.Close()
 		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
 			return nil, slow(r, s.c.Timeout)
@@ -227,6 +228,14 @@ func (s *Source) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 	}
 	s.c.Log.InfoContext(ctx, "repository fetched", "site", r.Site, "repository", r.Repository.String(), "branch", t.Branch, "commit", t.Commit, "files", len(t.files), "took", time.Since(began))
 	return t, nil
+}
+
+// complete brings what the commit only points to.
+func (s *Source) complete(ctx context.Context, r Request, t *Tree) error {
+	if err := s.lfs(ctx, r, t); err != nil {
+		return err
+	}
+	return s.submodules(ctx, r, t)
 }
 
 // place waits for the right to start gits for a request.
@@ -281,11 +290,19 @@ func (s *Source) update(ctx context.Context, remote *remote, r Request, g *gener
 		what = r.Commit
 	}
 	err := remote.try(func(config [][2]string) error {
-		stderr, err := s.run(ctx, command{
-			args: []string{"fetch", "--quiet", "--depth=" + strconv.Itoa(s.c.Depth), "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
-				"--no-auto-maintenance", "--end-of-options", "slipway", "+" + what + ":" + headRef},
-			env: remote.env, config: config, site: r.Site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
-		})
+		get := func(what string) (stderr string, err error) {
+			return s.run(ctx, command{
+				args: []string{"fetch", "--quiet", "--depth=" + strconv.Itoa(s.c.Depth), "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+					"--no-auto-maintenance", "--end-of-options", "slipway", "+" + what + ":" + headRef},
+				env: remote.env, config: config, site: r.Site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
+			})
+		}
+		stderr, err := get(what)
+		if err != nil && r.Commit == "" && strings.Contains(stderr, noRemoteRef) {
+			if _, e := get("refs/tags/" + r.Branch); e == nil {
+				return nil
+			}
+		}
 		if err != nil {
 			return s.explain(ctx, r, remote, stderr, err)
 		}

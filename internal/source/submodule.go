@@ -81,6 +81,9 @@ func (s *Source) descend(ctx context.Context, r Request, all, in *Tree, prefix s
 			return wrong(err)
 		}
 		all.subs = append(all.subs, module{at, sub})
+		for _, name := range sub.Unfetched {
+			all.Unfetched = append(all.Unfetched, path.Join(at, name))
+		}
 		if err := s.join(r, all, sub, at); err != nil {
 			return err
 		}
@@ -111,11 +114,19 @@ func (s *Source) module(ctx context.Context, r Request, repo Repository, commit 
 	t, err := s.fetch(ctx, m)
 	if m.Credential != nil && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Forbidden)) {
 		m.Credential = nil
-		if t, e := s.fetch(ctx, m); e == nil {
-			return t, nil
+		var e error
+		if t, e = s.fetch(ctx, m); e == nil {
+			err = nil
 		}
 	}
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	if err := s.lfs(ctx, m, t); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
 }
 
 // join puts the files of a submodule in the place of its link and holds the sums of both

@@ -160,3 +160,37 @@ func TestCheckoutIsARepository(t *testing.T) {
 		t.Error("the cache is gone with the checkout's repository")
 	}
 }
+
+// A tag is fetched where no branch has its name, annotated or not, and any commit by its id.
+func TestTagsAndCommits(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, nil)
+	first := h.commit(t, "acme/site", "main", map[string]string{"x": "1"})
+	work := filepath.Join(h.root, "acme/site.work")
+	run(t, work, "git", "tag", "v1.0")
+	run(t, work, "git", "tag", "-a", "-m", "signed off", "v1.0-annotated")
+	run(t, work, "git", "push", "-q", "origin", "--tags")
+	second := h.commit(t, "acme/site", "main", map[string]string{"x": "2"})
+	for _, host := range []string{"git.test", "files.test"} {
+		for name, tt := range map[string]struct {
+			r    Request
+			want string
+		}{
+			"tag": {Request{Branch: "v1.0"}, first}, "annotated": {Request{Branch: "v1.0-annotated"}, first},
+			"branch": {Request{Branch: "main"}, second}, "commit": {Request{Branch: "main", Commit: first}, first},
+		} {
+			tt.r.Site, tt.r.Repository = "s", repo(t, host+"/acme/site")
+			tree := fetch(t, s, tt.r)
+			if tree.Commit != tt.want || len(contents(t, tree)) != 1 {
+				t.Errorf("%s %s: %s, want %s", host, name, tree.Commit, tt.want)
+			}
+			if err := tree.Checkout(t.Context(), filepath.Join(t.TempDir(), "out")); err != nil {
+				t.Errorf("%s %s: %v", host, name, err)
+			}
+		}
+	}
+	if _, err := s.Fetch(t.Context(), Request{Site: "s", Repository: repo(t, "git.test/acme/site"), Branch: "v2"}); !fault.Is(err, fault.NotFound) || fault.As(err).Code != "branch_not_found" {
+		t.Errorf("neither: %v", err)
+	}
+}

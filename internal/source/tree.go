@@ -28,7 +28,8 @@ type File struct {
 	OID  string // of the blob; of a foreign commit for a submodule
 	Size int64  // bytes of the content; of the target for a symbolic link; 0 for a submodule
 
-	in *Tree // the submodule that holds it; nil for the tree itself
+	lfs string // the file that holds the content, for one that Git LFS keeps
+	in  *Tree  // the submodule that holds it; nil for the tree itself
 }
 
 // Regular, executable, symbolic link and submodule, told by File.Mode.
@@ -48,6 +49,7 @@ type Tree struct {
 	Author      string // name, at most 200 bytes
 	AuthorEmail string
 	CommittedAt time.Time
+	Unfetched   []string // files whose content is in Git LFS and could not be had: their pointers are here
 
 	s          *Source
 	g          *generation
@@ -244,7 +246,14 @@ func (t *Tree) Files(context.Context) ([]File, error) { return slices.Clone(t.fi
 func (t *Tree) Read(ctx context.Context, files []File, fn func(File, io.Reader) error) error {
 	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return f.Mode == ModeSubmodule })
 	for len(files) > 0 { // one process for each run of files that stand in one repository
-		n := slices.IndexFunc(files, func(f File) bool { return f.in != files[0].in })
+		if f := files[0]; f.lfs != "" {
+			if err := readLFS(f, fn); err != nil {
+				return err
+			}
+			files = files[1:]
+			continue
+		}
+		n := slices.IndexFunc(files, func(f File) bool { return f.in != files[0].in || f.lfs != "" })
 		if n < 0 {
 			n = len(files)
 		}
@@ -362,6 +371,9 @@ func (t *Tree) checkout(ctx context.Context, dir string, repository bool) error 
 		}
 	}
 	if err := run(command{args: []string{"read-tree", "--reset", "-u", t.Commit}, env: []string{"GIT_INDEX_FILE=" + index}}); err != nil {
+		return err
+	}
+	if err := t.checkoutLFS(dir); err != nil {
 		return err
 	}
 	return t.checkoutModules(ctx, dir)

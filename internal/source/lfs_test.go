@@ -1,0 +1,123 @@
+package source
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"slipway/internal/fault"
+)
+
+func pointerTo(content string) (text, oid string) {
+	sum := sha256.Sum256([]byte(content))
+	oid = hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%soid sha256:%s\nsize %d\n", lfsPrefix, oid, len(content)), oid
+}
+
+// speak makes the host answer the batch API for these contents. tamper changes what it
+// sends; href what it names.
+func (h *host) speak(contents map[string]string, href func(oid string) string) (asked *atomic.Int64) {
+	asked = new(atomic.Int64)
+	f := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/info/lfs/objects/batch"):
+			asked.Add(1)
+			if strings.Contains(r.URL.Path, "/private") {
+				if _, p, _ := r.BasicAuth(); p != token {
+					http.Error(w, "{}", http.StatusUnauthorized)
+					return
+				}
+			}
+			var ask struct{ Objects []map[string]any }
+			json.NewDecoder(r.Body).Decode(&ask)
+			for _, o := range ask.Objects {
+				oid := o["oid"].(string)
+				o["actions"] = map[string]any{"download": map[string]any{"href": href(oid), "header": map[string]string{"X-Leave": "granted"}}}
+			}
+			w.Header().Set("Content-Type", lfsType)
+			json.NewEncoder(w).Encode(map[string]any{"objects": ask.Objects})
+		case strings.HasPrefix(r.URL.Path, "/lfs/"):
+			if r.Header.Get("X-Leave") != "granted" || r.Header.Get("Authorization") != "" {
+				http.Error(w, "no", http.StatusForbidden)
+				return
+			}
+			fmt.Fprint(w, contents[strings.TrimPrefix(r.URL.Path, "/lfs/")])
+		default:
+			h.pass(w, r)
+		}
+	})
+	h.intercept.Store(&f)
+	return asked
+}
+
+// Files in LFS are fetched with the site's credential, checked, kept, and are what is
+// read and checked out.
+func TestLFS(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, nil)
+	picture := strings.Repeat("picture", 1000)
+	text, oid := pointerTo(picture)
+	h.commit(t, "acme/private", "main", map[string]string{".gitattributes": "*.png filter=lfs diff=lfs merge=lfs -text\n", "a.png": text, "b/same.png": text, "page.html": "page"})
+	asked := h.speak(map[string]string{oid: picture}, func(oid string) string { return "https://git.test/lfs/" + oid })
+	r := Request{Site: "s", Repository: repo(t, "git.test/acme/private"), Branch: "main", Credential: &Credential{Token: token, Host: "git.test"}}
+	for range 2 {
+		tree := fetch(t, s, r)
+		got := contents(t, tree)
+		if len(tree.Unfetched) != 0 || got["a.png"] != picture || got["b/same.png"] != picture || got["page.html"] != "page" {
+			t.Fatalf("unfetched %v; a.png has %d bytes", tree.Unfetched, len(got["a.png"]))
+		}
+		dir := filepath.Join(t.TempDir(), "out")
+		if err := tree.Checkout(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "b/same.png")); err != nil || string(b) != picture {
+			t.Errorf("checked out: %d bytes, %v", len(b), err)
+		}
+	}
+	if asked.Load() != 1 {
+		t.Errorf("the host was asked %d times, want once", asked.Load())
+	}
+}
+
+// What can't be had, or isn't what its pointer names, is named; a host that lies costs
+// nothing but that. Pointers that name more than a tree may hold are refused.
+func TestLFSThatFails(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, nil)
+	text, oid := pointerTo("the real one")
+	h.commit(t, "acme/site", "main", map[string]string{".gitattributes": "*.png filter=lfs", "a.png": text})
+	r := Request{Site: "s", Repository: repo(t, "git.test/acme/site"), Branch: "main"}
+	for name, prepare := range map[string]func(){
+		"no LFS server": func() { h.intercept.Store(nil) },
+		"other bytes": func() {
+			h.speak(map[string]string{oid: "another one"}, func(oid string) string { return h.URL + "/lfs/" + oid })
+		},
+		"endless": func() {
+			h.speak(map[string]string{oid: strings.Repeat("x", 1<<20)}, func(oid string) string { return h.URL + "/lfs/" + oid })
+		},
+		"private":        func() { h.speak(nil, func(string) string { return "https://127.0.0.1:1/x" }) },
+		"plain http":     func() { h.speak(nil, func(string) string { return "http://elsewhere.test/x" }) },
+		"file":           func() { h.speak(nil, func(string) string { return "file:///etc/passwd" }) },
+		"not an address": func() { h.speak(nil, func(string) string { return "" }) },
+	} {
+		prepare()
+		tree := fetch(t, s, r)
+		if got := contents(t, tree); len(tree.Unfetched) != 1 || tree.Unfetched[0] != "a.png" || got["a.png"] != text {
+			t.Errorf("%s: unfetched %v, a.png is %q", name, tree.Unfetched, got["a.png"])
+		}
+	}
+	h.commit(t, "acme/huge", "main", map[string]string{".gitattributes": "*.png filter=lfs", "a.png": strings.Replace(text, "size 12", "size 99999999999", 1)})
+	r.Repository = repo(t, "git.test/acme/huge")
+	if _, err := s.Fetch(t.Context(), r); !fault.Is(err, fault.TooLarge) {
+		t.Errorf("huge: %v", err)
+	}
+}
