@@ -130,14 +130,15 @@ func TestDrawing(t *testing.T) {
 var (
 	created = regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)`)
 	owner   = regexp.MustCompile(`Written by package ([a-z]+)(?: \(and ([a-z]+)\))?`)
+	view    = regexp.MustCompile(`(?m)^CREATE VIEW ([a-z_]+)`)
+	read    = regexp.MustCompile(`\b(?:FROM|JOIN)\s+([a-z][a-z_]*)\b`)
 	written = regexp.MustCompile(`\b(?:INSERT (?:OR [A-Z]+ )?INTO|DELETE FROM|UPDATE)\s+([a-z][a-z_]*)\b`)
 )
 
-// A table is written by the package that the comment above its CREATE TABLE names, and
-// by no other: whoever wants to know who may change a row reads one package.
-func TestOneWriterPerTable(t *testing.T) {
-	t.Parallel()
-	writers := map[string][]string{}
+// schema reads from the migrations which packages write each table, and which views there are.
+func schema(t *testing.T) (writers map[string][]string, views map[string]bool) {
+	t.Helper()
+	writers, views = map[string][]string{}, map[string]bool{}
 	files, err := filepath.Glob("internal/db/migrations/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no migrations: %v", err)
@@ -158,7 +159,43 @@ func TestOneWriterPerTable(t *testing.T) {
 			}
 			writers[table] = slices.DeleteFunc(m[1:], func(s string) bool { return s == "" })
 		}
+		for _, m := range view.FindAllSubmatch(text, -1) {
+			views[string(m[1])] = true
+		}
 	}
+	return writers, views
+}
+
+// A table is read by the package that writes it, and by no other: who reads across nouns
+// reads a view, which says what others may rely on.
+func TestOthersReadViews(t *testing.T) {
+	t.Parallel()
+	writers, views := schema(t)
+	if len(views) < 4 {
+		t.Fatalf("views: %v", views)
+	}
+	seen := 0
+	for name, p := range product(t) {
+		for _, text := range p.strings {
+			for _, m := range read.FindAllStringSubmatch(text, -1) {
+				if may, table := writers[m[1]]; table && !slices.Contains(may, name) {
+					t.Errorf("%s reads table %s of %s: read a view, or ask its package", name, m[1], strings.Join(may, " and "))
+				} else if table || views[m[1]] {
+					seen++
+				}
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d reads were found: the test looks at the wrong strings", seen)
+	}
+}
+
+// A table is written by the package that the comment above its CREATE TABLE names, and
+// by no other: whoever wants to know who may change a row reads one package.
+func TestOneWriterPerTable(t *testing.T) {
+	t.Parallel()
+	writers, _ := schema(t)
 	for name, p := range product(t) {
 		for _, text := range p.strings {
 			for _, m := range written.FindAllStringSubmatch(text, -1) {

@@ -37,6 +37,7 @@ type bench struct {
 	part   string // of the result: what rows are added to
 	rows   []row
 	nginx  string // what it says it is
+	series int    // of deployments so far
 
 	sites, live, certs, pageSites, files, rounds int
 	load                                         time.Duration
@@ -45,7 +46,7 @@ type bench struct {
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the result to this Markdown file")
-	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, redeploy, webhook, read, memory, static, tls, certificates, pages")
+	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, read, memory, static, tls, certificates, pages")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
@@ -75,7 +76,7 @@ func (b *bench) run(only, write string) (err error) {
 		name, part string
 		run        func(*world.World) error
 	}{
-		{"deploy", "Deployments", b.deploy}, {"redeploy", "Deployments", b.redeploy}, {"webhook", "Webhooks", b.webhook}, {"read", "Reading", b.read},
+		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"webhook", "Webhooks", b.webhook}, {"read", "Reading", b.read},
 		{"memory", "Memory and start", b.memory}, {"static", "Files", b.static}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {

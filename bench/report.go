@@ -46,6 +46,8 @@ What the lines mean:
 - **deploy**: from sending the POST to the first answer of the site that shows the new content, asked for without pause; the median. The yardstick is
   ` + "`git clone --depth 1`" + ` of the same repository from the same host, then a copy of every file with an fsync of each and of each folder: the least that
   brings the same bytes safely to disk. Ours also detects, hashes, compresses twice, writes the database and switches over.
+- **Files in S3**: the object store is the Versity gateway over a directory of the same machine; the yardstick is our store in a directory. One read for the
+  first time is fetched and copied to the local disk; read again, it comes from there.
 - **GET**: four clients over kept connections, random ids, while the database holds the sites. The yardstick is ` + "`GET /healthz`" + ` of the same process
   under the same load: what HTTP alone costs here. The sites were written straight into the database.
 - **webhook**: from reading the answer of the request that caused the event to the receiver having the first attempt in hand.

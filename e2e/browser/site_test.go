@@ -192,11 +192,16 @@ func (s *story) domain() {
 	s.Look("domains-empty")
 	s.Type("#f-domain", "www.harbor.test")
 	s.Press("@add-domain")
-	s.Sees("@domain", "www.harbor.test", "TXT", "Not seen yet")
+	s.Sees("@domain", "www.harbor.test", "TXT", "Not found")
 	if got := s.Copied("@domain .records:nth-of-type(1) .record:first-child .record-value .copy"); got == "" || !strings.Contains(s.Text("@domain"), got) {
 		s.t.Errorf("copied is %q, which the page doesn't show", got)
 	}
 	s.Look("domain")
+	s.Go(s.site + "/domains")
+	s.Type("#f-domain", "a-rather-long-name-of-a-department.another-long-name-of-a-branch-office.harbor-and-sons.test")
+	s.Press("@add-domain")
+	s.Sees("@domain", "a-rather-long-name", "CNAME", "Not found")
+	s.Look("domain-long") // no page scrolls sideways on a phone
 	s.Go(s.site + "/domains")
 	s.Look("domains")
 }

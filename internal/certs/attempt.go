@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"slipway/internal/db"
+	"slipway/internal/job"
 )
 
 // retry are the waits after a first, second, … attempt that failed, until a day. The
@@ -23,8 +24,9 @@ var retry = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute,
 
 const (
 	attemptBudget = 2 * time.Minute
-	attemptLease  = 3 * time.Minute
 	tellEvery     = 24 * time.Hour // ssl.failed of one name
+
+	undelegatedWait = 10 * time.Minute // until a missing record is looked for again
 )
 
 // attempt is one try to get a certificate for a name, over all authorities.
@@ -48,42 +50,48 @@ func attemptOf(ctx context.Context) *attempt {
 	return a
 }
 
-// work takes what is due, one attempt per place, until ctx ends.
+// work takes what is due, one attempt per place, until ctx ends. An order may take longer
+// than a lease, which is therefore renewed: a node that dies is replaced within seconds.
 func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 	wake, stop := s.c.DB.Listen(topic)
 	defer stop()
-	places := make(chan struct{}, s.c.Workers)
-	var running sync.WaitGroup
-	defer running.Wait()
-	for {
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			return nil
-		}
-		r, found, err := s.due(ctx)
-		if err != nil && ctx.Err() == nil {
+	leases := &job.Leases{DB: s.c.DB, Log: s.c.Log, Renew: renewLease}
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	renewing.Go(func() { leases.Run(ctx) })
+	job.Loop{Places: s.c.Workers, Wake: wake, Poll: time.Second,
+		Claim: func(ctx context.Context) (func(), error) {
+			r, found, err := s.due(ctx)
+			if !found {
+				return nil, err
+			}
+			return func() {
+				held, release := leases.Hold(ctx, r.host, r.attempts)
+				defer release()
+				s.try(held, magic, r)
+			}, nil
+		},
+		Failed: func(ctx context.Context, err error) {
 			s.c.Log.ErrorContext(ctx, "due certificates not read", "err", err)
-		}
-		if found {
-			running.Go(func() {
-				defer func() { <-places }()
-				s.try(ctx, magic, r)
-			})
-			continue
-		}
-		<-places
-		if !wait(ctx, wake, time.Second) {
-			return nil
-		}
+		},
+	}.Run(ctx)
+	return nil
+}
+
+// renewLease renews the lease of one attempt.
+func renewLease(ctx context.Context, tx *db.Tx, host string, attempt int64, until db.Time) error {
+	n, err := tx.Exec(ctx, `UPDATE certificates SET lease_until = $3 WHERE host = $1 AND attempts = $2 AND state <> 'gone'`, host, attempt, until)
+	if err == nil && n == 0 {
+		return job.ErrLost
 	}
+	return err
 }
 
 // due claims a name that is due: one of an owner for whom nothing is under way before one
 // of an owner who has orders under way, the control plane's and sites' names before custom
 // hosts, what has none before what is to be renewed, and then the one that has waited
-// longest. One owner has at most half of the places. The lease outlasts the attempt, and
-// the number of attempts fences off whoever lost the lease.
+// longest. One owner has at most half of the places. The lease is renewed, and the
+// number of attempts fences off whoever lost the lease.
 func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	now := db.Now()
 	var n int
@@ -95,7 +103,7 @@ func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	if err != nil {
 		return row{}, false, err
 	}
-	args := []any{now, now.Add(attemptLease)}
+	args := []any{now, now.Add(job.LeaseTime)}
 	mark := func(owner string) string {
 		args = append(args, owner)
 		return fmt.Sprintf("$%d", len(args))
@@ -155,6 +163,10 @@ func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 	}
 	if err == nil {
 		err = s.order(bounded, magic, a)
+	}
+	if errors.Is(err, errUndelegated) {
+		a.errs = append(a.errs, fmt.Sprintf("Nothing is ordered before the CNAME record at _acme-challenge.%s points to %s.", strings.TrimPrefix(a.host, "*."), s.Delegation(a.host)))
+		a.until = time.Now().Add(undelegatedWait)
 	}
 	if ctx.Err() != nil {
 		// We are going. The lease ends by itself, or with the next start.

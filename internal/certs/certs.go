@@ -103,6 +103,10 @@ type Config struct {
 	// wildcards get no certificate.
 	DNS *DNS
 
+	// Delegated reports whether an authority would find the proof of a wildcard, before one
+	// is ordered. Optional: nil means that it would.
+	Delegated func(ctx context.Context, name string) (bool, error)
+
 	Workers int          // orders at a time. Optional: 0 means 4.
 	Log     *slog.Logger // Optional.
 	Metrics prometheus.Registerer

@@ -46,7 +46,7 @@ func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(),
 			_, err := tx.Exec(ctx, `
 				INSERT INTO acme_challenges (token, host, kind, answer, until) VALUES ($1, $2, $3, $4, $5)
 				ON CONFLICT (token) DO UPDATE SET until = excluded.until`,
-				c.Token, s.asked(c), c.Type, c.KeyAuthorization, db.Now().Add(attemptLease))
+				c.Token, s.asked(c), c.Type, c.KeyAuthorization, db.Now().Add(attemptBudget+time.Minute))
 			return err
 		})
 		if err != nil {

@@ -36,25 +36,31 @@ func TestWildcards(t *testing.T) {
 	t.Parallel()
 	w := start(t, withDNS("acme.test"))
 	w.site("blog")
+	// Nothing is ordered before the record is there, and it is as soon as it is.
 	d := w.add("*.customer.test", "blog")
-	w.until("it failed", func() bool { return w.get(d.ID).Certificate.LastError != "" })
 	target := w.Delegation("*.customer.test")
-	if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, "_acme-challenge.customer.test") || !strings.Contains(said, target) {
-		t.Errorf("it isn't said what is missing: %q", said)
+	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "_acme-challenge.customer.test") || !strings.Contains(d.Problems[0].Message, target) {
+		t.Errorf("it isn't said what is missing: %+v", d.Problems)
+	}
+	w.until("the sites' wildcard was looked at", func() bool { return w.row("*.sites.test").err != "" })
+	if said := w.row("*.sites.test").err; !strings.Contains(said, w.Delegation("sites.test")) || w.row("*.sites.test").failures != 0 {
+		t.Errorf("of the sites' wildcard it is said: %q", said)
+	}
+	if _, err := w.compare(t.Context(), 0); err != nil || w.row("*.customer.test").host != "" || w.pebble.orders.Load() != 0 {
+		t.Errorf("%d orders without the record, row %+v, %v", w.pebble.orders.Load(), w.row("*.customer.test"), err)
 	}
 	w.zone.set(t, "_acme-challenge.customer.test", "CNAME "+target+".")
-	w.exec("UPDATE certificates SET next_at = 1 WHERE host = '*.customer.test'")
+	if d, err := w.domains.Verify(t.Context(), "ada", d.ID); err != nil || len(d.Problems) != 0 {
+		t.Errorf("with the record: %+v, %v", d.Problems, err)
+	}
 	leaf := w.served("any.customer.test")
 	if other := w.served("other.customer.test"); !other.Equal(leaf) || leaf.DNSNames[0] != "*.customer.test" {
 		t.Errorf("names %v", leaf.DNSNames)
 	}
-	if w.get(d.ID).SSL != domain.SSLActive {
-		t.Errorf("state %v", w.get(d.ID).SSL)
-	}
+	w.until("it is told", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
 	w.refused("a.b.customer.test")
 	w.refused("customer.test")
 
-	w.until("the sites' wildcard failed", func() bool { return w.row("*.sites.test").failures > 0 })
 	w.zone.set(t, "_acme-challenge.sites.test", "CNAME "+w.Delegation("sites.test")+".")
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = '*.sites.test'")
 	shared := w.served("abcdefghijk1--blog.sites.test")

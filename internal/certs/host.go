@@ -225,21 +225,32 @@ func (s *Certs) wanted(ctx context.Context, r *row) (bool, error) {
 		return slices.ContainsFunc(s.c.Hosts, func(h string) bool { return strings.EqualFold(h, r.host) }), nil
 	case r.kind == kindSite && r.host == s.wildcard():
 		r.owner = ""
-		return s.dns(), nil
+		return s.dns(), s.delegated(ctx, r.host)
 	case r.kind == kindSite:
 		if shared := s.held.get(s.wildcard()); s.dns() && shared != nil && shared.cert != nil {
 			return false, nil // it is what handshakes get
 		}
 		return one("SELECT owner_id FROM open_sites WHERE subdomain = $1", strings.TrimSuffix(r.host, "."+s.c.SiteDomain), &r.owner)
 	}
-	delegated := true
 	found, err := one(`
-		SELECT COALESCE(d.owner_id, ''), COALESCE(d.delegated, TRUE) FROM custom_hosts h LEFT JOIN domain_holders d ON d.host = h.host
-		WHERE h.host = $1 AND h.state = 'active'`, r.host, &r.owner, &delegated)
-	if err == nil && found && !delegated && strings.HasPrefix(r.host, "*.") {
-		err = errUndelegated
+		SELECT COALESCE(d.owner_id, '') FROM custom_hosts h LEFT JOIN domain_holders d ON d.host = h.host
+		WHERE h.host = $1 AND h.state = 'active'`, r.host, &r.owner)
+	if err == nil && found {
+		err = s.delegated(ctx, r.host)
 	}
 	return found, err
+}
+
+// delegated returns errUndelegated for a wildcard whose proof no authority would find: an
+// order for it would only count as a failure there. Silence of name servers is no reason.
+func (s *Certs) delegated(ctx context.Context, host string) error {
+	if s.c.Delegated == nil || !s.dns() || !strings.HasPrefix(host, "*.") {
+		return nil
+	}
+	if ok, err := s.c.Delegated(ctx, host); err == nil && !ok {
+		return errUndelegated
+	}
+	return nil
 }
 
 // text reads a row of one column.

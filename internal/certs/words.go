@@ -58,8 +58,6 @@ func (a *attempt) words(cause error) string {
 	switch {
 	case errors.Is(cause, errNoDNS):
 		return "A wildcard is proven in the DNS, which this installation is not set up for. Add the names you need one by one."
-	case errors.Is(cause, errUndelegated):
-		return fmt.Sprintf("Nothing is ordered while %s leads elsewhere: the domain's DNS records say what belongs there.", "_acme-challenge."+strings.TrimPrefix(a.host, "*."))
 	case errors.Is(cause, context.DeadlineExceeded):
 		return "The attempt took too long."
 	}

@@ -272,12 +272,14 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 	w.domains = domain.New(domain.Config{DB: w.db, Out: w.pebble.Client(), SiteDomain: "sites.test",
 		Resolver: &domain.DNS{Server: w.zone.addr, Timeout: 10 * time.Second}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		Allowed: func(netip.Addr) bool { return false }, Registry: "local",
-		SiteOf: func(_ context.Context, _ db.Reader, _ account.OwnerID, site string) (string, error) { return site, nil }})
+		Delegation: func(name string) string { return w.Delegation(name) },
+		SiteOf:     func(_ context.Context, _ db.Reader, _ account.OwnerID, site string) (string, error) { return site, nil }})
 	c := Config{DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.dir()}, Email: "ops@sites.test",
 		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour}}
 	if testing.Verbose() {
 		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	c.Delegated = w.domains.Delegated
 	c.Report = func(ctx context.Context, tx *db.Tx, r Report) error {
 		_, found, err := w.domains.CertificateTx(ctx, tx, r.Host, domain.SSL(r.State), domain.Certificate{Issuer: r.Issuer,
 			NotBefore: db.At(r.NotBefore), ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)})

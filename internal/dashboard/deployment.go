@@ -202,7 +202,7 @@ func (d *Dashboard) deploymentsLive(ctx context.Context, q *request) (answer, er
 	if _, err := d.head(ctx, q, "deployments"); err != nil {
 		return answer{}, err
 	}
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.deploymentsData(ctx, q)
 		if err != nil {

@@ -28,7 +28,7 @@ func (d *Dashboard) domainRoutes() []route {
 
 type domainsData struct {
 	siteHead
-	Domains []domain.Domain
+	Domains []domainRow
 }
 
 func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, error) {
@@ -37,7 +37,11 @@ func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, e
 		return domainsData{}, err
 	}
 	list, err := d.Domains.ForSite(ctx, q.caller.Owner, string(head.Site.ID))
-	return domainsData{head, list}, err
+	data := domainsData{siteHead: head}
+	for _, dom := range list {
+		data.Domains = append(data.Domains, domainRow{dom})
+	}
+	return data, err
 }
 
 func (d *Dashboard) domainsPage(ctx context.Context, q *request) (answer, error) {
@@ -49,7 +53,7 @@ func (d *Dashboard) domainsLive(ctx context.Context, q *request) (answer, error)
 	if _, err := d.head(ctx, q, "domains"); err != nil {
 		return answer{}, err
 	}
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.domainsData(ctx, q)
 		if err != nil {
@@ -92,13 +96,94 @@ func (x domainData) Wild() bool { return strings.HasPrefix(x.Dom.Name, "*.") }
 // Example is a host that the domain covers.
 func (x domainData) Example() string { return strings.Replace(x.Dom.Name, "*.", "www.", 1) }
 
-// OneRecord reports whether a record that would prove the name also points it here, and
-// nothing else is there, so that it need not be shown a second time.
-func (x domainData) OneRecord() bool {
-	return !x.Dom.Proven() && len(x.Dom.DNS) == 1 && x.Dom.DNS[0].Status == domain.RecordPending &&
-		slices.ContainsFunc(x.Dom.Verification, func(r domain.Record) bool {
-			return r.Type == x.Dom.DNS[0].Type && r.Name == x.Dom.DNS[0].Name && r.Required == x.Dom.DNS[0].Required
-		})
+// Single returns the one record that both proves the name and sends traffic, where there is
+// one and nothing else is set: a CNAME.
+func (x domainData) Single() []domain.Record {
+	if x.Dom.Proven() || len(x.Dom.DNS) != 1 || x.Dom.DNS[0].Status != domain.RecordPending || x.Dom.Verification[0].Status == domain.RecordValid {
+		return nil
+	}
+	for _, r := range x.Dom.Verification {
+		if to := x.Dom.DNS[0]; r.Type == to.Type && r.Name == to.Name && r.Required == to.Required {
+			return x.quiet(x.Dom.DNS)
+		}
+	}
+	return nil
+}
+
+// Proof returns the records that prove the name: what proves it now, else the first one.
+func (x domainData) Proof() []domain.Record {
+	var valid []domain.Record
+	for _, r := range x.Dom.Verification {
+		if r.Status == domain.RecordValid {
+			valid = append(valid, r)
+		}
+	}
+	if len(valid) == 0 && x.Single() == nil {
+		valid = x.Dom.Verification[:min(1, len(x.Dom.Verification))]
+	}
+	return x.quiet(valid)
+}
+
+// Alternatives returns the records that would prove the name as well; none once it is
+// proven.
+func (x domainData) Alternatives() []domain.Record {
+	if x.Dom.Proven() {
+		return nil
+	}
+	shown := append(x.Proof(), x.Single()...)
+	return x.quiet(slices.DeleteFunc(slices.Clone(x.Dom.Verification), func(r domain.Record) bool {
+		return r.Status == domain.RecordValid || slices.ContainsFunc(shown, func(s domain.Record) bool { return s.Type == r.Type && s.Name == r.Name })
+	}))
+}
+
+// Records returns what sends traffic here.
+func (x domainData) Records() []domain.Record { return x.quiet(x.Dom.DNS) }
+
+// Notes returns what stands in the way, each thing once.
+func (x domainData) Notes() []string {
+	var notes []string
+	if x.Dom.Proven() || x.Dom.Status == domain.Failed {
+		notes = add(notes, x.Dom.Reason)
+	}
+	for _, p := range x.Dom.Problems {
+		notes = add(notes, p.Message)
+	}
+	return notes
+}
+
+// quiet takes away the reasons of records that a note gives already.
+func (x domainData) quiet(list []domain.Record) []domain.Record {
+	list, notes := slices.Clone(list), x.Notes()
+	for i, r := range list {
+		if len(add(notes, r.Reason)) == len(notes) {
+			list[i].Reason = ""
+		}
+	}
+	return list
+}
+
+// add appends a sentence unless one of them says it already.
+func add(notes []string, s string) []string {
+	if s == "" || slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(strings.ToLower(n), strings.ToLower(s)) }) {
+		return notes
+	}
+	return append(notes, s)
+}
+
+// A domainRow is a domain in the list of a site.
+type domainRow struct{ domain.Domain }
+
+// Says returns one line about it: what stands in the way, else what it does.
+func (r domainRow) Says() string {
+	switch {
+	case r.Reason != "":
+		return r.Reason
+	case len(r.Problems) > 0:
+		return r.Problems[0].Message
+	case r.RedirectTo != "":
+		return "Redirects to " + domain.Unicode(r.RedirectTo) + "."
+	}
+	return "Serves the site."
 }
 
 // Settled reports whether there is nothing left to do.
@@ -143,7 +228,7 @@ func (d *Dashboard) domainLive(ctx context.Context, q *request) (answer, error) 
 	if _, err := d.domainData(ctx, q); err != nil {
 		return answer{}, err
 	}
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.domainData(ctx, q)
 		if err != nil {
@@ -163,12 +248,12 @@ func (d *Dashboard) verifyDomain(ctx context.Context, q *request) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	says := "Looked again: not there yet"
+	says := "Checked: DNS not verified yet"
 	switch {
 	case dom.Status == domain.Active:
-		says = "Looked again: " + dom.Name + " is set up"
+		says = "Checked: " + domain.Unicode(dom.Name) + " is active"
 	case dom.Proven():
-		says = "Looked again: the name is yours, now point it here"
+		says = "Checked: ownership verified, DNS does not point here yet"
 	}
 	return goTo(data.Base()+"/domains/"+string(dom.ID), says), nil
 }
@@ -188,13 +273,13 @@ func (d *Dashboard) changeDomain(ctx context.Context, q *request, u domain.Updat
 
 func (d *Dashboard) makePrimary(ctx context.Context, q *request) (answer, error) {
 	yes := true
-	return d.changeDomain(ctx, q, domain.Update{Primary: &yes}, "This is now the site's primary domain")
+	return d.changeDomain(ctx, q, domain.Update{Primary: &yes}, "Primary domain changed")
 }
 
 func (d *Dashboard) redirectDomain(ctx context.Context, q *request) (answer, error) {
-	to, says := strings.TrimSpace(q.value("redirect_to")), "The domain serves the site"
+	to, says := strings.TrimSpace(q.value("redirect_to")), "Redirect removed: the domain serves the site"
 	if to != "" {
-		says = "Visitors are sent to " + to
+		says = "Visitors are redirected to " + to
 	}
 	a, err := d.changeDomain(ctx, q, domain.Update{RedirectTo: &to}, says)
 	return a, at("redirect_to", err)
@@ -209,5 +294,5 @@ func (d *Dashboard) removeDomain(ctx context.Context, q *request) (answer, error
 		_, err := d.Domains.DeleteTx(ctx, tx, q.caller.Owner, data.Dom.ID)
 		return account.AuditEvent{Action: "domain.removed", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
 	})
-	return goTo(data.Base()+"/domains", data.Dom.Name+" is removed"), err
+	return goTo(data.Base()+"/domains", domain.Unicode(data.Dom.Name)+" was removed"), err
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"slipway/internal/db"
+	"slipway/internal/domain"
 )
 
 func (d *Dashboard) funcs() template.FuncMap {
@@ -17,7 +18,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"picture": picture, "dict": dict, "short": short, "plural": plural, "list": func(s ...string) []string { return s },
 		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "deed": deedWords,
 		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },
-		"thousands": thousands, "rough": rough,
+		"unicode": domain.Unicode, "relative": domain.Relative, "thousands": thousands, "rough": rough,
 	}
 }
 
@@ -124,8 +125,8 @@ var words = map[string]map[string][2]string{
 		"success": {"Ready", "ok"}, "failed": {"Failed", "bad"}, "canceled": {"Canceled", "off"}},
 	"stage":       {"pending": {"Waiting", "off"}, "running": {"Running", "busy"}, "success": {"Done", "ok"}, "failed": {"Failed", "bad"}, "skipped": {"Skipped", "off"}},
 	"domain":      {"pending": {"Waiting for DNS", "wait"}, "active": {"Active", "ok"}, "failed": {"Failed", "bad"}},
-	"certificate": {"pending": {"Being obtained", "wait"}, "active": {"Valid", "ok"}, "failed": {"Failed", "bad"}, "expired": {"Expired", "bad"}},
-	"record":      {"pending": {"Not seen yet", "wait"}, "valid": {"Right", "ok"}, "invalid": {"Wrong", "bad"}},
+	"certificate": {"pending": {"Being issued", "wait"}, "active": {"Valid", "ok"}, "failed": {"Failed", "bad"}, "expired": {"Expired", "bad"}},
+	"record":      {"pending": {"Not found", "wait"}, "valid": {"Valid", "ok"}, "invalid": {"Invalid", "bad"}},
 	"delivery":    {"pending": {"Waiting", "wait"}, "success": {"Delivered", "ok"}, "failed": {"Failed", "bad"}},
 	"check":       {"ok": {"OK", "ok"}, "limited": {"Limited", "wait"}, "missing": {"Missing", "bad"}},
 	"switch":      {"on": {"On", "ok"}, "off": {"Off", "off"}},

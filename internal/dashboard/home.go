@@ -101,7 +101,7 @@ func (d *Dashboard) home(ctx context.Context, q *request) (answer, error) {
 
 // homeLive sends the cards again whenever a site or its last deployment changes.
 func (d *Dashboard) homeLive(ctx context.Context, q *request) (answer, error) {
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	var kept days
 	return answer{live: live{wake: wake, stop: stop, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.homeData(ctx, q)

@@ -33,6 +33,12 @@ type live struct {
 	poll   time.Duration   // Optional: 0 means 5s.
 }
 
+// follow wakes a page when something of its owner's changes, and never when something of
+// others' does.
+func (d *Dashboard) follow(q *request) (wake <-chan struct{}, stop func()) {
+	return d.DB.Listen(q.caller.Owner.Topic())
+}
+
 // events sends server-sent events (WHATWG HTML §9.2) to one browser.
 type events struct {
 	ctx  context.Context

@@ -41,9 +41,12 @@ func (d *Dashboard) siteRoutes() []route {
 type siteHead struct {
 	Site site.Site
 	Tab  string
-	URL  string // https://…, of the site
+	URL  string // https://…, of the site's own address
 	Host string
-	Look look
+
+	Visit     string // https://…, by which visitors know the site: its primary domain's, or URL
+	VisitHost string
+	Look      look
 }
 
 // Base is where the site's pages are.
@@ -65,8 +68,22 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 	if err != nil {
 		return siteHead{}, err
 	}
+	primary, err := d.Domains.Primary(ctx, d.DB, string(s.ID))
+	if err != nil {
+		return siteHead{}, err
+	}
 	url := d.Sites.URL(s.Slug)
-	return siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Look: lookOf(s, portraits[s.ID])}, nil
+	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Look: lookOf(s, portraits[s.ID])}
+	h.Visit, h.VisitHost = h.URL, h.Host
+	if primary != "" {
+		_, port, _ := strings.Cut(h.Host, ":")
+		h.VisitHost = primary
+		if port != "" {
+			h.VisitHost += ":" + port
+		}
+		h.Visit = "https://" + h.VisitHost
+	}
+	return h, nil
 }
 
 // deploySite asks for a deployment and goes to where it can be watched.

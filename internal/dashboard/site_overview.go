@@ -36,7 +36,7 @@ func (d *Dashboard) siteLive(ctx context.Context, q *request) (answer, error) {
 	if _, err := d.head(ctx, q, "overview"); err != nil {
 		return answer{}, err
 	}
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 3 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.siteOverviewData(ctx, q)
 		if err != nil {
@@ -119,7 +119,7 @@ func troubles(h siteHead, list []deploy.Deployment, domains []domain.Domain) []t
 // firstDeployment goes to a new site's first deployment as soon as there is one. The job
 // that makes it usually has by the time a browser asks.
 func (d *Dashboard) firstDeployment(ctx context.Context, q *request) (answer, error) {
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	defer stop()
 	late := time.NewTimer(1500 * time.Millisecond)
 	defer late.Stop()
@@ -157,7 +157,7 @@ func (d *Dashboard) firstLive(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	wake, stop := d.DB.Listen("live")
+	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 500 * time.Millisecond, render: func(ctx context.Context) ([]byte, bool, error) {
 		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: 1, Limit: 1})
 		return []byte("Waiting for a worker to take it up…"), len(list) > 0, err

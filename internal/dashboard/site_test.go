@@ -516,7 +516,7 @@ func TestDomains(t *testing.T) {
 	base := "/sites/" + string(s.ID) + "/domains"
 	b.post(base, "domain", "not a name").want(t, 422, `data-test="wrong-domain"`, "not a name")
 	to := b.post(base, "domain", "Shop.Example.com").to(t, base+"/dom_")
-	b.get(to).want(t, 200, "shop.example.com", "_slipway.shop.example.com", "CNAME", "data-copy", "Show that it is yours", "/api/v1/domains/dom_")
+	b.get(to).want(t, 200, "shop.example.com", "_slipway.shop.example.com", "CNAME", "data-copy", "It verifies ownership and sends traffic", `data-test="alternatives"`, `<code>shop</code>`, "/api/v1/domains/dom_")
 	b.post(base, "domain", "shop.example.com").want(t, 409, `data-test="wrong-domain"`)
 	b.get(base).want(t, 200, "shop.example.com", "Waiting for DNS")
 	b.follow(base+"/follow", "", func(e event) bool { return strings.Contains(e.data, "shop.example.com") })
@@ -542,7 +542,7 @@ func TestDomains(t *testing.T) {
 			t.Errorf("%s asks for what is there", path)
 		}
 	}
-	b.get(apex).want(t, 200, "sends visitors to www.example.com")
+	b.get(apex).want(t, 200, "Redirects to www.example.com, with path and query")
 	b.post(second+"/delete").to(t, base)
 	b.get(second).want(t, 404)
 }

@@ -230,6 +230,7 @@ func (x Deployment) event() webhook.Deployment {
 }
 
 func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make func(webhook.Site, webhook.Deployment) webhook.Event) error {
+	tx.Notify(x.Owner.Topic())
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, x.Site).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -88,7 +86,8 @@ func (d *Deployments) Latest(ctx context.Context, r db.Reader, sites []site.ID) 
 	if len(sites) == 0 {
 		return out, nil
 	}
-	marks, args := in(sites)
+	var args db.Args
+	marks := db.AddList(&args, sites)
 	rows, err := r.Query(ctx, `
 		SELECT `+columns+`
 		FROM open_sites s JOIN deployments d ON d.id = (SELECT id FROM deployments WHERE site_id = s.id ORDER BY id DESC LIMIT 1)
@@ -116,7 +115,8 @@ func (d *Deployments) queue(ctx context.Context, list []Deployment) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	marks, args := in(ids)
+	var args db.Args
+	marks := db.AddList(&args, ids)
 	rows, err := d.c.DB.Query(ctx, `
 		SELECT id, place, ahead FROM (
 			SELECT id, CASE WHEN place > 0 THEN place
@@ -146,12 +146,19 @@ func (d *Deployments) queue(ctx context.Context, list []Deployment) error {
 	return nil
 }
 
-// in is what stands between the parentheses of IN for a list, and its values.
-func in[T any](list []T) (marks string, args []any) {
-	all := make([]string, len(list))
-	for i, v := range list {
-		all[i] = "$" + strconv.Itoa(i+1)
-		args = append(args, v)
+// PendingTotal returns how many deployments wait, everybody's.
+func PendingTotal(ctx context.Context, r db.Reader) (int, error) {
+	return total(ctx, r, "status = 'pending'")
+}
+
+// RunningTotal returns how many deployments run, everybody's.
+func RunningTotal(ctx context.Context, r db.Reader) (int, error) {
+	return total(ctx, r, "status IN ('building', 'deploying')")
+}
+
+func total(ctx context.Context, r db.Reader, which string) (n int, err error) {
+	if err := r.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE status IN `+open+` AND `+which).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count deployments: %w", err)
 	}
-	return strings.Join(all, ", "), args
+	return n, nil
 }

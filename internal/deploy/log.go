@@ -53,15 +53,13 @@ func appendLines(ctx context.Context, tx *db.Tx, id ID, after int64, lines []Lin
 		lines = lines[len(batch):]
 		var q strings.Builder
 		q.WriteString(`INSERT INTO deployment_logs (deployment_id, n, at, level, stage, message, raw) VALUES `)
-		args := []any{id}
+		args := db.Args{id}
 		for i, l := range batch {
 			if i > 0 {
 				q.WriteString(", ")
 			}
 			after++
-			k := len(args)
-			fmt.Fprintf(&q, "($1, $%d, $%d, $%d, $%d, $%d, $%d)", k+1, k+2, k+3, k+4, k+5, k+6)
-			args = append(args, after, l.At, l.Level, l.Stage, l.Message, l.Raw)
+			q.WriteString("($1, " + db.AddList(&args, []any{after, l.At, l.Level, l.Stage, l.Message, l.Raw}) + ")")
 		}
 		if _, err := tx.Exec(ctx, q.String(), args...); err != nil {
 			return fmt.Errorf("write log: %w", err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
@@ -131,15 +130,12 @@ func (d *Deployments) Portraits(ctx context.Context, owner account.OwnerID, site
 	if len(sites) == 0 {
 		return out, nil
 	}
-	args, list := []any{owner}, make([]string, len(sites))
-	for i, id := range sites {
-		args = append(args, id)
-		list[i] = "$" + strconv.Itoa(len(args))
-	}
+	args := db.Args{owner}
+	list := db.AddList(&args, sites)
 	rows, err := d.c.DB.Query(ctx, `
 		SELECT s.id, p.release, p.title, p.text, p.colour, p.icon <> '', p.image <> ''
 		FROM open_sites s JOIN portraits p ON p.release = s.live_release
-		WHERE s.owner_id = $1 AND s.id IN (`+strings.Join(list, ", ")+`)`, args...)
+		WHERE s.owner_id = $1 AND s.id IN (`+list+`)`, args...)
 	type found struct {
 		site site.ID
 		Portrait

@@ -109,6 +109,7 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 	if err := d.write(ctx, tx, x, label); err != nil {
 		return Deployment{}, err
 	}
+	tx.Notify(x.Owner.Topic())
 	_, err = job.Enqueue(ctx, tx, Run{x.ID}, job.Options{Queue: QueueName, Unique: runKey(x.ID), Group: string(x.Site), Share: string(x.Owner)})
 	return x, err
 }

@@ -17,8 +17,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -257,19 +255,34 @@ func (d *Domains) List(ctx context.Context, owner account.OwnerID) ([]Domain, er
 	return all, nil
 }
 
+// Primary returns the name by which a site is called while that is served, or nothing. The
+// caller knows that the site is its user's.
+func (d *Domains) Primary(ctx context.Context, r db.Reader, siteID string) (string, error) {
+	rows, err := r.Query(ctx, "SELECT name FROM domains WHERE site_id = $1 AND is_primary AND status = 'active'", siteID)
+	names, err := db.Collect(rows, err, func(row db.Scanner) (name string, err error) {
+		err = row.Scan(&name)
+		return name, err
+	})
+	if err != nil {
+		return "", fmt.Errorf("look up primary domain: %w", err)
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	return names[0], nil
+}
+
 // Summaries returns the domains of each of the sites, by name. The caller knows that
 // the sites are its user's.
 func (d *Domains) Summaries(ctx context.Context, r db.Reader, siteIDs []string) (map[string][]Summary, error) {
 	out := map[string][]Summary{}
 	for len(siteIDs) > 0 {
 		n := min(len(siteIDs), 500)
-		marks, args := make([]string, n), make([]any, n)
-		for i, id := range siteIDs[:n] {
-			marks[i], args[i] = "$"+strconv.Itoa(i+1), id
-		}
+		var args db.Args
+		marks := db.AddList(&args, siteIDs[:n])
 		siteIDs = siteIDs[n:]
 		rows, err := r.Query(ctx, "SELECT site_id, id, name, status FROM domains WHERE site_id IN ("+
-			strings.Join(marks, ", ")+") ORDER BY name, id", args...)
+			marks+") ORDER BY name, id", args...)
 		_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
 			var site string
 			var s Summary

@@ -87,6 +87,29 @@ func Twin(name string) string {
 	return "www." + apex
 }
 
+// Unicode returns a name as people write it: xn--mnchen-3ya.example is münchen.example. A
+// name that has no such form is returned as it is.
+func Unicode(name string) string {
+	u, err := idna.Lookup.ToUnicode(name)
+	if err != nil {
+		return name
+	}
+	if back, err := ascii(strings.TrimPrefix(u, "*.")); err != nil || back != strings.TrimPrefix(name, "*.") {
+		return name
+	}
+	return u
+}
+
+// Relative returns the name of a record as DNS providers ask for it: without the
+// registrable name, which is "@".
+func Relative(name string) string {
+	zone := zoneOf(strings.TrimPrefix(name, "*."))
+	if name == zone {
+		return "@"
+	}
+	return strings.TrimSuffix(name, "."+zone)
+}
+
 // registrable returns name as a registry would sell it, or an Invalid fault. Names with
 // more labels are refused rather than cut: what is asked for is what is answered.
 func registrable(received string) (string, error) {

@@ -94,6 +94,23 @@ func (d *Domains) observe(ctx context.Context, name, target, token string) obser
 	return s
 }
 
+// Delegated reports whether authorities would find the proof of a wildcard where they look
+// for it, as the DNS has it now. Names that need no such record are. An error means that
+// nobody answered.
+func (d *Domains) Delegated(ctx context.Context, name string) (bool, error) {
+	target := d.delegation(name)
+	if target == "" {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	chain, err := d.aliases(ctx, d.nameServers(ctx, strings.TrimPrefix(name, "*.")), challengeName(name))
+	if err != nil {
+		return false, fmt.Errorf("look up challenge of %s: %w", name, err)
+	}
+	return slices.Contains(chain, target), nil
+}
+
 // nameServers finds who answers for the zone that name lies in, at most four addresses;
 // none where that can't be found out. Registries themselves are not asked.
 func (d *Domains) nameServers(ctx context.Context, name string) []netip.AddrPort {

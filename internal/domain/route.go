@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 )
 
 // route makes the edge serve an active domain, or changes how. The row's version orders
 // it among everything else that edges read.
 func route(ctx context.Context, tx *db.Tx, dom Domain) error {
-	v, err := nextVersion(ctx, tx)
+	v, err := nextVersion(ctx, tx, dom.Owner)
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
 	if n == 0 {
 		return nil
 	}
-	v, err := nextVersion(ctx, tx)
+	v, err := nextVersion(ctx, tx, dom.Owner)
 	if err != nil {
 		return err
 	}
@@ -47,11 +48,12 @@ func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
 
 // nextVersion takes the next number of the counter that orders what the edge must see;
 // its row lock makes versions commit in the order they were taken.
-func nextVersion(ctx context.Context, tx *db.Tx) (int64, error) {
+func nextVersion(ctx context.Context, tx *db.Tx, owner account.OwnerID) (int64, error) {
 	var v int64
 	if err := tx.QueryRow(ctx, "UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n").Scan(&v); err != nil {
 		return 0, fmt.Errorf("take live version: %w", err)
 	}
 	tx.Notify("live")
+	tx.Notify(owner.Topic())
 	return v, nil
 }

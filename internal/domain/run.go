@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/job"
 )
 
 const (
@@ -25,36 +26,21 @@ func (d *Domains) Run(ctx context.Context) error {
 
 	wake, stop := d.c.DB.Listen(topic)
 	defer stop()
-	free := make(chan struct{}, workers)
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for {
-		select {
-		case free <- struct{}{}: // a place first: what is claimed starts at once
-		case <-ctx.Done():
-			return nil
-		}
-		dom, found, err := d.due(ctx)
-		if err != nil && ctx.Err() == nil {
-			d.c.Log.ErrorContext(ctx, "due domains not read", "err", err)
-		}
-		if found {
-			wg.Go(func() {
-				defer func() { <-free }()
+	job.Loop{Places: workers, Wake: wake, Poll: pollEvery,
+		Claim: func(ctx context.Context) (func(), error) {
+			dom, found, err := d.due(ctx)
+			if !found {
+				return nil, err
+			}
+			return func() {
 				if err := d.check(ctx, dom); err != nil && ctx.Err() == nil {
 					d.c.Log.ErrorContext(ctx, "domain not checked", "domain", dom.Name, "err", err)
 				}
-			})
-			continue
-		}
-		<-free
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-wake:
-		case <-poll.C:
-		}
-	}
+			}, nil
+		},
+		Failed: func(ctx context.Context, err error) { d.c.Log.ErrorContext(ctx, "due domains not read", "err", err) },
+	}.Run(ctx)
+	return nil
 }
 
 // tidying runs Tidy and the refresh at once and then every hour.

@@ -223,6 +223,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 		dom.ID, dom.Status, dom.Reason, dom.proof, dom.provenAt, dom.misdirectedAt, string(seen), dom.tries, now, dom.NextCheckAt, j.delegated); err != nil {
 		return err
 	}
+	tx.Notify(dom.Owner.Topic())
 	switch {
 	case dom.Status == Active && (before.Status != Active || before.delegated != j.delegated): // whoever orders certificates looks again
 		err = route(ctx, tx, dom)

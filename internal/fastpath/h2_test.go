@@ -383,10 +383,12 @@ func TestConformance(t *testing.T) {
 			r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.block(fieldsOf("GET", "/")...)})
 			r.WriteContinuation(3, true, nil)
 		}, 0, []http2.ErrCode{proto}},
-		"8.1.1 capitals":                 {func(r *raw) { headers(r, fieldsOf("GET", "/", "X-Test", "ok")...) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.1 unknown pseudo":         {func(r *raw) { headers(r, fieldsOf("GET", "/", ":test", "ok")...) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.1 response pseudo":        {func(r *raw) { headers(r, fieldsOf("GET", "/", ":status", "200")...) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.1 pseudo after a field":   {func(r *raw) { headers(r, ":method", "GET", ":scheme", "https", ":path", "/", "x", "y", ":authority", site) }, 1, []http2.ErrCode{proto}},
+		"8.1.1 capitals":          {func(r *raw) { headers(r, fieldsOf("GET", "/", "X-Test", "ok")...) }, 1, []http2.ErrCode{proto}},
+		"8.1.2.1 unknown pseudo":  {func(r *raw) { headers(r, fieldsOf("GET", "/", ":test", "ok")...) }, 1, []http2.ErrCode{proto}},
+		"8.1.2.1 response pseudo": {func(r *raw) { headers(r, fieldsOf("GET", "/", ":status", "200")...) }, 1, []http2.ErrCode{proto}},
+		"8.1.2.1 pseudo after a field": {func(r *raw) {
+			headers(r, ":method", "GET", ":scheme", "https", ":path", "/", "x", "y", ":authority", site)
+		}, 1, []http2.ErrCode{proto}},
 		"8.1.2.2 connection":             {func(r *raw) { headers(r, fieldsOf("GET", "/", "connection", "keep-alive")...) }, 1, []http2.ErrCode{proto}},
 		"8.1.2.2 te":                     {func(r *raw) { headers(r, fieldsOf("GET", "/", "te", "x")...) }, 1, []http2.ErrCode{proto}},
 		"8.1.2.3 empty path":             {func(r *raw) { headers(r, ":method", "GET", ":scheme", "https", ":path", "", ":authority", site) }, 1, []http2.ErrCode{proto}},
@@ -525,7 +527,10 @@ func TestStalledH2(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.HeaderTime, c.IdleTime, c.WriteTime = time.Second, 2*time.Second, time.Second })
 	for name, send := range map[string]func(r *raw){
-		"no window":           func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); r.get(1, "/small") },
+		"no window": func(r *raw) {
+			r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			r.get(1, "/small")
+		},
 		"connection's window": func(r *raw) { r.get(1, "/large?x"); r.WriteWindowUpdate(1, 1<<20) },
 		"idle":                func(*raw) {},
 		"half a frame":        func(r *raw) { r.conn.Write([]byte{0, 0, 8, 6, 0}) },

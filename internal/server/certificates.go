@@ -49,7 +49,7 @@ func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error
 	return certs.New(certs.Config{
 		DB: h.db, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.bindings, DNS: names,
 		SiteDomain: h.s.SiteDomain, Hosts: h.s.controlHosts,
-		Report: h.reportCertificate, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
+		Report: h.reportCertificate, Delegated: h.domains.Delegated, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
 	})
 }
 

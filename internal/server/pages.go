@@ -17,6 +17,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/framework"
+	"slipway/internal/job"
 	"slipway/internal/source"
 )
 
@@ -96,20 +97,9 @@ func (h *house) invite(ctx context.Context) error {
 
 // queues says what waits and what runs, for the operator.
 func (h *house) queues(ctx context.Context) ([]dashboard.Queue, error) {
-	now := db.Now()
-	rows, err := h.db.Query(ctx, `
-		SELECT queue,
-			count(*) FILTER (WHERE state = 'running'),
-			count(*) FILTER (WHERE state = 'ready' AND run_at <= $1),
-			count(*) FILTER (WHERE state = 'ready' AND run_at > $1),
-			count(*) FILTER (WHERE state = 'dead'),
-			COALESCE(MIN(CASE WHEN state = 'ready' AND run_at <= $1 THEN run_at END), 0)
-		FROM jobs GROUP BY queue`, now)
-	have, err := db.Collect(rows, err, func(s db.Scanner) (q dashboard.Queue, err error) {
-		return q, s.Scan(&q.Name, &q.Running, &q.Waiting, &q.Later, &q.GivenUp, &q.Oldest)
-	})
+	have, err := job.Queues(ctx, h.db)
 	if err != nil {
-		return nil, fmt.Errorf("count jobs: %w", err)
+		return nil, err
 	}
 	out := []dashboard.Queue{{Name: "default", Workers: workers["default"]}, {Name: deploy.QueueName, Workers: workers[deploy.QueueName]}}
 	if h.accounts.Mails() {
@@ -117,9 +107,9 @@ func (h *house) queues(ctx context.Context) ([]dashboard.Queue, error) {
 	}
 	for _, q := range have {
 		for i := range out {
-			if out[i].Name == q.Name {
-				q.Workers = out[i].Workers
-				out[i] = q
+			if out[i].Name == q.Queue {
+				out[i] = dashboard.Queue{Name: q.Queue, Workers: out[i].Workers, Running: q.Running, Waiting: q.Waiting,
+					Later: q.Later, GivenUp: q.GivenUp, Oldest: q.Oldest}
 			}
 		}
 	}

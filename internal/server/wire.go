@@ -286,33 +286,27 @@ func (h *house) metricsHandler() http.Handler {
 
 // observe adds the figures that are read from the database when they are asked for.
 func (h *house) observe() {
-	gauge := func(name, help, query string) {
+	gauge := func(name, help string, count func(context.Context, db.Reader) (int, error)) {
 		h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			var n float64
-			if err := h.db.QueryRow(ctx, query).Scan(&n); err != nil {
+			n, err := count(ctx, h.db)
+			if err != nil {
 				return -1
 			}
-			return n
+			return float64(n)
 		}))
 	}
-	gauge("slipway_sites", "Sites that exist.", `SELECT COALESCE(SUM(n), 0) FROM site_counts`)
-	gauge("slipway_deployments_pending", "Deployments that wait.", `SELECT count(*) FROM deployments WHERE status = 'pending'`)
-	gauge("slipway_deployments_running", "Deployments that run.", `SELECT count(*) FROM deployments WHERE status IN ('building', 'deploying')`)
-	gauge("slipway_jobs_dead", "Jobs that were given up.", `SELECT count(*) FROM jobs WHERE state = 'dead'`)
-	h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slipway_jobs_unknown",
-		Help: "Jobs that are due for a minute or longer and of a kind that no running node knows; slipway doctor names the kinds."}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		list, err := job.Unknown(ctx, h.db)
-		if err != nil {
-			return -1
-		}
-		n := 0
-		for _, w := range list {
-			n += w.Jobs
-		}
-		return float64(n)
-	}))
+	gauge("slipway_sites", "Sites that exist.", site.Total)
+	gauge("slipway_deployments_pending", "Deployments that wait.", deploy.PendingTotal)
+	gauge("slipway_deployments_running", "Deployments that run.", deploy.RunningTotal)
+	gauge("slipway_jobs_dead", "Jobs that were given up.", job.Dead)
+	gauge("slipway_jobs_unknown", "Jobs that are due for a minute or longer and of a kind that no running node knows; slipway doctor names the kinds.",
+		func(ctx context.Context, r db.Reader) (n int, err error) {
+			list, err := job.Unknown(ctx, r)
+			for _, w := range list {
+				n += w.Jobs
+			}
+			return n, err
+		})
 }

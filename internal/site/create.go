@@ -68,7 +68,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return Site{}, err
 	}
-	version, err := bump(ctx, tx)
+	version, err := bump(ctx, tx, site.Owner)
 	if err != nil {
 		return Site{}, err
 	}

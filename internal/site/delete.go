@@ -32,7 +32,7 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return err
 	}
-	version, err := bump(ctx, tx)
+	version, err := bump(ctx, tx, owner)
 	if err != nil {
 		return err
 	}

@@ -188,10 +188,10 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 	}
 	for batch := range slices.Chunk(write, envBatch) {
 		w := where{}
-		site, at := w.arg(id), w.arg(now)
+		site, at := w.args.Add(id), w.args.Add(now)
 		for _, i := range batch {
 			v := sealed.vars[i]
-			w.and("(" + strings.Join([]string{w.arg(out[i].ID), site, w.arg(v.Key), w.arg(v.box), w.arg(v.Secret), w.arg(strings.Join(v.Target, ",")), at, at}, ", ") + ")")
+			w.and("(" + strings.Join([]string{w.args.Add(out[i].ID), site, w.args.Add(v.Key), w.args.Add(v.box), w.args.Add(v.Secret), w.args.Add(strings.Join(v.Target, ",")), at, at}, ", ") + ")")
 		}
 		_, err := tx.Exec(ctx, `
 			INSERT INTO env (id, site_id, key, value, secret, target, created_at, updated_at) VALUES `+strings.Join(w.parts, ", ")+`

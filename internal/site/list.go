@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"slipway/internal/account"
@@ -24,14 +23,14 @@ type Filter struct {
 // List returns one page of the owner's sites, the newest first, and how many there are.
 func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Site, int, error) {
 	w := where{}
-	w.and("owner_id = "+w.arg(owner), "deleted_at = 0")
+	w.and("owner_id = "+w.args.Add(owner), "deleted_at = 0")
 	if err := w.narrow(owner, f); err != nil {
 		return nil, 0, err
 	}
 	page, offset := []Site{}, (f.Page-1)*f.Limit
 	if f.Limit > 0 {
 		rows, err := s.c.DB.Query(ctx, `SELECT `+columns+` FROM sites WHERE `+w.String()+`
-			ORDER BY created_at DESC, id DESC LIMIT `+w.arg(f.Limit)+` + 0 OFFSET `+w.arg(offset), w.args...)
+			ORDER BY created_at DESC, id DESC LIMIT `+w.args.Add(f.Limit)+` + 0 OFFSET `+w.args.Add(offset), w.args...)
 		if page, err = db.CollectInto(make([]Site, 0, min(f.Limit, 100)), rows, err, scanner()); err != nil {
 			return nil, 0, fmt.Errorf("list sites: %w", err)
 		}
@@ -46,7 +45,7 @@ func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Si
 // total is how many sites a filter leaves, whatever the page.
 func (s *Sites) total(ctx context.Context, owner account.OwnerID, f Filter) (n int, err error) {
 	w, q := where{}, `SELECT count(*) FROM sites WHERE `
-	w.and("owner_id = " + w.arg(owner))
+	w.and("owner_id = " + w.args.Add(owner))
 	if clean(f.Search) == "" && f.Only == nil { // then the numbers are kept
 		q = `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE `
 	} else {
@@ -115,32 +114,30 @@ func counts[K comparable](rows *sql.Rows, err error) (map[K]int, error) {
 // database can use the index that serves the rest.
 type where struct {
 	parts []string
-	args  []any
+	args  db.Args
 }
 
 func (w *where) and(parts ...string) { w.parts = append(w.parts, parts...) }
-
-// arg adds a value and returns what stands for it.
-func (w *where) arg(v any) string {
-	w.args = append(w.args, v)
-	return "$" + strconv.Itoa(len(w.args))
-}
 
 func (w *where) String() string { return strings.Join(w.parts, " AND ") }
 
 func (w *where) narrow(owner account.OwnerID, f Filter) error {
 	if f.Type != "" {
-		w.and("type = " + w.arg(f.Type))
+		w.and("type = " + w.args.Add(f.Type))
 	}
 	if f.Status != "" {
-		w.and("status = " + w.arg(f.Status))
+		w.and("status = " + w.args.Add(f.Status))
 	}
 	if f.Only != nil {
-		marks := []string{"''"} // an empty list is none, not an error
-		for _, id := range f.Only {
-			marks = append(marks, w.arg(id))
-		}
-		w.and("id IN (" + strings.Join(marks, ", ") + ")")
+		w.and("id IN (" + db.AddList(&w.args, f.Only) + ")") // an empty list is none
 	}
 	return w.search(owner, f.Search)
+}
+
+// Total returns how many sites exist, everybody's.
+func Total(ctx context.Context, r db.Reader) (n int, err error) {
+	if err := r.QueryRow(ctx, `SELECT COALESCE(SUM(n), 0) FROM site_counts`).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count sites: %w", err)
+	}
+	return n, nil
 }

@@ -58,13 +58,13 @@ func (w *where) search(owner account.OwnerID, text string) error {
 	if text = clean(text); text == "" {
 		return nil
 	}
-	like := func(s string) string { return ` LIKE ` + w.arg("%"+literal.Replace(s)+"%") + ` ESCAPE '\'` }
+	like := func(s string) string { return ` LIKE ` + w.args.Add("%"+literal.Replace(s)+"%") + ` ESCAPE '\'` }
 	name := norm.NFC.String(strings.ToLower(text))
 	if a, err := idna.Punycode.ToASCII(name); err == nil {
 		name = a
 	}
 	w.and("(search" + like(cmp.Or(fold(text), text)) +
-		" OR id IN (SELECT site_id FROM site_domains WHERE owner_id = " + w.arg(owner) + " AND name" + like(name) + "))")
+		" OR id IN (SELECT site_id FROM site_domains WHERE owner_id = " + w.args.Add(owner) + " AND name" + like(name) + "))")
 	return nil
 }
 

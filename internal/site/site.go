@@ -177,13 +177,15 @@ func missing(err error) error {
 	return err
 }
 
-// bump takes the next version of what the edge sees, and wakes the edges.
-func bump(ctx context.Context, tx *db.Tx) (version int64, err error) {
+// bump takes the next version of what the edge sees, and wakes the edges and the owner's
+// open pages.
+func bump(ctx context.Context, tx *db.Tx, owner account.OwnerID) (version int64, err error) {
 	err = tx.QueryRow(ctx, `UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&version)
 	if err != nil {
 		return 0, fmt.Errorf("take live version: %w", err)
 	}
 	tx.Notify("live")
+	tx.Notify(owner.Topic())
 	return version, nil
 }
 

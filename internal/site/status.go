@@ -34,7 +34,7 @@ func (s *Sites) move(ctx context.Context, tx *db.Tx, site Site, to Status, reaso
 	if site.Status != to && !slices.Contains(moves[site.Status], to) {
 		return &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("A site that is %s can't become %s", site.Status, to), Code: "invalid_transition"}
 	}
-	version, err := bump(ctx, tx)
+	version, err := bump(ctx, tx, site.Owner)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment, re
 	if site.LiveDeployment >= deployment {
 		return false, nil
 	}
-	version, err := bump(ctx, tx)
+	version, err := bump(ctx, tx, site.Owner)
 	if err != nil {
 		return false, err
 	}

@@ -140,15 +140,15 @@ func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []strin
 		}
 		hours = min(max(hours, last), floor(now, hour))
 	}
-	list, args := among(sites, owner, time.Duration(step).Milliseconds())
+	args := db.Args{owner, time.Duration(step).Milliseconds()}
+	list := db.AddList(&args, sites)
 	var parts []string
 	part := func(span time.Duration, from, to db.Time) {
 		if from >= to {
 			return
 		}
-		n := len(args)
-		parts = append(parts, fmt.Sprintf(`SELECT site_id, at, `+columns+` FROM traffic WHERE site_id IN (`+list+`) AND span = $%d AND at >= $%d AND at < $%d`, n+1, n+2, n+3))
-		args = append(args, span.Milliseconds(), from, to)
+		parts = append(parts, `SELECT site_id, at, `+columns+` FROM traffic WHERE site_id IN (`+list+`) AND span = `+args.Add(span.Milliseconds())+
+			` AND at >= `+args.Add(from)+` AND at < `+args.Add(to))
 	}
 	end := now.Add(day)
 	switch {

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -104,7 +103,8 @@ func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Co
 
 // exist returns those of the sites that are there.
 func exist(ctx context.Context, r db.Reader, ids []string) (map[string]bool, error) {
-	list, args := among(ids)
+	var args db.Args
+	list := db.AddList(&args, ids)
 	rows, err := r.Query(ctx, `SELECT id FROM open_sites WHERE id IN (`+list+`)`, args...)
 	found, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
 	if err != nil {
@@ -115,19 +115,6 @@ func exist(ctx context.Context, r db.Reader, ids []string) (map[string]bool, err
 		out[id] = true
 	}
 	return out, nil
-}
-
-// among is the inside of IN (…) for some values, after those in front of them.
-func among[T any](values []T, before ...any) (list string, args []any) {
-	var b strings.Builder
-	for i, v := range values {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString("$" + strconv.Itoa(len(before)+i+1))
-		args = append(args, v)
-	}
-	return b.String(), append(before, args...)
 }
 
 type row struct {
@@ -143,16 +130,15 @@ func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as stri
 	}
 	var q strings.Builder
 	q.WriteString(`INSERT INTO traffic (site_id, span, at, ` + columns + `) VALUES `)
-	var args []any
+	var args db.Args
 	for i, r := range rows {
 		if i > 0 {
 			q.WriteByte(',')
 		}
 		sep := byte('(')
 		for _, v := range []any{r.site, span.Milliseconds(), r.at, r.OK, r.Redirected, r.ClientErrors, r.ServerErrors, r.Pages, r.Bytes} {
-			args = append(args, v)
 			q.WriteByte(sep)
-			q.WriteString("$" + strconv.Itoa(len(args)))
+			q.WriteString(args.Add(v))
 			sep = ','
 		}
 		q.WriteByte(')')

@@ -35,29 +35,36 @@ type Server struct {
 // New starts an object store that ends with the test.
 func New(t testing.TB) *Server {
 	t.Helper()
-	program, err := build()
+	s, err := Start(filepath.Join(t.TempDir(), "buckets"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	s := &Server{dir: filepath.Join(dir, "buckets")}
-	if err := os.Mkdir(s.dir, 0o700); err != nil {
-		t.Fatal(err)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Start starts an object store over a new directory. Stop ends it.
+func Start(dir string) (*Server, error) {
+	program, err := build()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, err
 	}
 	for try := 1; ; try++ { // somebody else may take the port that was free
 		if s.Addr, err = free(); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		s.args = []string{program, "--port", s.Addr, "--access", AccessKey, "--secret", SecretKey, "--quiet", "--keep-alive", "posix", s.dir}
 		if err = s.Start(); err == nil {
-			break
+			return s, nil
 		}
 		if try == 5 {
-			t.Fatal(err)
+			return nil, err
 		}
 	}
-	t.Cleanup(s.Stop)
-	return s
 }
 
 // Start starts it again after Stop, with what it had.
@@ -107,11 +114,20 @@ func (s *Server) Stop() {
 // Bucket makes a bucket and returns the address of a store in it, with credentials.
 func (s *Server) Bucket(t testing.TB) string {
 	t.Helper()
-	name := "b" + strings.ToLower(rand.Text())
-	if err := os.Mkdir(filepath.Join(s.dir, name), 0o700); err != nil {
+	address, err := s.NewBucket()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Address(name, s.Addr)
+	return address
+}
+
+// NewBucket is Bucket outside a test.
+func (s *Server) NewBucket() (string, error) {
+	name := "b" + strings.ToLower(rand.Text())
+	if err := os.Mkdir(filepath.Join(s.dir, name), 0o700); err != nil {
+		return "", err
+	}
+	return s.Address(name, s.Addr), nil
 }
 
 // Address is the address of a bucket, with credentials, behind HOST:PORT.

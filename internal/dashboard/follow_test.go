@@ -1,0 +1,33 @@
+package dashboard
+
+import (
+	"testing"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/dbtest"
+)
+
+// An open page wakes for its owner's changes alone.
+func TestPagesFollowTheirOwner(t *testing.T) {
+	t.Parallel()
+	d := &Dashboard{}
+	d.DB = dbtest.New(t)
+	wake, stop := d.follow(&request{caller: account.Caller{Owner: "own_anna"}})
+	defer stop()
+	notify := func(topic string) {
+		if err := d.DB.Write(t.Context(), func(tx *db.Tx) error { tx.Notify(topic); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notify(account.OwnerID("own_ben").Topic())
+	notify("live")
+	notify(account.OwnerID("own_anna").Topic())
+	<-wake
+	notify("live")
+	select {
+	case <-wake:
+		t.Error("woken by what is not the owner's")
+	default:
+	}
+}
