@@ -23,6 +23,7 @@ import (
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/idempotency"
+	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 	"slipway/internal/site"
@@ -39,6 +40,7 @@ type Config struct {
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Webhooks    *webhook.Webhooks
+	Operations  *operation.Operations
 	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter
 	Limits      *account.Limits // Optional: without it GET /account shows none.
@@ -93,11 +95,13 @@ func (a *API) Routes() []Route { return a.ops }
 func (a *API) routes() {
 	a.siteRoutes()
 	a.trafficRoutes()
+	a.ruleRoutes()
 	a.deploymentRoutes()
 	a.domainRoutes()
 	a.envRoutes()
 	a.hookRoutes()
 	a.webhookRoutes()
+	a.operationRoutes()
 	a.backupRoutes()
 	a.accountRoutes()
 }

@@ -41,10 +41,10 @@ type reference struct {
 
 type group struct {
 	ID, Name, Text string
-	Ops            []operation
+	Ops            []docOperation
 }
 
-type operation struct {
+type docOperation struct {
 	ID, Method, Path, Summary, Scope string
 	Doc                              template.HTML
 	Params, Body, Answer             []field
@@ -112,9 +112,9 @@ func (a *API) servePage(w http.ResponseWriter, r *http.Request) {
 }
 
 // describe turns a route and what the document says of it into what the page shows.
-func (a *API) describe(doc *huma.OpenAPI, r Route) operation {
+func (a *API) describe(doc *huma.OpenAPI, r Route) docOperation {
 	op, registry := operationOf(doc, r), doc.Components.Schemas
-	o := operation{ID: r.ID, Method: r.Method, Path: op.Path, Summary: r.Summary, Scope: string(r.Scope), Doc: inline(r.Doc), Status: r.Status}
+	o := docOperation{ID: r.ID, Method: r.Method, Path: op.Path, Summary: r.Summary, Scope: string(r.Scope), Doc: inline(r.Doc), Status: r.Status}
 	var query []string
 	for _, p := range op.Parameters {
 		if p.Ref != "" || p.In == "path" {

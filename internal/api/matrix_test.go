@@ -6,6 +6,8 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/api"
+	"slipway/internal/db"
+	"slipway/internal/operation"
 )
 
 // things is what a user has, by the placeholder that names it in a path.
@@ -23,12 +25,18 @@ type row struct {
 
 // matrix has a row for every route; a route without one fails the test.
 var matrix = map[string]row{
+	"enableWebhook":       {path: "/webhooks/{webhook}/enable", status: 200, did: "webhook.enabled"},
+	"redeliver":           {path: "/webhooks/{webhook}/deliveries/{delivery}/redeliver", status: 202, did: "webhook.redelivered"},
+	"redeliverAll":        {path: "/webhooks/{webhook}/redeliver", body: m{"since": "1h"}, status: 202, did: "webhook.redelivered"},
+	"getOperation":        {path: "/operations/{operation}", status: 200},
+	"listOperations":      {path: "/sites/{site}/operations", status: 200},
 	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
 
 	"listSites":         {path: "/sites", status: 200, own: true},
 	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
+	"testSiteRules":     {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
 	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
 	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},
 	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
@@ -107,6 +115,15 @@ func (w *world) belongings(u account.UserID, key string) things {
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
 	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
+	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test"})
+		x["operation"] = string(o.ID)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	return x
 }
 

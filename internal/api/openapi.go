@@ -20,6 +20,7 @@ var nouns = []*huma.Tag{
 	{Name: "Environment variables", Description: "What builds and running sites see in their environment."},
 	{Name: "Deploy hooks", Description: "A URL that deploys a site when something POSTs to it."},
 	{Name: "Webhooks", Description: "Signed notifications to HTTPS endpoints of yours."},
+	{Name: "Operations", Description: "Work that outlives the request which started it."},
 	{Name: "Backups", Description: "Copies of a site."},
 	{Name: "Keys", Description: "API keys and what they may do."},
 	{Name: "Account", Description: "Who is asking."},

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/operation"
 	"slipway/internal/site"
 	"slipway/internal/webhook"
 )
@@ -30,6 +31,7 @@ func TestEveryListPages(t *testing.T) {
 				second(w.c.Deployments.TriggerTx(t.Context(), tx, w.owner(u), site.ID(id), deploy.Trigger{Cause: deploy.ByAPI})),
 				second(w.c.Webhooks.CreateTx(t.Context(), tx, w.owner(u), webhook.NewWebhook{URL: "https://example.test/" + n, Events: []string{"site.updated"}})),
 				second(w.c.Webhooks.PingTx(t.Context(), tx, w.owner(u), webhook.ID(x["webhook"]))),
+				second(w.c.Operations.OpenTx(t.Context(), tx, w.owner(u), operation.NewOperation{Kind: "test", Site: id})),
 				second(w.c.Sites.CreateHookTx(t.Context(), tx, w.owner(u), site.ID(id), site.NewHook{Name: n})),
 				second(w.c.Sites.SetEnvTx(t.Context(), tx, w.owner(u), site.ID(id), []site.NewVar{{Key: n, Value: n}})),
 			} {
@@ -47,7 +49,7 @@ func TestEveryListPages(t *testing.T) {
 		w.key(u, account.NewKey{})
 		w.must(201, "POST", "/sites/"+id+"/domains", key, m{"name": fmt.Sprintf("n%d.example-4711.com", i)})
 	}
-	paged := []string{"listSites", "listDeployments", "listDeliveries"} // those that never come whole
+	paged := []string{"listSites", "listDeployments", "listDeliveries", "listOperations"} // those that never come whole
 	lists := 0
 	for _, r := range routesOf(w) {
 		if r.Method != "GET" || !strings.HasPrefix(r.ID, "list") {

@@ -28,34 +28,13 @@ type webhookBody struct {
 	UpdatedAt      string   `json:"updatedAt" format:"date-time"`
 }
 
-type deliveryBody struct {
-	ID            string        `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	EventID       string        `json:"eventId" doc:"Also the webhook-id header: the key for duplicates." example:"evt_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Event         string        `json:"event"`
-	Status        string        `json:"status" enum:"pending,sending,succeeded,failed,skipped"`
-	Body          string        `json:"body" doc:"What is sent, to the byte."`
-	CreatedAt     string        `json:"createdAt" format:"date-time"`
-	NextAttemptAt *string       `json:"nextAttemptAt" format:"date-time"`
-	CompletedAt   *string       `json:"completedAt" format:"date-time"`
-	Attempts      []attemptBody `json:"attempts" doc:"Oldest first."`
-}
-
-type attemptBody struct {
-	Number     int     `json:"number"`
-	StartedAt  string  `json:"startedAt" format:"date-time"`
-	DurationMS int     `json:"durationMs"`
-	StatusCode *int    `json:"statusCode" doc:"Null when there was no answer."`
-	Error      *string `json:"error" enum:"blocked_address,timeout,dns_error,connect_error,certificate_unknown_authority,certificate_wrong_name,certificate_expired,no_tls,tls_error,closed_early,connection_error,redirect_not_followed,secret_unreadable"`
-	Reason     *string `json:"reason" doc:"The error as a sentence, with what to do."`
-	Request    string  `json:"request" doc:"Request line and headers, the signatures included."`
-	Response   *string `json:"response" doc:"Status line and headers of the answer, the first 4 KiB."`
-	Answer     *string `json:"answer" doc:"The first 4 KiB of the answer's body."`
-}
-
 type eventBody struct {
 	Name        string          `json:"name" example:"deployment.completed"`
+	Aliases     []string        `json:"aliases" doc:"Other names of the same occurrence."`
+	Group       string          `json:"group" enum:"deployment,domain,ssl,site,subscription,payment"`
 	Description string          `json:"description"`
-	SameAs      *string         `json:"sameAs" doc:"The other name of the same occurrence."`
+	SameAs      *string         `json:"sameAs" doc:"The first of the aliases."`
+	Schema      json.RawMessage `json:"schema" doc:"JSON Schema (2020-12) of a delivery's body."`
 	Sample      json.RawMessage `json:"sample" doc:"A body as it would be delivered."`
 }
 
@@ -75,15 +54,15 @@ func (a *API) webhookRoutes() {
 		"The URL is HTTPS. Events may be of either set of names. The secret keys the signatures; without one it is generated and the dashboard shows it. It is never in an answer.", account.WebhooksWrite)
 	create.Status = 201
 	post(a, create, a.createWebhook)
-	get(a, r("/webhooks/events", "listEvents", "List event names", "Every name that can be subscribed to, with a sample of what is delivered.", account.WebhooksRead), a.listEvents)
+	get(a, r("/webhooks/events", "listEvents", "List event names", "Every name that can be subscribed to, with its aliases, the JSON Schema of its body and a sample.", account.WebhooksRead), a.listEvents)
 	get(a, r("/webhooks/{id}", "getWebhook", "Read a webhook", "", account.WebhooksRead), a.getWebhook)
-	change(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Turning one off skips what is queued for it; turning it on forgets its failures.", account.WebhooksWrite), a.updateWebhook)
+	change(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Disabling one (`active: false`) skips what is queued for it; enabling it forgets its failures. A field that this request cannot change is refused, unless it has the value that it has.", account.WebhooksWrite), a.updateWebhook)
 	change(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "What is queued for it is not sent.", account.WebhooksWrite), a.deleteWebhook)
 	post(a, r("/webhooks/{id}/ping", "pingWebhook", "Send a test event", "Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite), a.pingWebhook)
 	post(a, r("/webhooks/{id}/rotate-secret", "rotateWebhookSecret", "Rotate a webhook's secret",
 		"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
 			"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard alone.", account.WebhooksWrite), a.rotateSecret)
-	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries", "Newest first, with every attempt, for 30 days.", account.WebhooksRead), a.listDeliveries)
+	a.deliveryRoutes()
 }
 
 func (a *API) listWebhooks(ctx context.Context, c account.Caller, in *PartIn) (data[webhookBody], error) {
@@ -111,7 +90,11 @@ func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 
 func (a *API) listEvents(_ context.Context, _ account.Caller, in *PartIn) (data[eventBody], error) {
 	return part(*in, each(webhook.Catalogue(), func(e webhook.Entry) eventBody {
-		return eventBody{e.Name, e.Description, some(e.SameAs), e.Sample}
+		b := eventBody{Name: e.Name, Aliases: []string{}, Group: e.Group, Description: e.Description, SameAs: some(e.SameAs), Schema: e.Schema, Sample: e.Sample}
+		if e.SameAs != "" {
+			b.Aliases = append(b.Aliases, e.SameAs)
+		}
+		return b
 	}), nil)
 }
 
@@ -199,33 +182,8 @@ func (a *API) ownSites(ctx context.Context, tx *db.Tx, c account.Caller, ids []s
 	return nil
 }
 
-type listDeliveriesIn struct {
-	ByID
-	PageIn
-}
-
-func (a *API) listDeliveries(ctx context.Context, c account.Caller, in *listDeliveriesIn) (page[deliveryBody], error) {
-	p, err := in.parse()
-	if err != nil {
-		return page[deliveryBody]{}, err
-	}
-	list, total, err := a.Webhooks.Deliveries(ctx, c.Owner, webhook.ID(in.ID), p.page, p.limit)
-	return paged(each(list, showDelivery), p, total), err
-}
-
 func showWebhook(w webhook.Webhook) webhookBody {
 	return webhookBody{string(w.ID), w.URL, append([]string{}, w.Events...), append([]string{}, w.SiteIDs...), w.Active, some(w.Reason), when(w.FailingSince), when(w.OverlapEnds), w.CreatedAt.String(), w.UpdatedAt.String()}
-}
-
-func showDelivery(d webhook.Delivery) deliveryBody {
-	return deliveryBody{string(d.ID), d.EventID, d.Event, d.State, d.Body, d.CreatedAt.String(), when(d.NextAt), when(d.FinishedAt),
-		each(d.Attempts, func(t webhook.Attempt) attemptBody {
-			b := attemptBody{t.N, t.StartedAt.String(), t.Duration, nil, some(t.Error), some(webhook.Reasons[t.Error]), t.Request, some(t.Response), some(t.Answer)}
-			if t.Status != 0 {
-				b.StatusCode = &t.Status
-			}
-			return b
-		})}
 }
 
 // webhooksDoc describes what the service itself sends (OpenAPI 3.1, "webhooks").
@@ -247,10 +205,44 @@ func webhooksDoc() map[string]*huma.PathItem {
 				header("webhook-signature", "Standard Webhooks signatures, separated by spaces."),
 			},
 			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
-				Schema: &huma.Schema{Type: huma.TypeObject, Required: []string{"id", "event", "timestamp", "data"}, Properties: map[string]*huma.Schema{
-					"id": {Type: huma.TypeString}, "event": {Type: huma.TypeString, Enum: []any{e.Name}}, "timestamp": {Type: huma.TypeString, Format: "date-time"}, "data": {Type: huma.TypeObject}}},
-				Example: e.Sample}}},
+				Schema: eventSchema(e.Schema), Example: e.Sample}}},
 			Responses: map[string]*huma.Response{"2XX": {Description: "Received."}, "410": {Description: "Never send anything again: the webhook is turned off."}}}}
 	}
 	return out
+}
+
+// eventSchema turns a catalogue's JSON Schema into the document's.
+func eventSchema(text json.RawMessage) *huma.Schema {
+	var of struct {
+		Type       any
+		Format     string
+		Enum       []any
+		Const      any
+		Items      json.RawMessage
+		Properties map[string]json.RawMessage
+		Required   []string
+	}
+	if err := json.Unmarshal(text, &of); err != nil {
+		panic(err) // the catalogue is ours
+	}
+	s := &huma.Schema{Format: of.Format, Enum: of.Enum, Required: of.Required}
+	switch t := of.Type.(type) {
+	case string:
+		s.Type = t
+	case []any: // and null
+		s.Type, s.Nullable = t[0].(string), true
+	}
+	if of.Const != nil {
+		s.Type, s.Enum = huma.TypeString, []any{of.Const}
+	}
+	if of.Items != nil {
+		s.Items = eventSchema(of.Items)
+	}
+	for name, p := range of.Properties {
+		if s.Properties == nil {
+			s.Properties = map[string]*huma.Schema{}
+		}
+		s.Properties[name] = eventSchema(p)
+	}
+	return s
 }

@@ -25,6 +25,7 @@ import (
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/idempotency"
+	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/seal"
 	"slipway/internal/site"
@@ -77,7 +78,8 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	}
 	logs := &lockedBuffer{ch: make(chan struct{}, 1)}
 	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Limits: limits})
+	operations := operation.New(operation.Config{DB: d, Log: log})
+	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Limits: limits, Operations: operations})
 	sites := site.New(site.Config{DB: d, Limits: limits, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := api.Config{
 		DB: d, Log: log,
@@ -89,8 +91,8 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
 			}}),
-		Traffic:   traffic.New(traffic.Config{DB: d}),
-		Webhooks:  hooks,
+		Traffic:  traffic.New(traffic.Config{DB: d}),
+		Webhooks: hooks, Operations: operations,
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
 		BaseURL:   "http://slipway.test",

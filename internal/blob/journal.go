@@ -59,8 +59,7 @@ type deferred struct {
 	file    *os.File
 	out     *bufio.Writer
 	bytes   int64
-	listed  []string // blobs in the journal
-	err     error    // of writing the journal
+	err     error // of writing the journal
 }
 
 func (d *dir) Begin() Bulk { return d.begin() }
@@ -134,12 +133,11 @@ func (b *deferred) note(name string, body []byte) (bool, error) {
 		if b.file, b.err = b.dir.root.OpenFile(filepath.Join(tmp, b.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); b.err != nil {
 			return false, b.err
 		}
-		b.out = bufio.NewWriterSize(b.file, 256<<10)
+		b.out = bufio.NewWriterSize(b.file, 64<<10)
 	}
 	b.out.Write(binary.BigEndian.AppendUint32(d[:], uint32(len(body))))
 	_, b.err = b.out.Write(body)
 	b.bytes += int64(len(body))
-	b.listed = append(b.listed, name)
 	return b.err == nil, b.err
 }
 
@@ -163,6 +161,7 @@ func (b *deferred) commit() error {
 		err = b.file.Sync()
 	}
 	err = cmp.Or(err, b.file.Close())
+	b.out = nil
 	if err == nil {
 		err = b.dir.root.Rename(from, to)
 	}
@@ -173,11 +172,14 @@ func (b *deferred) commit() error {
 	if err := b.dir.syncDir(logDir); err != nil {
 		return err
 	}
-	b.dir.settling.Go(func() {
+	// Of the batch nothing but the journal's name waits: with many deployments a minute
+	// their buffers and lists would be most of the process's memory.
+	d := b.dir
+	d.settling.Go(func() {
 		select {
-		case <-b.dir.closed:
-		case <-time.After(b.dir.settleAfter):
-			b.dir.settle(to, b.listed)
+		case <-d.closed:
+		case <-time.After(d.settleAfter):
+			d.settle(to)
 		}
 	})
 	return nil
@@ -193,11 +195,24 @@ func (b *deferred) Drop() {
 
 // settle fsyncs the blobs of a journal and removes it. It is in no hurry, and after an
 // error it leaves the journal to the next start. A blob that is gone was swept.
-func (d *dir) settle(journal string, names []string) {
+func (d *dir) settle(journal string) {
 	d.settler.Lock()
 	defer d.settler.Unlock()
+	log, err := d.root.Open(journal)
+	if err != nil {
+		return
+	}
+	defer log.Close()
 	dirs := map[string]bool{}
-	for _, name := range names {
+	for r := bufio.NewReaderSize(log, 64<<10); ; {
+		digest, _, err := entry(r)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return
+		}
+		name := digest.String()
 		f, err := d.root.Open(filepath.Join(name[:2], name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -164,5 +165,36 @@ func TestJournalDamage(t *testing.T) {
 	}
 	if list := journals(t, path); len(list) > 0 {
 		t.Errorf("left behind: %v", list)
+	}
+}
+
+// What a batch needed while it was written is not kept until its journal is settled.
+func TestSettlingKeepsLittleMemory(t *testing.T) {
+	backend, err := Dir(filepath.Join(t.TempDir(), "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := backend.(*dir)
+	d.settleAfter = time.Hour
+	t.Cleanup(func() { New(Config{Backend: backend}).Close() })
+	used := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := used()
+	for i := range 200 {
+		b := d.begin()
+		body := fmt.Appendf(nil, "file %d", i)
+		if err := b.Put(t.Context(), Sum(body).String(), bytes.NewReader(body), int64(len(body))); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if more := used() - before; more > 4<<20 {
+		t.Errorf("200 batches that wait to be settled hold %d KiB", more>>10)
 	}
 }

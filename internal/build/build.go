@@ -66,8 +66,11 @@ type Spec struct {
 	Tree       *source.Tree   // the commit
 	Plan       framework.Plan // what to do with it
 	Env        map[string]string
-	Secrets    []string // values that never appear in the log
+	Secrets    []Secret // values that never appear in the log
 }
+
+// Secret is a value to be hidden, with the name of its variable where it has one.
+type Secret struct{ Name, Value string }
 
 // Report hears how a build goes. All fields are required; Line may be called from any
 // goroutine, the others are called from the one that called Run.

@@ -57,7 +57,14 @@ func (b *build) environment(texts []string) {
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		b.env = append(b.env, k+"="+env[k])
 	}
-	b.log = buildlog.New(buildlog.Config{Secrets: b.Secrets, Line: func(l buildlog.Line) { b.report.Line(l.Level, l.Message, l.Raw) }})
+	var secrets []string
+	for _, s := range b.Secrets {
+		secrets = append(secrets, s.Value)
+		if s.Name != "" && s.Value != "" && !buildlog.Hides(s.Value) {
+			b.report.printf("warn", "The value of %s is too short to be hidden: it will stand in this log wherever the build prints it", s.Name)
+		}
+	}
+	b.log = buildlog.New(buildlog.Config{Secrets: secrets, Line: func(l buildlog.Line) { b.report.Line(l.Level, l.Message, l.Raw) }})
 }
 
 func (b *build) commandEnv(c framework.Command, extra map[string]string) []string {

@@ -250,3 +250,16 @@ func TestManagersThatCommandsCall(t *testing.T) {
 		}
 	}
 }
+
+// A secret that is too short to be hidden is named; one that is long enough is hidden.
+func TestShortSecretsAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.build(nil, sh("mkdir dist; echo $PIN $TOKEN | tee dist/index.html"), func(spec *Spec) {
+		spec.Env = map[string]string{"PIN": "12345", "TOKEN": "abcdef"}
+		spec.Secrets = []Secret{{"PIN", "12345"}, {"TOKEN", "abcdef"}, {"EMPTY", ""}, {"", "x"}}
+	})
+	if o.err != nil || !strings.Contains(o.text(), "warn: The value of PIN is too short to be hidden") || !strings.Contains(o.text(), "12345 [secret]") || strings.Count(o.text(), "warn: ") != 1 {
+		t.Errorf("%v\n%s", o.err, o.text())
+	}
+}

@@ -44,7 +44,7 @@ func compile(secrets []string) *automaton {
 
 // values returns what of a secret is to be hidden: all of it, and each line.
 func values(s string) (all []string) {
-	if len(strings.TrimSpace(s)) < minSecret {
+	if !Hides(s) {
 		return nil
 	}
 	all = append(all, s)
@@ -157,3 +157,7 @@ func jsonString(s, also string, ascii bool) string {
 	}
 	return b.String()
 }
+
+// Hides reports whether a secret is long enough to be hidden: a shorter one stands in too
+// many words by chance.
+func Hides(secret string) bool { return len(strings.TrimSpace(secret)) >= minSecret }

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/blob"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/release"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
@@ -34,6 +36,8 @@ type world struct {
 	dash  *Dashboard
 	srv   *httptest.Server
 	users map[string]account.User
+
+	releases *release.Releases
 
 	statements statements
 }
@@ -51,13 +55,18 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	var handler http.Handler
 	w.srv = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { handler.ServeHTTP(rw, r) }))
 	t.Cleanup(w.srv.Close)
+	blobs, err := blob.OpenDir(filepath.Join(t.TempDir(), "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.releases = release.New(release.Config{Blobs: blobs})
 	hooks := webhook.New(webhook.Config{DB: d, Seal: s})
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
 		Accounts:    account.New(account.Config{DB: d, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
 		Traffic:     traffic.New(traffic.Config{DB: d}),
-		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Log: log}),
+		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
 		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
 			SiteOf: func(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 				s, err := sites.Get(ctx, owner, site.ID(id))

@@ -47,6 +47,7 @@ type DB struct {
 	turns  *turns
 
 	prepared prepared
+	writing  writing
 }
 
 // Open opens the database and checks that it answers. It changes nothing: call Migrate.

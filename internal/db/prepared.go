@@ -65,3 +65,65 @@ func (d *DB) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 	}
 	return d.read.QueryRowContext(ctx, q, args...)
 }
+
+// writing keeps what SQLite's one writer has made of the statements that come again and
+// again. A statement is prepared between two transactions, when the writer's connection
+// is free; the transactions before that ran it as text.
+type writing struct {
+	mu   sync.Mutex // guards both
+	by   map[string]*sql.Stmt
+	seen map[string]int
+}
+
+// Statements are prepared when they have run prepareAfter times, and counted as long as
+// there are no more than maxCounted.
+const (
+	prepareAfter = 3
+	maxCounted   = 2000
+)
+
+// prepared returns the statement for this transaction, or nil where it is to be run as text.
+func (t *Tx) prepared(ctx context.Context, q string) *sql.Stmt {
+	if !t.d.single {
+		return nil
+	}
+	w := &t.d.writing
+	w.mu.Lock()
+	s := w.by[q]
+	w.mu.Unlock()
+	if s == nil {
+		t.ran = append(t.ran, q)
+		return nil
+	}
+	return t.tx.StmtContext(ctx, s)
+}
+
+// learn prepares what a transaction ran as text and others did before.
+func (w *writing) learn(d *sql.DB, t *Tx) {
+	if !t.d.single {
+		return
+	}
+	var due []string
+	w.mu.Lock()
+	if w.by == nil {
+		w.by, w.seen = map[string]*sql.Stmt{}, map[string]int{}
+	}
+	for _, q := range t.ran {
+		if n := w.seen[q]; n == 0 && len(w.seen) >= maxCounted || len(w.by)+len(due) >= maxPrepared {
+			continue
+		}
+		if w.seen[q]++; w.seen[q] == prepareAfter {
+			due = append(due, q)
+		}
+	}
+	w.mu.Unlock()
+	for _, q := range due {
+		s, err := d.Prepare(q)
+		if err != nil {
+			continue // run as text it shows its error as it always did
+		}
+		w.mu.Lock()
+		w.by[q] = s
+		w.mu.Unlock()
+	}
+}

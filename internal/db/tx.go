@@ -18,12 +18,19 @@ type Tx struct {
 	d      *DB
 	topics []string
 	after  []func()
+	ran    []string // statements that were run as text
 }
 
 // Exec runs a statement and says how many rows it changed.
 func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
 	t.d.seen(q)
-	r, err := t.tx.ExecContext(ctx, q, args...)
+	var r sql.Result
+	var err error
+	if s := t.prepared(ctx, q); s != nil {
+		r, err = s.ExecContext(ctx, args...)
+	} else {
+		r, err = t.tx.ExecContext(ctx, q, args...)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -33,12 +40,18 @@ func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
 // Query runs a statement that returns rows. The caller closes them before the next one.
 func (t *Tx) Query(ctx context.Context, q string, args ...any) (*sql.Rows, error) {
 	t.d.seen(q)
+	if s := t.prepared(ctx, q); s != nil {
+		return s.QueryContext(ctx, args...)
+	}
 	return t.tx.QueryContext(ctx, q, args...)
 }
 
 // QueryRow runs a statement that returns one row.
 func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 	t.d.seen(q)
+	if s := t.prepared(ctx, q); s != nil {
+		return s.QueryRowContext(ctx, args...)
+	}
 	return t.tx.QueryRowContext(ctx, q, args...)
 }
 
@@ -72,13 +85,15 @@ func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
 		return err
 	}
 	defer release()
+	tx := &Tx{d: d}
+	defer d.writing.learn(d.write, tx) // once the connection is free, and before somebody else has it
 	defer conn.Close()
 	sqlTx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer sqlTx.Rollback() // does nothing after a commit
-	tx := &Tx{tx: sqlTx, d: d}
+	tx.tx = sqlTx
 	if err := fn(tx); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 
 // environment returns what the commands of a build see beside what every build sees, and
 // the values that its log must hide.
-func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deployment, plan framework.Plan) (env map[string]string, secrets []string, err error) {
+func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deployment, plan framework.Plan) (env map[string]string, secrets []build.Secret, err error) {
 	vars, err := d.c.Sites.Variables(ctx, s.ID, "build")
 	if err != nil {
 		return nil, nil, err
@@ -82,7 +82,7 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 	for _, v := range vars {
 		env[v.Key] = v.Value
 		if v.Secret {
-			secrets = append(secrets, v.Value)
+			secrets = append(secrets, build.Secret{Name: v.Key, Value: v.Value})
 		}
 	}
 	cred, err := d.c.Sites.CredentialOf(ctx, s.ID)
@@ -90,7 +90,7 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 		return nil, nil, err
 	}
 	if cred != nil {
-		secrets = append(secrets, cred.Token, cred.DeployKey)
+		secrets = append(secrets, build.Secret{Value: cred.Token}, build.Secret{Value: cred.DeployKey})
 	}
 	return env, secrets, nil
 }

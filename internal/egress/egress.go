@@ -140,6 +140,29 @@ func (e *Egress) Client(timeout time.Duration) *http.Client {
 	}
 }
 
+// ClientTo is Client that may also reach addr, host:port, whatever it is: the operator
+// says so, such as where the repositories of a host really are.
+func (e *Egress) ClientTo(timeout time.Duration, addr string) *http.Client {
+	c := e.Client(timeout)
+	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
+		if to == addr {
+			return (&net.Dialer{Timeout: e.c.Connect}).DialContext(ctx, network, to)
+		}
+		return e.DialContext(ctx, network, to)
+	}
+	return c
+}
+
+// PooledClient is Client for one who sends again and again to the same hosts: up to
+// perHost idle connections to each are kept, and TLS sessions are resumed.
+func (e *Egress) PooledClient(timeout time.Duration, perHost int) *http.Client {
+	c := e.Client(timeout)
+	t := c.Transport.(*http.Transport)
+	t.MaxIdleConnsPerHost, t.MaxIdleConns = perHost, max(t.MaxIdleConns, 4*perHost)
+	t.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(4 * perHost)
+	return c
+}
+
 func (e *Egress) transport(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // never the environment's: a proxy would dial unchecked for us

@@ -107,12 +107,16 @@ func (t *Tree) ruled(q Request, name string, slash, doubled, cut bool) Answer {
 	}
 	var on vary
 	params := query{raw: q.Query}
+	var buf [4]Field
 	for i := range t.rules.candidates(name) {
+		if there && !t.rules.forced {
+			break
+		}
 		r := &t.rules.Redirects[i]
 		if there && !r.Force {
 			continue
 		}
-		values, ok := t.rules.matches(i, name, q, &params, &on)
+		values, ok := t.rules.matches(i, name, q, &params, &on, buf[:])
 		if !ok {
 			continue
 		}

@@ -219,6 +219,16 @@ func (w *Writer) decideFallback() {
 
 // compile merges all rules. What does not fit is a problem.
 func (s *ruleSources) compile() (string, []Problem) {
+	all, problems := s.merge()
+	text, tooMuch := encodeRules(all)
+	if tooMuch != nil {
+		problems = append(problems, *tooMuch)
+	}
+	return text, problems
+}
+
+// merge puts the rules of all files in the order in which they count.
+func (s *ruleSources) merge() (Rules, []Problem) {
 	var all Rules
 	problems := slices.Clone(s.lost)
 	for _, name := range ruleOrder {
@@ -238,14 +248,19 @@ func (s *ruleSources) compile() (string, []Problem) {
 		more := len(problems) - maxProblems
 		problems = append(problems[:maxProblems], Problem{File: "Rules", Text: fmt.Sprintf("%d more problems", more)})
 	}
+	return all, problems
+}
+
+// encodeRules returns rules as a manifest holds them, "" for none.
+func encodeRules(all Rules) (string, *Problem) {
 	if len(all.Redirects)+len(all.Headers) == 0 && all.Slash == AsFiles {
-		return "", problems
+		return "", nil
 	}
 	b, err := json.Marshal(all)
 	if err != nil || len(b) > maxRules {
-		return "", append(problems, Problem{File: "Rules", Text: fmt.Sprintf("all rules together are larger than %s; none is in force", bytesText(maxRules))})
+		return "", &Problem{File: "Rules", Text: fmt.Sprintf("all rules together are larger than %s; none is in force", bytesText(maxRules))}
 	}
-	return string(b), problems
+	return string(b), nil
 }
 
 // fit cuts what is over a limit.

@@ -14,6 +14,7 @@ type ruleset struct {
 	headers   []matcher
 	static    map[string][]int32 // redirects by their only path
 	dynamic   map[string][]int32 // redirects by their first segment, "" for those that vary there
+	forced    bool               // whether any redirect applies also where a file is
 	text      int64
 }
 
@@ -33,6 +34,7 @@ func newRuleset(r Rules, text int64) (*ruleset, error) {
 			return nil, errRules
 		}
 		s.redirects = append(s.redirects, m)
+		s.forced = s.forced || r.Redirects[i].Force
 		if path, ok := m.static(); ok {
 			s.static[path] = append(s.static[path], int32(i))
 		} else {
@@ -134,12 +136,13 @@ func (q *query) get(name string) (string, bool) {
 
 // matches reports whether a redirect is for this request, with what its placeholders
 // stand for, and notes on which headers that depends.
-func (s *ruleset) matches(i int, name string, q Request, params *query, vary *vary) ([]Field, bool) {
+// The values are in buf as long as they fit.
+func (s *ruleset) matches(i int, name string, q Request, params *query, vary *vary, buf []Field) ([]Field, bool) {
 	r, m := &s.Redirects[i], &s.redirects[i]
 	if r.Never {
 		return nil, false
 	}
-	values, ok := m.onHost(q.Host, nil)
+	values, ok := m.onHost(q.Host, buf[:0])
 	if !ok {
 		return nil, false
 	}

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/gc"
 	"slipway/internal/idempotency"
 	"slipway/internal/job"
+	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/release"
 	"slipway/internal/seal"
@@ -50,6 +51,7 @@ type house struct {
 
 	accounts    *account.Accounts
 	webhooks    *webhook.Webhooks
+	operations  *operation.Operations
 	sites       *site.Sites
 	deployments *deploy.Deployments
 	domains     *domain.Domains
@@ -113,7 +115,9 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	}
 	limits := account.NewLimits(s.limits)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
-	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.Client(15 * time.Second), Log: s.Log, Metrics: h.metrics, Tell: h.tellOfWebhook})
+	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
+	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
+		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
@@ -127,12 +131,13 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		Queues: workers})
 	h.accounts.Work(h.jobs)
 	h.sites.Work(h.jobs)
+	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Webhooks: h.webhooks, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			Certificates: h.addresses(), Traffic: h.traffic, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
 	}
 	if s.role("api") {
@@ -257,6 +262,7 @@ func (h *house) rooms() []room {
 		{"database", h.db.Run},
 		{"accounts", h.accounts.Run},
 		{"answers", h.answers.Run},
+		{"operations", h.operations.Run},
 		{"rate limit", h.limiter.Run},
 	}
 	if h.pages != nil {

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -179,13 +178,8 @@ func (s *Source) download(ctx context.Context, r Request, dir string, want []poi
 		b.url = "https://" + r.Repository.host
 	}
 	client := s.c.Egress.Client(0)
-	if t, ok := client.Transport.(*http.Transport); ok && b.addr != "" { // where the operator says that the host really is
-		t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if addr == b.addr {
-				return (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, addr)
-			}
-			return s.c.Egress.DialContext(ctx, network, addr)
-		}
+	if b.addr != "" {
+		client = s.c.Egress.ClientTo(0, b.addr)
 	}
 	defer client.CloseIdleConnections()
 	for batch := range slices.Chunk(want, lfsBatch) {

@@ -15,16 +15,19 @@ import (
 
 // EmitTx queues an event for every webhook of the owner that wants it, in the caller's
 // transaction: it is sent after the commit, or never. A webhook that wants both names of
-// one occurrence gets it once under each, with different ids.
+// one occurrence gets it once under each, with different ids. For one that the service
+// disabled the delivery is noted as skipped, so that it can be made once the webhook is
+// enabled again.
 func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, e Event) error {
 	type subscriber struct {
 		id            ID
 		events, sites []string
+		active        bool
 	}
-	rows, err := tx.Query(ctx, `SELECT id, events, site_ids FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND active ORDER BY id`, owner)
+	rows, err := tx.Query(ctx, `SELECT id, events, site_ids, active FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND (active OR reason <> '') ORDER BY id`, owner)
 	hooks, err := db.Collect(rows, err, func(r db.Scanner) (s subscriber, err error) {
 		var events, sites string
-		err = r.Scan(&s.id, &events, &sites)
+		err = r.Scan(&s.id, &events, &sites, &s.active)
 		s.events, s.sites = strings.Fields(events), strings.Fields(sites)
 		return s, err
 	})
@@ -32,13 +35,17 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return fmt.Errorf("find webhooks: %w", err)
 	}
 	for _, name := range e.names {
-		var want []ID
+		var want, missing []ID
 		for _, h := range hooks {
 			if slices.Contains(h.events, name) && (len(h.sites) == 0 || slices.Contains(h.sites, e.site())) {
-				want = append(want, h.id)
+				if h.active {
+					want = append(want, h.id)
+				} else {
+					missing = append(missing, h.id)
+				}
 			}
 		}
-		if err := w.queue(ctx, tx, owner, name, e, want); err != nil {
+		if err := w.queue(ctx, tx, owner, name, e, want, missing); err != nil {
 			return err
 		}
 	}
@@ -53,9 +60,9 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return "", err
 	}
 	if !h.Active {
-		return "", &fault.Error{Kind: fault.Conflict, Message: "The webhook is disabled", Details: "enable it first", Code: "webhook_inactive"}
+		return "", errDisabled
 	}
-	if err := w.queue(ctx, tx, owner, pingName, Event{data: data{Webhook: &webhookData{string(id)}}}, []ID{id}); err != nil {
+	if err := w.queue(ctx, tx, owner, pingName, Event{data: data{Webhook: &webhookData{string(id)}}}, []ID{id}, nil); err != nil {
 		return "", err
 	}
 	var d DeliveryID
@@ -75,9 +82,16 @@ func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d De
 	return d, err
 }
 
-// queue freezes one body and inserts a delivery of it for each webhook.
-func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e Event, to []ID) error {
-	if len(to) == 0 {
+// giveTurn moves a webhook's turn forward to a new delivery. Always a write: its lock
+// keeps a dispatcher from overlooking the new row (retime).
+const giveTurn = `
+	UPDATE webhooks SET turn_at = CASE WHEN turn_at <= $2 THEN turn_at WHEN floor_at > $2 THEN floor_at ELSE $2 END
+	WHERE id = $1`
+
+// queue freezes one body and inserts a delivery of it for each webhook: a pending one, or
+// a skipped one for those that miss it.
+func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e Event, to, missing []ID) error {
+	if len(to)+len(missing) == 0 {
 		return nil
 	}
 	now := db.Now()
@@ -97,11 +111,16 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			db.NewID("dlv"), id, hook, now); err != nil {
 			return fmt.Errorf("queue delivery: %w", err)
 		}
-		// Always a write: its lock keeps a dispatcher from overlooking the new row (retime).
-		if _, err := tx.Exec(ctx, `
-			UPDATE webhooks SET turn_at = CASE WHEN turn_at <= $2 THEN turn_at WHEN floor_at > $2 THEN floor_at ELSE $2 END
-			WHERE id = $1`, hook, now); err != nil {
+		if _, err := tx.Exec(ctx, giveTurn, hook, now); err != nil {
 			return fmt.Errorf("queue delivery: %w", err)
+		}
+	}
+	for _, hook := range missing {
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
+			VALUES ($1, $2, $3, 'skipped', 0, 0, $4, 0, $4, $4, '')`,
+			db.NewID("dlv"), id, hook, now); err != nil {
+			return fmt.Errorf("note missed delivery: %w", err)
 		}
 	}
 	tx.Notify(topic)

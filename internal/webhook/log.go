@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,10 +20,11 @@ type DeliveryID string
 // Delivery is one event on its way to one webhook, or what became of it.
 type Delivery struct {
 	ID         DeliveryID
-	EventID    string // also the webhook-id header, the key for duplicates
-	Event      string // the name it goes under
-	State      string // pending, sending, succeeded, failed, skipped
-	Body       string // the very bytes
+	EventID    string     // also the webhook-id header, the key for duplicates
+	Event      string     // the name it goes under
+	State      string     // pending, sending, succeeded, failed, skipped
+	Body       string     // the very bytes
+	Repeats    DeliveryID // the delivery that this one repeats; empty: none
 	CreatedAt  db.Time
 	NextAt     db.Time // of the next attempt; 0 when there is none
 	FinishedAt db.Time
@@ -44,13 +46,18 @@ type Attempt struct {
 
 // Deliveries returns one page (from 1) of what was sent to a webhook, the newest first,
 // and how many there are.
-func (w *Webhooks) Deliveries(ctx context.Context, owner account.OwnerID, hook ID, page, limit int) (list []Delivery, total int, err error) {
+func (w *Webhooks) Deliveries(ctx context.Context, owner account.OwnerID, hook ID, page, limit int) ([]Delivery, int, error) {
+	return w.Search(ctx, owner, hook, Filter{}, page, limit)
+}
+
+// Search is Deliveries for those that a filter chooses.
+func (w *Webhooks) Search(ctx context.Context, owner account.OwnerID, hook ID, f Filter, page, limit int) (list []Delivery, total int, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return nil, 0, err
 	}
 	// One moment for all: a delivery and its attempts must agree.
 	err = w.c.DB.Snapshot(ctx, func(r db.Reader) error {
-		list, total, err = deliveries(ctx, r, hook, page, limit)
+		list, total, err = deliveries(ctx, r, hook, f, page, limit)
 		return err
 	})
 	return list, total, err
@@ -78,11 +85,11 @@ func (w *Webhooks) Delivery(ctx context.Context, owner account.OwnerID, hook ID,
 	return d, err
 }
 
-const selectDelivery = `SELECT d.id, d.event_id, e.name, d.state, e.body, d.created_at, d.next_at, d.finished_at
+const selectDelivery = `SELECT d.id, d.event_id, e.name, d.state, e.body, d.redelivery_of, d.created_at, d.next_at, d.finished_at
 	FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id`
 
 func scanDelivery(s db.Scanner) (d Delivery, err error) {
-	err = s.Scan(&d.ID, &d.EventID, &d.Event, &d.State, &d.Body, &d.CreatedAt, &d.NextAt, &d.FinishedAt)
+	err = s.Scan(&d.ID, &d.EventID, &d.Event, &d.State, &d.Body, &d.Repeats, &d.CreatedAt, &d.NextAt, &d.FinishedAt)
 	switch d.State {
 	case "leased":
 		d.State, d.NextAt = "sending", 0
@@ -92,10 +99,19 @@ func scanDelivery(s db.Scanner) (d Delivery, err error) {
 	return d, err
 }
 
-func deliveries(ctx context.Context, r db.Reader, hook ID, page, limit int) ([]Delivery, int, error) {
+func deliveries(ctx context.Context, r db.Reader, hook ID, f Filter, page, limit int) ([]Delivery, int, error) {
+	where, args, err := f.where(hook)
+	if err != nil {
+		return nil, 0, err
+	}
+	chosen := ` FROM webhook_deliveries d WHERE ` + where
+	if len(f.Events) > 0 {
+		chosen = ` FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id WHERE ` + where
+	}
+	n := len(args)
 	rows, err := r.Query(ctx, selectDelivery+`
-		WHERE d.id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3)
-		ORDER BY d.id DESC`, hook, limit, (page-1)*limit)
+		WHERE d.id IN (SELECT d.id`+chosen+` ORDER BY d.id DESC LIMIT $`+strconv.Itoa(n+1)+` OFFSET $`+strconv.Itoa(n+2)+`)
+		ORDER BY d.id DESC`, append(slices.Clone(args), limit, (page-1)*limit)...)
 	list, err := db.Collect(rows, err, scanDelivery)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list deliveries: %w", err)
@@ -103,11 +119,11 @@ func deliveries(ctx context.Context, r db.Reader, hook ID, page, limit int) ([]D
 	if err := attempts(ctx, r, list); err != nil {
 		return nil, 0, err
 	}
-	if n, before := len(list), (page-1)*limit; n < limit && (n > 0 || before == 0) {
-		return list, before + n, nil // the end is in sight
+	if got, before := len(list), (page-1)*limit; got < limit && (got > 0 || before == 0) {
+		return list, before + got, nil // the end is in sight
 	}
 	var total int
-	if err := r.QueryRow(ctx, `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1`, hook).Scan(&total); err != nil {
+	if err := r.QueryRow(ctx, `SELECT count(*)`+chosen, args...).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count deliveries: %w", err)
 	}
 	return list, total, nil

@@ -26,6 +26,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/operation"
 	"slipway/internal/seal"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +46,8 @@ type Config struct {
 	Drain    time.Duration         // how long Run lets requests end; 0 means 5 s
 	Keep     time.Duration         // how long finished deliveries are kept; 0 means 30 days
 	Metrics  prometheus.Registerer // nil: none
+
+	Operations *operation.Operations // required by RedeliverAllTx and its job
 
 	Limits *account.Limits // Optional: without it the service's own.
 	// Tell is called in the transaction that finds a webhook failing for a day, and in

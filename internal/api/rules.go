@@ -1,0 +1,91 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+func (a *API) ruleRoutes() {
+	ask(a, Route{Path: "/sites/{id}/rules/test", ID: "testSiteRules", Tag: "Sites", Summary: "Test redirects and headers", Scope: account.SitesRead, Noun: "rule test",
+		Doc: "Says which rule would answer a request, and how, without sending it. Nothing changes. " +
+			"With `rules` the content of rule files that are not published yet is tested in the place of the published ones."}, a.testRules)
+}
+
+type testRulesIn struct {
+	ByID
+	Body struct {
+		Path         string            `json:"path" maxLength:"4096" doc:"Path and query as a visitor asks for them, or a whole address." example:"/old/page?a=1"`
+		Headers      map[string]string `json:"headers,omitempty" doc:"Headers of the request: Host, Accept-Language and Cookie. Others play no part in any rule."`
+		DeploymentID string            `json:"deploymentId,omitempty" doc:"Test against this deployment. Without it: what is live."`
+		Rules        map[string]string `json:"rules,omitempty" doc:"Content of _redirects, _headers, slipway.toml, netlify.toml or vercel.json by name, at most 64 KiB each."`
+	}
+}
+
+type ruleAnswerBody struct {
+	Action       string        `json:"action" enum:"file,rewrite,redirect,proxy,error,password" doc:"What happens: a file answers, a rule shows another one, a redirect, a request to another host, an error page, or a password is asked for first."`
+	Status       int           `json:"status"`
+	Rule         *string       `json:"rule" doc:"File and line of the redirect rule that decided, such as _redirects:3, or null."`
+	Location     *string       `json:"location" doc:"Where a redirect or a proxied request leads, or null."`
+	File         *string       `json:"file" doc:"The file of the release that answers, or null."`
+	Headers      []ruleHeader  `json:"headers" doc:"Headers set by rules."`
+	Removed      []string      `json:"removed" doc:"Names of headers taken away by rules."`
+	HeaderRules  []string      `json:"headerRules" doc:"File and line of the header rules that apply."`
+	Vary         []string      `json:"vary" doc:"Headers of the request that rules looked at."`
+	Problems     []ruleProblem `json:"problems" doc:"What of the given rules would not be obeyed."`
+	DeploymentID string        `json:"deploymentId"`
+}
+
+type ruleHeader struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type ruleProblem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line" doc:"From 1; 0 is the whole file."`
+	Message string `json:"message"`
+}
+
+func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) (ruleAnswerBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return ruleAnswerBody{}, err
+	}
+	t := deploy.RuleTest{Path: in.Body.Path, Files: in.Body.Rules}
+	if in.Body.DeploymentID != "" {
+		t.Deployment = deploy.ParseID(in.Body.DeploymentID)
+	}
+	for name, value := range in.Body.Headers {
+		if len(value) > maxTestHeader {
+			return ruleAnswerBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid headers", Details: "a header may have at most 8192 bytes", Code: "invalid_headers"}
+		}
+		switch strings.ToLower(name) {
+		case "host":
+			t.Host, _, _ = strings.Cut(value, ":")
+		case "accept-language":
+			t.Language = value
+		case "cookie":
+			t.Cookie = value
+		}
+	}
+	got, err := a.Deployments.TestRules(ctx, c.Owner, site.ID(in.ID), t)
+	if err != nil {
+		return ruleAnswerBody{}, err
+	}
+	b := ruleAnswerBody{Action: got.Action, Status: got.Status, Rule: some(got.Rule), Location: some(got.Location), File: some(got.File), Headers: []ruleHeader{},
+		Removed: append([]string{}, got.Unset...), HeaderRules: append([]string{}, got.HeaderRules...), Vary: append([]string{}, got.Vary...),
+		Problems: []ruleProblem{}, DeploymentID: string(got.Deployment)}
+	for _, f := range got.Set {
+		b.Headers = append(b.Headers, ruleHeader{f.Name, f.Value})
+	}
+	for _, p := range got.Problems {
+		b.Problems = append(b.Problems, ruleProblem{p.File, p.Line, p.Text})
+	}
+	return b, nil
+}
+
+const maxTestHeader = 8 << 10

@@ -1,0 +1,74 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/release"
+)
+
+// rulesShown keeps the page of a site with thousands of rules under 100 KB.
+const rulesShown = 100
+
+type rulesData struct {
+	siteHead
+	Redirects     []release.Redirect
+	Headers       []release.HeaderRule
+	MoreRedirects int
+	MoreHeaders   int
+	Path          string
+	Language      string
+	Cookie        string
+	Tested        *deploy.RuleAnswer
+	Call          map[string]any // the REST call of the test
+}
+
+// rulesPage shows a site's redirects and headers, and what a request would be answered
+// with. A test changes nothing, so it is a GET that can be sent to a colleague.
+func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "rules")
+	if err != nil {
+		return answer{}, err
+	}
+	data := rulesData{siteHead: head, Path: q.query("path"), Language: q.query("language"), Cookie: q.query("cookie")}
+	data.Call = map[string]any{"path": "/"}
+	rules, err := d.Deployments.Rules(ctx, q.caller.Owner, head.Site.ID)
+	switch {
+	case fault.Is(err, fault.Conflict): // nothing is published yet
+		return page("site_rules", "Redirects of "+head.Site.Name, data), nil
+	case err != nil:
+		return answer{}, err
+	}
+	data.Redirects, data.Headers = rules.Redirects, rules.Headers
+	if n := len(data.Redirects) - rulesShown; n > 0 {
+		data.Redirects, data.MoreRedirects = data.Redirects[:rulesShown], n
+	}
+	if n := len(data.Headers) - rulesShown; n > 0 {
+		data.Headers, data.MoreHeaders = data.Headers[:rulesShown], n
+	}
+	if data.Path == "" {
+		return page("site_rules", "Redirects of "+head.Site.Name, data), nil
+	}
+	if !strings.HasPrefix(data.Path, "/") && !strings.Contains(data.Path, "://") {
+		data.Path = "/" + data.Path
+	}
+	headers := map[string]string{}
+	if data.Language != "" {
+		headers["Accept-Language"] = data.Language
+	}
+	if data.Cookie != "" {
+		headers["Cookie"] = data.Cookie
+	}
+	data.Call["path"] = data.Path
+	if len(headers) > 0 {
+		data.Call["headers"] = headers
+	}
+	got, err := d.Deployments.TestRules(ctx, q.caller.Owner, head.Site.ID, deploy.RuleTest{Path: data.Path, Language: data.Language, Cookie: data.Cookie})
+	if err != nil {
+		return answer{}, err
+	}
+	data.Tested = &got
+	return page("site_rules", "Redirects of "+head.Site.Name, data), nil
+}

@@ -1,0 +1,153 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/fault"
+	"slipway/internal/release"
+	"slipway/internal/site"
+)
+
+// RuleTest is a request that is tried against the rules of a release without being sent.
+type RuleTest struct {
+	Path       string            // with its query; a whole address is fine
+	Host       string            // Optional: the site's own.
+	Language   string            // Accept-Language. Optional.
+	Cookie     string            // Optional.
+	Deployment ID                // Optional: what is live.
+	Files      map[string]string // rule files in the place of the published ones. Optional.
+}
+
+// RuleAnswer is what would be answered, and why.
+type RuleAnswer struct {
+	Action      string // file, rewrite, redirect, proxy, error or password
+	Status      int
+	Rule        string // the redirect rule that decided, "_redirects:3"; "" for none
+	Location    string // of a redirect or a proxied request
+	File        string // that answers
+	HeaderRules []string
+	Set         []release.Field
+	Unset       []string
+	Vary        []string
+	Problems    []release.Problem // of the given files
+	Deployment  ID
+}
+
+const maxTestPath = 4096
+
+// TestRules says how a release of the owner's site answers a request.
+func (d *Deployments) TestRules(ctx context.Context, owner account.OwnerID, id site.ID, t RuleTest) (RuleAnswer, error) {
+	q, err := d.testRequest(&t)
+	if err != nil {
+		return RuleAnswer{}, err
+	}
+	s, tree, dep, err := d.ruleTree(ctx, owner, id, t.Deployment)
+	if err != nil {
+		return RuleAnswer{}, err
+	}
+	if q.Host == "" {
+		q.Host = strings.TrimPrefix(d.c.Sites.URL(s.Slug), "https://")
+		q.Host, _, _ = strings.Cut(q.Host, ":")
+	}
+	out := RuleAnswer{Deployment: dep}
+	if len(t.Files) > 0 {
+		tree, out.Problems = tree.WithRules(t.Files)
+	}
+	a := tree.Resolve(q)
+	out.Status, out.Rule, out.Location, out.HeaderRules, out.Set, out.Unset, out.Vary = a.Status, a.Rule, a.Location, a.Headers, a.Set, a.Unset, a.Vary
+	switch a.Kind {
+	case release.Found:
+		out.Action, out.File = "file", a.File.Path
+		if a.Rule != "" {
+			out.Action = "rewrite"
+		}
+	case release.Missing, release.Nothing:
+		out.Action, out.File = "error", a.File.Path
+	case release.Redirected:
+		out.Action = "redirect"
+	case release.Proxied:
+		out.Action = "proxy"
+	}
+	if a.Auth != nil {
+		out.Action, out.Status = "password", 401
+	}
+	return out, nil
+}
+
+func (d *Deployments) testRequest(t *RuleTest) (release.Request, error) {
+	for _, scheme := range []string{"https://", "http://"} {
+		if rest, ok := strings.CutPrefix(t.Path, scheme); ok {
+			host, path, _ := strings.Cut(rest, "/")
+			if t.Host == "" {
+				t.Host, _, _ = strings.Cut(host, ":")
+			}
+			t.Path = "/" + path
+		}
+	}
+	if !strings.HasPrefix(t.Path, "/") || len(t.Path) > maxTestPath {
+		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Code: "invalid_path",
+			Details: fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath), Received: t.Path[:min(len(t.Path), 200)]}
+	}
+	for name, text := range t.Files {
+		if !slices.Contains(release.RuleFiles(), name) {
+			return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
+				Details: "rules must be named " + strings.Join(release.RuleFiles(), ", "), Received: name}
+		}
+		if len(text) > release.MaxRuleTable {
+			return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
+				Details: fmt.Sprintf("%s may have at most %d bytes here", name, release.MaxRuleTable)}
+		}
+	}
+	path, _, _ := strings.Cut(t.Path, "#")
+	path, query, _ := strings.Cut(path, "?")
+	return release.Request{Path: path, Query: query, Host: strings.ToLower(t.Host), Language: t.Language, Cookie: t.Cookie}, nil
+}
+
+// Rules returns the rules that the owner's site has in force.
+func (d *Deployments) Rules(ctx context.Context, owner account.OwnerID, id site.ID) (release.Rules, error) {
+	_, tree, _, err := d.ruleTree(ctx, owner, id, "")
+	if err != nil {
+		return release.Rules{}, err
+	}
+	return tree.Rules(), nil
+}
+
+// ruleTree finds the release whose rules are asked for: the live one, or a deployment's.
+func (d *Deployments) ruleTree(ctx context.Context, owner account.OwnerID, id site.ID, dep ID) (site.Site, *release.Tree, ID, error) {
+	s, err := d.c.Sites.Get(ctx, owner, id)
+	if err != nil {
+		return s, nil, "", err
+	}
+	of := release.ID(s.LiveRelease)
+	if dep == "" {
+		dep = ID(s.LiveDeployment)
+	} else {
+		x, err := d.Get(ctx, owner, dep)
+		if err != nil {
+			return s, nil, "", err
+		}
+		if x.Site != id {
+			return s, nil, "", fault.Missing("deployment")
+		}
+		of = x.Release
+	}
+	if of == "" {
+		return s, nil, "", &fault.Error{Kind: fault.Conflict, Message: "Nothing is published", Code: "no_release",
+			Details: "rules are tested against a release; deploy the site first"}
+	}
+	tree, err := d.c.Releases.Load(ctx, of)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil, "", &fault.Error{Kind: fault.Conflict, Message: "The deployment's files are no longer stored", Code: "no_release",
+			Details: "test against a newer deployment"}
+	}
+	if err != nil {
+		return s, nil, "", fmt.Errorf("read rules: %w", err)
+	}
+	return s, tree, dep, nil
+}
