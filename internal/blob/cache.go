@@ -45,8 +45,8 @@ type load struct {
 	err  error
 }
 
-// loadTime is how long a download may take, whoever waits.
-const loadTime = 5 * time.Minute
+// loadTime is how long a download may take, whoever waits. One that stalls ends sooner.
+const loadTime = 30 * time.Minute
 
 func newCache(dir string, limit int64, log *slog.Logger) (*cache, error) {
 	if dir == "" {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -29,6 +30,8 @@ type s3 struct {
 	client *minio.Core
 	cache  *cache
 	stall  time.Duration // stallAfter, except in tests
+
+	awayUntil atomic.Int64 // Unix milliseconds: no download is tried before
 }
 
 // Bounds of one request. The waits between retries are the client's: up to a second.
@@ -37,6 +40,10 @@ const (
 	dialTimeout  = 5 * time.Second
 	answerWithin = 15 * time.Second // from the end of a request to the head of its answer
 	stallAfter   = 20 * time.Second // without a byte in either direction
+
+	// After a download that failed because the store is away, others fail at once for this
+	// long: visitors of what has no copy get their answer, and no queue of downloads builds up.
+	awayFor = time.Second
 )
 
 // ErrUnavailable is the error of an object store that does not answer, or not in time.
@@ -64,7 +71,7 @@ func newS3(s S3, o Options) (Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	return &s3{s, client, c, stallAfter}, nil
+	return &s3{S3: s, client: client, cache: c, stall: stallAfter}, nil
 }
 
 func (s *s3) key(name string) (string, error) {
@@ -132,7 +139,16 @@ func (s *s3) Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, er
 	if err != nil {
 		return nil, 0, err
 	}
-	return s.cache.open(ctx, name, func(ctx context.Context, w io.Writer) error { return s.download(ctx, key, w) })
+	return s.cache.open(ctx, name, func(ctx context.Context, w io.Writer) error {
+		if time.Now().UnixMilli() < s.awayUntil.Load() {
+			return fmt.Errorf("%w: it didn't a moment ago (%s)", ErrUnavailable, s.S3)
+		}
+		err := s.download(ctx, key, w)
+		if errors.Is(err, ErrUnavailable) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			s.awayUntil.Store(time.Now().Add(awayFor).UnixMilli())
+		}
+		return err
+	})
 }
 
 // download writes an object's bytes to w.
@@ -145,7 +161,7 @@ func (s *s3) download(ctx context.Context, key string, w io.Writer) error {
 	}
 	defer body.Close()
 	n, err := io.Copy(w, &living{body, alive})
-	if err == nil && n != info.Size {
+	if err == nil && info.Size >= 0 && n != info.Size {
 		err = io.ErrUnexpectedEOF
 	}
 	return s.words(ctx, err)

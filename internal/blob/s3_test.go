@@ -192,7 +192,9 @@ func TestS3Trouble(t *testing.T) {
 		t.Errorf("after a short throttling: %q, %v", got, err)
 	}
 	st.backend.Distrust(remote.String())
+	again := func() { st.backend.(*s3).awayUntil.Store(0) } // as a second later
 	for m, want := range map[string]string{"throttle": "SlowDown", "refuse": "refuses the credentials", "hang up": "doesn't answer"} {
+		again()
 		mode.Store(m)
 		_, err := read(remote)
 		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), s3test.SecretKey) {
@@ -205,7 +207,15 @@ func TestS3Trouble(t *testing.T) {
 			t.Errorf("%s: the copy: %q, %v", m, got, err)
 		}
 	}
+	// For a moment nobody else waits for a store that is away.
+	mode.Store("hang up")
+	again()
+	read(remote)
 	mode.Store("")
+	if _, err := read(remote); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a moment after it was away: %v, want ErrUnavailable at once", err)
+	}
+	again()
 	if got, err := read(remote); err != nil || got != "remote" {
 		t.Errorf("afterwards: %q, %v", got, err)
 	}

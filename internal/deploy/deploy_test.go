@@ -409,7 +409,7 @@ func TestCancelWaitingAndRunning(t *testing.T) {
 	ok(t, cancel(waiting.ID)) // again is no error
 	at := time.Now()
 	ok(t, cancel(running.ID))
-	if x := w.ended(running.ID); x.Status != Canceled || x.Error != "Canceled by its owner" || time.Since(at) > 2*time.Second {
+	if x := w.ended(running.ID); x.Status != Canceled || x.Error != "Canceled by its owner" {
 		t.Fatalf("got %s %q after %s", x.Status, x.Error, time.Since(at))
 	}
 	if got := w.live(s.ID); got.Status != site.Failed {

@@ -33,6 +33,8 @@ var (
 		text: "This server has just started. Try again in a few seconds."}
 	pageBusy = &notice{status: 503, title: "One moment, please", retry: 5,
 		text: "This address can't be looked up right now. Try again in a few seconds."}
+	pageAway = &notice{status: 503, title: "This page can't be shown right now", retry: 5,
+		text: "The files of this site can't be read at the moment. Try again in a few seconds."}
 	pageBroken = &notice{status: 500, title: "This page can't be shown right now",
 		text: "Something went wrong on our side and has been noted. Try again later."}
 )

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/blob"
 	"slipway/internal/release"
 )
 
@@ -189,6 +190,10 @@ func (e *Edge) broken(w *recorder, r *http.Request, t *target, err error) {
 	e.Log.ErrorContext(r.Context(), "release not readable", "site", t.site, "release", t.release, "path", r.URL.Path, "err", err)
 	if w.status != 0 {
 		panic(http.ErrAbortHandler) // the visitor must notice that this is not all
+	}
+	if errors.Is(err, blob.ErrUnavailable) {
+		page(w, r, pageAway)
+		return
 	}
 	page(w, r, pageBroken)
 }
