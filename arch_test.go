@@ -108,7 +108,7 @@ func TestDrawing(t *testing.T) {
 		have := slices.Compact(slices.Sorted(slices.Values(packages[name].imports)))
 		for _, to := range have {
 			switch {
-			case path.Base(to) == "dbtest" || path.Base(to) == "blobtest" || path.Base(to) == "s3test" || path.Base(to) == "mailtest":
+			case path.Base(to) == "dbtest" || path.Base(to) == "blobtest" || path.Base(to) == "s3test" || path.Base(to) == "mailtest" || path.Base(to) == "dnstest" || path.Base(to) == "acmetest":
 				t.Errorf("%s imports %s, which is for tests alone", name, to)
 			case !slices.Contains(want, to):
 				t.Errorf("%s imports %s: this arrow is not drawn in ARCHITECTURE.md", name, to)

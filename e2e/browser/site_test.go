@@ -192,7 +192,7 @@ func (s *story) domain() {
 	s.Look("domains-empty")
 	s.Type("#f-domain", "www.harbor.test")
 	s.Press("@add-domain")
-	s.Sees("@domain", "www.harbor.test", "TXT", "Not found")
+	s.Sees("@domain", "www.harbor.test", "CNAME", "Not found")
 	if got := s.Copied("@domain .records:nth-of-type(1) .record:first-child .record-value .copy"); got == "" || !strings.Contains(s.Text("@domain"), got) {
 		s.t.Errorf("copied is %q, which the page doesn't show", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,16 +15,14 @@ import (
 	"time"
 
 	"slipway/e2e/world"
+	"slipway/internal/certs/acmetest"
+	"slipway/internal/domain/dnstest"
 )
 
 // binary is the program, built once.
 var binary string
 
 func TestMain(m *testing.M) {
-	// The test authority is in this process, and reads these.
-	os.Setenv("PEBBLE_VA_NOSLEEP", "1")
-	os.Setenv("PEBBLE_WFE_NONCEREJECT", "5")
-	os.Setenv("PEBBLE_AUTHZREUSE", "0")
 	os.Exit(world.Main(m, &binary))
 }
 
@@ -31,10 +30,10 @@ func TestMain(m *testing.M) {
 type house struct {
 	*world.World
 	t    testing.TB
-	zone *zone
-	ca   *authority
-	more *authority // that is asked when ca can't help
-	ann  string     // key of a user
+	zone *dnstest.Zone
+	ca   *acmetest.Authority
+	more *acmetest.Authority // that is asked when ca can't help
+	ann  string              // key of a user
 }
 
 // options are what houses differ in.
@@ -52,33 +51,33 @@ func newHouse(t testing.TB, o options) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{World: w, t: t, zone: newZone(t)}
+	h := &house{World: w, t: t, zone: dnstest.New(t)}
 	t.Cleanup(w.Close)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the program's last words:\n%s", w.Log(4000))
 		}
 	})
-	h.zone.set("*.sites.test", "A 127.0.0.1")
-	w.Flags = append(w.Flags, "--site-domain", "sites.test", "--dns-resolver", h.zone.addr)
+	h.zone.Set("*.sites.test", "A 127.0.0.1")
+	w.Flags = append(w.Flags, "--site-domain", "sites.test", "--dns-resolver", h.zone.Addr)
 	if o.life > 0 {
-		h.ca = newAuthority(t, w.HTTP, w.HTTPS, h.zone.addr, o.life, o.key)
+		h.ca = h.authority(o.life, o.key)
 		roots, err := os.ReadFile(w.Hooks.CA)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if o.more {
-			h.more = newAuthority(t, w.HTTP, w.HTTPS, h.zone.addr, o.life, "")
-			roots = append(roots, h.more.pem()...)
+			h.more = h.authority(o.life, "")
+			roots = append(roots, h.more.PEM()...)
 		}
 		file := filepath.Join(w.Dir, "roots.pem")
-		if err := os.WriteFile(file, append(roots, h.ca.pem()...), 0o600); err != nil {
+		if err := os.WriteFile(file, append(roots, h.ca.PEM()...), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		w.Flags[slices.Index(w.Flags, w.Hooks.CA)] = file
-		w.Flags = append(w.Flags, "--acme-ca", h.ca.URL+"/dir", "--acme-email", "ops@sites.test")
+		w.Flags = append(w.Flags, "--acme-ca", h.ca.Directory(), "--acme-email", "ops@sites.test")
 		if o.more {
-			w.Flags = append(w.Flags, "--acme-ca", h.more.URL+"/dir")
+			w.Flags = append(w.Flags, "--acme-ca", h.more.Directory())
 		}
 	}
 	if o.key != "" {
@@ -90,6 +89,21 @@ func newHouse(t testing.TB, o options) *house {
 		t.Fatal(err)
 	}
 	return h
+}
+
+func (h *house) authority(life time.Duration, key string) *acmetest.Authority {
+	port := func(addr string) int {
+		a, err := netip.ParseAddrPort(addr)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		return int(a.Port())
+	}
+	c := acmetest.Config{HTTP01: port(h.HTTP), TLSALPN01: port(h.HTTPS), Resolver: h.zone.Addr, Life: life}
+	if key != "" {
+		c.Keys = map[string]string{"customer-1": key}
+	}
+	return acmetest.New(h.t, c)
 }
 
 func (h *house) user(email string) string {
@@ -232,8 +246,8 @@ func (h *house) get(key string, d aDomain) aDomain {
 
 // prove sets the records that the domain asks for: its proof, and where it points.
 func (h *house) prove(d aDomain) {
-	h.zone.set(d.Verification[0].Name, `TXT "`+d.Verification[0].Value+`"`)
-	h.zone.set(d.Name, "A 127.0.0.1")
+	h.zone.Set(d.Verification[0].Name, `TXT "`+d.Verification[0].Value+`"`)
+	h.zone.Set(d.Name, "A 127.0.0.1")
 }
 
 // active claims a name, proves it and sees it active.

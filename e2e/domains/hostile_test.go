@@ -74,35 +74,34 @@ func TestHostileZones(t *testing.T) {
 	for i := range 40 {
 		many = append(many, fmt.Sprintf("TXT %q %q", strings.Repeat("x", 250), "v"+strconv.Itoa(i)+strings.Repeat("\\200", 60)))
 	}
-	h.zone.set("_slipway.huge.test", many...)
-	h.zone.set("huge.test", "A 127.0.0.1")
-	h.zone.set("loop.test", "CNAME loop2.test.")
-	h.zone.set("loop2.test", "CNAME loop.test.")
-	h.zone.set("_slipway.loop.test", "CNAME _slipway.loop.test.")
-	h.zone.set("script.test", "CNAME \\<script\\>alert\\(1\\).evil.test.")
-	h.zone.set("_slipway.others.test", "CNAME proof.evil.test.")
-	h.zone.set("proof.evil.test", `TXT "`+token+`"`)
-	h.zone.set("others.test", "A 127.0.0.1")
-	h.zone.change(func(z *zone) {
-		for _, name := range []string{"broken.test", "_slipway.broken.test"} {
-			z.rcode[name] = dns.RcodeServerFailure
-		}
-		for _, name := range []string{"refused.test", "_slipway.refused.test"} {
-			z.rcode[name] = dns.RcodeRefused
-		}
-		z.silent["silent.test"], z.silent["_slipway.silent.test"] = true, true
-		z.lie = func(q dns.Question, m *dns.Msg) {
-			name := strings.ToLower(q.Name)
-			switch {
-			case name == "_slipway.liar.test.":
-				rr, _ := dns.NewRR(`other.test. 1 IN TXT "` + token + `"`)
-				m.Answer, m.Rcode = append(m.Answer, rr), dns.RcodeSuccess
-			case name == "liar.test." && q.Qtype == dns.TypeA:
-				rr, _ := dns.NewRR("other.test. 1 IN A 127.0.0.1")
-				m.Answer, m.Rcode = append(m.Answer, rr), dns.RcodeSuccess
-			case strings.HasSuffix(name, "another.test."):
-				m.Question[0].Name = "elsewhere.test."
-			}
+	h.zone.Set("_slipway.huge.test", many...)
+	h.zone.Set("huge.test", "A 127.0.0.1")
+	h.zone.Set("loop.test", "CNAME loop2.test.")
+	h.zone.Set("loop2.test", "CNAME loop.test.")
+	h.zone.Set("_slipway.loop.test", "CNAME _slipway.loop.test.")
+	h.zone.Set("script.test", "CNAME \\<script\\>alert\\(1\\).evil.test.")
+	h.zone.Set("_slipway.others.test", "CNAME proof.evil.test.")
+	h.zone.Set("proof.evil.test", `TXT "`+token+`"`)
+	h.zone.Set("others.test", "A 127.0.0.1")
+	for _, name := range []string{"broken.test", "_slipway.broken.test"} {
+		h.zone.Fail(name, dns.RcodeServerFailure)
+	}
+	for _, name := range []string{"refused.test", "_slipway.refused.test"} {
+		h.zone.Fail(name, dns.RcodeRefused)
+	}
+	h.zone.Hush("silent.test")
+	h.zone.Hush("_slipway.silent.test")
+	h.zone.Lie(func(q dns.Question, m *dns.Msg) {
+		name := strings.ToLower(q.Name)
+		switch {
+		case name == "_slipway.liar.test.":
+			rr, _ := dns.NewRR(`other.test. 1 IN TXT "` + token + `"`)
+			m.Answer, m.Rcode = append(m.Answer, rr), dns.RcodeSuccess
+		case name == "liar.test." && q.Qtype == dns.TypeA:
+			rr, _ := dns.NewRR("other.test. 1 IN A 127.0.0.1")
+			m.Answer, m.Rcode = append(m.Answer, rr), dns.RcodeSuccess
+		case strings.HasSuffix(name, "another.test."):
+			m.Question[0].Name = "elsewhere.test."
 		}
 	})
 	for name, want := range map[string]string{
@@ -124,16 +123,15 @@ func TestHostileZones(t *testing.T) {
 		})
 	}
 	// What was broken and heals is seen the next time.
-	h.zone.change(func(z *zone) { clear(z.rcode) })
+	h.zone.Heal()
 	d := h.list(h.ann, "broken.test")
 	h.prove(d)
 	if d = h.verify(h.ann, d); d.Status != "active" {
 		t.Errorf("healed: %s %q", d.Status, d.reason())
 	}
 	// And silence takes nothing away.
-	h.zone.change(func(z *zone) {
-		z.rcode["broken.test"], z.rcode["_slipway.broken.test"] = dns.RcodeServerFailure, dns.RcodeServerFailure
-	})
+	h.zone.Fail("broken.test", dns.RcodeServerFailure)
+	h.zone.Fail("_slipway.broken.test", dns.RcodeServerFailure)
 	if d = h.verify(h.ann, d); d.Status != "active" || d.problem("no_answer") == "" {
 		t.Errorf("silent: %s %+v", d.Status, d.Problems)
 	}
@@ -142,7 +140,7 @@ func TestHostileZones(t *testing.T) {
 		"cdn.test": {"A 104.16.1.1", "cdn"}, "six.test": {"A 127.0.0.1|AAAA 2001:db8::1", "ipv6_mismatch"}, "wrong.test": {"A 198.51.100.7", "wrong_target"}, "mixed.test": {"A 127.0.0.1|A 198.51.100.7", "mixed_addresses"},
 		"caa.test": {`A 127.0.0.1|CAA 0 issue "other.example"`, "caa"},
 	} {
-		h.zone.set(name, strings.Split(tt.records, "|")...)
+		h.zone.Set(name, strings.Split(tt.records, "|")...)
 		if d := h.verify(h.ann, h.add(h.ann, blog, name)); d.problem(tt.code) == "" {
 			t.Errorf("%s: %+v", name, d.Problems)
 		}
@@ -178,11 +176,9 @@ func TestAvailability(t *testing.T) {
 	// Nothing but the test's DNS can be asked: no registry has the suffix, or none is reached.
 	h := newHouse(t, options{flags: []string{"--registry", "auto", "--prices", prices}})
 	blog := h.live(h.ann, "blog", "hello")
-	h.zone.set("taken-4711.de", "NS ns.taken-4711.de.")
-	h.zone.change(func(z *zone) {
-		z.rcode["broken-4711.de"] = dns.RcodeServerFailure
-		z.silent["silent-4711.de"] = true
-	})
+	h.zone.Set("taken-4711.de", "NS ns.taken-4711.de.")
+	h.zone.Fail("broken-4711.de", dns.RcodeServerFailure)
+	h.zone.Hush("silent-4711.de")
 	h.add(h.ann, blog, "www.ours-4711.de")
 	h.add(h.ann, blog, "claimed-4711.de")
 	h.active(h.ann, blog, "www.held-4711.de")
@@ -199,7 +195,7 @@ func TestAvailability(t *testing.T) {
 		}
 	}
 	strict := newHouse(t, options{flags: []string{"--registry", "rdap"}})
-	strict.zone.set("taken-4711.de", "NS ns.taken-4711.de.")
+	strict.zone.Set("taken-4711.de", "NS ns.taken-4711.de.")
 	if _, status, after := ask(strict, "taken-4711.de"); status != 503 || after == "" {
 		t.Errorf("the registry alone: %d, Retry-After %q", status, after)
 	}

@@ -34,18 +34,18 @@ func TestStory(t *testing.T) {
 	h.heard("/story", "domain.added", name, 1)
 
 	// An address that leads here proves nothing, and the wrong value is shown beside the right one.
-	h.zone.set(name, "A 127.0.0.1")
-	h.zone.set(txt.Name, `TXT "something else"`)
+	h.zone.Set(name, "A 127.0.0.1")
+	h.zone.Set(txt.Name, `TXT "something else"`)
 	if d = h.verify(h.ann, d); d.Status != "pending" || d.Verification[0].Status != "invalid" || !slices.Equal(d.Verification[0].Current, []string{"something else"}) ||
 		d.DNS[0].Status != "valid" || !slices.Equal(d.DNS[0].Current, []string{"127.0.0.1"}) {
 		t.Errorf("without proof: %+v", d)
 	}
-	if !h.strange(name) || h.ca.orders.Load() != 0 {
-		t.Errorf("before the proof: %d orders", h.ca.orders.Load())
+	if !h.strange(name) || h.ca.Orders.Load() != 0 {
+		t.Errorf("before the proof: %d orders", h.ca.Orders.Load())
 	}
 
 	// Proven: active, certified and served without anybody's visit.
-	h.zone.set(txt.Name, `TXT "`+txt.Value+`"`)
+	h.zone.Set(txt.Name, `TXT "`+txt.Value+`"`)
 	if d = h.verify(h.ann, d); d.Status != "active" || d.StatusReason != nil || d.Verification[0].Status != "valid" || d.CheckedAt == nil {
 		t.Fatalf("with the proof: %+v", d)
 	}
@@ -78,7 +78,7 @@ func TestStory(t *testing.T) {
 	}
 
 	// Refused: said in words, with the next attempt; what is good goes on being served.
-	h.ca.refuse(403, "rejectedIdentifier", "policy forbids it")
+	h.ca.Refuse(403, "rejectedIdentifier", "policy forbids it")
 	h.heard("/story", "ssl.failed", name, 1)
 	d = h.get(h.ann, d)
 	if d.SSLStatus != "active" || !strings.Contains(text(d.Certificate.LastError), "policy forbids it") || d.Certificate.NextAttemptAt == nil || time.Until(*d.Certificate.NextAttemptAt) < time.Second {
@@ -93,7 +93,7 @@ func TestStory(t *testing.T) {
 	}
 
 	// Put right: whoever asks need not wait.
-	h.ca.heal()
+	h.ca.Heal()
 	h.verify(h.ann, d)
 	if d = h.certified(h.ann, d); d.Certificate.LastError != nil {
 		t.Errorf("put right: %+v", d.Certificate)

@@ -27,9 +27,9 @@ func TestTakeovers(t *testing.T) {
 	}
 
 	// A name that points here, by an address or by an alias to her site, and is not claimed yet.
-	h.zone.set("new.test", "A 127.0.0.1")
+	h.zone.Set("new.test", "A 127.0.0.1")
 	waits("an address that leads here", h.add(bob, his, "new.test"))
-	h.zone.set("www.new.test", "CNAME "+hers.host()+".")
+	h.zone.Set("www.new.test", "CNAME "+hers.host()+".")
 	waits("an alias to her site", h.add(bob, his, "www.new.test"))
 	if !h.strange("new.test") || !h.strange("www.new.test") {
 		t.Error("a name without proof is served")
@@ -39,7 +39,7 @@ func TestTakeovers(t *testing.T) {
 		t.Errorf("the owner of an alias: %s, %q", d.Status, d.reason())
 	}
 	h.shows("www.new.test", "hers")
-	h.zone.set("www.new.test", "CNAME "+his.host()+".")
+	h.zone.Set("www.new.test", "CNAME "+his.host()+".")
 	if d := waits("a claim that waited", h.list(bob, "www.new.test")); !strings.Contains(d.reason(), "Another account holds") {
 		t.Errorf("said %q", d.reason())
 	}
@@ -49,7 +49,7 @@ func TestTakeovers(t *testing.T) {
 	mine := h.active(h.ann, hers, "www.held.test")
 	h.shows("www.held.test", "hers")
 	for _, to := range []string{"A 127.0.0.1", "CNAME " + his.host() + "."} {
-		h.zone.set("www.held.test", to)
+		h.zone.Set("www.held.test", to)
 		if got := h.refused(bob, his, "www.held.test"); got != "409 domain_claimed" {
 			t.Errorf("%s: %s", to, got)
 		}
@@ -64,23 +64,23 @@ func TestTakeovers(t *testing.T) {
 	}
 	// Around it.
 	for _, name := range []string{"held.test", "shop.held.test", "a.www.held.test"} {
-		h.zone.set(name, "A 127.0.0.1")
+		h.zone.Set(name, "A 127.0.0.1")
 		waits(name, h.add(bob, his, name))
 	}
-	h.zone.set("_slipway.shop.held.test", `TXT "`+bobToken+`"`) // the proof of another name
-	h.zone.set("_slipway.held.test", `TXT "`+annToken+`"`)      // another's proof
+	h.zone.Set("_slipway.shop.held.test", `TXT "`+bobToken+`"`) // the proof of another name
+	h.zone.Set("_slipway.held.test", `TXT "`+annToken+`"`)      // another's proof
 	waits("another's token", h.list(bob, "held.test"))
 	wild := h.add(bob, his, "*.held.test")
-	h.zone.set("*.held.test", "CNAME "+his.host()+".")
+	h.zone.Set("*.held.test", "CNAME "+his.host()+".")
 	waits("a wildcard over a sibling", wild)
 	// With the zone's own proof he may have the rest of the zone, never what she holds.
-	h.zone.set("_slipway.held.test", `TXT "`+bobToken+`"`)
+	h.zone.Set("_slipway.held.test", `TXT "`+bobToken+`"`)
 	if d := h.verify(bob, wild); d.Status != "active" {
 		t.Errorf("a wildcard with proof: %s, %q", d.Status, d.reason())
 	}
 	h.shows("any.held.test", "his")
 	h.shows("www.held.test", "hers")
-	h.zone.set("below.held.test", "CNAME "+hers.host()+".")
+	h.zone.Set("below.held.test", "CNAME "+hers.host()+".")
 	if d := h.verify(h.ann, h.add(h.ann, hers, "below.held.test")); d.Status != "pending" {
 		t.Errorf("an alias below another's wildcard: %s", d.Status)
 	}
@@ -104,10 +104,10 @@ func TestTakeovers(t *testing.T) {
 	h.active(h.ann, gone, "www.gone.test")
 	h.call(h.ann, "DELETE", "/sites/"+gone.ID, nil, nil)
 	h.call(h.ann, "DELETE", "/domains/"+mine.ID, nil, nil)
-	h.zone.set("www.gone.test", "CNAME "+his.host()+".")
+	h.zone.Set("www.gone.test", "CNAME "+his.host()+".")
 	for _, name := range []string{"www.held.test", "www.gone.test"} {
-		h.zone.set("_slipway." + name)
-		h.zone.set(name, "CNAME "+his.host()+".")
+		h.zone.Set("_slipway." + name)
+		h.zone.Set(name, "CNAME "+his.host()+".")
 		var d aDomain
 		h.until(10e9, name+" to be free", func() bool {
 			a := h.do(bob, "POST", "/sites/"+his.ID+"/domains", map[string]any{"name": name})
@@ -116,7 +116,7 @@ func TestTakeovers(t *testing.T) {
 		if d = waits("a released name", d); !strings.Contains(d.reason()+text(d.Verification[0].Reason), "let go") {
 			t.Errorf("said %q", d.reason())
 		}
-		h.zone.set("_slipway."+name, `TXT "`+bobToken+`"`)
+		h.zone.Set("_slipway."+name, `TXT "`+bobToken+`"`)
 		if d = h.verify(bob, d); d.Status != "active" {
 			t.Errorf("with the proof: %s, %q", d.Status, d.reason())
 		}
@@ -133,7 +133,7 @@ func TestTakeovers(t *testing.T) {
 	if got := h.refused(bob, his, "www.lost.test"); got != "409 domain_claimed" {
 		t.Errorf("without the record: %s", got)
 	}
-	h.zone.set("_slipway.www.lost.test", `TXT "`+bobToken+`"`)
+	h.zone.Set("_slipway.www.lost.test", `TXT "`+bobToken+`"`)
 	if d := h.verify(bob, h.add(bob, his, "www.lost.test")); d.Status != "active" {
 		t.Errorf("with the record: %s", d.reason())
 	}

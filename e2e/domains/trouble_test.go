@@ -30,7 +30,7 @@ func TestKilledDuringAnOrder(t *testing.T) {
 			}
 			return false
 		}
-		h.ca.between.Store(&f)
+		h.ca.Between(f)
 		name := string(rune('a'+i)) + ".customer.test"
 		d := h.active(h.ann, blog, name)
 		select {
@@ -39,17 +39,17 @@ func TestKilledDuringAnOrder(t *testing.T) {
 			t.Fatalf("%s: no request came", at)
 		}
 		h.Kill()
-		h.ca.heal()
+		h.ca.Heal()
 		close(release)
 		release = make(chan struct{})
-		before := h.ca.orders.Load()
+		before := h.ca.Orders.Load()
 		if err := h.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		h.certified(h.ann, d)
 		h.shows(name, "hello")
 		// The one that was under way may have been placed as the program died.
-		if n := h.ca.orders.Load() - before; n < 1 || n > 2 {
+		if n := h.ca.Orders.Load() - before; n < 1 || n > 2 {
 			t.Errorf("%s: %d orders after the restart", at, n)
 		}
 		select {
@@ -66,7 +66,7 @@ func TestAuthorityDown(t *testing.T) {
 	h.hear(h.ann, "/down")
 	blog := h.live(h.ann, "blog", "hello")
 	h.certified(h.ann, h.active(h.ann, blog, "a.customer.test"))
-	h.ca.die()
+	h.ca.Die()
 	d := h.active(h.ann, blog, "b.customer.test")
 	h.until(30*time.Second, "a word about the certificate", func() bool { d = h.get(h.ann, d); return d.SSLStatus == "failed" })
 	c := d.Certificate
@@ -77,14 +77,14 @@ func TestAuthorityDown(t *testing.T) {
 		t.Errorf("the next attempt is in %v", in)
 	}
 	h.heard("/down", "ssl.failed", "b.customer.test", 1)
-	requests := h.ca.requests.Load()
+	requests := h.ca.Requests.Load()
 	for range 20 {
 		h.shows("a.customer.test", "hello")
 		if _, err := h.shake("b.customer.test"); err == nil {
 			t.Error("a handshake without a certificate")
 		}
 	}
-	if n := h.ca.requests.Load() - requests; n > 0 {
+	if n := h.ca.Requests.Load() - requests; n > 0 {
 		t.Errorf("visitors caused %d requests to the authority", n)
 	}
 	if err := h.Stop(t.Context()); err != nil {
@@ -94,7 +94,7 @@ func TestAuthorityDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.shows("a.customer.test", "hello")
-	h.ca.heal()
+	h.ca.Heal()
 	h.verify(h.ann, d)
 	h.certified(h.ann, d)
 	h.shows("b.customer.test", "hello")
@@ -106,27 +106,25 @@ func TestAnotherAuthority(t *testing.T) {
 	h := newHouse(t, options{life: time.Hour, more: true})
 	blog := h.live(h.ann, "blog", "hello")
 	h.certified(h.ann, h.active(h.ann, blog, "a.customer.test"))
-	if n := h.more.orders.Load(); n != 0 {
+	if n := h.more.Orders.Load(); n != 0 {
 		t.Errorf("%d orders at the second authority while the first is well", n)
 	}
 	h.shows("a.customer.test", "hello")
-	h.ca.die()
+	h.ca.Die()
 	h.certified(h.ann, h.active(h.ann, blog, "b.customer.test"))
-	if n := h.more.orders.Load(); n != 1 {
+	if n := h.more.Orders.Load(); n != 1 {
 		t.Errorf("%d orders at the second authority", n)
 	}
-	h.ca.heal()
+	h.ca.Heal()
 	// The name leads here, and then away before the authority looks.
-	h.zone.change(func(z *zone) {
-		z.lie = func(q dns.Question, m *dns.Msg) {
-			if strings.HasPrefix(q.Name, "c.customer.test") && h.ca.orders.Load() > 1 {
-				m.Answer, m.Rcode = nil, dns.RcodeNameError
-			}
+	h.zone.Lie(func(q dns.Question, m *dns.Msg) {
+		if strings.HasPrefix(q.Name, "c.customer.test") && h.ca.Orders.Load() > 1 {
+			m.Answer, m.Rcode = nil, dns.RcodeNameError
 		}
 	})
 	d := h.active(h.ann, blog, "c.customer.test")
 	h.until(20*time.Second, "the refusal", func() bool { d = h.get(h.ann, d); return d.SSLStatus == "failed" })
-	if n := h.more.orders.Load(); n != 1 {
+	if n := h.more.Orders.Load(); n != 1 {
 		t.Errorf("%d orders at the second authority for a name at fault", n)
 	}
 	if said := text(d.Certificate.LastError); !strings.Contains(said, "c.customer.test") {

@@ -30,7 +30,7 @@ func (h *house) shake(name string, protocols ...string) (*x509.Certificate, erro
 
 func (h *house) roots() (*x509.CertPool, error) {
 	if h.ca != nil {
-		return h.ca.root, nil
+		return h.ca.Roots, nil
 	}
 	return h.Trust()
 }

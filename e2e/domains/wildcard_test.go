@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slipway/internal/domain/dnstest"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +20,12 @@ import (
 // nobody proved cause no order.
 func TestWildcardsAndStrangers(t *testing.T) {
 	t.Parallel()
-	packets, stream := bothPorts(t)
+	packets, stream := dnstest.BothPorts(t)
 	server := stream.Addr().String()
 	packets.Close()
 	stream.Close()
 	h := newHouse(t, options{life: time.Hour, flags: []string{"--acme-dns", server, "--acme-dns-zone", "acme.test"}})
-	h.zone.change(func(z *zone) { z.delegated["acme.test"] = server })
+	h.zone.Delegate("acme.test", server)
 	blog := h.live(h.ann, "blog", "hello")
 
 	// Until the sites' own record is there, each has a certificate of its own.
@@ -53,7 +54,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	if _, err := h.shake("any.shop.test"); err == nil {
 		t.Error("a handshake without a certificate")
 	}
-	h.zone.set(challenge.Name, "CNAME "+challenge.Value+".")
+	h.zone.Set(challenge.Name, "CNAME "+challenge.Value+".")
 	d = h.certified(h.ann, h.verify(h.ann, d))
 	if d.DNS[len(d.DNS)-1].Status != "valid" || len(d.Problems) != 0 {
 		t.Errorf("with the record: %+v", d)
@@ -70,7 +71,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	}
 
 	// A thousand names that strangers make up.
-	orders := h.ca.orders.Load()
+	orders := h.ca.Orders.Load()
 	for i := range 1000 {
 		label := strings.ToLower(rand.Text())
 		name := []string{label + ".sites.test", label + ".test", label + ".customer.test", "a." + label + ".shop.test", "shop.test", label + ".pay.shop.test", label + "." + blog.host()}[i%7]
@@ -80,7 +81,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 			t.Fatalf("%s %v: %v, want the alert unrecognized_name", name, protocols, err)
 		}
 	}
-	if n := h.ca.orders.Load() - orders; n != 0 {
+	if n := h.ca.Orders.Load() - orders; n != 0 {
 		t.Errorf("%d orders", n)
 	}
 
@@ -90,12 +91,12 @@ func TestWildcardsAndStrangers(t *testing.T) {
 
 	// A port that somebody has ends a start with one line, before anything is there.
 	data := filepath.Join(t.TempDir(), "data")
-	free, l := bothPorts(t)
+	free, l := dnstest.BothPorts(t)
 	l.Close() // free for TCP, taken for UDP
 	defer free.Close()
 	for _, busy := range []string{server, free.LocalAddr().String()} {
 		cmd := exec.Command(h.Binary, "serve", "--data-dir", data, "--listen", "127.0.0.1:0", "--edge-http", "127.0.0.1:0", "--edge-https", "127.0.0.1:0",
-			"--site-domain", "sites.test", "--acme-ca", h.ca.URL+"/dir", "--acme-dns", busy, "--acme-dns-zone", "acme.test")
+			"--site-domain", "sites.test", "--acme-ca", h.ca.Directory(), "--acme-dns", busy, "--acme-dns-zone", "acme.test")
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "--acme-dns") || strings.Count(string(out), "\n") != 1 {
 			t.Errorf("a busy port: %v %q", err, out)
@@ -109,10 +110,10 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	if err := h.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	h.zone.set("_acme-challenge.sites.test", "CNAME "+found[1]+".")
+	h.zone.Set("_acme-challenge.sites.test", "CNAME "+found[1]+".")
 	h.Data = filepath.Join(t.TempDir(), "data")
 	h.ann = h.user("ann@example.test")
-	orders = h.ca.orders.Load()
+	orders = h.ca.Orders.Load()
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 		return err == nil && leaf.DNSNames[0] == "*.sites.test"
 	})
 	h.shows(h.live(h.ann, "shared", "shared").host(), "shared")
-	if n := h.ca.orders.Load() - orders; n != 1 {
+	if n := h.ca.Orders.Load() - orders; n != 1 {
 		t.Errorf("%d orders", n)
 	}
 }
@@ -160,11 +161,11 @@ func TestWildcardsWithoutDNS(t *testing.T) {
 	}
 
 	// What CAA records permit is compared with what the authority says it is called.
-	h.zone.set("shop.test", `CAA 0 issue "other.example"`)
+	h.zone.Set("shop.test", `CAA 0 issue "other.example"`)
 	if d := h.verify(h.ann, h.add(h.ann, blog, "b.shop.test")); !strings.Contains(d.problem("caa"), "pebble.test") {
 		t.Errorf("CAA: %+v", d.Problems)
 	}
-	h.zone.set("shop.test", `CAA 0 issue "pebble.test"`)
+	h.zone.Set("shop.test", `CAA 0 issue "pebble.test"`)
 	if d := h.verify(h.ann, h.add(h.ann, blog, "c.shop.test")); d.problem("caa") != "" {
 		t.Errorf("CAA: %+v", d.Problems)
 	}

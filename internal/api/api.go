@@ -59,13 +59,14 @@ type Config struct {
 // API is the REST face.
 type API struct {
 	Config
-	mux     *http.ServeMux
-	huma    huma.API
-	ops     []Route
-	streams requestinfo.Streams
-	spec    []byte // openapi.json
-	docs    []byte // the reference page
-	home    []byte // the page at /
+	mux       *http.ServeMux
+	huma      huma.API
+	ops       []Route
+	byPattern map[string]Route // by the mux's pattern
+	streams   requestinfo.Streams
+	spec      []byte // openapi.json
+	docs      []byte // the reference page
+	home      []byte // the page at /
 }
 
 // New registers every route. It starts nothing.
@@ -82,6 +83,14 @@ func New(c Config) *API {
 	a.huma = newHuma(a.mux, c)
 	a.routes()
 	a.finish()
+	a.byPattern = map[string]Route{}
+	for _, r := range a.ops {
+		if r.Hook {
+			a.byPattern[r.Method+" "+r.Path] = r
+			continue
+		}
+		a.byPattern[r.Method+" /api/v1"+r.Path] = r
+	}
 	return a
 }
 

@@ -31,6 +31,10 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	conn := http.NewResponseController(w)
 	conn.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by recorders in tests: then there is none
 	defer conn.SetReadDeadline(time.Time{})
+	if c := strings.Join(r.Header["Content-Encoding"], ","); c != "" && !strings.EqualFold(c, "identity") {
+		discard(r)
+		return nil, &fault.Error{Kind: fault.Media, Message: "Unsupported Content-Encoding", Details: "send the body as it is, without Content-Encoding", Received: c, Code: "unsupported_content_encoding"}
+	}
 	if r.ContentLength > maxBody {
 		discard(r)
 		return nil, errTooLarge
@@ -43,7 +47,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		discard(r)
 		return nil, errTooLarge
 	}
-	if len(body) == 0 {
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // a byte order mark (RFC 8259 §8.1 lets us skip it)
+	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
 		return nil, nil
 	}
 	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" || strings.HasPrefix(t, "multipart/") {
@@ -64,7 +69,7 @@ func discard(r *http.Request) {
 // checkJSON refuses what parsers disagree about, before anything is decoded: malformed
 // or trailing text, bytes that are no UTF-8, NUL characters, names that appear twice in
 // an object (in any letter case), nesting beyond 32 levels, and a body that is neither
-// an object nor an array.
+// an object nor an array nor null.
 func checkJSON(body []byte) error {
 	refuse := func(details string) error {
 		return &fault.Error{Kind: fault.Invalid, Message: "Malformed JSON", Details: details, Code: "malformed_json"}
@@ -79,7 +84,7 @@ func checkJSON(body []byte) error {
 		}
 		return refuse("the body is not JSON")
 	}
-	if c := bytes.TrimLeft(body, " \t\r\n")[0]; c != '{' && c != '[' {
+	if c := bytes.TrimLeft(body, " \t\r\n")[0]; c != '{' && c != '[' && c != 'n' {
 		return &fault.Error{Kind: fault.Invalid, Message: "The request body is not a JSON object", Code: "invalid_body"}
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))

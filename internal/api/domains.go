@@ -71,6 +71,7 @@ func (a *API) domainRoutes() {
 	create := r("/sites/{id}/domains", "createDomain", "Add a domain to a site",
 		"Nothing is routed and no certificate asked for before ownership is proven: by one of the records in `verification`. `dns` says where the name must point. Checks run by themselves, and at once with `verify`.", account.DomainsWrite)
 	create.Status = 201
+	create.Limited = true
 	postPrepared(a, create, a.prepareDomain, a.createDomain)
 	get(a, r("/domains/{id}", "getDomain", "Read a domain", "", account.DomainsRead), a.getDomain)
 	change(a, "PATCH", r("/domains/{id}", "updateDomain", "Change a domain", "Changes what is sent and leaves the rest. With `siteId` it moves to another site and goes on being served meanwhile.", account.DomainsWrite), a.updateDomain)

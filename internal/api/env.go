@@ -100,6 +100,7 @@ func (a *API) envRoutes() {
 	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
 	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
 	set.Status, set.Loose = 201, true
+	set.Limited = true
 	postPrepared(a, set, a.sealEnv, a.setEnv)
 	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
 	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "", account.EnvWrite), a.deleteEnv)
@@ -170,6 +171,13 @@ type updateEnvIn struct {
 
 func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn, did *account.AuditEvent) (varBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return varBody{}, err
+	}
+	now, err := a.Sites.VarTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
+	if err != nil {
+		return varBody{}, err
+	}
+	if err := checkPatch(ctx, "variable", []string{"value", "secret", "target"}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
 		return varBody{}, err
 	}
 	*did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}

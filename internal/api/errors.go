@@ -127,14 +127,14 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func writeProblem(w http.ResponseWriter, p problem) {
-	body, err := json.Marshal(p)
+	body, err := encode(p)
 	if err != nil { // cannot happen: received holds scalars
-		body = []byte(`{"error":"Internal error"}`)
+		body = []byte(`{"error":"Internal error"}` + "\n")
 	}
 	p.headers(w.Header())
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(p.status)
-	w.Write(append(body, '\n'))
+	w.Write(body)
 }
 
 // scalar lets through what may be echoed: a string cut to 200 characters, a number or a

@@ -36,6 +36,7 @@ func (a *API) hookRoutes() {
 	}
 	get(a, r("/sites/{id}/hooks", "listHooks", "List deploy hooks", "With their URLs, which are secrets.", account.DeploymentsWrite), a.listHooks)
 	create := r("/sites/{id}/hooks", "createHook", "Create a deploy hook", "A POST to its `url` deploys the site, without an API key.", account.DeploymentsWrite)
+	create.Limited = true
 	create.Status = 201
 	post(a, create, a.createHook)
 	change(a, "PATCH", r("/hooks/{id}", "updateHook", "Change a deploy hook", "Rename it, bind it to a branch, turn it off or on, or give it a new URL with `rotate`; the old URL is unknown from then on.", account.DeploymentsWrite), a.updateHook)

@@ -1,8 +1,8 @@
 package api
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -62,14 +62,14 @@ func (count) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeInteger, Minimum: &zero}
 }
 
-func (n count) parse(name string) (int64, error) {
+func (n count) parse(name, code string) (int64, error) {
 	if n == "" {
 		return 0, nil
 	}
 	v, err := strconv.ParseInt(string(n), 10, 64)
 	if err != nil || v < 0 || strings.Trim(string(n), "0123456789") != "" {
 		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name,
-			Details: name + " must be a whole number of at least 0", Received: string(n), Code: "invalid_" + snake(name)}
+			Details: name + " must be a whole number of at least 0", Received: string(n), Code: code}
 	}
 	return v, nil
 }
@@ -78,7 +78,7 @@ func (n count) parse(name string) (int64, error) {
 type logOut struct{ Body func(huma.Context) }
 
 func (a *API) logRoute(r Route) {
-	r.Method, r.Status = http.MethodGet, http.StatusOK
+	r.Method, r.Status, r.Stream = http.MethodGet, http.StatusOK, true
 	op := a.operation(r, typeOf[logBody]())
 	op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString,
 		Description: "Server-sent events whose data are log entries as JSON."}}
@@ -101,14 +101,23 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 	if err != nil {
 		return nil, err
 	}
-	after, err := in.After.parse("after")
+	after, err := in.After.parse("after", "invalid_after")
 	if err != nil {
 		return nil, err
 	}
 	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") && req.Method == http.MethodGet {
 		if in.Last != "" {
-			if after, err = count(in.Last).parse("Last-Event-ID"); err != nil {
+			if after, err = count(in.Last).parse("Last-Event-ID", "invalid_last_event_id"); err != nil {
 				return nil, err
+			}
+		}
+		if after > 0 {
+			lines, status, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, 1)
+			if err != nil {
+				return nil, err
+			}
+			if len(lines) == 0 && status.Ended() { // all of it was sent: 204 tells an EventSource not to come back
+				return func(ctx huma.Context) { ctx.SetStatus(http.StatusNoContent) }, nil
 			}
 		}
 		done, ok := a.streams.Begin(c.User)
@@ -174,8 +183,8 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, c account.Calle
 			return // the site is gone, or the database: coming back finds out which
 		}
 		for _, l := range lines {
-			event, err := json.Marshal(showLine(l))
-			if err != nil || !send("id: %d\ndata: %s\n\n", l.N, event) {
+			event, err := encode(showLine(l))
+			if err != nil || !send("id: %d\ndata: %s\n\n", l.N, bytes.TrimSpace(event)) {
 				return
 			}
 			after, last = l.N, time.Now()

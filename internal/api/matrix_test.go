@@ -194,6 +194,7 @@ func TestAuthorizationMatrix(t *testing.T) {
 				}
 				a := w.api(r.Method, x.fill(row.path), key, body)
 				common(t, r.ID, a)
+				valid(t, w, r, a)
 				return a
 			}
 			check := func(who, key string, want int) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -35,6 +36,8 @@ type Route struct {
 	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
 	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
 	Open    bool          // needs no key. Optional.
+	Limited bool          // what it makes has a limit: 402 when that is used up. Optional.
+	Stream  bool          // can be followed as server-sent events. Optional.
 	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 
@@ -245,18 +248,18 @@ func (a *API) operation(r Route, body reflect.Type) huma.Operation {
 	}
 }
 
-// strict hands huma the body that was read, as JSON whatever it was called, and refuses
-// parameters that are there but empty, which huma takes for absent ones.
+// strict hands huma the body that was read, as JSON whatever it was called. Where none is
+// needed null and an empty array are none.
 func strict(ctx huma.Context, next func(huma.Context)) {
 	hr, w := humago.Unwrap(ctx)
 	req := from(ctx.Context())
-	query := hr.URL.Query()
-	for _, p := range ctx.Operation().Parameters {
-		if p.In == "query" && query.Has(p.Name) && query.Get(p.Name) == "" {
-			writeProblem(w, problem{status: http.StatusBadRequest, Message: "Invalid " + p.Name, Details: p.Name + " is empty",
-				Received: "", Code: "invalid_" + snake(p.Name), RequestID: req.id})
-			return
+	if b := ctx.Operation().RequestBody; b == nil || !b.Required {
+		if text := strings.Join(strings.Fields(string(req.body[:min(len(req.body), 64)])), ""); text == "null" || text == "[]" {
+			req.body = nil
 		}
+	} else if string(bytes.TrimSpace(req.body)) == "null" {
+		writeProblem(w, problem{status: http.StatusBadRequest, Message: "The request body is not a JSON object", Code: "invalid_body", RequestID: req.id})
+		return
 	}
 	hr.Header.Del("Content-Type")
 	hr.Body = io.NopCloser(bytes.NewReader(req.body))

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -33,13 +32,14 @@ const overview = "The REST interface of a Slipway installation: sites, deploymen
 // failures are the errors that operations share, by status.
 var failures = map[int]struct{ name, when string }{
 	400: {"BadRequest", "Malformed JSON, a field or parameter that is not valid, or an unknown filter value."},
+	402: {"LimitReached", "A limit of the account is used up: `name` says which, `limit` and `current` how much there can be and is. `GET /account` shows all."},
 	401: {"Unauthorized", "A missing, malformed, unknown, expired or revoked key."},
 	403: {"Forbidden", "The key lacks the scope, or is not allowed for this site or from this address. `details` names what is missing."},
 	404: {"NotFound", "An unknown id, or one of another user."},
 	409: {"Conflict", "The state forbids it now, or an `Idempotency-Key` was used for another request."},
 	410: {"Gone", "The deploy hook is turned off."},
 	413: {"TooLarge", "The body is larger than 1 MiB."},
-	415: {"UnsupportedMediaType", "A form instead of JSON."},
+	415: {"UnsupportedMediaType", "A form instead of JSON, or a Content-Encoding."},
 	429: {"TooManyRequests", "The rate limit is used up; `Retry-After` says for how long."},
 	500: {"InternalError", "Our fault. `requestId` finds it in the logs."},
 	503: {"Unavailable", "Starting, stopping, or without the database; `Retry-After` says when to try again."},
@@ -59,6 +59,8 @@ func (a *API) finish() {
 	doc := a.huma.OpenAPI()
 	doc.Info.Description = overview
 	doc.Info.Version = "1"
+	doc.Info.License = &huma.License{Name: "The terms of this installation", URL: a.BaseURL}
+	doc.Info.Contact = &huma.Contact{Name: "The operator of this installation", URL: a.BaseURL}
 	doc.Servers = []*huma.Server{{URL: a.BaseURL}}
 	doc.Security = []map[string][]string{{"key": {}}}
 	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", BearerFormat: "slw_…",
@@ -98,7 +100,10 @@ func (a *API) finish() {
 	doc.Webhooks = webhooksDoc()
 	nullable(doc.Components.Schemas)
 	var err error
-	if a.spec, err = json.Marshal(doc); err != nil {
+	if a.spec, err = encode(doc); err == nil {
+		a.spec, err = polish(a.spec)
+	}
+	if err != nil {
 		panic(err) // the document is made of our own types: every test would end here
 	}
 	a.docs, a.home = a.render(doc)
@@ -120,8 +125,11 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if r.Method != http.MethodGet {
 		statuses = append(statuses, 409)
 	}
-	if op.RequestBody != nil {
+	if (r.Method == http.MethodPost || r.Method == http.MethodPatch) && !r.Hook { // every body is read and checked
 		statuses = append(statuses, 413, 415)
+	}
+	if r.Limited || r.Hook {
+		statuses = append(statuses, 402)
 	}
 	if r.Hook {
 		statuses = append(statuses, 403, 410)
@@ -133,6 +141,9 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if r.Method == http.MethodPost {
 		op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/Idempotency-Key"})
 		ok.Headers["Idempotent-Replayed"] = &huma.Param{Ref: "#/components/headers/Idempotent-Replayed"}
+	}
+	if r.Stream {
+		op.Responses["204"] = &huma.Response{Description: "The log has ended and all of it was sent: the stream was resumed past its end.", Headers: headers(204)}
 	}
 	if open {
 		op.Security = []map[string][]string{}
@@ -176,7 +187,6 @@ func (a *API) specRoute(doc *huma.OpenAPI) (Route, *huma.Operation) {
 	doc.AddOperation(op)
 	a.mux.HandleFunc("GET "+op.Path, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Access-Control-Allow-Origin", "*") // it is public: viewers on other origins may read it
 		w.Write(a.spec)
 	})
 	a.ops = append(a.ops, r)

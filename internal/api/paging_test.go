@@ -64,7 +64,7 @@ func TestEveryListPages(t *testing.T) {
 			of, _ := body["pagination"].(m)
 			return a.status, items, of
 		}
-		for _, bad := range []string{"page=0", "page=-1", "page=abc", "page=", "page=1.5", "limit=0", "limit=-1", "limit=abc", "limit=", "limit=%2B5"} {
+		for _, bad := range []string{"page=0", "page=-1", "page=abc", "page=1.5", "limit=0", "limit=-1", "limit=abc", "limit=%2B5"} {
 			if status, _, _ := ask("?" + bad); status != 400 {
 				t.Errorf("%s?%s: %d, want 400", r.ID, bad, status)
 			}
@@ -147,7 +147,7 @@ func TestSearchSites(t *testing.T) {
 			t.Errorf("%q%s: %v, want %d", tt.search, tt.rest, got, tt.want)
 		}
 	}
-	for _, bad := range []string{"", strings.Repeat("x", 101), "a\x00"} {
+	for _, bad := range []string{strings.Repeat("x", 101), "a\x00"} {
 		if a := w.api("GET", "/sites?search="+url.QueryEscape(bad), key, nil); a.status != 400 {
 			t.Errorf("%q: %s", bad, a)
 		}

@@ -29,7 +29,7 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		value := bytes.TrimSpace(sent[name])
 		if slices.Contains(changeable, name) {
-			if bytes.Equal(value, []byte("null")) {
+			if have, ok := shown[name]; bytes.Equal(value, []byte("null")) && !(ok && sameJSON(value, have)) {
 				return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + noun + " " + name, Details: name + " can't be null; leave it out to keep it as it is", Code: "invalid_" + snake(name)}
 			}
 			continue

@@ -85,10 +85,25 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 			slog.String("route", r.Pattern), slog.Int("status", w.status), slog.Duration("took", time.Since(begun)), slog.String("user", string(req.caller.User)))
 	}()
 	if under(r.URL.Path, "/api") || under(r.URL.Path, "/hooks") {
+		r = withoutSlash(r)
+		req.http = r
 		a.serveAPI(w, r, req)
 		return
 	}
 	a.servePage(w, r)
+}
+
+// withoutSlash takes a slash at the end of a path for nothing: /sites/ is /sites.
+func withoutSlash(r *http.Request) *http.Request {
+	trimmed, ok := strings.CutSuffix(r.URL.Path, "/")
+	if !ok || trimmed != path.Clean(trimmed) {
+		return r
+	}
+	other := *r
+	u := *r.URL
+	u.Path, u.RawPath = trimmed, strings.TrimSuffix(u.RawPath, "/")
+	other.URL = &u
+	return &other
 }
 
 // under reports whether p is dir or below it.
@@ -98,6 +113,9 @@ func under(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/"
 func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 	ctx := r.Context()
 	w.Header().Set("Cache-Control", "no-store")
+	if under(r.URL.Path, "/api/v1") {
+		allowOrigins(w.Header())
+	}
 	key, authErr := a.authenticate(ctx, r, req)
 	win, err := a.Limiter.Take(ctx, key, a.RateLimit)
 	setWindow(w.Header(), win)
@@ -112,12 +130,21 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 	case authErr != nil:
 		a.fail(w, r, authErr)
 	default:
-		if err := a.prepare(w, r, req); err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		a.dispatch(w, r)
+		a.dispatch(w, r, req)
 	}
+}
+
+// allowOrigins lets pages of any origin read an answer: a key in the Authorization header
+// is the only credential, and browsers add none by themselves (Fetch, CORS protocol).
+// There is no Access-Control-Allow-Credentials, so cookies are never sent.
+func allowOrigins(h http.Header) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Expose-Headers", "Allow, Idempotent-Replayed, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id")
+}
+
+// preflight reports whether a browser asks what it may send.
+func preflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" && under(r.URL.Path, "/api/v1")
 }
 
 // public reports whether a path may be asked for without a key.
@@ -134,6 +161,9 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 		if hook, ok := a.hookKey(ctx, r); ok {
 			return hook, nil
 		}
+		return key, nil
+	}
+	if preflight(r) { // browsers send it without the key
 		return key, nil
 	}
 	header := r.Header["Authorization"]
@@ -166,13 +196,21 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request) (err
 	if err != nil {
 		return &fault.Error{Kind: fault.Invalid, Message: "Malformed query string", Code: "malformed_query"}
 	}
+	empty := false
 	for name, values := range q {
+		if strings.Join(values, "") == "" { // ?type= is no filter
+			delete(q, name)
+			empty = true
+		}
 		for _, v := range append(values, name) {
 			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
 				return &fault.Error{Kind: fault.Invalid, Message: "Malformed query string",
 					Details: "a query is UTF-8 without NUL", Code: "malformed_query"}
 			}
 		}
+	}
+	if empty {
+		r.URL.RawQuery = q.Encode()
 	}
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch || r.Method == http.MethodPut {
 		if !under(r.URL.Path, "/hooks") { // a hook's body is whatever the caller's CI sends: never read
@@ -186,12 +224,24 @@ var errNoPath = &fault.Error{Kind: fault.NotFound, Message: "There is nothing at
 	Details: "the reference is at /docs", Code: "path_not_found"}
 
 // dispatch finds the route, and answers 404, 405 and OPTIONS as JSON where there is none.
-func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
+// What the key lacks is said before what is wrong with the request.
+func (a *API) dispatch(w http.ResponseWriter, r *http.Request, req *request) {
 	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect
 		a.fail(w, r, errNoPath)
 		return
 	}
 	if _, pattern := a.mux.Handler(r); pattern != "" {
+		var err error
+		if route, ok := a.byPattern[pattern]; ok && !route.Open && !route.Hook {
+			err = route.permit(req.caller)
+		}
+		if err == nil {
+			err = a.prepare(w, r, req)
+		}
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
 		a.mux.ServeHTTP(w, r)
 		return
 	}
@@ -209,6 +259,12 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 	allow = append(allow, http.MethodOptions)
 	w.Header().Set("Allow", strings.Join(allow, ", "))
+	if preflight(r) {
+		h := w.Header()
+		h.Set("Access-Control-Allow-Methods", strings.Join(allow, ", "))
+		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-Id")
+		h.Set("Access-Control-Max-Age", "7200")
+	}
 	if r.Method == http.MethodOptions {
 		w.WriteHeader(http.StatusNoContent)
 		return

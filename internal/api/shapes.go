@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -145,6 +146,28 @@ func some(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// plainText takes stored JSON's escapes for HTML back.
+func plainText(stored json.RawMessage) json.RawMessage {
+	if len(stored) == 0 {
+		return nil // null
+	}
+	plain := map[string]byte{`\u0026`: '&', `\u003c`: '<', `\u003e`: '>'}
+	out := make(json.RawMessage, 0, len(stored))
+	for i := 0; i < len(stored); i++ {
+		if stored[i] == '\\' && i+1 < len(stored) {
+			if c, ok := plain[string(stored[i:min(i+6, len(stored))])]; ok {
+				out = append(out, c)
+				i += 5
+				continue
+			}
+			out = append(out, stored[i]) // with what it escapes
+			i++
+		}
+		out = append(out, stored[i])
+	}
+	return out
 }
 
 // each shows every item; it never returns nil, which JSON would write as null.

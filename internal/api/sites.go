@@ -80,6 +80,7 @@ func (a *API) siteRoutes() {
 
 	create := r("/sites", "createSite", "Create a site", account.SitesWrite)
 	create.Status, create.Wide = 201, true
+	create.Limited = true
 	create.Doc = "The answer comes at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
 		"`type` says where the content comes from. Node.js and PHP projects are `static` in this sense: what their repository turns out to be decides how they are served."
 	post(a, create, a.createSite)
@@ -96,6 +97,7 @@ func (a *API) siteRoutes() {
 
 	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.DeploymentsWrite)
 	trigger.Doc = "Needs no body. Deployments of one site run one at a time, in the order they were asked for; none that the interface asked for is dropped. A site in status `error` may be deployed again."
+	trigger.Limited = true
 	post(a, trigger, a.deploySite)
 
 	stop := r("/sites/{id}/stop", "stopSite", "Stop a site", account.SitesWrite)
@@ -214,6 +216,19 @@ type updateSiteIn struct {
 
 func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn, did *account.AuditEvent) (siteBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return siteBody{}, err
+	}
+	now, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return siteBody{}, err
+	}
+	shown, err := a.showSite(ctx, tx, now)
+	if err != nil {
+		return siteBody{}, err
+	}
+	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "credential"}, shown, map[string]string{
+		"type": "a site keeps its type: create another site"})
+	if err != nil {
 		return siteBody{}, err
 	}
 	b := in.Body

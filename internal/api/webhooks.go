@@ -53,6 +53,7 @@ func (a *API) webhookRoutes() {
 	create := r("/webhooks", "createWebhook", "Create a webhook",
 		"The URL is HTTPS. Events may be of either set of names. The secret keys the signatures; without one it is generated and the dashboard shows it. It is never in an answer.", account.WebhooksWrite)
 	create.Status = 201
+	create.Limited = true
 	post(a, create, a.createWebhook)
 	get(a, r("/webhooks/events", "listEvents", "List event names", "Every name that can be subscribed to, with its aliases, the JSON Schema of its body and a sample.", account.WebhooksRead), a.listEvents)
 	get(a, r("/webhooks/{id}", "getWebhook", "Read a webhook", "", account.WebhooksRead), a.getWebhook)

@@ -133,10 +133,11 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 			return cleanup, fmt.Errorf("make home: %w", err)
 		}
 	}
-	if err := b.cache.restore("home", b.work, homeDir, b.cacheFolders(true), b.uid); err != nil {
+	if err := sandbox.Own(b.work, b.uid); err != nil {
 		return cleanup, err
 	}
-	if err := sandbox.Own(b.work, b.uid); err != nil {
+	// What caches hold is the uid's already: walking thousands of files again costs time.
+	if err := b.cache.restore("home", b.work, homeDir, b.cacheFolders(true), b.uid); err != nil {
 		return cleanup, err
 	}
 	return cleanup, nil

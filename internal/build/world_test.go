@@ -263,3 +263,20 @@ func TestShortSecretsAreNamed(t *testing.T) {
 		t.Errorf("%v\n%s", o.err, o.text())
 	}
 }
+
+// A build's first commands find the repository that they expect: the commit, its dates,
+// the branch, and a configuration that they may write, as husky's prepare does.
+func TestBuildSeesARepository(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.build(map[string]string{"index.html": "one"}, framework.Plan{Runtime: framework.Static})
+	o := s.build(map[string]string{"index.html": "two", ".husky/pre-commit": "#!/bin/sh\n"}, framework.Plan{Runtime: framework.Static, Output: "out",
+		Build: []framework.Command{{Shell: "set -e; git config core.hooksPath .husky; mkdir out; " +
+			"git rev-parse HEAD > out/commit.txt; git rev-parse --abbrev-ref HEAD > out/branch.txt; git rev-list --count HEAD > out/count.txt; " +
+			"git log -1 --format=%ct -- index.html > out/date.txt; git status --porcelain --untracked-files=no > out/status.txt; git config core.hooksPath > out/hooks.txt"}}})
+	ok(t, o.err)
+	trim := func(name string) string { return strings.TrimSpace(o.files[name]) }
+	if len(trim("commit.txt")) != 40 || trim("branch.txt") != "main" || trim("count.txt") != "2" || trim("date.txt") == "" || trim("status.txt") != "" || trim("hooks.txt") != ".husky" {
+		t.Errorf("the build saw %q\n%s", o.files, o.text())
+	}
+}

@@ -32,8 +32,8 @@ var causes = []cause{
 		"The build waits for an answer that nobody can type: give it as an option, such as --yes, or as an environment variable"),
 
 	// Lock files.
-	when(`npm (?:error|ERR!) Missing: (\S+) from lock file`, "package-lock.json lacks ${1}, which package.json asks for: run npm install and commit the lock file"),
-	when(`npm (?:error|ERR!) Invalid: lock file's (\S+) does not satisfy (\S+)`, "package-lock.json has ${1}, and package.json asks for ${2}: run npm install and commit the lock file"),
+	when(`npm (?:error|ERR!) Missing: (\S+) from lock file`, "package-lock.json and package.json disagree, ${1} is missing from the lock file: run npm install and commit it"),
+	when(`npm (?:error|ERR!) Invalid: lock file's (\S+) does not satisfy (\S+)`, "package-lock.json and package.json disagree, the lock file has ${1} where ${2} is asked for: run npm install and commit it"),
 	when(`YN0047: .*autofix|Merge conflict (?:detected )?in (?:yarn\.lock|\S+lock\S*)`, "The lock file holds the marks of a merge conflict: resolve it and commit the lock file"),
 	when("`?npm ci`? can only install packages when your package(-lock)?\\.json",
 		"package-lock.json and package.json disagree: run npm install and commit the lock file"),

@@ -27,7 +27,7 @@ func TestStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.zone.set(t, name, "A 127.0.0.1")
+	w.zone.Set(name, "A 127.0.0.1")
 	if d, err = w.domains.Verify(ctx, "ada", d.ID); err != nil || d.Status != domain.Pending || d.SSL != domain.SSLPending {
 		t.Fatalf("an address alone: %+v, %v", d, err)
 	}
@@ -37,7 +37,7 @@ func TestStory(t *testing.T) {
 	w.refused(name)
 
 	// It is verified, and a certificate comes without a visitor.
-	w.zone.set(t, "_slipway."+name, `TXT "`+w.token()+`"`)
+	w.zone.Set("_slipway."+name, `TXT "`+w.token()+`"`)
 	if d, err = w.domains.Verify(ctx, "ada", d.ID); err != nil || d.Status != domain.Active {
 		t.Fatalf("with the proof: %+v, %v", d, err)
 	}
@@ -66,7 +66,7 @@ func TestStory(t *testing.T) {
 	// A renewal that fails keeps the old one, and says why and when again. Pebble takes an
 	// old proof once in a hundred orders although it is told not to (it compares a number
 	// from 0 with 0): such an order is good, and the story goes on from there.
-	w.zone.set(t, name, "A 127.0.0.2")
+	w.zone.Set(name, "A 127.0.0.2")
 	attempt := func(q string) Event {
 		n := len(w.events(name))
 		w.exec(q, name)
@@ -100,7 +100,7 @@ func TestStory(t *testing.T) {
 	}
 
 	// Put right: the owner need not wait for the back-off.
-	w.zone.set(t, name, "A 127.0.0.1")
+	w.zone.Set(name, "A 127.0.0.1")
 	w.write(func(tx *db.Tx) error { return RetryTx(ctx, tx, name) })
 	w.until("it works again", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
 	if d = w.get(d.ID); d.Certificate.LastError != "" || w.row(name).failures != 0 {
@@ -109,8 +109,12 @@ func TestStory(t *testing.T) {
 
 	// Removed: no handshake. Its certificate is kept for its holder, who may come back as
 	// often as it likes: authorities issue only a few for one name.
-	kept := w.served(name)
-	orders := w.pebble.orders.Load()
+	stored, err := w.open(ctx, w.row(name).material) // what is served may be the one before it for a moment
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := stored.Leaf
+	orders := w.pebble.Orders.Load()
 	for range 6 {
 		w.write(func(tx *db.Tx) error { _, err := w.domains.DeleteTx(ctx, tx, "ada", d.ID); return err })
 		w.until("it is gone", func() bool { return w.row(name).state == gone })
@@ -125,7 +129,7 @@ func TestStory(t *testing.T) {
 		w.until("its holder hears of it", func() bool { return w.get(d.ID).SSL == domain.SSLActive && len(w.events(name)) == n+1 })
 		equal(t, "told", w.events(name)[n:], []Event{Issued})
 	}
-	if n := w.pebble.orders.Load(); n != orders {
+	if n := w.pebble.Orders.Load(); n != orders {
 		t.Errorf("%d more orders", n-orders)
 	}
 	if r := w.row(name); r.nextAt.Time().Before(time.Now().Add(24*time.Hour)) || r.nextAt >= r.notAfter {
@@ -155,7 +159,7 @@ func TestRandomNames(t *testing.T) {
 	w.site("blog")
 	w.add("www.customer.test", "blog")
 	w.served("www.customer.test")
-	before := w.pebble.orders.Load()
+	before := w.pebble.Orders.Load()
 	for i := range 1000 {
 		label := fmt.Sprintf("r%x", rand.Uint64())
 		name := []string{label + ".test", label + ".sites.test", label + ".customer.test", label + ".www.customer.test", label + ".blog.sites.test",
@@ -168,7 +172,7 @@ func TestRandomNames(t *testing.T) {
 	}
 	w.refused("www.customer.test", ProtocolTLSALPN)
 	w.refused("blog.sites.test", ProtocolTLSALPN)
-	if n := w.pebble.orders.Load() - before; n != 0 {
+	if n := w.pebble.Orders.Load() - before; n != 0 {
 		t.Errorf("%d orders", n)
 	}
 	var n int
@@ -187,22 +191,22 @@ func TestRandomNames(t *testing.T) {
 func TestOnDemand(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *Config) { c.Hosts = []string{"Panel.customer.test", "127.0.0.1", "localhost"} })
-	w.zone.set(t, "panel.customer.test", "A 127.0.0.1")
+	w.zone.Set("panel.customer.test", "A 127.0.0.1")
 	w.until("the control plane has one", func() bool {
 		return w.row("panel.customer.test").state == Active || w.row("panel.customer.test").failures > 0
 	})
 	w.exec("UPDATE certificates SET next_at = 1 WHERE state <> 'active'") // the record came too late
 	w.served("panel.customer.test")
 	w.site("blog")
-	w.zone.set(t, "*.sites.test", "A 127.0.0.1")
-	before := w.pebble.orders.Load()
+	w.zone.Set("*.sites.test", "A 127.0.0.1")
+	before := w.pebble.Orders.Load()
 	leaf, err := w.shake("blog.sites.test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := w.shake("BLOG.sites.test")
-	if err != nil || !again.Equal(leaf) || w.pebble.orders.Load() != before+1 {
-		t.Errorf("%d orders, %v", w.pebble.orders.Load()-before, err)
+	if err != nil || !again.Equal(leaf) || w.pebble.Orders.Load() != before+1 {
+		t.Errorf("%d orders, %v", w.pebble.Orders.Load()-before, err)
 	}
 	if r := w.row("blog.sites.test"); r.kind != kindSite {
 		t.Errorf("row %+v", r)
@@ -211,7 +215,7 @@ func TestOnDemand(t *testing.T) {
 	w.exec("UPDATE sites SET deleted_at = 5 WHERE id = 'blog'")
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'blog.sites.test'")
 	w.until("it is dropped", func() bool { return w.row("blog.sites.test").state == gone })
-	if w.pebble.orders.Load() != before+1 {
+	if w.pebble.Orders.Load() != before+1 {
 		t.Error("a deleted site's certificate was renewed")
 	}
 }
@@ -286,7 +290,7 @@ func TestForeignChallenges(t *testing.T) {
 		}
 		return false
 	}
-	w.pebble.sick.Store(&f)
+	w.pebble.Between(f)
 	w.exec("UPDATE certificates SET next_at = 1")
 	w.until("an order was watched", func() bool { return len(caught) > 0 })
 	w.until("the orders are done", idle)
@@ -308,7 +312,7 @@ func TestTwoNodes(t *testing.T) {
 	front := start(t, func(w *world, c *Config) { c.Workers = -1; w.nodes = true })
 	startNode(t, front, func(w *world, c *Config) {
 		w.nodes = true
-		c.CAs = []string{front.pebble.dir()}
+		c.CAs = []string{front.pebble.Directory()}
 		c.Out = front.pebble.Client()
 	})
 	front.site("blog")

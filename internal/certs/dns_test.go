@@ -24,9 +24,7 @@ func withDNS(zoneName string) func(*world, *Config) {
 			w.t.Fatal(err)
 		}
 		c.DNS = &DNS{Zone: zoneName, Packets: pc, Stream: l}
-		w.zone.mu.Lock()
-		defer w.zone.mu.Unlock()
-		w.zone.delegated = map[string]string{zoneName: pc.LocalAddr().String()}
+		w.zone.Delegate(zoneName, pc.LocalAddr().String())
 	}
 }
 
@@ -46,10 +44,10 @@ func TestWildcards(t *testing.T) {
 	if said := w.row("*.sites.test").err; !strings.Contains(said, w.Delegation("sites.test")) || w.row("*.sites.test").failures != 0 {
 		t.Errorf("of the sites' wildcard it is said: %q", said)
 	}
-	if _, err := w.compare(t.Context(), 0); err != nil || w.row("*.customer.test").host != "" || w.pebble.orders.Load() != 0 {
-		t.Errorf("%d orders without the record, row %+v, %v", w.pebble.orders.Load(), w.row("*.customer.test"), err)
+	if _, err := w.compare(t.Context(), 0); err != nil || w.row("*.customer.test").host != "" || w.pebble.Orders.Load() != 0 {
+		t.Errorf("%d orders without the record, row %+v, %v", w.pebble.Orders.Load(), w.row("*.customer.test"), err)
 	}
-	w.zone.set(t, "_acme-challenge.customer.test", "CNAME "+target+".")
+	w.zone.Set("_acme-challenge.customer.test", "CNAME "+target+".")
 	if d, err := w.domains.Verify(t.Context(), "ada", d.ID); err != nil || len(d.Problems) != 0 {
 		t.Errorf("with the record: %+v, %v", d.Problems, err)
 	}
@@ -61,16 +59,16 @@ func TestWildcards(t *testing.T) {
 	w.refused("a.b.customer.test")
 	w.refused("customer.test")
 
-	w.zone.set(t, "_acme-challenge.sites.test", "CNAME "+w.Delegation("sites.test")+".")
+	w.zone.Set("_acme-challenge.sites.test", "CNAME "+w.Delegation("sites.test")+".")
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = '*.sites.test'")
 	shared := w.served("abcdefghijk1--blog.sites.test")
-	before := w.pebble.orders.Load()
+	before := w.pebble.Orders.Load()
 	for _, name := range []string{"blog.sites.test", "made-up.sites.test"} {
 		if c := w.served(name); !c.Equal(shared) {
 			t.Errorf("%s has a certificate of its own", name)
 		}
 	}
-	if w.pebble.orders.Load() != before {
+	if w.pebble.Orders.Load() != before {
 		t.Error("it was ordered for")
 	}
 }
@@ -82,8 +80,8 @@ func TestWildcardWithoutDNS(t *testing.T) {
 	w.site("blog")
 	d := w.add("*.customer.test", "blog")
 	w.until("it failed", func() bool { return w.get(d.ID).SSL == domain.SSLFailed })
-	if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, "proven in the DNS") || w.pebble.orders.Load() != 0 {
-		t.Errorf("%q, %d orders", said, w.pebble.orders.Load())
+	if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, "proven in the DNS") || w.pebble.Orders.Load() != 0 {
+		t.Errorf("%q, %d orders", said, w.pebble.Orders.Load())
 	}
 	if w.Delegation("x.test") != "" {
 		t.Error("a delegation that leads nowhere")

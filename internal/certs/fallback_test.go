@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/certs/acmetest"
 	"slipway/internal/db"
 	"slipway/internal/domain"
 )
@@ -23,10 +24,10 @@ import (
 // is at fault.
 func TestFallback(t *testing.T) {
 	t.Parallel()
-	var second *pebble
+	var second *acmetest.Authority
 	w := start(t, func(w *world, c *Config) {
 		second = w.further()
-		c.CAs = append(c.CAs, second.dir())
+		c.CAs = append(c.CAs, second.Directory())
 		roots := x509.NewCertPool()
 		roots.AddCert(w.pebble.Certificate())
 		roots.AddCert(second.Certificate())
@@ -48,26 +49,26 @@ func TestFallback(t *testing.T) {
 		}
 		return leaf
 	}
-	from := func(leaf *x509.Certificate, p *pebble) bool {
-		_, err := leaf.Verify(x509.VerifyOptions{Roots: p.root, Intermediates: pool(t, w, leaf.DNSNames[0])})
+	from := func(leaf *x509.Certificate, p *acmetest.Authority) bool {
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: p.Roots, Intermediates: pool(t, w, leaf.DNSNames[0])})
 		return err == nil
 	}
 	// It is ill.
-	w.pebble.refuse(503, "serverInternal", "maintenance")
+	w.pebble.Refuse(503, "serverInternal", "maintenance")
 	w.add("a.customer.test", "blog")
 	if leaf := both("a.customer.test"); !from(leaf, second) || from(leaf, w.pebble) {
 		t.Errorf("issued by %v", leaf.Issuer)
 	}
 	// It has enough of us, and says until when.
 	until := time.Now().Add(3 * time.Hour).UTC().Truncate(time.Second)
-	w.pebble.refuse(429, "rateLimited", "too many certificates already issued: retry after "+until.Format("2006-01-02 15:04:05")+" UTC")
+	w.pebble.Refuse(429, "rateLimited", "too many certificates already issued: retry after "+until.Format("2006-01-02 15:04:05")+" UTC")
 	w.add("b.customer.test", "blog")
 	if leaf := both("b.customer.test"); !from(leaf, second) {
 		t.Errorf("issued by %v", leaf.Issuer)
 	}
 	// Both have: the next attempt is when the first of them will have us, no failure is
 	// counted, and the owner hears of it and reads why.
-	second.refuse(429, "rateLimited", "slow down")
+	second.Refuse(429, "rateLimited", "slow down")
 	d := w.add("c.customer.test", "blog")
 	w.until("it was tried", func() bool { return w.row("c.customer.test").err != "" })
 	r := w.row("c.customer.test")
@@ -79,8 +80,8 @@ func TestFallback(t *testing.T) {
 		t.Error("the owner does not read why")
 	}
 	// The first is well again; the certificate of the second moves there with its renewal.
-	w.pebble.sick.Store(nil)
-	second.sick.Store(nil)
+	w.pebble.Heal()
+	second.Heal()
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'a.customer.test'")
 	w.until("it has moved", func() bool { return from(both("a.customer.test"), w.pebble) })
 	keys, err := w.storage.List(t.Context(), "certificates", true)
@@ -88,11 +89,11 @@ func TestFallback(t *testing.T) {
 		t.Errorf("two certificates are stored as %v, %v", keys, err)
 	}
 	// A name that is at fault is not tried at every authority there is.
-	before := second.orders.Load()
-	w.zone.set(t, "a.customer.test", "A 127.0.0.2")
+	before := second.Orders.Load()
+	w.zone.Set("a.customer.test", "A 127.0.0.2")
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'a.customer.test'")
 	w.until("it failed", func() bool { return w.row("a.customer.test").failures == 1 })
-	if n := second.orders.Load() - before; n != 0 {
+	if n := second.Orders.Load() - before; n != 0 {
 		t.Errorf("the second authority was asked %d times", n)
 	}
 }
@@ -128,7 +129,7 @@ func TestReplacement(t *testing.T) {
 		io.WriteString(rw, `{"type": "urn:ietf:params:acme:error:rateLimited", "detail": "too many", "status": 429}`)
 		return true
 	}
-	w.pebble.sick.Store(&f)
+	w.pebble.Between(f)
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = $1", name)
 	w.until("it is renewed", func() bool { c, err := w.shake(name); return err == nil && !c.Equal(first) })
 	if refused.Load() == 0 || w.row(name).failures != 0 {
@@ -197,7 +198,7 @@ func TestLedger(t *testing.T) {
 	enter(5, "www.five.test", "invalid", 30*time.Minute)
 	d := w.add("www.five.test", "blog")
 	w.until("it was looked at", func() bool { return w.row("www.five.test").err != "" })
-	if n := w.pebble.orders.Load(); n != 0 {
+	if n := w.pebble.Orders.Load(); n != 0 {
 		t.Errorf("%d orders", n)
 	}
 	if next := w.get(d.ID).Certificate.NextAttemptAt.Time(); time.Until(next) < 29*time.Minute || time.Until(next) > 32*time.Minute {
@@ -233,7 +234,7 @@ func TestWarnings(t *testing.T) {
 	const name = "www.customer.test"
 	d := w.add(name, "blog")
 	w.served(name)
-	w.pebble.refuse(503, "serverInternal", "maintenance")
+	w.pebble.Refuse(503, "serverInternal", "maintenance")
 	failures := int64(0)
 	for _, tt := range []struct{ days, warned int64 }{{29, 0}, {20, 21}, {15, 21}, {13, 14}, {6, 7}, {3, 7}} {
 		w.exec("UPDATE certificates SET next_at = 1, not_after = $2 WHERE host = $1", name,
@@ -315,7 +316,7 @@ func TestExternalAccountBinding(t *testing.T) {
 			t.Parallel()
 			w := start(t, func(w *world, c *Config) {
 				w.pebble = w.further("kid-1", key)
-				c.CAs, c.Out = []string{w.pebble.dir()}, w.pebble.Client()
+				c.CAs, c.Out = []string{w.pebble.Directory()}, w.pebble.Client()
 				if tt.binding.KeyID != "" {
 					c.Bindings = map[string]Binding{"127.0.0.1": tt.binding}
 				}
@@ -327,8 +328,8 @@ func TestExternalAccountBinding(t *testing.T) {
 				return
 			}
 			w.until("it failed", func() bool { return w.get(d.ID).SSL == domain.SSLFailed })
-			if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, tt.want) || strings.Contains(said, key) || w.pebble.orders.Load() != 0 {
-				t.Errorf("%q, %d orders", said, w.pebble.orders.Load())
+			if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, tt.want) || strings.Contains(said, key) || w.pebble.Orders.Load() != 0 {
+				t.Errorf("%q, %d orders", said, w.pebble.Orders.Load())
 			}
 		})
 	}
@@ -342,7 +343,7 @@ func TestRetryIsBounded(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.site("blog")
-	w.pebble.refuse(403, "rejectedIdentifier", "policy")
+	w.pebble.Refuse(403, "rejectedIdentifier", "policy")
 	const name = "www.customer.test"
 	w.add(name, "blog")
 	w.until("it failed", func() bool { return w.row(name).failures == 1 })
@@ -394,7 +395,7 @@ func TestRetryAfter(t *testing.T) {
 				json.NewEncoder(rw).Encode(map[string]any{"type": "urn:ietf:params:acme:error:" + tt.kind, "status": tt.status})
 				return true
 			}
-			w.pebble.sick.Store(&f)
+			w.pebble.Between(f)
 			d := w.add("www.customer.test", "blog")
 			w.until("it was looked at", func() bool { return w.row("www.customer.test").err != "" })
 			r := w.row("www.customer.test")

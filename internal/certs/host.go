@@ -62,6 +62,10 @@ type ask struct {
 // wants again gets back the certificate that it had, if that lasts: authorities issue only
 // a few for one name.
 func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
+	v, err := nextVersion(ctx, tx) // first: its row's lock keeps the row below as it is read
+	if err != nil {
+		return err
+	}
 	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM certificates WHERE host = $1", a.host)
 	have, err := db.Collect(rows, err, scan)
 	if err != nil {
@@ -90,10 +94,6 @@ func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
 				r.nextAt = old.nextAt
 			}
 		}
-	}
-	v, err := nextVersion(ctx, tx)
-	if err != nil {
-		return err
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO certificates (host, kind, owner_id, route, state, material, issuer, not_before, not_after, failures, error, next_at, told_at, warned, version, changed_at)
@@ -137,6 +137,10 @@ const keptMax = 100
 // dropTx ends a name's certificate: nodes forget it. It is kept for its owner until it
 // ends, the newest keptMax of each.
 func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
+	v, err := nextVersion(ctx, tx) // first, as in askTx
+	if err != nil {
+		return err
+	}
 	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM certificates WHERE host = $1 AND state <> 'gone'", host)
 	have, err := db.Collect(rows, err, scan)
 	if err != nil {
@@ -151,10 +155,6 @@ func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
 			return err
 		}
 		r.material, r.issuer, r.notBefore, r.notAfter = "", "", 0, 0
-	}
-	v, err := nextVersion(ctx, tx)
-	if err != nil {
-		return err
 	}
 	_, err = tx.Exec(ctx, `
 		UPDATE certificates SET state = 'gone', material = $4, issuer = $5, not_before = $6, not_after = $7, failures = 0, error = '', next_at = 0,

@@ -126,6 +126,9 @@ var ErrNone = errors.New("there is no certificate for this name yet")
 func (s *Certs) Certificate(hello *tls.ClientHelloInfo, name string, known bool) (*tls.Certificate, error) {
 	host := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == ProtocolTLSALPN {
+		if len(s.issuers) == 0 { // nobody was asked for a proof
+			return nil, nil
+		}
 		return s.proof(hello.Context(), host)
 	}
 	if name == "" {

@@ -19,8 +19,8 @@ func TestShares(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *Config) { c.Workers = 2 })
 	w.site("blog")
-	w.zone.set(t, "*.sites.test", "A 127.0.0.1")
-	w.pebble.refuse(503, "serverInternal", "maintenance") // an order costs its place in the ledger all the same
+	w.zone.Set("*.sites.test", "A 127.0.0.1")
+	w.pebble.Refuse(503, "serverInternal", "maintenance") // an order costs its place in the ledger all the same
 	i := w.issuers[0]
 	w.write(func(tx *db.Tx) error { // what mallory's first names cost
 		for n := range ownerOrders {
@@ -55,7 +55,7 @@ func TestShares(t *testing.T) {
 		return n
 	}
 	w.until("mallory's names are asked for", func() bool { return count("TRUE") == 245 })
-	w.pebble.sick.Store(nil)
+	w.pebble.Heal()
 	w.served("blog.sites.test")
 	d := w.add("www.customer.test", "blog")
 	w.served("www.customer.test")
@@ -83,9 +83,9 @@ func TestTakenOver(t *testing.T) {
 	old := w.add(name, "blog")
 	leaf := w.served(name)
 	w.until("its holder is told", func() bool { return w.get(old.ID).SSL == domain.SSLActive })
-	orders := w.pebble.orders.Load()
+	orders := w.pebble.Orders.Load()
 	w.exec("INSERT INTO domain_tokens (owner_id, token) VALUES ('bob', 'slipway-bob')")
-	w.zone.set(t, "_slipway."+name, `TXT "slipway-bob"`)
+	w.zone.Set("_slipway."+name, `TXT "slipway-bob"`)
 	d, err := w.domains.Create(t.Context(), "bob", "shop", domain.NewDomain{Name: name})
 	if err != nil {
 		t.Fatal(err)
@@ -97,8 +97,8 @@ func TestTakenOver(t *testing.T) {
 		d, err := w.domains.Get(context.Background(), w.db, "bob", d.ID)
 		return err == nil && d.SSL == domain.SSLActive && d.Certificate.ExpiresAt.Time().Equal(leaf.NotAfter)
 	})
-	if c := w.served(name); !c.Equal(leaf) || w.pebble.orders.Load() != orders {
-		t.Errorf("%d more orders", w.pebble.orders.Load()-orders)
+	if c := w.served(name); !c.Equal(leaf) || w.pebble.Orders.Load() != orders {
+		t.Errorf("%d more orders", w.pebble.Orders.Load()-orders)
 	}
 	if r := w.row(name); r.owner != "bob" || r.state != Active {
 		t.Errorf("row %+v", r)

@@ -5,220 +5,28 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/letsencrypt/pebble/v2/ca"
-	pebbledb "github.com/letsencrypt/pebble/v2/db"
-	"github.com/letsencrypt/pebble/v2/va"
-	"github.com/letsencrypt/pebble/v2/wfe"
-	"github.com/miekg/dns"
-
 	"slipway/internal/account"
+	"slipway/internal/certs/acmetest"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/domain"
+	"slipway/internal/domain/dnstest"
 	"slipway/internal/edge"
 	"slipway/internal/seal"
 )
-
-func TestMain(m *testing.M) {
-	os.Setenv("PEBBLE_VA_NOSLEEP", "1")
-	os.Setenv("PEBBLE_WFE_NONCEREJECT", "5")
-	os.Setenv("PEBBLE_AUTHZREUSE", "0")
-	os.Exit(m.Run())
-}
-
-// zone is a DNS server under the test's control.
-type zone struct {
-	addr string
-
-	mu        sync.Mutex // guards the rest
-	records   map[string][]dns.RR
-	delegated map[string]string // zones and the address of the server that has them
-}
-
-func newZone(t testing.TB) *zone {
-	t.Helper()
-	z := &zone{records: map[string][]dns.RR{}}
-	var pc net.PacketConn
-	var l net.Listener
-	for try := 0; ; try++ { // one port for both
-		var err error
-		if pc, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		if l, err = net.Listen("tcp", pc.LocalAddr().String()); err == nil {
-			break
-		}
-		pc.Close()
-		if try == 10 {
-			t.Fatal(err)
-		}
-	}
-	z.addr = pc.LocalAddr().String()
-	for _, s := range []*dns.Server{{PacketConn: pc, Handler: z}, {Listener: l, Handler: z}} {
-		ready := make(chan struct{})
-		s.NotifyStartedFunc = func() { close(ready) }
-		go s.ActivateAndServe()
-		<-ready
-		t.Cleanup(func() { s.Shutdown() })
-	}
-	return z
-}
-
-func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	name := strings.ToLower(strings.TrimSuffix(q.Question[0].Name, "."))
-	m := new(dns.Msg)
-	m.SetReply(q)
-	exists := false
-	for range 8 {
-		for below, server := range z.delegated {
-			if strings.HasSuffix(name, "."+below) {
-				further := new(dns.Msg)
-				further.SetQuestion(dns.Fqdn(name), q.Question[0].Qtype)
-				if a, err := dns.Exchange(further, server); err == nil {
-					m.Answer = append(m.Answer, a.Answer...)
-					exists = a.Rcode == dns.RcodeSuccess
-				}
-			}
-		}
-		rrs := z.records[name]
-		if rrs == nil {
-			_, parent, _ := strings.Cut(name, ".")
-			rrs = z.records["*."+parent]
-		}
-		next := ""
-		for _, rr := range rrs {
-			exists = true
-			rr = dns.Copy(rr)
-			rr.Header().Name = dns.Fqdn(name)
-			if rr.Header().Rrtype == q.Question[0].Qtype {
-				m.Answer = append(m.Answer, rr)
-			} else if c, ok := rr.(*dns.CNAME); ok {
-				m.Answer = append(m.Answer, rr)
-				next = strings.ToLower(strings.TrimSuffix(c.Target, "."))
-			}
-		}
-		if next == "" {
-			break
-		}
-		name = next
-	}
-	for n := range z.records {
-		exists = exists || strings.HasSuffix(n, "."+name)
-	}
-	if !exists {
-		m.Rcode = dns.RcodeNameError
-	}
-	w.WriteMsg(m)
-}
-
-// set replaces every record of a name.
-func (z *zone) set(t testing.TB, name string, records ...string) {
-	t.Helper()
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	delete(z.records, name)
-	for _, r := range records {
-		rr, err := dns.NewRR(fmt.Sprintf("%s. 60 IN %s", name, r))
-		if err != nil {
-			t.Fatal(err)
-		}
-		z.records[name] = append(z.records[name], rr)
-	}
-}
-
-// pebble is an ACME authority in this process.
-type pebble struct {
-	*httptest.Server
-	root   *x509.CertPool
-	orders atomic.Int64
-	sick   atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool] // answers instead
-}
-
-func (p *pebble) dir() string { return p.URL + "/dir" }
-
-// newPebble starts an authority. With keys (a name and a key each) it takes only those who have one.
-func newPebble(t testing.TB, httpPort, tlsPort int, resolver string, keys ...string) *pebble {
-	t.Helper()
-	quiet := log.New(io.Discard, "", 0)
-	store := pebbledb.NewMemoryStore()
-	for i := 0; i+1 < len(keys); i += 2 {
-		if err := store.AddExternalAccountKeyByID(keys[i], keys[i+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	authority := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: 90 * 24 * 3600}})
-	front := wfe.New(quiet, store, va.New(quiet, httpPort, tlsPort, false, resolver, store), authority, []string{"pebble.test"}, false, len(keys) > 0, 1, 1)
-	p := &pebble{root: x509.NewCertPool()}
-	root, err := x509.ParseCertificate(authority.GetRootCert(0).DER)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.root.AddCert(root)
-	h := front.Handler()
-	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if sick := p.sick.Load(); sick != nil && (*sick)(w, r) {
-			return
-		}
-		h.ServeHTTP(&hasty{w, func(status int) {
-			if r.URL.Path == "/order-plz" && status == http.StatusCreated {
-				p.orders.Add(1)
-			}
-		}}, r)
-	}))
-	t.Cleanup(p.Close)
-	return p
-}
-
-// hasty takes the answers' wish to be asked again after a second away.
-type hasty struct {
-	http.ResponseWriter
-	answered func(status int)
-}
-
-func (h *hasty) WriteHeader(status int) {
-	h.Header().Del("Retry-After")
-	h.answered(status)
-	h.ResponseWriter.WriteHeader(status)
-}
-
-func (h *hasty) Write(b []byte) (int, error) {
-	h.Header().Del("Retry-After")
-	return h.ResponseWriter.Write(b)
-}
-
-// refuse makes the authority answer new orders with a problem.
-func (p *pebble) refuse(status int, kind, detail string) {
-	f := func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/order-plz" {
-			return false
-		}
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(status)
-		json.NewEncoder(w).Encode(map[string]any{"type": "urn:ietf:params:acme:error:" + kind, "detail": detail, "status": status})
-		return true
-	}
-	p.sick.Store(&f)
-}
 
 // world is an installation with an authority and a DNS of its own.
 type world struct {
@@ -226,8 +34,8 @@ type world struct {
 	t       testing.TB
 	url     string
 	db      *db.DB
-	zone    *zone
-	pebble  *pebble
+	zone    *dnstest.Zone
+	pebble  *acmetest.Authority
 	edge    *edge.Edge
 	domains *domain.Domains
 	https   string
@@ -236,8 +44,8 @@ type world struct {
 	mu      sync.Mutex // guards reports
 	reports []Report
 
-	further func(keys ...string) *pebble // another authority that comes to this node
-	nodes   bool                         // there are others
+	further func(keys ...string) *acmetest.Authority // another authority that comes to this node
+	nodes   bool                                     // there are others
 }
 
 func start(t testing.TB, change ...func(*world, *Config)) *world { return startNode(t, nil, change...) }
@@ -248,7 +56,7 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 	w := &world{t: t}
 	var key *seal.Sealer
 	if of == nil {
-		w.url, w.zone, key = dbtest.URL(t), newZone(t), sealer(t)
+		w.url, w.zone, key = dbtest.URL(t), dnstest.New(t), sealer(t)
 	} else {
 		w.url, w.zone, key = of.url, of.zone, of.c.Seal
 	}
@@ -263,18 +71,24 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 	}
 	w.https, w.http = secure.Addr().String(), plain.Addr().String()
 	port := func(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
-	w.further = func(keys ...string) *pebble { return newPebble(t, port(plain), port(secure), w.zone.addr, keys...) }
+	w.further = func(keys ...string) *acmetest.Authority {
+		c := acmetest.Config{HTTP01: port(plain), TLSALPN01: port(secure), Resolver: w.zone.Addr}
+		if len(keys) == 2 {
+			c.Keys = map[string]string{keys[0]: keys[1]}
+		}
+		return acmetest.New(t, c)
+	}
 	w.pebble = w.further()
 	if of != nil {
 		w.pebble.Close()
 		w.pebble = of.pebble
 	}
 	w.domains = domain.New(domain.Config{DB: w.db, Out: w.pebble.Client(), SiteDomain: "sites.test",
-		Resolver: &domain.DNS{Server: w.zone.addr, Timeout: 10 * time.Second}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
+		Resolver: &domain.DNS{Server: w.zone.Addr, Timeout: 10 * time.Second}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		Allowed: func(netip.Addr) bool { return false }, Registry: "local",
 		Delegation: func(name string) string { return w.Delegation(name) },
 		SiteOf:     func(_ context.Context, _ db.Reader, _ account.OwnerID, site string) (string, error) { return site, nil }})
-	c := Config{DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.dir()}, Email: "ops@sites.test",
+	c := Config{DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.Directory()}, Email: "ops@sites.test",
 		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour}}
 	if testing.Verbose() {
 		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -398,8 +212,8 @@ func (w *world) add(name, site string) domain.Domain {
 		w.t.Fatal(err)
 	}
 	base := strings.TrimPrefix(name, "*.")
-	w.zone.set(w.t, name, "A 127.0.0.1")
-	w.zone.set(w.t, "_slipway."+base, `TXT "`+w.token()+`"`)
+	w.zone.Set(name, "A 127.0.0.1")
+	w.zone.Set("_slipway."+base, `TXT "`+w.token()+`"`)
 	if d, err = w.domains.Verify(context.Background(), "ada", d.ID); err != nil || d.Status != domain.Active {
 		w.t.Fatalf("not active: %+v, %v", d, err)
 	}
@@ -448,7 +262,7 @@ func (w *world) events(host string) []Event {
 
 // shake makes a handshake that trusts the authority alone.
 func (w *world) shake(name string, protocols ...string) (*x509.Certificate, error) {
-	c, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.pebble.root, ServerName: name, NextProtos: protocols})
+	c, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.pebble.Roots, ServerName: name, NextProtos: protocols})
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -45,14 +46,15 @@ import (
 
 // Config names the rooms that the pages show.
 type Config struct {
-	DB          *db.DB
-	Accounts    *account.Accounts
-	Sites       *site.Sites
-	Deployments *deploy.Deployments
-	Domains     *domain.Domains
-	Traffic     *traffic.Traffic
-	Webhooks    *webhook.Webhooks
-	Log         *slog.Logger
+	Certificates certs.Addresses // of sites' own addresses
+	DB           *db.DB
+	Accounts     *account.Accounts
+	Sites        *site.Sites
+	Deployments  *deploy.Deployments
+	Domains      *domain.Domains
+	Traffic      *traffic.Traffic
+	Webhooks     *webhook.Webhooks
+	Log          *slog.Logger
 
 	BaseURL        string         // where the pages and the REST interface are reached; https makes the cookies __Host-
 	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/domain"
 	"slipway/internal/fault"
@@ -29,6 +30,7 @@ func (d *Dashboard) domainRoutes() []route {
 type domainsData struct {
 	siteHead
 	Domains []domainRow
+	Address certs.Status // of the certificate of the site's own address
 }
 
 func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, error) {
@@ -37,7 +39,11 @@ func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, e
 		return domainsData{}, err
 	}
 	list, err := d.Domains.ForSite(ctx, q.caller.Owner, string(head.Site.ID))
-	data := domainsData{siteHead: head}
+	own, err := d.Certificates.Of(ctx, d.DB, []string{head.Site.Slug})
+	if err != nil {
+		return domainsData{}, err
+	}
+	data := domainsData{siteHead: head, Address: own[head.Site.Slug]}
 	for _, dom := range list {
 		data.Domains = append(data.Domains, domainRow{dom})
 	}

@@ -89,7 +89,7 @@ func TestCheckAsksTheRegistryThenTheDNS(t *testing.T) {
 				w.hurry()
 			}
 			if tt.delegated {
-				w.zone.set(t, "name.com", "NS ns.name.com.")
+				w.zone.Set("name.com", "NS ns.name.com.")
 			}
 			a, err := w.Check(t.Context(), " Name.COM. ")
 			want := Availability{"name.com", tt.available, 12, "USD", tt.source}
@@ -129,11 +129,11 @@ func htmlNotFound(w http.ResponseWriter, r *http.Request) {
 func TestCheckTakesNoSilenceForAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(*testing.T, *world){
-		"servfail": func(t *testing.T, w *world) { w.zone.fail("name.com", dns.RcodeServerFailure) },
-		"refused":  func(t *testing.T, w *world) { w.zone.fail("name.com", dns.RcodeRefused) },
-		"silent":   func(t *testing.T, w *world) { w.zone.hush("name.com"); w.hurry() },
+		"servfail": func(t *testing.T, w *world) { w.zone.Fail("name.com", dns.RcodeServerFailure) },
+		"refused":  func(t *testing.T, w *world) { w.zone.Fail("name.com", dns.RcodeRefused) },
+		"silent":   func(t *testing.T, w *world) { w.zone.Hush("name.com"); w.hurry() },
 		"no delegation": func(t *testing.T, w *world) {
-			w.zone.set(t, "name.com", "A 192.0.2.1")
+			w.zone.Set("name.com", "A 192.0.2.1")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestCheckWithoutNetworkIsQuick(t *testing.T) {
 func TestCheckEndsWithItsBudget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	w.zone.hush("name.com")
+	w.zone.Hush("name.com")
 	w.hurry()
 	start := time.Now()
 	a, err := w.Check(t.Context(), "name.com")
@@ -232,7 +232,7 @@ func TestRegistryAloneNeverFallsBack(t *testing.T) {
 	if _, err := w.Check(t.Context(), "name.de"); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a suffix without a server: got %v", err)
 	}
-	if n := w.zone.questions("name.com NS"); n != 0 {
+	if n := w.zone.Questions("name.com NS"); n != 0 {
 		t.Errorf("the DNS was asked %d times", n)
 	}
 }

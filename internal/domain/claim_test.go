@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/domain/dnstest"
 	"slipway/internal/fault"
 )
 
@@ -55,8 +56,8 @@ func (w *world) txt(owner account.OwnerID) string {
 // active adds a name with TXT proof and address, and sees it active.
 func (w *world) active(owner account.OwnerID, name string) Domain {
 	w.t.Helper()
-	w.zone.set(w.t, proofName(name), w.txt(owner))
-	w.zone.set(w.t, name, here)
+	w.zone.Set(proofName(name), w.txt(owner))
+	w.zone.Set(name, here)
 	dom := w.verify(w.add(owner, name))
 	if dom.Status != Active {
 		w.t.Fatalf("%s is %s: %s", name, dom.Status, dom.Reason)
@@ -119,14 +120,14 @@ func TestAWayToActive(t *testing.T) {
 	wake, stop := w.db.Listen("live")
 	defer stop()
 
-	w.zone.set(t, "_slipway.shop.example.com", `TXT "google-site-verification=x"`, `TXT "slipway-notours"`)
-	w.zone.set(t, "shop.example.com", "A 198.51.100.9")
+	w.zone.Set("_slipway.shop.example.com", `TXT "google-site-verification=x"`, `TXT "slipway-notours"`)
+	w.zone.Set("shop.example.com", "A 198.51.100.9")
 	dom = w.verify(dom)
 	if dom.Status != Pending || dom.Verification[0].Status != RecordInvalid || len(dom.Verification[0].Current) != 2 ||
 		!strings.Contains(dom.Reason, "does not hold") || !has(dom.Problems, "wrong_target") || dom.CheckedAt == 0 || dom.NextCheckAt == 0 {
 		t.Fatalf("a wrong record: %+v", dom)
 	}
-	w.zone.set(t, "_slipway.shop.example.com", "TXT "+token[:5]+" "+token[5:]) // in two strings (RFC 1035 §3.3.14)
+	w.zone.Set("_slipway.shop.example.com", "TXT "+token[:5]+" "+token[5:]) // in two strings (RFC 1035 §3.3.14)
 	dom = w.verify(dom)
 	if dom.Status != Pending || !dom.Proven() || dom.Verification[0].Status != RecordValid ||
 		dom.DNS[0].Type != "A" || dom.DNS[0].Status != RecordInvalid || !slices.Equal(dom.DNS[0].Current, []string{"198.51.100.9"}) ||
@@ -136,7 +137,7 @@ func TestAWayToActive(t *testing.T) {
 	if r, _ := w.route("shop.example.com"); r != "none" {
 		t.Fatalf("routed already: %s", r)
 	}
-	w.zone.set(t, "shop.example.com", here)
+	w.zone.Set("shop.example.com", here)
 	dom = w.verify(dom)
 	if dom.Status != Active || dom.Reason != "" || len(dom.Problems) != 0 || dom.DNS[0].Status != RecordValid {
 		t.Fatalf("got %+v", dom)
@@ -169,7 +170,7 @@ func TestAWayToActive(t *testing.T) {
 func TestAliasProves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
-	w.zone.set(t, "www.example.com", "CNAME ann-1.sites.test.")
+	w.zone.Set("www.example.com", "CNAME ann-1.sites.test.")
 	if dom := w.verify(w.add(ann, "www.example.com")); dom.Status != Active || dom.Verification[1].Status != RecordValid {
 		t.Errorf("got %+v", dom)
 	}
@@ -180,8 +181,8 @@ func TestAliasProves(t *testing.T) {
 		"d.example.org": "CNAME ann-1.sites.test.evil.test.", // looks alike
 		"e.example.org": here,                                // an address proves nothing
 	} {
-		w.zone.set(t, "hop.example.org", "CNAME ann-1.sites.test.")
-		w.zone.set(t, name, record)
+		w.zone.Set("hop.example.org", "CNAME ann-1.sites.test.")
+		w.zone.Set(name, record)
 		if dom := w.verify(w.add(ann, name)); dom.Status != Pending || dom.Proven() {
 			t.Errorf("%s %s: %+v", name, record, dom)
 		}
@@ -195,8 +196,8 @@ func TestAliasProves(t *testing.T) {
 func TestTokenBehindAnAliasProvesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
-	w.zone.set(t, "evil.test", w.txt(bob), here)
-	w.zone.set(t, "*.victim.com", "CNAME evil.test.")
+	w.zone.Set("evil.test", w.txt(bob), here)
+	w.zone.Set("*.victim.com", "CNAME evil.test.")
 	if dom := w.verify(w.add(bob, "shop.victim.com")); dom.Proven() || dom.Status != Pending {
 		t.Errorf("got %+v", dom)
 	}
@@ -206,30 +207,30 @@ func TestTokenBehindAnAliasProvesNothing(t *testing.T) {
 func TestZonesOwnServersKnowFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
-	own := newZone(t)
-	own.authority(true)
+	own := dnstest.New(t)
+	own.Authoritative(true)
 	dom := w.add(ann, "example.com")
-	own.set(t, "_slipway.example.com", w.txt(ann))
-	own.set(t, "example.com", here, "NS ns.example.com.")
-	w.zone.set(t, "example.com", "A 198.51.100.9", "NS ns.example.com.")
-	w.zone.set(t, "ns.example.com", "A 127.0.0.1")
-	w.c.NSPort = mustPort(t, own.addr)
+	own.Set("_slipway.example.com", w.txt(ann))
+	own.Set("example.com", here, "NS ns.example.com.")
+	w.zone.Set("example.com", "A 198.51.100.9", "NS ns.example.com.")
+	w.zone.Set("ns.example.com", "A 127.0.0.1")
+	w.c.NSPort = mustPort(t, own.Addr)
 	if dom = w.verify(dom); dom.Status != Active {
 		t.Fatalf("got %s: %s", dom.Status, dom.Reason)
 	}
 	// Servers at addresses that may not be asked are not asked, and the resolver is believed.
-	before := own.questions("_slipway.example.com TXT")
+	before := own.Questions("_slipway.example.com TXT")
 	guarded := newWorld(t, func(c *Config) { c.Allowed = nil; c.NSPort = w.c.NSPort }, nil)
-	guarded.zone.set(t, "example.com", here, "NS ns.example.com.")
-	guarded.zone.set(t, "ns.example.com", "A 127.0.0.1")
-	guarded.zone.set(t, "_slipway.example.com", guarded.txt(ann))
-	if dom := guarded.verify(guarded.add(ann, "example.com")); dom.Status != Active || own.questions("_slipway.example.com TXT") != before {
-		t.Errorf("got %s, a private name server was asked %d times", dom.Status, own.questions("_slipway.example.com TXT")-before)
+	guarded.zone.Set("example.com", here, "NS ns.example.com.")
+	guarded.zone.Set("ns.example.com", "A 127.0.0.1")
+	guarded.zone.Set("_slipway.example.com", guarded.txt(ann))
+	if dom := guarded.verify(guarded.add(ann, "example.com")); dom.Status != Active || own.Questions("_slipway.example.com TXT") != before {
+		t.Errorf("got %s, a private name server was asked %d times", dom.Status, own.Questions("_slipway.example.com TXT")-before)
 	}
 	// One that is lame is passed over.
-	own.authority(false)
-	w.zone.set(t, "example.com", here, "NS ns.example.com.")
-	w.zone.set(t, "_slipway.example.com", w.txt(ann))
+	own.Authoritative(false)
+	w.zone.Set("example.com", here, "NS ns.example.com.")
+	w.zone.Set("_slipway.example.com", w.txt(ann))
 	if dom = w.verify(dom); dom.Status != Active || dom.Verification[0].Status != RecordValid {
 		t.Errorf("got %+v", dom)
 	}
@@ -302,7 +303,7 @@ func TestRedirectAndPrimary(t *testing.T) {
 		err := w.db.Write(ctx, func(tx *db.Tx) (err error) { out, err = w.UpdateTx(ctx, tx, dom.Owner, dom.ID, u); return err })
 		return out, err
 	}
-	w.zone.set(t, "www.example.com", "CNAME ann-1.sites.test.")
+	w.zone.Set("www.example.com", "CNAME ann-1.sites.test.")
 	www, err := w.Create(ctx, ann, "ann-1", NewDomain{Name: "www.example.com", RedirectTo: "Example.com"})
 	if err != nil || www.RedirectTo != "example.com" || www.Primary {
 		t.Fatalf("got %+v %v", www, err)
@@ -426,7 +427,7 @@ func TestRunChecksByItself(t *testing.T) {
 	var names []string
 	for i := range 12 {
 		name := fmt.Sprintf("n%d.example.com", i)
-		w.zone.set(t, name, "CNAME ann-1.sites.test.")
+		w.zone.Set(name, "CNAME ann-1.sites.test.")
 		w.add(ann, name)
 		names = append(names, name)
 	}
@@ -441,15 +442,15 @@ func TestRunChecksByItself(t *testing.T) {
 		return err == nil && !slices.ContainsFunc(all, func(d Domain) bool { return d.Status != Active })
 	})
 	for _, name := range names {
-		if n := w.zone.questions("_slipway." + name + " TXT"); n != 1 {
+		if n := w.zone.Questions("_slipway." + name + " TXT"); n != 1 {
 			t.Errorf("%s was looked at %d times", name, n)
 		}
 	}
 	// A claim that comes later is seen by the running nodes, and Verify does not wait for them.
 	late := w.add(bob, "late.com")
 	until(t, func() bool { d, err := w.Get(ctx, w.db, bob, late.ID); return err == nil && d.CheckedAt != 0 })
-	w.zone.set(t, "late.com", here)
-	w.zone.set(t, "_slipway.late.com", w.txt(bob))
+	w.zone.Set("late.com", here)
+	w.zone.Set("_slipway.late.com", w.txt(bob))
 	if d, err := w.Verify(ctx, bob, late.ID); err != nil || d.Status != Active {
 		t.Fatalf("%+v, %v", d, err)
 	}
@@ -523,17 +524,17 @@ func TestChecksGiveUp(t *testing.T) {
 	}
 
 	dom := w.active(ann, "moved.com")
-	w.zone.fail("moved.com", dns.RcodeServerFailure)
+	w.zone.Fail("moved.com", dns.RcodeServerFailure)
 	w.exec("UPDATE domains SET astray_at = $2 WHERE id = $1", dom.ID, db.Now().Add(-misdirectedMax))
 	if dom = w.verify(dom); dom.Status != Active || !has(dom.Problems, "no_answer") {
 		t.Fatalf("silence took the domain away: %+v", dom)
 	}
-	w.zone.heal("moved.com")
+	w.zone.Heal("moved.com")
 	if dom = w.verify(dom); dom.Status != Active || dom.misdirectedAt != 0 {
 		t.Fatalf("got %+v", dom)
 	}
-	w.zone.set(t, "moved.com", "A 198.51.100.9")
-	w.zone.set(t, "_slipway.moved.com")
+	w.zone.Set("moved.com", "A 198.51.100.9")
+	w.zone.Set("_slipway.moved.com")
 	if dom = w.verify(dom); dom.Status != Active || dom.misdirectedAt == 0 || !has(dom.Problems, "wrong_target") {
 		t.Fatalf("got %+v", dom)
 	}
@@ -547,7 +548,7 @@ func TestChecksGiveUp(t *testing.T) {
 	if got := w.events.names("moved.com"); !slices.Equal(got, []string{"ann domain.added", "ann domain.verified", "ann domain.failed"}) {
 		t.Errorf("events: %v", got)
 	}
-	w.zone.set(t, "moved.com", here)
+	w.zone.Set("moved.com", here)
 	if dom = w.verify(dom); dom.Status != Active {
 		t.Errorf("back again: %+v", dom)
 	}

@@ -86,8 +86,8 @@ func TestDiagnose(t *testing.T) {
 func TestCAAIsFoundAbove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.CAs = func(context.Context) []string { return []string{"ca.test"} } }, nil)
-	w.zone.set(t, "example.com", `CAA 0 issue "ca.test; account=1"`, `CAA 0 issuewild ";"`)
-	w.zone.set(t, "mail.example.com", `CAA 0 iodef "mailto:x@example.com"`)
+	w.zone.Set("example.com", `CAA 0 issue "ca.test; account=1"`, `CAA 0 issuewild ";"`)
+	w.zone.Set("mail.example.com", `CAA 0 iodef "mailto:x@example.com"`)
 	for name, want := range map[string]struct {
 		permitted string
 		at        string
@@ -97,11 +97,11 @@ func TestCAAIsFoundAbove(t *testing.T) {
 			t.Errorf("%s: %v at %q, %v", name, permitted, at, err)
 		}
 	}
-	w.zone.fail("broken.org", dns.RcodeServerFailure)
+	w.zone.Fail("broken.org", dns.RcodeServerFailure)
 	if _, _, err := w.authorities(t.Context(), "www.broken.org"); err == nil {
 		t.Error("silence was taken for no CAA")
 	}
-	w.zone.set(t, "x.example.com", here)
+	w.zone.Set("x.example.com", here)
 	if dom := w.verify(w.add(ann, "*.example.com")); !has(dom.Problems, "caa") {
 		t.Errorf("got %+v", dom.Problems)
 	}
@@ -115,7 +115,7 @@ func TestFindingsAreBounded(t *testing.T) {
 	for i := range 40 {
 		records = append(records, "TXT "+strings.Repeat(string(rune('a'+i%26)), 250)+" "+strings.Repeat("y", 250))
 	}
-	w.zone.set(t, "_slipway.example.com", records...) // does not fit UDP either
+	w.zone.Set("_slipway.example.com", records...) // does not fit UDP either
 	dom := w.verify(w.add(ann, "example.com"))
 	if v := dom.Verification[0]; len(v.Current) != 8 || slices.ContainsFunc(v.Current, func(s string) bool { return len(s) > 255 }) {
 		t.Errorf("%d values are kept, %d bytes", len(v.Current), len(v.Current[0]))
@@ -125,7 +125,7 @@ func TestFindingsAreBounded(t *testing.T) {
 func TestAddressesOfThisService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Addrs = nil; c.SiteDomain = "apps.example.net" }, nil)
-	w.zone.set(t, "ann-1.apps.example.net", "A 203.0.113.9")
+	w.zone.Set("ann-1.apps.example.net", "A 203.0.113.9")
 	if got := w.ourAddrs(t.Context(), "ann-1.apps.example.net"); !slices.Equal(got, addrs("203.0.113.9")) {
 		t.Errorf("by name: %v", got)
 	}

@@ -73,7 +73,7 @@ func TestLostRedirect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
 	apex := w.active(ann, "example.com")
-	w.zone.set(t, "www.example.com", "CNAME ann-1.sites.test.")
+	w.zone.Set("www.example.com", "CNAME ann-1.sites.test.")
 	www, err := w.Create(t.Context(), ann, "ann-1", NewDomain{Name: "www.example.com", RedirectTo: "example.com"})
 	if err != nil {
 		t.Fatal(err)
@@ -120,32 +120,32 @@ func TestUsualMistakes(t *testing.T) {
 		says   []string
 	}{
 		"the value in quotation marks": {"www.example.com", func(t *testing.T, w *world) {
-			w.zone.set(t, "_slipway.www.example.com", `TXT "\"`+w.token(ann)+`\""`)
-			w.zone.set(t, "www.example.com", here)
+			w.zone.Set("_slipway.www.example.com", `TXT "\"`+w.token(ann)+`\""`)
+			w.zone.Set("www.example.com", here)
 		}, Active, "", nil},
 		"the value in single quotes and blanks": {"www.example.com", func(t *testing.T, w *world) {
-			w.zone.set(t, "_slipway.www.example.com", `TXT " '`+w.token(ann)+`' "`)
-			w.zone.set(t, "www.example.com", here)
+			w.zone.Set("_slipway.www.example.com", `TXT " '`+w.token(ann)+`' "`)
+			w.zone.Set("www.example.com", here)
 		}, Active, "", nil},
 		"at the name itself": {"www.example.com", func(t *testing.T, w *world) {
-			w.zone.set(t, "www.example.com", here, w.txt(ann))
+			w.zone.Set("www.example.com", here, w.txt(ann))
 		}, Pending, "wrong_name", []string{"stands at www.example.com", "_slipway.www.example.com"}},
 		"with the zone twice": {"www.example.com", func(t *testing.T, w *world) {
-			w.zone.set(t, "_slipway.www.example.com.example.com", w.txt(ann))
-			w.zone.set(t, "www.example.com", here)
+			w.zone.Set("_slipway.www.example.com.example.com", w.txt(ann))
+			w.zone.Set("www.example.com", here)
 		}, Pending, "wrong_name", []string{"adds example.com itself", "_slipway.www"}},
 		"at the registrable name": {"shop.example.com", func(t *testing.T, w *world) {
-			w.zone.set(t, "_slipway.example.com", w.txt(ann))
-			w.zone.set(t, "shop.example.com", here)
+			w.zone.Set("_slipway.example.com", w.txt(ann))
+			w.zone.Set("shop.example.com", here)
 		}, Pending, "wrong_name", []string{"stands at _slipway.example.com"}},
 		"a record below hides the wildcard": {"shop.example.com", func(t *testing.T, w *world) {
-			w.zone.set(t, "*.example.com", here)
-			w.zone.set(t, "_slipway.shop.example.com", w.txt(ann))
-			w.zone.set(t, "shop.example.com") // a name without records, as a server of RFC 4592 sees it
+			w.zone.Set("*.example.com", here)
+			w.zone.Set("_slipway.shop.example.com", w.txt(ann))
+			w.zone.Set("shop.example.com") // a name without records, as a server of RFC 4592 sees it
 		}, Pending, "hidden_wildcard", []string{"*.example.com does not answer", "CNAME of ann-1.sites.test"}},
 		"a CDN that connects by plain HTTP": {"www.example.com", func(t *testing.T, w *world) {
-			w.zone.set(t, "_slipway.www.example.com", w.txt(ann))
-			w.zone.set(t, "www.example.com", "A 104.16.1.1")
+			w.zone.Set("_slipway.www.example.com", w.txt(ann))
+			w.zone.Set("www.example.com", "A 104.16.1.1")
 		}, Active, "cdn", []string{"Flexible", "redirected for ever"}},
 	} {
 		t.Run(name, func(t *testing.T) {

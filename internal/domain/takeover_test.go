@@ -37,7 +37,7 @@ func TestTakeoversFail(t *testing.T) {
 		},
 		"an active name with an alias to the thief's site": func(t *testing.T, w *world) {
 			w.active(ann, "www.example.com")
-			w.zone.set(t, "www.example.com", "CNAME bob-1.sites.test.")
+			w.zone.Set("www.example.com", "CNAME bob-1.sites.test.")
 			if got := w.tries(bob, "www.example.com"); got.Status != "refused" {
 				t.Errorf("got %+v", got)
 			}
@@ -46,7 +46,7 @@ func TestTakeoversFail(t *testing.T) {
 		"a claim that waited while another proved": func(t *testing.T, w *world) {
 			early := w.add(bob, "www.example.com")
 			w.active(ann, "www.example.com")
-			w.zone.set(t, "www.example.com", "CNAME bob-1.sites.test.")
+			w.zone.Set("www.example.com", "CNAME bob-1.sites.test.")
 			if got := w.verify(early); got.Status != Pending || got.Proven() || !strings.Contains(got.Reason, "Another account holds") {
 				t.Errorf("got %+v", got)
 			}
@@ -57,21 +57,21 @@ func TestTakeoversFail(t *testing.T) {
 			w.active(ann, "example.com")
 		},
 		"a name that points here and was never claimed": func(t *testing.T, w *world) {
-			w.zone.set(t, "example.com", here)
+			w.zone.Set("example.com", here)
 			if got := w.tries(bob, "example.com"); got.Status != Pending || got.Proven() {
 				t.Errorf("got %+v", got)
 			}
 			wantRoute(t, w, "example.com", "none")
 		},
 		"an alias left over to the last owner's site": func(t *testing.T, w *world) {
-			w.zone.set(t, "www.example.com", "CNAME ann-1.sites.test.")
+			w.zone.Set("www.example.com", "CNAME ann-1.sites.test.")
 			if got := w.tries(bob, "www.example.com"); got.Status != Pending || got.Proven() {
 				t.Errorf("got %+v", got)
 			}
 		},
 		"a released name": func(t *testing.T, w *world) {
 			w.remove(w.active(ann, "www.example.com"))
-			w.zone.set(t, "www.example.com", "CNAME bob-1.sites.test.")
+			w.zone.Set("www.example.com", "CNAME bob-1.sites.test.")
 			got := w.tries(bob, "www.example.com")
 			if got.Status != Pending || got.Proven() || !strings.Contains(got.Reason, "let go") {
 				t.Errorf("got %+v", got)
@@ -84,14 +84,14 @@ func TestTakeoversFail(t *testing.T) {
 		},
 		"a released name with the TXT proof": func(t *testing.T, w *world) {
 			w.remove(w.active(ann, "example.com"))
-			w.zone.set(t, "_slipway.example.com", w.txt(bob))
+			w.zone.Set("_slipway.example.com", w.txt(bob))
 			if got := w.tries(bob, "example.com"); got.Status != Active {
 				t.Errorf("got %+v", got)
 			}
 			wantRoute(t, w, "example.com", "active bob-1")
 		},
 		"a released name by its last owner": func(t *testing.T, w *world) {
-			w.zone.set(t, "www.example.com", "CNAME ann-1.sites.test.")
+			w.zone.Set("www.example.com", "CNAME ann-1.sites.test.")
 			w.remove(w.verify(w.add(ann, "www.example.com")))
 			if got := w.tries(ann, "www.example.com"); got.Status != Active {
 				t.Errorf("got %+v", got)
@@ -99,26 +99,26 @@ func TestTakeoversFail(t *testing.T) {
 		},
 		"www of a held apex": func(t *testing.T, w *world) {
 			w.active(ann, "example.com")
-			w.zone.set(t, "www.example.com", here) // she means to use it too
+			w.zone.Set("www.example.com", here) // she means to use it too
 			if got := w.tries(bob, "www.example.com"); got.Status != Pending || got.Proven() {
 				t.Errorf("got %+v", got)
 			}
-			w.zone.set(t, "www.example.com", "CNAME example.com.")
+			w.zone.Set("www.example.com", "CNAME example.com.")
 			if got := w.tries(bob, "www.example.com"); got.Status != "refused" && got.Proven() {
 				t.Errorf("got %+v", got)
 			}
 		},
 		"the apex of a held www": func(t *testing.T, w *world) {
 			w.active(ann, "www.example.com")
-			w.zone.set(t, "example.com", here)
+			w.zone.Set("example.com", here)
 			if got := w.tries(bob, "example.com"); got.Status != Pending || got.Proven() {
 				t.Errorf("got %+v", got)
 			}
 		},
 		"the proof of one name for another": func(t *testing.T, w *world) {
-			w.zone.set(t, "_slipway.shop.example.com", w.txt(bob))
-			w.zone.set(t, "example.com", here)
-			w.zone.set(t, "www.shop.example.com", here)
+			w.zone.Set("_slipway.shop.example.com", w.txt(bob))
+			w.zone.Set("example.com", here)
+			w.zone.Set("www.shop.example.com", here)
 			for _, name := range []string{"example.com", "www.shop.example.com", "*.example.com"} {
 				if got := w.tries(bob, name); got.Status != Pending || got.Proven() {
 					t.Errorf("%s: %+v", name, got)
@@ -127,12 +127,12 @@ func TestTakeoversFail(t *testing.T) {
 		},
 		"a wildcard over a held sibling": func(t *testing.T, w *world) {
 			w.active(ann, "shop.example.com")
-			w.zone.set(t, "*.example.com", "CNAME bob-1.sites.test.")
+			w.zone.Set("*.example.com", "CNAME bob-1.sites.test.")
 			if got := w.tries(bob, "*.example.com"); got.Status != Pending || got.Proven() {
 				t.Errorf("got %+v", got)
 			}
 			wantRoute(t, w, "*.example.com", "none")
-			w.zone.set(t, "_slipway.example.com", w.txt(bob)) // whoever has the zone may have the rest of it
+			w.zone.Set("_slipway.example.com", w.txt(bob)) // whoever has the zone may have the rest of it
 			if got := w.verify(mustList(t, w, bob)[0]); got.Status != Active {
 				t.Errorf("got %+v", got)
 			}
@@ -140,20 +140,20 @@ func TestTakeoversFail(t *testing.T) {
 			wantRoute(t, w, "shop.example.com", "active ann-1")
 		},
 		"a name below a held wildcard": func(t *testing.T, w *world) {
-			w.zone.set(t, "_slipway.example.com", w.txt(ann))
-			w.zone.set(t, "*.example.com", here)
+			w.zone.Set("_slipway.example.com", w.txt(ann))
+			w.zone.Set("*.example.com", here)
 			if got := w.verify(w.add(ann, "*.example.com")); got.Status != Active {
 				t.Fatalf("got %+v", got)
 			}
-			w.zone.set(t, "shop.example.com", "CNAME bob-1.sites.test.")
+			w.zone.Set("shop.example.com", "CNAME bob-1.sites.test.")
 			if got := w.tries(bob, "shop.example.com"); got.Status != Pending || got.Proven() {
 				t.Errorf("got %+v", got)
 			}
 			wantRoute(t, w, "shop.example.com", "none")
 		},
 		"another account's token": func(t *testing.T, w *world) {
-			w.zone.set(t, "_slipway.example.com", w.txt(ann))
-			w.zone.set(t, "example.com", here)
+			w.zone.Set("_slipway.example.com", w.txt(ann))
+			w.zone.Set("example.com", here)
 			if got := w.tries(bob, "example.com"); got.Status != Pending || got.Proven() || got.Verification[0].Status != RecordInvalid {
 				t.Errorf("got %+v", got)
 			}
@@ -194,7 +194,7 @@ func TestProofMovesAName(t *testing.T) {
 	if f == nil || f.Kind != fault.Conflict || f.Code != "domain_claimed" || !strings.Contains(f.Details, strings.TrimPrefix(w.txt(bob), "TXT ")) {
 		t.Fatalf("got %+v, want a conflict that names the record", f)
 	}
-	w.zone.set(t, "_slipway.example.com", w.txt(ann), w.txt(bob))
+	w.zone.Set("_slipway.example.com", w.txt(ann), w.txt(bob))
 	dom := w.add(bob, "example.com")
 	wantRoute(t, w, "example.com", "active ann-1") // adding alone changes nothing
 	if dom = w.verify(dom); dom.Status != Active || !has(dom.Problems, "foreign_token") {
@@ -215,7 +215,7 @@ func TestProofMovesAName(t *testing.T) {
 	if got := w.tries(ann, "example.com"); got.Status == Active || got.Proven() {
 		t.Fatalf("won it back by a new claim: %+v", got)
 	}
-	w.zone.set(t, "_slipway.example.com", w.txt(ann)) // the zone's owner changes sides
+	w.zone.Set("_slipway.example.com", w.txt(ann)) // the zone's owner changes sides
 	if got := w.verify(mustList(t, w, ann)[0]); got.Status != Active {
 		t.Fatalf("got %+v", got)
 	}
@@ -230,8 +230,8 @@ func TestProofMovesAName(t *testing.T) {
 func TestOneHolderPerName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
-	w.zone.set(t, "_slipway.example.com", w.txt(ann), w.txt(bob))
-	w.zone.set(t, "example.com", here)
+	w.zone.Set("_slipway.example.com", w.txt(ann), w.txt(bob))
+	w.zone.Set("example.com", here)
 	claims := []Domain{w.add(ann, "example.com"), w.add(bob, "example.com")}
 	var wg sync.WaitGroup
 	for _, dom := range claims {

@@ -30,9 +30,9 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 	if r := last(); r.Type != "CNAME" || r.Name != "_acme-challenge.example.com" || r.Required != "example.com.acme.test" || r.Status != RecordPending || !has(dom.Problems, "challenge") {
 		t.Errorf("at first: %+v", dom)
 	}
-	w.zone.set(t, "_slipway.example.com", w.txt(ann))
-	w.zone.set(t, "*.example.com", here)
-	w.zone.set(t, "_acme-challenge.example.com", "CNAME other.test.")
+	w.zone.Set("_slipway.example.com", w.txt(ann))
+	w.zone.Set("*.example.com", here)
+	w.zone.Set("_acme-challenge.example.com", "CNAME other.test.")
 	if dom = w.verify(dom); dom.Status != Active || last().Status != RecordInvalid || !slices.Equal(last().Current, []string{"other.test"}) || !has(dom.Problems, "challenge") {
 		t.Errorf("with an alias of something else: %+v", dom)
 	}
@@ -40,7 +40,7 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 		t.Errorf("looked at again in %v", in)
 	}
 	retried = nil
-	w.zone.set(t, "other.test", "CNAME example.com.acme.test.") // over a name of its own
+	w.zone.Set("other.test", "CNAME example.com.acme.test.") // over a name of its own
 	if dom = w.verify(dom); last().Status != RecordValid || len(dom.Problems) != 0 {
 		t.Errorf("with the record: %+v", dom)
 	}
@@ -48,7 +48,7 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 		t.Errorf("looked at again in %v, ordered for %v", in, retried)
 	}
 	// Loops and long ways end.
-	w.zone.set(t, "other.test", "CNAME _acme-challenge.example.com.")
+	w.zone.Set("other.test", "CNAME _acme-challenge.example.com.")
 	if dom = w.verify(dom); last().Status != RecordInvalid {
 		t.Errorf("a loop: %+v", last())
 	}
@@ -83,8 +83,8 @@ func TestHalfDeafServers(t *testing.T) {
 		t.Errorf("got %+v", dom.DNS)
 	}
 	w = newWorld(t, nil, nil)
-	w.zone.set(t, "_slipway.example.com", w.txt(ann))
-	w.zone.set(t, "slipway-check.example.com", here) // as its wildcard would be answered
+	w.zone.Set("_slipway.example.com", w.txt(ann))
+	w.zone.Set("slipway-check.example.com", here) // as its wildcard would be answered
 	if dom := w.verify(w.add(ann, "*.example.com")); dom.Status != Active {
 		t.Errorf("got %+v", dom)
 	}
@@ -159,7 +159,7 @@ func TestCAAOfUnnamedAuthorities(t *testing.T) {
 func TestRequiredAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Addrs = nil }, nil)
-	w.zone.set(t, "*.sites.test", "A 10.0.0.1", "A 127.0.0.1", "A 198.51.100.200", "A 8.8.8.8")
+	w.zone.Set("*.sites.test", "A 10.0.0.1", "A 127.0.0.1", "A 198.51.100.200", "A 8.8.8.8")
 	dom := w.add(ann, "example.com")
 	if r := dom.DNS[0]; r.Type != "A" || r.Required != "8.8.8.8" {
 		t.Errorf("at first: %+v", r)
@@ -174,7 +174,7 @@ func TestRequiredAddress(t *testing.T) {
 		t.Errorf("where the edge listens: %+v", dom.DNS[0])
 	}
 	w = newWorld(t, func(c *Config) { c.Addrs = addrs("10.1.1.1", "2001:db8::1") }, nil)
-	w.zone.set(t, "*.sites.test", "A 8.8.8.8")
+	w.zone.Set("*.sites.test", "A 8.8.8.8")
 	if dom := w.add(ann, "example.com"); dom.DNS[0].Required != "10.1.1.1" {
 		t.Errorf("what the operator says: %+v", dom.DNS[0])
 	}

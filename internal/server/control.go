@@ -21,13 +21,19 @@ const (
 func (h *house) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", h.metricsHandler())
-	mux.Handle("/", h.public())
-	named := h.named(mux)
-	health := http.NewServeMux() // asked by machines that know no name of ours
-	health.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
-	health.HandleFunc("GET /readyz", h.readyz)
-	health.Handle("/", named)
-	return h.bounded(health)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", h.readyz)
+	metrics, public := h.named(mux), h.named(h.public())
+	return h.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path { // not by a mux: it would redirect paths that are not clean
+		case "/healthz", "/readyz": // asked by machines that know no name of ours
+			mux.ServeHTTP(w, r)
+		case "/metrics":
+			metrics.ServeHTTP(w, r)
+		default:
+			public.ServeHTTP(w, r)
+		}
+	}))
 }
 
 // named answers 421 to requests for another host than the control plane's: a page of

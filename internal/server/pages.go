@@ -22,7 +22,7 @@ import (
 )
 
 func (h *house) dashboardConfig() dashboard.Config {
-	return dashboard.Config{
+	return dashboard.Config{Certificates: h.addresses(),
 		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
 		Branches: h.branches, Detect: h.detect, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
@@ -156,7 +156,7 @@ func treeSize(ctx context.Context, dir string) (size int64, err error) {
 
 func (h *house) findings(ctx context.Context) ([]dashboard.Finding, error) {
 	var out []dashboard.Finding
-	for _, c := range examine(ctx, h.s.Store, h.s.SMTP) {
+	for _, c := range append(examine(ctx, h.s.Store, h.s.SMTP), Certificates{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, DNS: h.s.ACMEDNS != ""}.check()) {
 		out = append(out, dashboard.Finding{Name: c.name, OK: c.ok, Required: c.required, Text: c.text})
 	}
 	return out, nil

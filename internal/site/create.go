@@ -182,9 +182,12 @@ func checkName(name string) (string, error) {
 	}
 	for _, r := range name {
 		// Bidirectional overrides reorder what is shown around them (Unicode TR 36 §2.3.2).
-		if unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+		if unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x2028 || r == 0x2029 {
 			return bad("The site's name holds a control character")
 		}
+	}
+	if !account.Visible(name) {
+		return bad("The site's name has no visible character")
 	}
 	return name, nil
 }

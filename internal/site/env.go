@@ -245,6 +245,19 @@ type PatchVar struct {
 	Target []string
 }
 
+// VarTx returns one of the owner's variables, a secret one without its value.
+func (s *Sites) VarTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string) (Var, error) {
+	if _, err := s.GetTx(ctx, tx, owner, id); err != nil {
+		return Var{}, err
+	}
+	v, err := s.scanVar(tx.QueryRow(ctx, `
+		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 AND key = $2`, id, key), id, false)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Var{}, fault.Missing("variable")
+	}
+	return v, err
+}
+
 // UpdateEnvTx changes one variable. A secret one stays secret unless a new value comes
 // with the change, so that its value can't be brought back to light.
 func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string, p PatchVar) (Var, error) {

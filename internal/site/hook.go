@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"slipway/internal/account"
@@ -121,7 +122,7 @@ func (s *Sites) sealHook(id HookID, site ID) string {
 
 func checkHook(name, branch string) (string, error) {
 	name = strings.TrimSpace(name)
-	if n := utf8.RuneCountInString(name); n == 0 || n > 100 || strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+	if n := utf8.RuneCountInString(name); n == 0 || n > 100 || !account.Visible(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return "", &fault.Error{Kind: fault.Invalid, Message: "The deploy hook needs a name", Details: "name must have 1 to 100 characters, none of them control characters",
 			Received: short(name), Code: "invalid_name"}
 	}

@@ -150,7 +150,7 @@ func TestSlug(t *testing.T) {
 		"  --Ärger & Söhne-- ":    "aerger-and-soehne",
 		"Žluťoučký kůň":           "zlutoucky-kun",
 		"Привет мир":              "privet-mir",
-		"日本":                      "site",
+		"日本":                      "ri-ben",
 		"a--b":                    "a-b",
 		"Ⅷ ﬁne":                   "viii-fine",
 		"x'$(id)'":                "x-id",

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/mozillazg/go-unidecode"
 	"golang.org/x/text/unicode/norm"
 
 	"slipway/internal/account"
@@ -78,15 +79,7 @@ func Slug(name string) string {
 		case r < 0x80:
 			add(string(r))
 		default:
-			for _, d := range norm.NFKD.String(string(r)) {
-				if d < 0x80 {
-					add(strings.ToLower(string(d)))
-				} else if t, ok := transliterated[d]; ok {
-					add(t)
-				} else if !unicode.Is(unicode.Mn, d) {
-					add(" ")
-				}
-			}
+			add(latin(r))
 		}
 	}
 	s := b.String()
@@ -97,6 +90,28 @@ func Slug(name string) string {
 		return "site"
 	}
 	return s
+}
+
+// latin writes a character beyond ASCII in ASCII: by its decomposition where that is
+// enough (é, ﬁ, ②), else as it is spoken, a syllable or word sign as a word of its own.
+func latin(r rune) string {
+	var b strings.Builder
+	for _, d := range norm.NFKD.String(string(r)) {
+		switch t, ok := transliterated[d]; {
+		case ok:
+			b.WriteString(t)
+		case d < 0x80:
+			b.WriteString(strings.ToLower(string(d)))
+		case unicode.Is(unicode.Mn, d) && d != r: // an accent of the letter before
+		case unicode.Is(unicode.Mn, r):
+			return strings.ToLower(unidecode.Unidecode(string(r))) // a vowel of its own in Indic and Thai, else nothing
+		case unicode.IsLetter(r) || unicode.IsNumber(r):
+			return strings.ToLower(unidecode.Unidecode(string(r)))
+		default:
+			return " "
+		}
+	}
+	return b.String()
 }
 
 // claimSlug takes the name's slug for the site, or, where it is taken or reserved, the

@@ -103,6 +103,9 @@ func New(c Config) (*Source, error) {
 			return nil, fmt.Errorf("make source directory: %w", err)
 		}
 	}
+	if err := s.settleLooks(); err != nil {
+		return nil, err
+	}
 	// What every git is shown.
 	if err := os.MkdirAll(s.path("etc", "home"), 0o755); err != nil {
 		return nil, fmt.Errorf("make source directory: %w", err)
@@ -241,7 +244,16 @@ func (s *Source) complete(ctx context.Context, r Request, t *Tree) error {
 // place waits for the right to start gits for a request.
 func (s *Source) place(ctx context.Context, r Request) (release func(), err error) {
 	if r.Look {
-		return s.looks.take(ctx, r.Owner)
+		give, err := s.looks.take(ctx, r.Owner)
+		if err != nil {
+			return nil, err
+		}
+		end, err := s.beginLook(r.Repository)
+		if err != nil {
+			give()
+			return nil, err
+		}
+		return func() { end(); give() }, nil
 	}
 	return s.fetches.take(ctx, r.Owner)
 }
@@ -343,11 +355,14 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 	return branches, byDefault, err
 }
 
+// maxBranches is how many are listed: a host may announce any number.
+const maxBranches = 20_000
+
 // refs asks the remote. Without a HEAD that points somewhere the repository is empty.
 func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns ...string) (branches []string, byDefault string, err error) {
 	var out limited
 	err = remote.try(func(config [][2]string) error {
-		out = limited{max: 32 << 20}
+		out = limited{max: 8 << 20}
 		stderr, err := s.run(ctx, command{
 			args:   append([]string{"ls-remote", "--symref", "--end-of-options", "slipway"}, patterns...),
 			env:    remote.env,
@@ -374,6 +389,9 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 		} else if name == "HEAD" {
 			head = id
 		} else if b, ok := strings.CutPrefix(name, "refs/heads/"); ok && CheckBranch(b) == nil {
+			if len(branches) == maxBranches {
+				return nil, "", tooLarge(r, fmt.Sprintf("it has more than %d branches", maxBranches))
+			}
 			branches = append(branches, b)
 			ids[b] = id
 		}

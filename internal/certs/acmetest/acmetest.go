@@ -1,0 +1,146 @@
+// Package acmetest owns an ACME authority on loopback for tests: Pebble, in this process.
+// It proves names at the ports and by the resolver that a test names, and falls ill when
+// a test says so.
+package acmetest
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/letsencrypt/pebble/v2/ca"
+	"github.com/letsencrypt/pebble/v2/db"
+	"github.com/letsencrypt/pebble/v2/va"
+	"github.com/letsencrypt/pebble/v2/wfe"
+)
+
+// Config says how an Authority proves names, and for whom.
+type Config struct {
+	HTTP01    int    // the port where http-01 is asked
+	TLSALPN01 int    // the port where tls-alpn-01 is asked
+	Resolver  string // host:port of the DNS
+
+	Life time.Duration     // of certificates. Optional: 0 means 90 days.
+	Keys map[string]string // external account keys by their id: only customers get certificates. Optional.
+}
+
+// Authority is an ACME authority. Its methods may be called at any time.
+type Authority struct {
+	*httptest.Server
+	Roots    *x509.CertPool // what its certificates are trusted by
+	Orders   atomic.Int64   // that were placed
+	Requests atomic.Int64
+
+	between atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
+}
+
+var once sync.Once
+
+// New starts an authority that ends with the test.
+func New(t testing.TB, c Config) *Authority {
+	t.Helper()
+	once.Do(func() { // how Pebble is told to be quick, sometimes to refuse a nonce, and never to reuse a proof
+		os.Setenv("PEBBLE_VA_NOSLEEP", "1")
+		os.Setenv("PEBBLE_WFE_NONCEREJECT", "5")
+		os.Setenv("PEBBLE_AUTHZREUSE", "0")
+	})
+	if c.Life == 0 {
+		c.Life = 90 * 24 * time.Hour
+	}
+	quiet := log.New(io.Discard, "", 0)
+	store := db.NewMemoryStore()
+	for id, key := range c.Keys {
+		if err := store.AddExternalAccountKeyByID(id, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	issuer := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: uint64(c.Life / time.Second)}})
+	front := wfe.New(quiet, store, va.New(quiet, c.HTTP01, c.TLSALPN01, false, c.Resolver, store), issuer, []string{"pebble.test"}, false, len(c.Keys) > 0, 1, 1)
+	root, err := x509.ParseCertificate(issuer.GetRootCert(0).DER)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Authority{Roots: x509.NewCertPool()}
+	a.Roots.AddCert(root)
+	h := front.Handler()
+	a.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.Requests.Add(1)
+		if f := a.between.Load(); f != nil && (*f)(w, r) {
+			return
+		}
+		h.ServeHTTP(&hasty{w, func(status int) {
+			if r.URL.Path == orders && status == http.StatusCreated {
+				a.Orders.Add(1)
+			}
+		}}, r)
+	}))
+	a.Config.ErrorLog = quiet // clients that are killed are the point of some tests
+	a.StartTLS()
+	t.Cleanup(func() { a.CloseClientConnections(); a.Close() })
+	return a
+}
+
+const orders = "/order-plz" // where Pebble takes them
+
+// Directory is the address that clients are given.
+func (a *Authority) Directory() string { return a.URL + "/dir" }
+
+// PEM is the certificate that the authority's own address is trusted by.
+func (a *Authority) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
+}
+
+// Between puts f before every request until Heal: where it returns true it has answered.
+func (a *Authority) Between(f func(w http.ResponseWriter, r *http.Request) bool) { a.between.Store(&f) }
+
+// Refuse answers new orders with a problem, until Heal.
+func (a *Authority) Refuse(status int, kind, detail string) {
+	a.Between(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != orders {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(map[string]any{"type": "urn:ietf:params:acme:error:" + kind, "detail": detail, "status": status})
+		return true
+	})
+}
+
+// Die makes the authority unreachable, until Heal.
+func (a *Authority) Die() {
+	a.Between(func(w http.ResponseWriter, _ *http.Request) bool {
+		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			c.Close()
+		}
+		return true
+	})
+}
+
+// Heal ends Between, Refuse and Die.
+func (a *Authority) Heal() { a.between.Store(nil) }
+
+// hasty takes the answers' wish to be asked again after a second away.
+type hasty struct {
+	http.ResponseWriter
+	answered func(status int)
+}
+
+func (h *hasty) WriteHeader(status int) {
+	h.Header().Del("Retry-After")
+	h.answered(status)
+	h.ResponseWriter.WriteHeader(status)
+}
+
+func (h *hasty) Write(b []byte) (int, error) {
+	h.Header().Del("Retry-After")
+	return h.ResponseWriter.Write(b)
+}
