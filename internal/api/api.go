@@ -105,6 +105,7 @@ func (a *API) routes() {
 	a.siteRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
+	a.servingRoutes()
 	a.deploymentRoutes()
 	a.domainRoutes()
 	a.envRoutes()

@@ -36,6 +36,8 @@ var matrix = map[string]row{
 	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
+	"getSiteServing":    {path: "/sites/{site}/serving", status: 200},
+	"updateSiteServing": {path: "/sites/{site}/serving", body: m{"proxyHosts": []string{"api.example.com"}}, status: 200, did: "site.updated"},
 	"testSiteRules":     {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
 	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
 	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},

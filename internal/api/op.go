@@ -144,10 +144,26 @@ func ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 
 // change registers a PATCH or DELETE: one transaction, nothing is kept.
 func change[I, O any](a *API, method string, r Route, fn act[I, O]) {
+	changePrepared(a, method, r, nil, func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent, _ struct{}) (O, error) {
+		return fn(ctx, tx, c, in, did)
+	})
+}
+
+// changePrepared is change with a step before the transaction, for what takes a while.
+func changePrepared[I, O, P any](a *API, method string, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error),
+	fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent, p P) (O, error)) {
 	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (out *reply, err error) {
+		var p P
+		if prepare != nil {
+			if p, err = prepare(ctx, c, in); err != nil {
+				return nil, err
+			}
+		}
 		err = a.DB.Write(ctx, func(tx *db.Tx) error {
-			o, err := fn.run(ctx, a, tx, r, c, in)
+			o, err := act[I, O](func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent) (O, error) {
+				return fn(ctx, tx, c, in, did, p)
+			}).run(ctx, a, tx, r, c, in)
 			if err != nil {
 				return err
 			}

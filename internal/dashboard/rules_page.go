@@ -4,9 +4,12 @@ import (
 	"context"
 	"strings"
 
+	"slipway/internal/account"
+	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/fault"
 	"slipway/internal/release"
+	"slipway/internal/site"
 )
 
 // rulesShown keeps the page of a site with thousands of rules under 100 KB.
@@ -14,6 +17,7 @@ const rulesShown = 100
 
 type rulesData struct {
 	siteHead
+	Serving       site.Serving
 	Redirects     []release.Redirect
 	Headers       []release.HeaderRule
 	MoreRedirects int
@@ -34,6 +38,9 @@ func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
 	}
 	data := rulesData{siteHead: head, Path: q.query("path"), Language: q.query("language"), Cookie: q.query("cookie")}
 	data.Call = map[string]any{"path": "/"}
+	if data.Serving, err = d.Sites.Serving(ctx, d.DB, q.caller.Owner, head.Site.ID); err != nil {
+		return answer{}, err
+	}
 	rules, err := d.Deployments.Rules(ctx, q.caller.Owner, head.Site.ID)
 	switch {
 	case fault.Is(err, fault.Conflict): // nothing is published yet
@@ -71,4 +78,34 @@ func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
 	}
 	data.Tested = &got
 	return page("site_rules", "Redirects of "+head.Site.Name, data), nil
+}
+
+// saveServing changes who must give a password, and to which hosts rules may forward.
+func (d *Dashboard) saveServing(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "rules")
+	if err != nil {
+		return answer{}, err
+	}
+	protection, hosts := q.value("protection"), strings.Fields(q.value("proxy_hosts"))
+	p := site.ServingPatch{ProxyHosts: &hosts, Protection: &protection}
+	hash := ""
+	if password := q.value("password"); password != "" {
+		if hash, err = site.HashPassword(password); err != nil {
+			return answer{}, at("password", err)
+		}
+		p.Password = &password
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Sites.UpdateServingTx(ctx, tx, q.caller.Owner, head.Site.ID, p, hash)
+		return account.AuditEvent{Action: "site.updated", Subject: string(head.Site.ID), Detail: "serving"}, err
+	})
+	if f := fault.As(err); f != nil {
+		switch f.Code {
+		case "invalid_password":
+			err = at("password", err)
+		case "invalid_proxy_hosts":
+			err = at("proxy_hosts", err)
+		}
+	}
+	return goTo(head.Base()+"/rules", "Saved"), err
 }

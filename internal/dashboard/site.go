@@ -20,6 +20,7 @@ func (d *Dashboard) siteRoutes() []route {
 		get("/sites/{id}/traffic", user, d.trafficPage),
 		get("/sites/{id}/traffic/follow", user, d.trafficLive),
 		get("/sites/{id}/rules", user, d.rulesPage),
+		post("/sites/{id}/rules", user, d.saveServing, d.rulesPage),
 		get("/sites/{id}/pictures/{picture}", user, d.pictureFile),
 		get("/sites/{id}/first", user, d.firstDeployment),
 		get("/sites/{id}/first/follow", user, d.firstLive),

@@ -45,7 +45,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	}
 	err = d.c.Builds.Run(ctx, spec, report, func(ctx context.Context, a build.Artefact) error {
 		made, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
-			if err := d.serving(ctx, w, tree, plan); err != nil {
+			if err := d.serving(ctx, w, s, tree, plan); err != nil {
 				return err
 			}
 			if err := w.AddDir(ctx, a.Files, func(name, why string) { p.Printf("warn", "Left out %s: %s", name, why) }); err != nil {

@@ -29,7 +29,7 @@ func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *sour
 		return release.Sealed{}, err
 	}
 	rel, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
-		if err := d.serving(ctx, w, tree, plan); err != nil {
+		if err := d.serving(ctx, w, s, tree, plan); err != nil {
 			return err
 		}
 		var unread []source.File

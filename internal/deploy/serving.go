@@ -9,6 +9,7 @@ import (
 	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/release"
+	"slipway/internal/site"
 	"slipway/internal/source"
 )
 
@@ -18,7 +19,7 @@ var ruleFiles = []string{"slipway.toml", "netlify.toml", "vercel.json"}
 
 // serving tells a release's writer what the commit and its plan say about serving it:
 // where hashed files lie, whether it is a single-page application, and the rules.
-func (d *Deployments) serving(ctx context.Context, w *release.Writer, tree *source.Tree, plan framework.Plan) error {
+func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Site, tree *source.Tree, plan framework.Plan) error {
 	files, err := tree.Files(ctx)
 	if err != nil {
 		return fmt.Errorf("list commit: %w", err)
@@ -41,6 +42,11 @@ func (d *Deployments) serving(ctx context.Context, w *release.Writer, tree *sour
 		}
 		return false
 	})
+	settings, err := d.c.Sites.ServingOf(ctx, d.c.DB, s.ID)
+	if err != nil {
+		return err
+	}
+	w.Forwarding(settings.ProxyHosts)
 	if plan.SPA {
 		w.SinglePage()
 	}

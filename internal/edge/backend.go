@@ -24,7 +24,7 @@ func (e *Edge) backendOf(t *target) backend { return e.backends[t.backend] }
 func (e *Edge) files(w *recorder, r *http.Request, t *target) {
 	e.bound(w, r)
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && (t.serving == nil || len(t.serving.ProxyHosts) == 0):
 		fail(w, r, http.StatusMethodNotAllowed)
 	case t.release == "":
 		page(w, r, pageEmpty)

@@ -9,6 +9,7 @@ import (
 // cache keeps the values used last, up to a cost, and loads one at most once at a time.
 type cache[K comparable, V any] struct {
 	limit   int64
+	most    int64 // the highest cost of one value
 	loading flights[K, V]
 
 	mu    sync.Mutex // guards the rest
@@ -24,7 +25,7 @@ type cached[K comparable, V any] struct {
 }
 
 func newCache[K comparable, V any](limit int64) *cache[K, V] {
-	return &cache[K, V]{limit: limit, at: map[K]*list.Element{}}
+	return &cache[K, V]{limit: limit, most: limit / 4, at: map[K]*list.Element{}}
 }
 
 func (c *cache[K, V]) get(key K) (v V, ok bool) {
@@ -38,14 +39,14 @@ func (c *cache[K, V]) get(key K) (v V, ok bool) {
 	return el.Value.(*cached[K, V]).v, true
 }
 
-// put keeps v unless it alone would be more than a quarter of everything.
+// put keeps v unless it alone would be more than most, a quarter of everything.
 func (c *cache[K, V]) put(key K, v V, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if el, ok := c.at[key]; ok {
 		c.drop(el)
 	}
-	if cost > c.limit/4 {
+	if cost > c.most {
 		return
 	}
 	c.at[key] = c.order.PushFront(&cached[K, V]{key, v, cost})

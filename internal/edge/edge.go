@@ -64,6 +64,14 @@ type Config struct {
 	OnVisits    func(ctx context.Context, since time.Time, group []Visits) error
 	VisitsEvery time.Duration // how often. Optional: 0 means 10s.
 
+	// Out reaches other hosts, through egress, where a site's rules and settings forward
+	// requests. Optional: without it nothing is forwarded.
+	Out http.RoundTripper
+
+	// Password reports whether a visitor's password is the one that a site's settings hold
+	// the hash of. Optional: without it nobody passes a protected site.
+	Password func(hash, password string) bool
+
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
 	AssetBytes int64 // memory for files, and as much again for whole answers. Optional: 0 means 128 MiB.
 
@@ -73,26 +81,29 @@ type Config struct {
 // Edge serves sites. It is safe for concurrent use.
 type Edge struct {
 	Config
-	control  map[string]bool
-	port     string // ":8443", or "" for 443
-	table    table
-	claims   claims
-	previews previews
-	trees    *cache[release.ID, *release.Tree]
-	assets   *cache[assetKey, *asset]
-	hot      *hot
-	metrics  metrics
-	visited  visited
-	loaded   atomic.Bool
-	backends map[string]backend // by kind
-	bodyTime time.Duration      // for a body that nobody reads
+	control    map[string]bool
+	port       string // ":8443", or "" for 443
+	table      table
+	claims     claims
+	previews   previews
+	trees      *cache[release.ID, *release.Tree]
+	assets     *cache[assetKey, *asset]
+	hot        *hot
+	metrics    metrics
+	visited    visited
+	loaded     atomic.Bool
+	backends   map[string]backend // by kind
+	guesses    guesses            // of passwords
+	checking   chan struct{}      // bounds how many passwords are looked at at once
+	forwarding places
+	bodyTime   time.Duration // for a body that nobody reads
 }
 
 // New returns an Edge that knows no host yet: Run tells it.
 func New(c Config) *Edge {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.SiteDomain = strings.ToLower(strings.Trim(c.SiteDomain, "."))
-	e := &Edge{Config: c, control: map[string]bool{}}
+	e := &Edge{Config: c, control: map[string]bool{}, checking: make(chan struct{}, 2)}
 	for _, h := range c.ControlHosts {
 		e.control[strings.ToLower(h)] = true
 	}
@@ -101,6 +112,7 @@ func New(c Config) *Edge {
 	}
 	e.metrics = newMetrics(c.Metrics)
 	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
+	e.trees.most = e.trees.limit // what is not kept would be decoded again for each request
 	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
 	e.hot = newHot(cmp.Or(c.AssetBytes, 128<<20))
 	e.table.hosts = map[string]*site{}

@@ -196,7 +196,12 @@ func (w *world) get(url string, headers ...string) answer {
 
 func (w *world) do(method, url string, headers ...string) answer {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), method, url, nil)
+	return w.send(method, url, nil, headers...)
+}
+
+func (w *world) send(method, url string, body io.Reader, headers ...string) answer {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, url, body)
 	if err != nil {
 		w.t.Fatal(err)
 	}

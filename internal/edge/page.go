@@ -12,7 +12,8 @@ type notice struct {
 	status int
 	title  string
 	text   string
-	retry  int // seconds, 0 for none
+	retry  int  // seconds, 0 for none
+	form   bool // asks for the site's password
 	html   []byte
 }
 
@@ -23,6 +24,10 @@ var (
 		text: "This site has no page at this address."}
 	pageLogin = &notice{status: 401, title: "Password required",
 		text: "This page is for people who have been given a user name and a password. Reload it to enter them."}
+	pageAccess = &notice{status: 401, title: "This site is protected", form: true,
+		text: "Enter the password that you were given."}
+	pageDenied = &notice{status: 401, title: "This site is protected", form: true,
+		text: "That password is not the right one. Try again."}
 	pageStopped = &notice{status: 503, title: "This site is switched off",
 		text: "Its owner has paused it. It can come back at any time."}
 	pageEmpty = &notice{status: 503, title: "This site is on its way", retry: 5,
@@ -43,14 +48,17 @@ var notices = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{.Title}}</title>
 <style>html{color-scheme:light dark;font:17px/1.5 system-ui,sans-serif}body{margin:18vh auto;max-width:32rem;padding:0 1.5rem}h1{font-size:1.5rem;line-height:1.2}p{opacity:.8}</style>
-</head><body><h1>{{.Title}}</h1><p>{{.Text}}</p></body></html>
+</head><body><h1>{{.Title}}</h1><p>{{.Text}}</p>{{if .Form}}<form method="post"><p><label>Password <input type="password" name="slipway_password" required maxlength="200" autocomplete="current-password" autofocus></label> <button>Continue</button></p></form>{{end}}</body></html>
 `))
 
 // The pages are made once, at start: nothing of a request is in them.
 func init() {
-	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageBroken} {
+	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageAccess, pageDenied, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageBroken} {
 		var b bytes.Buffer
-		if err := notices.Execute(&b, struct{ Title, Text string }{n.title, n.text}); err != nil {
+		if err := notices.Execute(&b, struct {
+			Title, Text string
+			Form        bool
+		}{n.title, n.text, n.form}); err != nil {
 			panic(err)
 		}
 		n.html = b.Bytes()
@@ -66,7 +74,7 @@ func page(w http.ResponseWriter, r *http.Request, n *notice) {
 	if n.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(n.retry))
 	}
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'self'")
 	h.Set("X-Robots-Tag", "noindex")
 	short(w, r, n.status, "text/html; charset=utf-8", n.html)
 }

@@ -111,7 +111,7 @@ func (p preview) target(of *target) *target {
 	if p.release == "" {
 		return nil
 	}
-	t := &target{site: of.site, label: of.label, release: p.release, state: stateLive, backend: p.backend, node: p.node, preview: true}
+	t := &target{site: of.site, label: of.label, release: p.release, state: stateLive, backend: p.backend, node: p.node, preview: true, settings: of.settings, serving: of.serving}
 	if of.state == stateStopped {
 		t.state = stateStopped
 	}

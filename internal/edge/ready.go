@@ -34,7 +34,7 @@ func (e *Edge) plainTarget(host string) *target {
 	} else if c := e.claims.find(host); c != nil && c.redirectTo == "" {
 		t = e.table.of(c.site)
 	}
-	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" {
+	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() {
 		return nil
 	}
 	return t

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"slipway/internal/release"
 )
@@ -49,17 +50,24 @@ func vary(h http.Header, names ...string) {
 }
 
 // admitted reports whether a request carries a user and password (RFC 7617) that the
-// release's rules let in. It asks for one otherwise.
-func admitted(w http.ResponseWriter, r *http.Request, a *release.Answer) bool {
+// release's rules let in. It asks for one otherwise. Who gives wrong ones must wait.
+func (e *Edge) admitted(w http.ResponseWriter, r *http.Request, t *target, a *release.Answer) bool {
 	if a.Auth == nil {
 		return true
 	}
 	if user, password, ok := r.BasicAuth(); ok {
+		now := time.Now()
+		if e.guesses.tired(t.site, visitor(r), now) {
+			w.Header().Set("Retry-After", "60")
+			fail(w, r, http.StatusTooManyRequests)
+			return false
+		}
 		sum := sha256.Sum256([]byte(user + ":" + password))
 		got := hex.EncodeToString(sum[:])
 		if slices.ContainsFunc(a.Auth, func(want string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1 }) {
 			return true
 		}
+		e.guesses.wrong(t.site, visitor(r), now)
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="Protected", charset="UTF-8"`)
 	page(w, r, pageLogin)

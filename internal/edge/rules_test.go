@@ -42,4 +42,9 @@ func TestRules(t *testing.T) {
 	for _, pair := range []string{"anna:wrong", "ben:geheim", "anna:", ":", "none"} {
 		w.get(host+"/secret/plan", auth(pair)).want(t, 401, "")
 	}
+	for range 3 * guessesPerVisitor {
+		w.get(host+"/secret/plan", auth("anna:guess"))
+	}
+	w.get(host+"/secret/plan", auth("anna:geheim")).want(t, 429, "").head(t, "Retry-After", "60")
+	w.get(host+"/").want(t, 200, "home")
 }

@@ -48,7 +48,9 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 		rec.visits = t.visits
 		if err == nil && to == "" && t.state == stateLive {
 			if answer := e.backendOf(t); answer != nil {
-				answer(rec, r, t)
+				if e.access(rec, r, t) {
+					answer(rec, r, t)
+				}
 				return
 			}
 		}
@@ -152,8 +154,15 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if t.preview { // whatever the site's own rules say
 		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
 	}
-	if !admitted(w, r, &a) {
+	if !e.admitted(w, r, t, &a) {
 		return
+	}
+	if a.Kind != release.Proxied && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		fail(w, r, http.StatusMethodNotAllowed)
+		return
+	}
+	if t.protected() && a.Auth == nil {
+		a.Auth = []string{} // only the visitor's own browser may keep it
 	}
 	w.plain = len(a.Vary) == 0 && a.Auth == nil && !t.preview
 	switch a.Kind {
@@ -171,7 +180,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		h["Content-Length"] = []string{"0"}
 		w.WriteHeader(a.Status)
 	case release.Proxied:
-		page(w, r, pageMissing) // no site may forward to other hosts yet
+		e.proxied(w, r, t, &a)
 	default:
 		missing := *pageMissing
 		missing.status = a.Status

@@ -32,7 +32,10 @@ type target struct {
 	version int64
 	preview bool    // the address of a deployment or a branch, not of the site
 	visits  *visits // nil where nobody counts
-	life    *life   // of those in the table
+
+	settings string   // of the view serving
+	serving  *serving // the same, read; nil for none
+	life     *life    // of those in the table
 }
 
 // life is what changes about a target.
@@ -44,7 +47,7 @@ type life struct {
 // same reports whether a row brings nothing new.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.life = t.visits, t.life
+	row.visits, row.life, row.serving = t.visits, t.life, t.serving
 	return *t == row
 }
 
@@ -226,11 +229,13 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT site_id, host_label, COALESCE(release, ''), state, backend, node, version FROM live
-		WHERE version > $1 ORDER BY version`, floor)
+		SELECT l.site_id, l.host_label, COALESCE(l.release, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
+		FROM live l LEFT JOIN serving s ON s.site_id = l.site_id
+		WHERE l.version > $1 ORDER BY l.version`, floor)
 	changes, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.backend, &t.node, &t.version)
+		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.backend, &t.node, &t.version, &t.settings)
+		t.serving = readServing(t.settings)
 		return &t, err
 	})
 	if err != nil {

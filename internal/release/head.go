@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// The most that header rules add to one answer. What is over it is left out.
+const (
+	maxAnswerFields = 100
+	maxAnswerBytes  = 32 << 10
+)
+
 // head adds what the header rules say to an answer. They match the path that was asked
 // for or the file that answers, so that a page is protected and marked under all its
 // addresses. Values of the same name are joined, as Netlify and Cloudflare do.
@@ -15,6 +21,7 @@ func (s *ruleset) head(a *Answer, host, name string) {
 	if a.Kind == Found || a.Kind == Missing {
 		file = a.File.Path
 	}
+	bytes := 0
 	for i := range s.headers {
 		h, m := &s.Headers[i], &s.headers[i]
 		values, ok := m.onHost(host, nil)
@@ -34,13 +41,18 @@ func (s *ruleset) head(a *Answer, host, name string) {
 		}
 		for _, name := range h.Unset {
 			a.Set = slices.DeleteFunc(a.Set, func(f Field) bool { return f.Name == name })
-			a.Unset = append(a.Unset, name)
+			if len(a.Unset) < maxAnswerFields {
+				a.Unset = append(a.Unset, name)
+			}
 		}
 		for _, f := range h.Set {
 			value := expand(f.Value, got, escapePath)
+			if bytes += len(f.Name) + len(value); bytes > maxAnswerBytes {
+				continue
+			}
 			if at := slices.IndexFunc(a.Set, func(have Field) bool { return have.Name == f.Name }); at >= 0 {
 				a.Set[at].Value += ", " + value
-			} else {
+			} else if len(a.Set) < maxAnswerFields {
 				a.Set = append(a.Set, Field{f.Name, value})
 			}
 		}

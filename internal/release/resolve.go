@@ -108,6 +108,7 @@ func (t *Tree) ruled(q Request, name string, slash, doubled, cut bool) Answer {
 	var on vary
 	params := query{raw: q.Query}
 	var buf [4]Field
+	skipped := 0
 	for i := range t.rules.candidates(name) {
 		if there && !t.rules.forced {
 			break
@@ -122,6 +123,9 @@ func (t *Tree) ruled(q Request, name string, slash, doubled, cut bool) Answer {
 		}
 		a, ok := t.apply(r, values, q, name, slash)
 		if !ok || a.Kind == Redirected && (leadsTo(a.Location, q, name) || cut && t.circles(q, name, a.Location)) {
+			if skipped++; skipped > maxSkipped {
+				break // nobody writes so many rules in vain, but somebody may to keep us busy
+			}
 			continue
 		}
 		a.Rule, a.Vary = r.Source, on.names()
@@ -257,8 +261,10 @@ func hostLabel(v string) bool {
 	return v != "" && len(v) <= 63 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-// maxHops is how many redirects in a row a visitor is sent on.
-const maxHops = 10
+const (
+	maxHops    = 10 // redirects in a row that a visitor is sent on
+	maxSkipped = 4  // rules that match and lead in circles, before a file or 404 answers
+)
 
 // local takes a redirect's location apart if it is on the site itself: the name, the
 // path as it is sent, and the query.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"slipway/internal/fault"
@@ -16,7 +17,7 @@ import (
 const (
 	maxRuleFile  = 1 << 20 // bytes of _redirects or of _headers
 	maxTable     = MaxRuleTable
-	maxRules     = 4 << 20 // bytes of all rules in a manifest
+	maxRules     = 2 << 20 // bytes of all rules in a manifest
 	maxRedirects = 10_000
 	maxDynamic   = 1_000 // redirects with a splat or placeholders
 	maxHeaders   = 500   // header rules
@@ -101,6 +102,7 @@ type ruleSources struct {
 	byFile   map[string]*ruleParser
 	fallback *bool // what slipway.toml says about the fallback
 	lost     []Problem
+	forward  []string // hosts that rules may forward to
 }
 
 var ruleOrder = []string{"slipway.toml", "_redirects", "_headers", "netlify.toml", "vercel.json"}
@@ -220,11 +222,32 @@ func (w *Writer) decideFallback() {
 // compile merges all rules. What does not fit is a problem.
 func (s *ruleSources) compile() (string, []Problem) {
 	all, problems := s.merge()
+	problems = append(problems, s.unforwarded(all)...)
 	text, tooMuch := encodeRules(all)
 	if tooMuch != nil {
 		problems = append(problems, *tooMuch)
 	}
 	return text, problems
+}
+
+// Forwarding says to which hosts the site's settings let rules forward requests. A rule
+// that names another one is compiled, and a Problem: the settings may change later.
+func (w *Writer) Forwarding(hosts []string) { w.rules.forward = hosts }
+
+func (s *ruleSources) unforwarded(all Rules) (problems []Problem) {
+	for _, r := range all.Redirects {
+		if r.Status != 200 || !isAddress(r.To) || len(problems) >= maxProblems {
+			continue
+		}
+		_, rest, _ := strings.Cut(r.To, "://")
+		host, _, _ := strings.Cut(rest, "/")
+		if !slices.Contains(s.forward, strings.ToLower(host)) {
+			file, line, _ := strings.Cut(r.Source, ":")
+			n, _ := strconv.Atoi(line)
+			problems = append(problems, Problem{file, n, fmt.Sprintf("requests are forwarded to %s only when the site's serving settings allow that host", show(host))})
+		}
+	}
+	return problems
 }
 
 // merge puts the rules of all files in the order in which they count.

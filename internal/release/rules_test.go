@@ -12,7 +12,7 @@ import (
 // ruledTree makes a Tree with these files and rule files without storing anything.
 func ruledTree(t testing.TB, paths []string, rules map[string]string) (*Tree, []Problem) {
 	t.Helper()
-	var s ruleSources
+	s := ruleSources{forward: []string{"api.example.com", "api.mysearch.example", "api.test"}}
 	for file, text := range rules {
 		s.take(file, []byte(text))
 	}
@@ -330,6 +330,34 @@ func TestRuleTables(t *testing.T) {
 		if a := tree.Resolve(ask("/x")); len(a.Set) == 0 {
 			t.Errorf("%s: no headers", name)
 		}
+	}
+}
+
+// A thousand rules that all lead in circles, or that all set headers, cost one request
+// no more than a few of them.
+func TestRuleCosts(t *testing.T) {
+	t.Parallel()
+	var circles, headers strings.Builder
+	for i := range 900 {
+		fmt.Fprintf(&circles, "/x/* /x/%d/:splat\n", i)
+	}
+	for i := range maxHeaders {
+		fmt.Fprintf(&headers, "/*\n  X-%d: %s\n  X-Same: %s\n", i, strings.Repeat("a", 500), strings.Repeat("b", 500))
+	}
+	tree, problems := ruledTree(t, []string{"index.html"}, map[string]string{"_redirects": circles.String() + "/x/* /y\n", "_headers": headers.String()})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	a := tree.Resolve(ask("/x/a"))
+	if got := shown(a); got != "404" {
+		t.Errorf("after %d rules in circles: %s", maxSkipped, got)
+	}
+	size := 0
+	for _, f := range a.Set {
+		size += len(f.Name) + len(f.Value)
+	}
+	if len(a.Set) > maxAnswerFields || size > 2*maxAnswerBytes {
+		t.Errorf("%d headers of %d bytes", len(a.Set), size)
 	}
 }
 

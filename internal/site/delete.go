@@ -56,7 +56,7 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 // PurgeTx removes what this room keeps of a deleted site, except the row that tells the
 // edges; that goes an hour later.
 func (s *Sites) PurgeTx(ctx context.Context, tx *db.Tx, id ID) error {
-	for _, q := range []string{`DELETE FROM env WHERE site_id = $1`, `DELETE FROM deploy_hooks WHERE site_id = $1`} {
+	for _, q := range []string{`DELETE FROM env WHERE site_id = $1`, `DELETE FROM site_serving WHERE site_id = $1`, `DELETE FROM deploy_hooks WHERE site_id = $1`} {
 		if _, err := tx.Exec(ctx, q, id); err != nil {
 			return fmt.Errorf("purge site: %w", err)
 		}

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/site"
+)
+
+func (a *API) servingRoutes() {
+	get(a, Route{Path: "/sites/{id}/serving", ID: "getSiteServing", Tag: "Sites", Summary: "Read a site's serving settings", Scope: account.SitesRead, Noun: "serving settings",
+		Doc: "Who must give a password, and to which hosts rules may forward requests."}, a.getServing)
+	changePrepared(a, http.MethodPatch, Route{Path: "/sites/{id}/serving", ID: "updateSiteServing", Tag: "Sites", Summary: "Change a site's serving settings", Scope: account.SitesWrite, Noun: "serving settings",
+		Doc: "In force within a second, without a deployment. A new password ends the access of everybody who used the old one."}, hashPassword, a.updateServing)
+}
+
+type servingBody struct {
+	ProxyHosts  []string `json:"proxyHosts" doc:"Hosts that rewrites with status 200 may forward requests to. Empty: none."`
+	Protection  string   `json:"protection" enum:"none,previews,all" doc:"Which addresses of the site ask visitors for the password."`
+	HasPassword bool     `json:"hasPassword" doc:"Whether a password is set. It is stored hashed and never shown."`
+}
+
+func showServing(v site.Serving) servingBody {
+	return servingBody{append([]string{}, v.ProxyHosts...), v.Protection, v.Hash != ""}
+}
+
+func (a *API) getServing(ctx context.Context, c account.Caller, in *ByID) (servingBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return servingBody{}, err
+	}
+	v, err := a.Sites.Serving(ctx, a.DB, c.Owner, site.ID(in.ID))
+	return showServing(v), err
+}
+
+type updateServingIn struct {
+	ByID
+	Body struct {
+		ProxyHosts *[]string `json:"proxyHosts,omitempty" doc:"At most 20 names, with a port where it isn't 443 or 80." maxItems:"20"`
+		Protection *string   `json:"protection,omitempty" enum:"none,previews,all"`
+		Password   *string   `json:"password,omitempty" minLength:"8" maxLength:"200" writeOnly:"true" doc:"8 to 200 characters. It needs no user name."`
+	}
+}
+
+// hashPassword takes its time outside of the transaction.
+func hashPassword(_ context.Context, _ account.Caller, in *updateServingIn) (string, error) {
+	if in.Body.Password == nil {
+		return "", nil
+	}
+	return site.HashPassword(*in.Body.Password)
+}
+
+func (a *API) updateServing(ctx context.Context, tx *db.Tx, c account.Caller, in *updateServingIn, did *account.AuditEvent, hash string) (servingBody, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return servingBody{}, err
+	}
+	b := in.Body
+	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{ProxyHosts: b.ProxyHosts, Protection: b.Protection, Password: b.Password}, hash)
+	*did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "serving"}
+	return showServing(v), err
+}
