@@ -34,6 +34,7 @@ type h2 struct {
 	late     time.Time // when the frame or header block that has begun must be here
 	first    [512]byte // what a connection that waits reads into
 	buf      []byte    // for what must be bytes for a moment
+	tagBuf   []byte    // for an entity tag
 
 	mu         sync.Mutex // guards the rest, and writing
 	more       sync.Cond  // the connection's window has grown, or it is over

@@ -61,8 +61,15 @@ func handler(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "status "+r.URL.RequestURI(), http.StatusNotFound)
 		return
 	}
-	if r.URL.RawQuery != "" || r.Header.Get("Range") != "" || r.Header.Get("If-None-Match") != "" {
-		w.Header().Set("X-Odd", r.URL.RawQuery+r.Header.Get("Range")+r.Header.Get("If-None-Match"))
+	if r.URL.RawQuery != "" || r.Header.Get("Range") != "" {
+		w.Header().Set("X-Odd", r.URL.RawQuery+r.Header.Get("Range"))
+	}
+	for _, list := range r.Header["If-None-Match"] {
+		if strings.Contains(list, `"x"`) || list == "*" {
+			w.Header()["Etag"] = []string{`"x"`}
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
 	}
 	for name, values := range fields(body, accepted(r.Header.Get("Accept-Encoding"))) {
 		w.Header()[name] = values
@@ -115,6 +122,9 @@ func start(t testing.TB, change ...func(*Config)) *world {
 			t.Error(err)
 			return nil
 		}
+		if err := a.Unchanged(`"x"`, http.Header{"Etag": {`"x"`}}); err != nil {
+			t.Error(err)
+		}
 		answers.Store(key, a)
 		return a
 	}
@@ -129,7 +139,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 				handler(rw, r)
 			})}
 	}
-	c := Config{HTTP: newHTTP(true), Find: find, Served: func(*Answer, bool, int64) { w.served.Add(1) }}
+	c := Config{HTTP: newHTTP(true), Find: find, Served: func(*Answer, int, bool, int64) { w.served.Add(1) }}
 	for _, f := range change {
 		f(&c)
 	}
