@@ -130,7 +130,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, NextProtos: []string{"h2", "http/1.1"}}
 	newHTTP := func(count bool) *http.Server {
-		return &http.Server{TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
+		return &http.Server{TLSConfig: config.Clone(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
 			HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if count {
