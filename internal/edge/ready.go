@@ -75,7 +75,7 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 		r.Header["Accept-Encoding"] = []string{accepts.String()}
 	}
 	out := &capture{header: http.Header{}}
-	rec := &recorder{ResponseWriter: out}
+	rec := &recorder{ResponseWriter: out, trial: true}
 	e.files(rec, r, t)
 	if rec.status != http.StatusOK || rec.ready == nil {
 		return nil
@@ -84,17 +84,25 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 	if err != nil {
 		return nil
 	}
+	// Who has it already is told so, in the same way.
+	if tag := out.header.Get("Etag"); tag != "" {
+		again := &recorder{ResponseWriter: &capture{header: http.Header{}}, trial: true}
+		r.Header["If-None-Match"] = []string{tag}
+		if e.files(again, r, t); again.status == http.StatusNotModified {
+			_ = made.Unchanged(tag, again.Header()) // it is left to net/http then
+		}
+	}
 	a := &hotAnswer{Answer: made, target: t, host: host, path: path, accepts: accepts, page: rec.page}
 	made.Of = a
 	return a
 }
 
 // served counts an answer of the fast path.
-func (e *Edge) served(a *fastpath.Answer, head bool, size int64) {
-	e.metrics.answered(http.StatusOK, size)
+func (e *Edge) served(a *fastpath.Answer, status int, head bool, size int64) {
+	e.metrics.answered(status, size)
 	h, ok := a.Of.(*hotAnswer)
 	if ok && h.target.visits != nil {
-		e.visited.count(h.target.visits, http.StatusOK, size, h.page && !head)
+		e.visited.count(h.target.visits, status, size, h.page && !head)
 	}
 }
 

@@ -274,6 +274,7 @@ type recorder struct {
 	status int
 	bytes  int64
 	page   bool    // what was asked for with GET is a page of the site
+	trial  bool    // only the header is wanted, of what is small enough for memory
 	plain  bool    // the answer depends on nothing but host, path and accepted encodings
 	ready  *asset  // what a plain answer with status 200 was: all of it
 	visits *visits // of the site; nil when it is none's, or nobody counts

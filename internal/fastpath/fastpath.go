@@ -41,8 +41,9 @@ type Config struct {
 	// Plain reports whether a host may have answers that are ready. Connections for
 	// others are HTTP's from the beginning. Optional: nil means all.
 	Plain func(host string) bool
-	// Served hears of every answer that was sent, with the bytes of its body. Optional.
-	Served func(a *Answer, head bool, size int64)
+	// Served hears of every answer that was sent: its status, whether the method was HEAD,
+	// and the bytes of its body. Optional.
+	Served func(a *Answer, status int, head bool, size int64)
 	// Draining reports whether every answer is to be its connection's last. Optional.
 	Draining func() bool
 
@@ -75,7 +76,7 @@ func New(c Config) *Server {
 		c.Plain = func(string) bool { return true }
 	}
 	if c.Served == nil {
-		c.Served = func(*Answer, bool, int64) {}
+		c.Served = func(*Answer, int, bool, int64) {}
 	}
 	if c.Draining == nil {
 		c.Draining = func() bool { return false }
@@ -273,6 +274,14 @@ func (c *conn) drain() {
 		return
 	}
 	c.raw.SetReadDeadline(time.Now())
+}
+
+// status returns which of an answer's two a head is.
+func status(a *Answer, h *head) int {
+	if h == &a.unchanged {
+		return http.StatusNotModified
+	}
+	return http.StatusOK
 }
 
 // write sends b within the write deadline, which is moved when little of it is left: it

@@ -76,8 +76,12 @@ func (h *h1) run() (read []byte, give bool) {
 		if a == nil {
 			return h.leave()
 		}
+		head, body, ok := r.pick(a)
+		if !ok {
+			return h.leave()
+		}
 		last := r.close || h.drained.Load() || h.s.Draining()
-		if !h.answer(a, r.head, last) {
+		if !h.answer(a, &r, head, body, last) {
 			return nil, false
 		}
 		h.n, h.late = copy(*h.in, b[end+4:]), time.Time{}
@@ -153,22 +157,18 @@ func (h *h1) leave() ([]byte, bool) {
 }
 
 // answer puts an answer into the batch.
-func (h *h1) answer(a *Answer, head, last bool) bool {
+func (h *h1) answer(a *Answer, r *plain, head *head, body []byte, last bool) bool {
 	if h.out == nil {
 		h.out = outs.Get().(*[]byte)
 		*h.out = (*h.out)[:0]
 	}
 	out := *h.out
-	out = append(out, a.h1...)
+	out = append(out, head.h1...)
 	out = append(out, h.s.now().h1...)
 	if last {
 		out = append(out, "Connection: close\r\n"...)
 	}
 	out = append(out, crlf...)
-	body := a.body
-	if head {
-		body = nil
-	}
 	size := int64(len(body))
 	for len(body) > 0 {
 		n := min(len(body), outSize-len(out))
@@ -182,7 +182,7 @@ func (h *h1) answer(a *Answer, head, last bool) bool {
 		}
 	}
 	*h.out = out
-	h.s.Served(a, head, size)
+	h.s.Served(a, status(a, head), r.head, size)
 	if len(out) > outSize/2 {
 		return h.flush()
 	}

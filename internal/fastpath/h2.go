@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -27,13 +28,14 @@ type h2 struct {
 	openEnd  bool   // and whether it ends the stream
 	pieces   int    // CONTINUATION frames of that block
 	lane     *lane
-	overhead int64 // bytes of frames that led to nothing
-	useful   int64 // bytes of those that led to something
+	overhead int64        // bytes of frames that led to nothing
+	useful   atomic.Int64 // bytes of those that led to something
 	resets   int
 	pinged   bool
 	late     time.Time // when the frame or header block that has begun must be here
 	first    [512]byte // what a connection that waits reads into
 	buf      []byte    // for what must be bytes for a moment
+	tagBuf   []byte    // for an entity tag
 
 	mu         sync.Mutex // guards the rest, and writing
 	more       sync.Cond  // the connection's window has grown, or it is over
@@ -282,12 +284,12 @@ func (h *h2) frame(f frame) error {
 	}
 	switch f.kind {
 	case http2.FrameData, http2.FrameHeaders, http2.FrameContinuation:
-		h.useful += int64(len(f.payload))
+		h.useful.Add(int64(len(f.payload)))
 		h.overhead += frameHead
 	default:
 		h.overhead += int64(len(f.raw))
 	}
-	if h.overhead > h.useful+1<<20 { // what leads to nothing outweighs the rest
+	if h.overhead > h.useful.Load()+1<<20 { // what leads to nothing outweighs the rest
 		return connError(http2.ErrCodeEnhanceYourCalm)
 	}
 	switch f.kind {
@@ -606,7 +608,7 @@ func (h *h2) body(s *stream) error {
 		s.body = s.body[n:]
 		s.window -= int64(n)
 		h.window -= int64(n)
-		h.useful += int64(n)
+		h.useful.Add(int64(n))
 		if len(h.out) >= outSize {
 			if err := h.flush(); err != nil {
 				return err

@@ -250,7 +250,7 @@ func (h *h2) pumpData(id uint32, p []byte, end bool) error {
 		}
 		h.out = append(appendHead(h.out, n, http2.FrameData, flags, id), p[:n]...)
 		h.window -= int64(n)
-		h.useful += int64(n)
+		h.useful.Add(int64(n))
 		p = p[n:]
 		if len(p) == 0 {
 			h.answered(s, last)

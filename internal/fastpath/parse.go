@@ -18,6 +18,23 @@ type plain struct {
 	close   bool // HTTP/1.1: it asked for the connection to end
 	path    []byte
 	accepts Encodings
+	tag     []byte // an If-None-Match that is one strong entity tag; nil: there is none
+}
+
+// pick returns what of an answer a request gets. ok is false where it asks for more than
+// can be told here: whether a list of tags, or a weak one, has the answer's.
+func (r *plain) pick(a *Answer) (h *head, body []byte, ok bool) {
+	switch {
+	case r.tag == nil:
+		h = &a.whole
+		if !r.head {
+			body = a.body
+		}
+		return h, body, true
+	case a.tag != "" && string(r.tag) == a.tag:
+		return &a.unchanged, nil, true
+	}
+	return nil, nil, false
 }
 
 // token holds the characters of field names (RFC 9110, section 5.6.2).
@@ -105,6 +122,11 @@ func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 			if r.accepts, ok = c.acceptsOf(value); !ok {
 				return r, false
 			}
+		case fieldTag:
+			if r.tag != nil || len(value) == 0 {
+				return r, false
+			}
+			r.tag = value
 		case fieldConnection:
 			switch strings.ToLower(string(value)) { // neither case allocates
 			case "keep-alive":
@@ -132,6 +154,7 @@ const (
 	fieldHost
 	fieldAccept
 	fieldConnection
+	fieldTag
 )
 
 // classify tells the fields that change what the answer is, or how the connection goes
@@ -168,6 +191,9 @@ func classify[T string | []byte](name T) field {
 	case 13:
 		if equal(name, "authorization") {
 			return fieldOdd
+		}
+		if equal(name, "if-none-match") {
+			return fieldTag
 		}
 	case 14:
 		if equal(name, "content-length") || equal(name, "http2-settings") {

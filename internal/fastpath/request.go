@@ -94,7 +94,9 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 	}
 	if r, ok := h.plain(); ok && end {
 		if a := h.s.Find(h.host, r.path, r.accepts); a != nil {
-			return h.answer(id, a, r.head)
+			if head, body, ok := r.pick(a); ok {
+				return h.answer(id, a, &r, head, body)
+			}
 		}
 	}
 	return h.detour(id, end)
@@ -110,14 +112,10 @@ func (h *h2) wasReset(id uint32) bool {
 }
 
 // answer appends a ready answer. h.mu is held.
-func (h *h2) answer(id uint32, a *Answer, head bool) error {
+func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) error {
 	h.buffer()
-	body := a.body
-	if head {
-		body = nil
-	}
 	date := h.s.now().h2
-	n := len(a.h2) + len(date)
+	n := len(head.h2) + len(date)
 	if h.resize {
 		n++
 	}
@@ -130,8 +128,8 @@ func (h *h2) answer(id uint32, a *Answer, head bool) error {
 		h.resize = false
 		h.out = append(h.out, 0x20)
 	}
-	h.out = append(append(h.out, a.h2...), date...)
-	h.s.Served(a, head, int64(len(body)))
+	h.out = append(append(h.out, head.h2...), date...)
+	h.s.Served(a, status(a, head), r.head, int64(len(body)))
 	if len(body) > 0 {
 		s := stream{id: id, window: h.initial, body: body}
 		if err := h.body(&s); err != nil {
@@ -204,6 +202,12 @@ func (h *h2) plain() (r plain, ok bool) {
 			if r.accepts, ok = h.acceptsOf(h.bytes(f.Value)); !ok {
 				return r, false
 			}
+		case fieldTag:
+			if r.tag != nil || f.Value == "" {
+				return r, false
+			}
+			h.tagBuf = append(h.tagBuf[:0], f.Value...)
+			r.tag = h.tagBuf
 		}
 	}
 	if pseudo != 4 || scheme != "https" || method != "GET" && method != "HEAD" || !h.isHost(h.bytes(authority)) {

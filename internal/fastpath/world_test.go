@@ -61,8 +61,15 @@ func handler(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "status "+r.URL.RequestURI(), http.StatusNotFound)
 		return
 	}
-	if r.URL.RawQuery != "" || r.Header.Get("Range") != "" || r.Header.Get("If-None-Match") != "" {
-		w.Header().Set("X-Odd", r.URL.RawQuery+r.Header.Get("Range")+r.Header.Get("If-None-Match"))
+	if r.URL.RawQuery != "" || r.Header.Get("Range") != "" {
+		w.Header().Set("X-Odd", r.URL.RawQuery+r.Header.Get("Range"))
+	}
+	for _, list := range r.Header["If-None-Match"] {
+		if strings.Contains(list, `"x"`) || list == "*" {
+			w.Header()["Etag"] = []string{`"x"`}
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
 	}
 	for name, values := range fields(body, accepted(r.Header.Get("Accept-Encoding"))) {
 		w.Header()[name] = values
@@ -115,12 +122,15 @@ func start(t testing.TB, change ...func(*Config)) *world {
 			t.Error(err)
 			return nil
 		}
+		if err := a.Unchanged(`"x"`, http.Header{"Etag": {`"x"`}}); err != nil {
+			t.Error(err)
+		}
 		answers.Store(key, a)
 		return a
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, NextProtos: []string{"h2", "http/1.1"}}
 	newHTTP := func(count bool) *http.Server {
-		return &http.Server{TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
+		return &http.Server{TLSConfig: config.Clone(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
 			HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if count {
@@ -129,7 +139,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 				handler(rw, r)
 			})}
 	}
-	c := Config{HTTP: newHTTP(true), Find: find, Served: func(*Answer, bool, int64) { w.served.Add(1) }}
+	c := Config{HTTP: newHTTP(true), Find: find, Served: func(*Answer, int, bool, int64) { w.served.Add(1) }}
 	for _, f := range change {
 		f(&c)
 	}
