@@ -78,7 +78,9 @@ type Config struct {
 	Password func(hash, password string) bool
 
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
-	AssetBytes int64 // memory for files. Optional: 0 means 128 MiB.
+	AssetBytes int64 // memory for files, and as much again for whole answers. Optional: 0 means 128 MiB.
+
+	NoFastPath bool // leaves all connections to net/http
 }
 
 // Edge serves sites. It is safe for concurrent use.
@@ -91,6 +93,7 @@ type Edge struct {
 	previews   previews
 	trees      *cache[release.ID, *release.Tree]
 	assets     *cache[assetKey, *asset]
+	hot        *hot
 	metrics    metrics
 	visited    visited
 	loaded     atomic.Bool
@@ -116,6 +119,7 @@ func New(c Config) *Edge {
 	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
 	e.trees.most = e.trees.limit // what is not kept would be decoded again for each request
 	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
+	e.hot = newHot(cmp.Or(c.AssetBytes, 128<<20))
 	e.table.hosts = map[string]*site{}
 	e.table.labels = map[string]string{}
 	e.table.counts = e.OnVisits != nil

@@ -91,8 +91,8 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	s, p := w.Server(w.HTTPS()), w.Server(w.HTTP())
-	go s.ServeTLS(secure, "", "")
+	s, p := w.Secure(), w.Server(w.HTTP())
+	go s.Serve(secure)
 	go p.Serve(plain)
 	t.Cleanup(func() {
 		s.Close()

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,12 +36,19 @@ type target struct {
 
 	settings string   // of the view serving
 	serving  *serving // the same, read; nil for none
+	life     *life    // of those in the table
+}
+
+// life is what changes about a target.
+type life struct {
+	seed uint64 // apart from others in tables of answers
+	gone atomic.Bool
 }
 
 // same reports whether a row brings nothing new.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.serving = t.visits, t.serving
+	row.visits, row.life, row.serving = t.visits, t.life, t.serving
 	return *t == row
 }
 
@@ -74,6 +82,7 @@ func (t *table) set(n *target) (before *target) {
 		if s := t.hosts[old]; s != nil && s.target.Load().site == n.site {
 			n.visits = s.target.Load().visits // it goes on counting
 			if old != n.label {
+				s.target.Load().life.gone.Store(true)
 				delete(t.hosts, old)
 			}
 		}
@@ -93,6 +102,7 @@ func (t *table) set(n *target) (before *target) {
 	}
 	if n.state == stateDeleted {
 		if before != nil && before.site == n.site {
+			before.life.gone.Store(true)
 			delete(t.hosts, n.label)
 		}
 		delete(t.labels, n.site)
@@ -102,7 +112,11 @@ func (t *table) set(n *target) (before *target) {
 		s = &site{}
 		t.hosts[n.label] = s
 	}
+	n.life = &life{seed: rand.Uint64()}
 	s.target.Store(n)
+	if before != nil {
+		before.life.gone.Store(true)
+	}
 	t.labels[n.site] = n.label
 	return before
 }
@@ -114,6 +128,7 @@ func (t *table) keep(sites map[string]bool) {
 	for id, label := range t.labels {
 		if !sites[id] {
 			if s := t.hosts[label]; s != nil && s.target.Load().site == id {
+				s.target.Load().life.gone.Store(true)
 				delete(t.hosts, label)
 			}
 			delete(t.labels, id)
