@@ -19,7 +19,9 @@ func TestTraversal(t *testing.T) {
 		"/%c0%ae%c0%ae/etc", "/%c0%af", "/%e0%80%ae", "/%ff%fe", "/%", "/%2", "/%zz", "/a%", "//", "///etc/passwd", "//../x", "/a//../b", "/....//....//etc", "/..;/x", "/a;/../x",
 		"/" + strings.Repeat("a/", 3000), "/" + strings.Repeat("a", 10_000), "/" + strings.Repeat("../", 1000), "/" + strings.Repeat("%2e%2e/", 1000), "", "x", "*", "http://x/", "/_redirects", "/_headers", "/%5fredirects",
 	}
-	paths := func() []string { return []string{"index.html", "a.html", "a/b.txt", "404.html", ".well-known/security.txt"} }
+	paths := func() []string {
+		return []string{"index.html", "a.html", "a/b.txt", "404.html", ".well-known/security.txt"}
+	}
 	for name, rules := range map[string]map[string]string{
 		"files": nil,
 		"rules": {"_redirects": "/a/* /:splat 200\n/* /:splat 200!\n/:x /:x 200!\n/:a/:b /:b 200!\n", "_headers": "/*\n  X-Path: :splat\n"},
