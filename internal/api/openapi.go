@@ -132,7 +132,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 		statuses = append(statuses, 402)
 	}
 	if r.Hook {
-		statuses = append(statuses, 403, 410)
+		statuses = append(statuses, 401, 403, 410, 413)
 		op.Servers = []*huma.Server{{URL: a.APIURL}}
 	}
 	for _, s := range statuses {
