@@ -58,6 +58,25 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, checkJSON(body)
 }
 
+// readAnyBody reads what a deploy hook's caller sends, which need not be JSON. What is
+// over the limit comes cut, one byte longer than the limit.
+func readAnyBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if !hookForm.MatchString(r.URL.Path) {
+		return nil, nil
+	}
+	conn := http.NewResponseController(w)
+	conn.SetReadDeadline(time.Now().Add(bodyTime))
+	defer conn.SetReadDeadline(time.Time{})
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "The request body ended early", Code: "body_incomplete"}
+	}
+	if len(body) > maxBody {
+		discard(r)
+	}
+	return body, nil
+}
+
 // discard reads on for a while: a client that is still sending would otherwise see its
 // connection reset and never the answer.
 func discard(r *http.Request) {

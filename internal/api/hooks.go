@@ -1,33 +1,45 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/fault"
 	"slipway/internal/site"
+	"slipway/internal/webhook"
 )
 
 type hookBody struct {
-	ID              string  `json:"id" doc:"A secret: whoever knows it may deploy the site."`
-	SiteID          string  `json:"siteId"`
-	Name            string  `json:"name"`
-	URL             string  `json:"url" doc:"POST here to deploy. It holds the secret."`
-	Branch          *string `json:"branch" doc:"What it deploys. Null: the site's branch."`
-	AnyBranch       bool    `json:"anyBranch" doc:"Whether callers may name another branch."`
-	Active          bool    `json:"active"`
-	LastTriggeredAt *string `json:"lastTriggeredAt" format:"date-time"`
-	TriggerCount    int     `json:"triggerCount"`
-	LastDeployment  *string `json:"lastDeploymentId"`
-	CreatedAt       string  `json:"createdAt" format:"date-time"`
+	ID              string   `json:"id" doc:"A secret: whoever knows it may deploy the site."`
+	SiteID          string   `json:"siteId"`
+	Name            string   `json:"name"`
+	URL             string   `json:"url" doc:"POST here to deploy. It holds the secret."`
+	Branch          *string  `json:"branch" doc:"What it deploys. Null: the site's branch."`
+	AnyBranch       bool     `json:"anyBranch" doc:"Whether callers may name another branch."`
+	Title           *string  `json:"title" doc:"Of its deployments, where the caller gives none."`
+	ClearCache      bool     `json:"clearCache" doc:"Whether it always builds as if for the first time."`
+	Signed          bool     `json:"signed" doc:"Whether callers must sign the body with the hook's secret."`
+	Addresses       []string `json:"addresses" doc:"Addresses and ranges that may call it. Empty: any."`
+	ExpiresAt       *string  `json:"expiresAt" format:"date-time"`
+	PerMinute       *int     `json:"perMinute" doc:"Calls a minute. Null: the installation's rate limit."`
+	PerDay          int      `json:"perDay" doc:"Calls a day (UTC)."`
+	Active          bool     `json:"active"`
+	LastTriggeredAt *string  `json:"lastTriggeredAt" format:"date-time"`
+	TriggerCount    int      `json:"triggerCount"`
+	LastDeployment  *string  `json:"lastDeploymentId"`
+	CreatedAt       string   `json:"createdAt" format:"date-time"`
 }
 
 func (a *API) hookRoutes() {
@@ -39,12 +51,12 @@ func (a *API) hookRoutes() {
 	create.Limited = true
 	create.Status = 201
 	post(a, create, a.createHook)
-	change(a, "PATCH", r("/hooks/{id}", "updateHook", "Change a deploy hook", "Rename it, bind it to a branch, turn it off or on, or give it a new URL with `rotate`; the old URL is unknown from then on.", account.DeploymentsWrite), a.updateHook)
+	change(a, "PATCH", r("/hooks/{id}", "updateHook", "Change a deploy hook", "Rename it, bind it to a branch, disable or enable it, bound who may call it and how often, or give it a new URL with `rotate`; the old URL is unknown from then on.", account.DeploymentsWrite), a.updateHook)
 	change(a, "DELETE", r("/hooks/{id}", "deleteHook", "Delete a deploy hook", "", account.DeploymentsWrite), a.deleteHook)
 
 	call := Route{Path: "/hooks/deploy/{hook}", ID: "callHook", Tag: "Deploy hooks", Summary: "Deploy by hook", Noun: "deploy hook", Hook: true,
-		Doc: "Needs no key: the URL is the credential. A body is not read. Only POST deploys, so that link previews and crawlers do not. " +
-			"A call that finds a deployment of the same branch still waiting, asked for by a hook or a push, is folded into it and says so with `deduplicated`."}
+		Doc: "Needs no key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so that link previews and crawlers do not. " +
+			"A call that finds a deployment of the same branch still waiting, asked for by a hook or a push, is folded into it and says so with `deduplicated`; one with a body never is."}
 	a.postHook(call)
 }
 
@@ -59,9 +71,16 @@ func (a *API) listHooks(ctx context.Context, c account.Caller, in *partOf) (data
 type createHookIn struct {
 	ByID
 	Body struct {
-		Name      string `json:"name" doc:"1 to 100 characters."`
-		Branch    string `json:"branch,omitempty" doc:"What it deploys. Without it: the site's branch."`
-		AnyBranch bool   `json:"anyBranch,omitempty" doc:"Let callers name another branch."`
+		Name       string   `json:"name" doc:"1 to 100 characters."`
+		Branch     string   `json:"branch,omitempty" doc:"What it deploys. Without it: the site's branch."`
+		AnyBranch  bool     `json:"anyBranch,omitempty" doc:"Let callers name another branch."`
+		Title      string   `json:"title,omitempty" doc:"Of its deployments, where the caller gives none; at most 200 characters."`
+		ClearCache bool     `json:"clearCache,omitempty" doc:"Always build as if for the first time."`
+		Secret     string   `json:"secret,omitempty" doc:"Callers must then send X-Hub-Signature-256: sha256= and the hex HMAC-SHA256 of the body, keyed with it. At most 256 characters; never in an answer."`
+		Addresses  []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges that may call it. Without it: any." example:"[\"203.0.113.0/24\"]"`
+		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it stops working. Without it: never."`
+		PerMinute  int      `json:"perMinute,omitempty" minimum:"0" maximum:"1000" doc:"Calls a minute. 0: the installation's rate limit."`
+		PerDay     int      `json:"perDay,omitempty" minimum:"0" maximum:"10000" doc:"Calls a day (UTC). 0: 1,000."`
 	}
 }
 
@@ -69,7 +88,18 @@ func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return hookBody{}, err
 	}
-	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, site.ID(in.ID), site.NewHook(in.Body))
+	b := in.Body
+	n := site.NewHook{Name: b.Name, Branch: b.Branch, AnyBranch: b.AnyBranch, Title: b.Title, ClearCache: b.ClearCache, Rules: site.HookRules{Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay}}
+	var err error
+	if n.Rules.Addresses, err = networks(b.Addresses); err != nil {
+		return hookBody{}, err
+	}
+	if b.ExpiresAt != nil {
+		if n.Rules.ExpiresAt, err = expiry(*b.ExpiresAt); err != nil {
+			return hookBody{}, err
+		}
+	}
+	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, site.ID(in.ID), n)
 	*did = account.AuditEvent{Action: "hook.created", Subject: in.ID, Detail: h.Name}
 	return a.showHook(h), err
 }
@@ -77,11 +107,18 @@ func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 type updateHookIn struct {
 	ByID
 	Body struct {
-		Name      *string `json:"name,omitempty"`
-		Branch    *string `json:"branch,omitempty" doc:"An empty one means the site's."`
-		AnyBranch *bool   `json:"anyBranch,omitempty"`
-		Active    *bool   `json:"active,omitempty"`
-		Rotate    bool    `json:"rotate,omitempty" doc:"Give it a new URL."`
+		Name       *string  `json:"name,omitempty"`
+		Branch     *string  `json:"branch,omitempty" doc:"An empty one means the site's."`
+		AnyBranch  *bool    `json:"anyBranch,omitempty"`
+		Title      *string  `json:"title,omitempty"`
+		ClearCache *bool    `json:"clearCache,omitempty"`
+		Secret     *string  `json:"secret,omitempty" doc:"An empty one removes it."`
+		Addresses  []string `json:"addresses,omitempty" doc:"An empty list: any."`
+		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"Null: never."`
+		PerMinute  *int     `json:"perMinute,omitempty" minimum:"0" maximum:"1000"`
+		PerDay     *int     `json:"perDay,omitempty" minimum:"0" maximum:"10000"`
+		Active     *bool    `json:"active,omitempty"`
+		Rotate     bool     `json:"rotate,omitempty" doc:"Give it a new URL."`
 	}
 }
 
@@ -89,7 +126,27 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err := a.allowedHook(ctx, c, in.ID); err != nil {
 		return hookBody{}, err
 	}
-	h, err := a.Sites.UpdateHookTx(ctx, tx, c.Owner, site.HookID(in.ID), site.PatchHook(in.Body))
+	b := in.Body
+	p := site.PatchHook{Name: b.Name, Branch: b.Branch, AnyBranch: b.AnyBranch, Title: b.Title, Clear: b.ClearCache, Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay, Active: b.Active, Rotate: b.Rotate}
+	now, err := a.Sites.OwnHook(ctx, tx, c.Owner, site.HookID(in.ID))
+	if err != nil {
+		return hookBody{}, err
+	}
+	err = checkPatch(ctx, "deploy hook", []string{"name", "branch", "anyBranch", "title", "clearCache", "secret", "addresses", "perMinute", "perDay", "active", "rotate", "expiresAt"}, a.showHook(now), nil)
+	if err == nil && b.Addresses != nil {
+		p.Addresses, err = networks(b.Addresses)
+	}
+	if err == nil && (b.ExpiresAt != nil || sentNull(ctx, "expiresAt")) {
+		var at db.Time
+		if b.ExpiresAt != nil {
+			at, err = expiry(*b.ExpiresAt)
+		}
+		p.ExpiresAt = &at
+	}
+	if err != nil {
+		return hookBody{}, err
+	}
+	h, err := a.Sites.UpdateHookTx(ctx, tx, c.Owner, site.HookID(in.ID), p)
 	*did = account.AuditEvent{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
 	if in.Body.Rotate {
 		did.Action = "hook.rotated"
@@ -120,9 +177,39 @@ func (a *API) allowedHook(ctx context.Context, c account.Caller, id string) erro
 	return c.RequireSite(string(s))
 }
 
+// networks reads addresses and ranges; the result is never nil.
+func networks(list []string) ([]netip.Prefix, error) {
+	out := []netip.Prefix{}
+	for _, s := range list {
+		p, err := account.ParseNet(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// expiry reads a moment that lies ahead.
+func expiry(s string) (db.Time, error) {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil || !t.After(time.Now()) {
+		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid deploy hook expiresAt", Details: "expiresAt is a time in the future such as 2027-01-31T12:00:00Z", Received: s, Code: "invalid_expires_at"}
+	}
+	return db.At(t), nil
+}
+
 func (a *API) showHook(h site.Hook) hookBody {
-	return hookBody{h.ID.Reveal(), string(h.Site), h.Name, a.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal()), some(h.Branch), h.AnyBranch, h.Active,
-		when(h.TriggeredAt), h.Triggered, some(h.LastDeployment), h.CreatedAt.String()}
+	b := hookBody{ID: h.ID.Reveal(), SiteID: string(h.Site), Name: h.Name, URL: a.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal()), Branch: some(h.Branch), AnyBranch: h.AnyBranch,
+		Title: some(h.Title), ClearCache: h.ClearCache, Signed: h.Rules.Secret != "", Addresses: []string{}, ExpiresAt: when(h.Rules.ExpiresAt), PerDay: h.Rules.Daily(), Active: h.Active,
+		LastTriggeredAt: when(h.TriggeredAt), TriggerCount: h.Triggered, LastDeployment: some(h.LastDeployment), CreatedAt: h.CreatedAt.String()}
+	for _, p := range h.Rules.Addresses {
+		b.Addresses = append(b.Addresses, p.String())
+	}
+	if h.Rules.PerMinute > 0 {
+		b.PerMinute = &h.Rules.PerMinute
+	}
+	return b
 }
 
 type callHookIn struct {
@@ -132,11 +219,14 @@ type callHookIn struct {
 	ClearCache    string `query:"clear_cache" enum:"true,false" doc:"Build as if for the first time."`
 	TriggerBranch string `query:"trigger_branch" doc:"The same as branch."`
 	TriggerTitle  string `query:"trigger_title" doc:"The same as title."`
+	Signature     string `header:"X-Hub-Signature-256" doc:"Where the hook has a secret: sha256= and the hex HMAC-SHA256 of the body."`
+	Hop           string `header:"X-Service-Hop" doc:"Webhook deliveries carry it, so that webhooks and deploy hooks that call each other end."`
 }
 
 type calledHook struct {
 	Triggered
 	Deduplicated bool `json:"deduplicated,omitempty" doc:"True when an earlier call's deployment, still waiting, will do."`
+	BodyIgnored  bool `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or no UTF-8 text: the build doesn't get it."`
 }
 
 func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHook, error) {
@@ -161,6 +251,20 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	if err != nil {
 		return calledHook{}, err
 	}
+	body := from(ctx).body
+	if hook.Rules.Secret != "" && len(body) > maxBody { // it can't be checked
+		return calledHook{}, errTooLarge
+	}
+	if err := hook.Admit(from(ctx).addr, body, in.Signature); err != nil {
+		return calledHook{}, err
+	}
+	if call.Hops, err = webhook.CheckHop(in.Hop); err != nil {
+		return calledHook{}, err
+	}
+	ignored := len(body) > site.MaxHookBody || !utf8.Valid(body) || bytes.ContainsRune(body, 0)
+	if !ignored {
+		call.Body = string(body)
+	}
 	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, hook.ID, call)
 	if err == nil && !folded { // one that was folded into another changed nothing
 		err = a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: hook.Owner, Via: "deploy hook " + hook.Name, Addr: from(ctx).addr},
@@ -170,7 +274,7 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	if folded {
 		text = "A deployment is already waiting"
 	}
-	return calledHook{Triggered{text, string(d.ID), string(d.Status)}, folded}, err
+	return calledHook{Triggered{text, string(d.ID), string(d.Status)}, folded, ignored}, err
 }
 
 var hookForm = regexp.MustCompile(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)

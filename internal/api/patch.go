@@ -29,7 +29,7 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		value := bytes.TrimSpace(sent[name])
 		if slices.Contains(changeable, name) {
-			if have, ok := shown[name]; bytes.Equal(value, []byte("null")) && !(ok && sameJSON(value, have)) {
+			if have, ok := shown[name]; bytes.Equal(value, []byte("null")) && !(ok && sameJSON(value, have)) && !cleared[name] {
 				return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + noun + " " + name, Details: name + " can't be null; leave it out to keep it as it is", Code: "invalid_" + snake(name)}
 			}
 			continue
@@ -45,6 +45,15 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 		return &fault.Error{Kind: fault.Invalid, Message: "This request can't change " + name, Details: instead, Code: "field_not_changeable"}
 	}
 	return nil
+}
+
+// cleared lists fields that null clears.
+var cleared = map[string]bool{"expiresAt": true}
+
+// sentNull reports whether the body of the request has null for a field.
+func sentNull(ctx context.Context, field string) bool {
+	var sent map[string]json.RawMessage
+	return json.Unmarshal(from(ctx).body, &sent) == nil && string(bytes.TrimSpace(sent[field])) == "null"
 }
 
 // sameJSON compares two values whatever their white space.

@@ -213,7 +213,9 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request) (err
 		r.URL.RawQuery = q.Encode()
 	}
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch || r.Method == http.MethodPut {
-		if !under(r.URL.Path, "/hooks") { // a hook's body is whatever the caller's CI sends: never read
+		if under(r.URL.Path, "/hooks") {
+			req.body, err = readAnyBody(w, r)
+		} else {
 			req.body, err = readBody(w, r)
 		}
 	}

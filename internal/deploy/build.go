@@ -44,6 +44,10 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		},
 	}
 	err = d.c.Builds.Run(ctx, spec, report, func(ctx context.Context, a build.Artefact) error {
+		if a.Runtime != framework.Static {
+			rel, err = d.bundled(ctx, s, x, a, p)
+			return err
+		}
 		made, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
 			if err := d.serving(ctx, w, s, tree, plan); err != nil {
 				return err
@@ -77,6 +81,12 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 		"SLIPWAY_COMMIT":        x.CommitHash,
 		"SLIPWAY_URL":           d.c.Sites.URL(s.Slug),
 		"SLIPWAY_DEPLOY_URL":    x.URL,
+	}
+	if x.Cause == ByHook {
+		env["SLIPWAY_HOOK_TITLE"] = x.Title
+		if env["SLIPWAY_HOOK_BODY"], err = d.c.Sites.OpenHookBody(s.ID, x.hookBody); err != nil {
+			return nil, nil, err
+		}
 	}
 	maps.Copy(env, plan.Env)
 	for _, v := range vars {

@@ -38,6 +38,8 @@ type Trigger struct {
 	Target     Target // empty: production for the production branch, preview for any other
 	Title      string // shown beside it
 	ClearCache bool   // build as if for the first time
+	HookBody   string // what a deploy hook's caller sent, for the build
+	Hops       int    // webhooks and deploy hooks that led to it
 }
 
 // TriggerTx asks for a deployment of the owner's site. It will run after those that the
@@ -95,7 +97,7 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 	}
 	x := Deployment{
 		ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Pending, Cause: t.Cause, Target: target, CommitHash: t.Commit, Pinned: t.Commit != "", Branch: cmp.Or(t.Branch, s.Branch), Title: t.Title,
-		ClearCache: t.ClearCache, CreatedAt: db.Now(),
+		ClearCache: t.ClearCache, Hops: t.Hops, hookBody: d.c.Sites.SealHookBody(s.ID, t.HookBody), CreatedAt: db.Now(),
 		Queue: &Queue{Position: waiting + 1, Reason: "workers_busy"},
 	}
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
@@ -119,10 +121,10 @@ func runKey(id ID) string { return "deploy/" + string(id) }
 func (d *Deployments) write(ctx context.Context, tx *db.Tx, x Deployment, previewLabel string) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
-			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23)`,
+			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label, hops, hook_body, bundle)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25, $26)`,
 		x.ID, x.Site, x.Owner, x.ID.Label(), x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor,
-		x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel)
+		x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel, x.Hops, x.hookBody, x.Bundle)
 	if err != nil {
 		return fmt.Errorf("insert deployment: %w", err)
 	}
@@ -134,6 +136,8 @@ type HookCall struct {
 	Branch     string
 	Title      string
 	ClearCache bool
+	Body       string // for the build, at most site.MaxHookBody; a call that has one is never folded into another
+	Hops       int    // webhooks and deploy hooks that led to it
 }
 
 // TriggerHookTx is what a deploy hook does. A call that finds a deployment of its own
@@ -145,6 +149,9 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 	if err != nil {
 		return Deployment{}, false, err
 	}
+	if err := d.c.Sites.CountHookTx(ctx, tx, hook); err != nil {
+		return Deployment{}, false, err
+	}
 	if call.Branch != "" && call.Branch != hook.Branch && !hook.AnyBranch {
 		return Deployment{}, false, &fault.Error{Kind: fault.Forbidden, Message: "This deploy hook may not choose a branch",
 			Details: "leave branch out, or let the hook's owner allow it", Code: "branch_not_allowed"}
@@ -153,14 +160,20 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 	if err != nil {
 		return Deployment{}, false, err
 	}
-	t := Trigger{Cause: ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: call.Title, ClearCache: call.ClearCache}
+	t := Trigger{Cause: ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: cmp.Or(call.Title, hook.Title), ClearCache: call.ClearCache || hook.ClearCache, HookBody: call.Body, Hops: call.Hops}
 	x, err = d.scan(tx.QueryRow(ctx, `
 		SELECT `+columns+from+`
 		WHERE d.site_id = $1 AND d.status = 'pending' AND d.started_at = 0 AND d.cause IN ('hook', 'push') AND NOT d.pinned AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
-		ORDER BY d.id DESC LIMIT 1`, s.ID, t.Branch, t.Title, t.ClearCache))
+			AND d.hook_body = '' AND $5
+		ORDER BY d.id DESC LIMIT 1`, s.ID, t.Branch, t.Title, t.ClearCache, call.Body == ""))
 	switch {
 	case err == nil:
 		folded = true
+		if call.Hops > x.Hops { // a chain of hooks is not shortened by folding
+			if _, err := tx.Exec(ctx, `UPDATE deployments SET hops = $2 WHERE id = $1`, x.ID, call.Hops); err != nil {
+				return Deployment{}, false, fmt.Errorf("fold deployment: %w", err)
+			}
+		}
 	case fault.Is(err, fault.NotFound):
 		if x, err = d.insert(ctx, tx, s, t); err != nil {
 			return Deployment{}, false, err

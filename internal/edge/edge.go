@@ -58,6 +58,11 @@ type Config struct {
 	// 8.3) and reports whether it was ours to answer. Optional.
 	Challenge func(w http.ResponseWriter, r *http.Request) bool
 
+	// Programs returns the program of a deployment, started first where it sleeps, or a
+	// fault that says why it can't be. Optional: without it sites that are programs are
+	// answered with a page that says to try again.
+	Programs func(ctx context.Context, deployment string) (Program, error)
+
 	// OnVisits is given what each site's visitors asked for since a moment, a group of
 	// sites at a time, from one goroutine. Every site stands in a group once. What it
 	// refuses is offered again later. Optional: without it nothing is counted.
@@ -121,6 +126,9 @@ func New(c Config) *Edge {
 	e.VisitsEvery = cmp.Or(e.VisitsEvery, 10*time.Second)
 	e.previews.init()
 	e.backends = map[string]backend{backendFiles: e.files}
+	if c.Programs != nil {
+		e.backends[backendProgram] = e.program
+	}
 	e.bodyTime = defaultBodyTime
 	return e
 }

@@ -23,15 +23,16 @@ const (
 
 // target is what a host answers with. It is immutable; a switch replaces it.
 type target struct {
-	site    string
-	label   string
-	release release.ID
-	state   string
-	backend string // what answers while the state is live: files, program
-	node    string // where it is; empty: anywhere
-	version int64
-	preview bool    // the address of a deployment or a branch, not of the site
-	visits  *visits // nil where nobody counts
+	site       string
+	label      string
+	release    release.ID
+	deployment string
+	state      string
+	backend    string // what answers while the state is live: files, program
+	node       string // where it is; empty: anywhere
+	version    int64
+	preview    bool    // the address of a deployment or a branch, not of the site
+	visits     *visits // nil where nobody counts
 
 	settings string   // of the view serving
 	serving  *serving // the same, read; nil for none
@@ -229,12 +230,12 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT l.site_id, l.host_label, COALESCE(l.release, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
+		SELECT l.site_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
 		FROM live l LEFT JOIN serving s ON s.site_id = l.site_id
 		WHERE l.version > $1 ORDER BY l.version`, floor)
 	changes, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.backend, &t.node, &t.version, &t.settings)
+		err := s.Scan(&t.site, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.node, &t.version, &t.settings)
 		t.serving = readServing(t.settings)
 		return &t, err
 	})

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,6 +26,9 @@ type Hook struct {
 	Name           string
 	Branch         string // empty: the site's
 	AnyBranch      bool   // callers may name another
+	Title          string // of its deployments, where the caller gives none
+	ClearCache     bool   // always build as if for the first time
+	Rules          HookRules
 	Active         bool
 	TriggeredAt    db.Time
 	Triggered      int
@@ -50,17 +54,20 @@ const maxHooks = 100
 
 // NewHook is what a deploy hook is made from.
 type NewHook struct {
-	Name      string
-	Branch    string // Optional: the site's
-	AnyBranch bool
+	Name       string
+	Branch     string // Optional: the site's
+	AnyBranch  bool
+	Title      string    // Optional.
+	ClearCache bool      // Optional.
+	Rules      HookRules // Optional.
 }
 
-const hookColumns = `sealed, site_id, owner_id, name, branch, any_branch, active, triggered_at, triggered, last_deployment, created_at`
+const hookColumns = `sealed, site_id, owner_id, name, branch, any_branch, title, clear_cache, secret, addresses, expires_at, per_minute, per_day, active, triggered_at, triggered, last_deployment, created_at`
 
 func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
 	var h Hook
-	var box string
-	err := row.Scan(&box, &h.Site, &h.Owner, &h.Name, &h.Branch, &h.AnyBranch, &h.Active, &h.TriggeredAt, &h.Triggered, &h.LastDeployment, &h.CreatedAt)
+	var box, secret, addresses string
+	err := row.Scan(&box, &h.Site, &h.Owner, &h.Name, &h.Branch, &h.AnyBranch, &h.Title, &h.ClearCache, &secret, &addresses, &h.Rules.ExpiresAt, &h.Rules.PerMinute, &h.Rules.PerDay, &h.Active, &h.TriggeredAt, &h.Triggered, &h.LastDeployment, &h.CreatedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Hook{}, fault.Missing("deploy hook")
 	}
@@ -71,7 +78,14 @@ func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
 	if err != nil {
 		return Hook{}, fmt.Errorf("open deploy hook: %w", err)
 	}
-	h.ID = HookID(id)
+	h.ID, h.Rules.Addresses = HookID(id), splitPrefixes(addresses)
+	if secret != "" {
+		key, err := s.c.Seal.Open(secret, "site/"+string(h.Site)+"/hook secret")
+		if err != nil {
+			return Hook{}, fmt.Errorf("open deploy hook's secret: %w", err)
+		}
+		h.Rules.Secret = string(key)
+	}
 	return h, nil
 }
 
@@ -90,6 +104,9 @@ func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return Hook{}, err
 	}
 	name, err := checkHook(n.Name, n.Branch)
+	if err == nil {
+		err = checkHookRules(n.Title, n.Rules)
+	}
 	if err != nil {
 		return Hook{}, err
 	}
@@ -103,11 +120,13 @@ func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitHooks, 1); err != nil {
 		return Hook{}, err
 	}
-	h := Hook{ID: newHookID(), Site: id, Owner: owner, Name: name, Branch: n.Branch, AnyBranch: n.AnyBranch, Active: true, CreatedAt: db.Now()}
+	h := Hook{ID: newHookID(), Site: id, Owner: owner, Name: name, Branch: n.Branch, AnyBranch: n.AnyBranch, Title: n.Title, ClearCache: n.ClearCache, Rules: n.Rules, Active: true, CreatedAt: db.Now()}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO deploy_hooks (digest, sealed, site_id, owner_id, name, branch, any_branch, active, triggered_at, triggered, last_deployment, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, 0, 0, '', $8)`,
-		h.ID.digest(), s.sealHook(h.ID, id), id, owner, h.Name, h.Branch, h.AnyBranch, h.CreatedAt)
+		INSERT INTO deploy_hooks (digest, sealed, site_id, owner_id, name, branch, any_branch, title, clear_cache, secret, addresses, expires_at, per_minute, per_day,
+			active, triggered_at, triggered, last_deployment, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, TRUE, 0, 0, '', $15)`,
+		h.ID.digest(), s.sealHook(h.ID, id), id, owner, h.Name, h.Branch, h.AnyBranch, h.Title, h.ClearCache, s.sealHookSecret(h.Rules.Secret, id), joinPrefixes(h.Rules.Addresses),
+		h.Rules.ExpiresAt, h.Rules.PerMinute, h.Rules.PerDay, h.CreatedAt)
 	if err != nil {
 		return Hook{}, fmt.Errorf("insert deploy hook: %w", err)
 	}
@@ -118,6 +137,13 @@ func newHookID() HookID { return HookID("dhk_" + db.Random(32)) }
 
 func (s *Sites) sealHook(id HookID, site ID) string {
 	return s.c.Seal.Seal([]byte(id), "site/"+string(site)+"/hook")
+}
+
+func (s *Sites) sealHookSecret(secret string, site ID) string {
+	if secret == "" {
+		return ""
+	}
+	return s.c.Seal.Seal([]byte(secret), "site/"+string(site)+"/hook secret")
 }
 
 func checkHook(name, branch string) (string, error) {
@@ -137,8 +163,21 @@ type PatchHook struct {
 	Name      *string
 	Branch    *string
 	AnyBranch *bool
+	Title     *string
+	Clear     *bool          // ClearCache
+	Secret    *string        // an empty one removes it
+	Addresses []netip.Prefix // empty but not nil: any
+	ExpiresAt *db.Time
+	PerMinute *int
+	PerDay    *int
 	Active    *bool
 	Rotate    bool // gives it a new id; the old one is unknown from then on
+}
+
+func set[T any](to *T, v *T) {
+	if v != nil {
+		*to = *v
+	}
 }
 
 // UpdateHookTx changes, turns off, turns on or rotates the owner's deploy hook.
@@ -156,18 +195,30 @@ func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if p.AnyBranch != nil {
 		h.AnyBranch = *p.AnyBranch
 	}
-	if p.Active != nil {
-		h.Active = *p.Active
+	set(&h.Title, p.Title)
+	set(&h.ClearCache, p.Clear)
+	set(&h.Rules.Secret, p.Secret)
+	set(&h.Rules.ExpiresAt, p.ExpiresAt)
+	set(&h.Rules.PerMinute, p.PerMinute)
+	set(&h.Rules.PerDay, p.PerDay)
+	set(&h.Active, p.Active)
+	if p.Addresses != nil {
+		h.Rules.Addresses = p.Addresses
 	}
 	if p.Rotate {
 		h.ID = newHookID()
 	}
-	if h.Name, err = checkHook(h.Name, h.Branch); err != nil {
+	if h.Name, err = checkHook(h.Name, h.Branch); err == nil {
+		err = checkHookRules(h.Title, h.Rules)
+	}
+	if err != nil {
 		return Hook{}, err
 	}
 	_, err = tx.Exec(ctx, `
-		UPDATE deploy_hooks SET digest = $2, sealed = $3, name = $4, branch = $5, any_branch = $6, active = $7 WHERE digest = $1`,
-		id.digest(), h.ID.digest(), s.sealHook(h.ID, h.Site), h.Name, h.Branch, h.AnyBranch, h.Active)
+		UPDATE deploy_hooks SET digest = $2, sealed = $3, name = $4, branch = $5, any_branch = $6, active = $7, title = $8, clear_cache = $9, secret = $10, addresses = $11,
+			expires_at = $12, per_minute = $13, per_day = $14 WHERE digest = $1`,
+		id.digest(), h.ID.digest(), s.sealHook(h.ID, h.Site), h.Name, h.Branch, h.AnyBranch, h.Active, h.Title, h.ClearCache, s.sealHookSecret(h.Rules.Secret, h.Site),
+		joinPrefixes(h.Rules.Addresses), h.Rules.ExpiresAt, h.Rules.PerMinute, h.Rules.PerDay)
 	if err != nil {
 		return Hook{}, fmt.Errorf("update deploy hook: %w", err)
 	}
@@ -189,6 +240,11 @@ func (s *Sites) HookSite(ctx context.Context, owner account.OwnerID, id HookID) 
 	return h.Site, err
 }
 
+// OwnHook returns the owner's deploy hook, whether it is active or not.
+func (s *Sites) OwnHook(ctx context.Context, tx *db.Tx, owner account.OwnerID, id HookID) (Hook, error) {
+	return s.ownedHook(ctx, tx, owner, id)
+}
+
 func (s *Sites) ownedHook(ctx context.Context, r db.Reader, owner account.OwnerID, id HookID) (Hook, error) {
 	return s.scanHook(r.QueryRow(ctx, `
 		SELECT `+hookColumns+` FROM deploy_hooks
@@ -202,7 +258,7 @@ func (s *Sites) Hook(ctx context.Context, r db.Reader, id HookID) (Hook, error) 
 		SELECT `+hookColumns+` FROM deploy_hooks
 		WHERE digest = $1 AND site_id IN (SELECT id FROM open_sites)`, id.digest()))
 	if err == nil && !h.Active {
-		return Hook{}, &fault.Error{Kind: fault.Gone, Message: "This deploy hook is turned off", Details: "its owner can turn it on again", Code: "deploy_hook_disabled"}
+		return Hook{}, &fault.Error{Kind: fault.Gone, Message: "This deploy hook is disabled", Details: "its owner can enable it again", Code: "deploy_hook_disabled"}
 	}
 	return h, err
 }

@@ -23,7 +23,9 @@ var programs = map[string]string{
 	"git":        "/usr/bin/git",
 	"nodejs":     "/usr/bin/node",
 	"npm":        "/usr/bin/npm",
+	"php-cli":    "/usr/bin/php",
 	"postgresql": "/usr/lib/postgresql/*/bin/postgres",
+	"python3":    "/usr/bin/python3",
 }
 
 // Missing returns those of the Debian packages that are not there.
