@@ -33,7 +33,7 @@ func silent(o outcome) bool {
 	return false
 }
 
-// updateHealth writes what outcomes say of an endpoint, and gives it its next turn.
+// updateHealth writes what outcomes say of an endpoint; its turn is the caller's to set.
 func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health, now db.Time) error {
 	if h.ok || h.failures > 0 {
 		// On one node this matters only when something changes; on several it takes the lock.
@@ -59,14 +59,6 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 			return fmt.Errorf("lock webhook: %w", err)
 		}
 	}
-	if h.succeeded+h.failed > 0 {
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO webhook_hours (hook_id, hour, succeeded, failed) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (hook_id, hour) DO UPDATE SET succeeded = webhook_hours.succeeded + excluded.succeeded, failed = webhook_hours.failed + excluded.failed`,
-			id, now.Time().Unix()/3600, h.succeeded, h.failed); err != nil {
-			return fmt.Errorf("count attempts: %w", err)
-		}
-	}
 	if h.gone {
 		if err := w.disable(ctx, tx, id, goneReason, now); err != nil {
 			return err
@@ -80,7 +72,7 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 			return fmt.Errorf("skip deliveries: %w", err)
 		}
 	}
-	return retime(ctx, tx, id)
+	return nil
 }
 
 // disable turns a webhook off, skips what is queued for it and tells its owner.
