@@ -43,13 +43,13 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 					failures = CASE WHEN $2 THEN 0 ELSE failures END + $3,
 					failing_since = CASE WHEN $3 = 0 THEN CASE WHEN $2 THEN 0 ELSE failing_since END
 						WHEN failing_since = 0 OR $2 THEN $4 ELSE failing_since END,
-					timeouts = CASE WHEN $6 THEN 0 ELSE timeouts END + $7,
+					timeouts = CASE WHEN $6 THEN 0 ELSE timeouts END + CAST($7 AS BIGINT),
 					succeeded_at = CASE WHEN $2 THEN $4 ELSE succeeded_at END,
 					warned_at = CASE WHEN $2 THEN 0 ELSE warned_at END,
 					floor_at = CASE
-						WHEN $7 > 0 AND CASE WHEN $6 THEN 0 ELSE timeouts END + $7 >= $8 AND $9 > $5 THEN $9
-						WHEN $3 = 0 AND $2 AND timeouts >= $8 THEN $4
-						WHEN floor_at < $5 THEN $5 ELSE floor_at END
+						WHEN CAST($7 AS BIGINT) > 0 AND CASE WHEN $6 THEN 0 ELSE timeouts END + CAST($7 AS BIGINT) >= CAST($8 AS BIGINT) AND CAST($9 AS BIGINT) > CAST($5 AS BIGINT) THEN CAST($9 AS BIGINT)
+						WHEN $3 = 0 AND $2 AND timeouts >= CAST($8 AS BIGINT) THEN CAST($4 AS BIGINT)
+						WHEN floor_at < CAST($5 AS BIGINT) THEN CAST($5 AS BIGINT) ELSE floor_at END
 				WHERE id = $1`, id, h.ok, h.failures, now, h.cool, h.answered, h.timeouts, breakerAfter, now.Add(probeEvery)); err != nil {
 				return fmt.Errorf("write health of webhook: %w", err)
 			}
