@@ -39,17 +39,18 @@ type bench struct {
 	nginx  string // what it says it is
 	series int    // of deployments so far
 
-	sites, live, certs, pageSites, files, rounds, deliveries int
-	load                                         time.Duration
+	sites, live, certs, pageSites, files, rounds, idleConns, deliveries int
+	load                                                                time.Duration
 }
 
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the result to this Markdown file")
-	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, deliveries, read, memory, tls, certificates, pages")
+	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, deliveries, read, memory, static, tls, certificates, pages")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
+	flag.IntVar(&b.idleConns, "idle", 10_000, "idle connections")
 	flag.IntVar(&b.pageSites, "page-sites", 1000, "sites while pages are measured")
 	flag.IntVar(&b.files, "files", 10_000, "files of the large site")
 	flag.IntVar(&b.deliveries, "deliveries", 100_000, "webhook deliveries pending at the start")
@@ -78,7 +79,7 @@ func (b *bench) run(only, write string) (err error) {
 		run        func(*world.World) error
 	}{
 		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"read", "Reading", b.read},
-		{"memory", "Memory and start", b.memory}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages},
+		{"memory", "Memory and start", b.memory}, {"static", "Files", b.static}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue
@@ -118,7 +119,7 @@ func (b *bench) inWorld(name string, run func(*world.World) error) error {
 func (b *bench) add(r row) {
 	r.part = b.part
 	b.rows = append(b.rows, r)
-	fmt.Fprintf(os.Stderr, "  %s: %s\n", r.what, r.value)
+	fmt.Fprintln(os.Stderr, strings.TrimRight(fmt.Sprintf("  %s: %s; %s; %s", r.what, r.value, r.yardstick, r.ratio), " ;"))
 }
 
 // timing writes down one duration beside its yardstick.

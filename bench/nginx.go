@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +30,18 @@ type nginx struct {
 
 // startNginx serves a certificate of its own on the curve given, for one host.
 func startNginx(ctx context.Context, dir, host string, curve elliptic.Curve) (*nginx, error) {
+	return runNginx(ctx, dir, host, curve, "return 204;")
+}
+
+// startNginxFiles serves the files in root, tuned as its own documentation says.
+func startNginxFiles(ctx context.Context, dir, host, root string) (*nginx, error) {
+	return runNginx(ctx, dir, host, elliptic.P256(), fmt.Sprintf(`root %s;
+		sendfile on; tcp_nopush on; tcp_nodelay on;
+		keepalive_requests 1000000000; http2_max_concurrent_streams 256;
+		open_file_cache max=10000 inactive=60s; open_file_cache_valid 60s; open_file_cache_min_uses 1;`, root))
+}
+
+func runNginx(ctx context.Context, dir, host string, curve elliptic.Curve, serve string) (*nginx, error) {
 	program, err := findNginx(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -63,10 +74,10 @@ http {
 		ssl_protocols TLSv1.2 TLSv1.3;
 		ssl_session_cache shared:tls:16m;
 		ssl_session_tickets on;
-		return 204;
+		%s
 	}
 }
-`, runtime.NumCPU(), user, ports[0], host)
+`, runtime.NumCPU(), user, ports[0], host, serve)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -87,16 +98,7 @@ http {
 	if err := n.cmd.Start(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	err = world.Until(ctx, 5*time.Millisecond, func() (bool, error) {
-		c, err := net.DialTimeout("tcp", n.addr, time.Second)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil, err
-	})
-	if err != nil {
+	if err := answers(ctx, n.addr); err != nil {
 		n.stop()
 		said, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("start nginx: %w: %s", err, said)

@@ -51,6 +51,7 @@ type serveCommand struct {
 	TrustedProxy   []string      `help:"CIDR of proxies whose X-Forwarded-For is believed. Repeatable." placeholder:"CIDR"`
 	MaxConns       int           `name:"max-connections" help:"Connections of visitors of sites at a time; when 0, what the limit of open files allows." default:"0" placeholder:"N"`
 	MaxConnsOfOne  int           `name:"max-connections-per-address" help:"Connections of one address, or one IPv6 /64, to the sites; an eighth of all when 0." default:"0" placeholder:"N"`
+	FastPath       bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
 	DrainDelay     time.Duration `help:"How long the listeners stay open after SIGTERM, while /readyz says no." default:"3s"`
 	Builds         int           `help:"Builds that run at once; half the processors when 0." default:"0"`
 	MaxFileSize    int           `help:"MiB of one published file." default:"2048"`
@@ -82,7 +83,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
-		MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
+		NoFastPath: !s.FastPath, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
 		MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
 		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
 	})

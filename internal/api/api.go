@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
+	"slipway/internal/app"
 	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
@@ -39,6 +40,7 @@ type Config struct {
 	Deployments *deploy.Deployments
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
+	Apps        *app.Apps
 	Webhooks    *webhook.Webhooks
 	Operations  *operation.Operations
 	Answers     *idempotency.Answers
@@ -103,6 +105,7 @@ func (a *API) Routes() []Route { return a.ops }
 // routes lists every operation of the interface.
 func (a *API) routes() {
 	a.siteRoutes()
+	a.programRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
 	a.servingRoutes()

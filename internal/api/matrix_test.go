@@ -35,6 +35,7 @@ var matrix = map[string]row{
 	"listSites":         {path: "/sites", status: 200, own: true},
 	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},
+	"getSiteLogs":       {path: "/sites/{site}/logs", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
 	"getSiteServing":    {path: "/sites/{site}/serving", status: 200},
 	"updateSiteServing": {path: "/sites/{site}/serving", body: m{"proxyHosts": []string{"api.example.com"}}, status: 200, did: "site.updated"},

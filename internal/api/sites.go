@@ -26,6 +26,7 @@ type NewSiteBody struct {
 	Repository    *repository `json:"repository"`
 	Framework     *string     `json:"framework" doc:"The preset that was asked for."`
 	Build         site.Build  `json:"build" doc:"The owner's own build settings; those that are absent are detected."`
+	Run           site.Run    `json:"run" doc:"The owner's own settings of how the site's program is run; those that are absent have their defaults."`
 	HasCredential bool        `json:"hasCredential" doc:"Whether a credential for the repository is stored. It is never shown."`
 	NeedsRedeploy bool        `json:"needsRedeploy" doc:"Settings or variables changed since the last deployment."`
 	Deployment    *string     `json:"deploymentId" doc:"The deployment that is live."`
@@ -35,6 +36,7 @@ type NewSiteBody struct {
 type siteBody struct {
 	NewSiteBody
 	Domains   []domainSummary `json:"domains"`
+	Process   *processBody    `json:"process" doc:"The site's program; null where it has none."`
 	SSL       siteSSL         `json:"ssl" doc:"The certificate of the site's own address."`
 	UpdatedAt string          `json:"updatedAt" format:"date-time"`
 }
@@ -182,6 +184,7 @@ type createSiteIn struct {
 		Branch     string      `json:"branch,omitempty" doc:"Without it: the repository's default branch."`
 		Framework  string      `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Without it: detected. An unknown one is ignored with a warning in the log."`
 		Build      site.Build  `json:"build,omitempty" doc:"Own build settings."`
+		Run        site.Run    `json:"run,omitempty" doc:"How the site's program is run, where it is one."`
 		Credential *credential `json:"credential,omitempty" doc:"For a private repository. Stored sealed, never shown."`
 	}
 }
@@ -189,7 +192,7 @@ type createSiteIn struct {
 func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn, did *account.AuditEvent) (createdSite, error) {
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
-		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
+		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
 	*did = account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
 	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, err
 }
@@ -210,6 +213,7 @@ type updateSiteIn struct {
 		Branch     *string     `json:"branch,omitempty" doc:"An empty one means the repository's default."`
 		Framework  *string     `json:"framework,omitempty"`
 		Build      *site.Build `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
+		Run        *site.Run   `json:"run,omitempty" doc:"Fields that are absent stay; an empty command returns it to detection."`
 		Credential *credential `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it. A credential is for the host of the repository alone: when repository moves to another host, the stored one is removed."`
 	}
 }
@@ -232,7 +236,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return siteBody{}, err
 	}
 	b := in.Body
-	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Credential: b.Credential.read()})
+	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
 	if err != nil {
 		return siteBody{}, err
 	}
@@ -246,7 +250,7 @@ func (in *updateSiteIn) parts() (list []string) {
 	for _, p := range []struct {
 		name string
 		sent bool
-	}{{"name", b.Name != nil}, {"source", b.Repository != nil || b.Branch != nil}, {"credential", b.Credential != nil}, {"build", b.Framework != nil || b.Build != nil}} {
+	}{{"name", b.Name != nil}, {"source", b.Repository != nil || b.Branch != nil}, {"credential", b.Credential != nil}, {"build", b.Framework != nil || b.Build != nil}, {"run", b.Run != nil}} {
 		if p.sent {
 			list = append(list, p.name)
 		}
@@ -334,7 +338,7 @@ func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in 
 
 func (a *API) showNewSite(s site.Site) NewSiteBody {
 	b := NewSiteBody{ID: string(s.ID), Name: s.Name, Slug: s.Slug, Type: string(s.Type), Runtime: s.Runtime, Status: string(s.Status),
-		StatusReason: some(s.StatusReason), URL: a.Sites.URL(s.Slug), Subdomain: s.Slug, Framework: some(s.Framework), Build: s.Build,
+		StatusReason: some(s.StatusReason), URL: a.Sites.URL(s.Slug), Subdomain: s.Slug, Framework: some(s.Framework), Build: s.Build, Run: s.Run,
 		HasCredential: s.Credential, NeedsRedeploy: s.NeedsRedeploy, Deployment: some(s.LiveDeployment), CreatedAt: s.CreatedAt.String()}
 	if s.Repository != "" {
 		b.Repository = &repository{s.Repository, some(s.Branch)}
@@ -363,6 +367,6 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 		c := certificates[s.Slug]
 		return siteBody{a.showNewSite(s), each(domains[string(s.ID)], func(d domain.Summary) domainSummary {
 			return domainSummary{string(d.ID), d.Name, string(d.Status)}
-		}), siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}, s.UpdatedAt.String()}
+		}), a.showProcess(s), siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}, s.UpdatedAt.String()}
 	}), nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/api"
+	"slipway/internal/app"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
@@ -92,6 +93,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 				return s.Slug, err
 			}}),
 		Traffic:  traffic.New(traffic.Config{DB: d}),
+		Apps:     app.New(app.Config{DB: d}),
 		Webhooks: hooks, Operations: operations,
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),

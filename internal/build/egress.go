@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"slipway/internal/egress"
@@ -24,14 +21,9 @@ const (
 //
 // What the proxy turns away is told to refused, once for each address.
 func Network(ctx context.Context, out *egress.Egress, dir string, refused func(why string)) (sandbox.Network, func(), error) {
-	name := filepath.Join(dir, "egress.sock")
-	l, err := net.Listen("unix", name)
+	l, name, err := sandbox.Listen(dir, "egress.sock")
 	if err != nil {
-		return sandbox.Network{}, nil, fmt.Errorf("open the build's way out: %w", err)
-	}
-	if err := os.Chmod(name, 0o666); err != nil {
-		l.Close()
-		return sandbox.Network{}, nil, fmt.Errorf("open the build's way out: %w", err)
+		return sandbox.Network{}, nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	served := make(chan struct{})

@@ -9,11 +9,20 @@ import (
 
 	"slipway/internal/buildlog"
 	"slipway/internal/fault"
+	"slipway/internal/framework"
 )
 
 // handOver finds the output folder and calls use with it. Every process of the build is
 // dead by now, so nothing moves under our hands.
 func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact) error) error {
+	if b.Plan.Runtime != framework.Static { // a program runs from the whole checkout
+		root, err := os.OpenRoot(filepath.Join(b.work, repoDir))
+		if err != nil {
+			return fmt.Errorf("open checkout: %w", err)
+		}
+		defer root.Close()
+		return use(ctx, Artefact{Files: root, Runtime: b.Plan.Runtime, Start: b.Plan.Start})
+	}
 	folder, ok := b.output()
 	if !ok {
 		missing := path.Join(b.Plan.Root, b.Plan.Output)

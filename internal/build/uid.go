@@ -21,6 +21,9 @@ const (
 	restUID  = 30 * 24 * time.Hour
 )
 
+// UID returns the host's uid of a site, under which all that is the site's own runs.
+func (b *Builds) UID(ctx context.Context, site string) (int, error) { return b.uidOf(ctx, site) }
+
 // uidOf returns the site's own uid, taking one when it has none. Other nodes may take
 // theirs at the same moment: who finds that the one he chose is taken chooses again.
 func (b *Builds) uidOf(ctx context.Context, site string) (uid int, err error) {

@@ -102,7 +102,7 @@ func (r deploymentRow) SiteHost() string { return r.head.Host }
 
 // CanRollBack reports whether its release can be made live again.
 func (r deploymentRow) CanRollBack() bool {
-	return r.Target == deploy.Production && r.Status == deploy.Success && r.Release != "" && !r.Current && string(r.Release) != r.head.Site.LiveRelease && r.head.Site.Status != site.Stopped
+	return r.Target == deploy.Production && r.Status == deploy.Success && r.Release != "" && !r.Current && (string(r.Release) != r.head.Site.LiveRelease || r.Bundle != "") && r.head.Site.Status != site.Stopped
 }
 
 // CanPromote reports whether it is a preview whose release can be made live.

@@ -23,7 +23,8 @@ func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.O
 	if to == "" {
 		old, err = d.scan(tx.QueryRow(ctx, `
 			SELECT `+columns+from+`
-			WHERE d.site_id = $1 AND d.owner_id = $2 AND d.target = 'production' AND d.status = 'success' AND d.release <> '' AND d.release <> $3 AND d.id < $4
+			WHERE d.site_id = $1 AND d.owner_id = $2 AND d.target = 'production' AND d.status = 'success' AND d.release <> '' AND d.id < $4
+				AND (d.release <> $3 OR d.bundle <> COALESCE((SELECT bundle FROM deployments WHERE id = $4), ''))
 			ORDER BY d.id DESC LIMIT 1`, id, owner, s.LiveRelease, s.LiveDeployment))
 		if fault.Is(err, fault.NotFound) {
 			return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "There is no earlier release to go back to", Code: "nothing_to_roll_back"}

@@ -23,6 +23,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/build"
+	"slipway/internal/bundle"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/release"
@@ -111,7 +112,8 @@ type Deployment struct {
 	Plan          json.RawMessage // what was done and why; nil until it is known
 	Release       release.ID      // empty: none, or no longer kept
 	Runtime       string
-	ReleaseOf     ID // the deployment whose release a rollback or a promotion made live
+	Bundle        bundle.ID // what its program runs from; empty: it has none, or it is no longer stored
+	ReleaseOf     ID        // the deployment whose release a rollback or a promotion made live
 	Error         string
 	Stages        []Stage
 	CreatedAt     db.Time
@@ -149,7 +151,16 @@ type Config struct {
 	Source   *source.Source
 	Releases *release.Releases
 	Builds   *build.Builds // Optional: nil refuses what needs a build.
-	Log      *slog.Logger
+	Bundles  *bundle.Bundles
+
+	// StartProgram brings a deployment's program up and returns once it is healthy. Until
+	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
+	StartProgram func(ctx context.Context, id ID) (release func(), err error)
+	WhyNot       string
+	// ProgramLog returns the last lines that a deployment's program printed. Optional.
+	ProgramLog func(ctx context.Context, id site.ID, deployment ID) []string
+
+	Log *slog.Logger
 
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
 	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
@@ -179,7 +190,7 @@ func New(c Config) *Deployments {
 }
 
 const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
-	d.framework, d.plan, d.release, d.runtime, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
+	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
 	d.hops, d.hook_body, s.subdomain, s.live_deployment = d.id`
 
 const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id `
@@ -188,7 +199,7 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 	var x Deployment
 	var plan, stages, subdomain, label string
 	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
-		&x.Framework, &plan, &x.Release, &x.Runtime, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
+		&x.Framework, &plan, &x.Release, &x.Runtime, &x.Bundle, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
 		&x.Hops, &x.hookBody, &subdomain, &x.Current)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Deployment{}, fault.Missing("deployment")

@@ -147,7 +147,7 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
-			UPDATE deployments SET release = '' WHERE id IN (
+			UPDATE deployments SET release = '', bundle = '' WHERE id IN (
 				SELECT id FROM (
 					SELECT d.id AS id, row_number() OVER (PARTITION BY d.site_id, d.target ORDER BY d.id DESC) AS place
 					FROM deployments d JOIN open_sites s ON s.id = d.site_id

@@ -22,6 +22,14 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("detect: %w", err)
 	}
+	if c := s.Run.Command; c != nil {
+		start := framework.Start{Command: framework.ParseCommand(*c), PortEnv: "PORT"}
+		start.Command.Dir = plan.Root
+		plan.Start = &start
+		if plan.Runtime == framework.Static {
+			plan.Runtime, plan.Why = framework.Node, "the site's settings say how it is started"
+		}
+	}
 	if x.Plan, err = json.Marshal(plan); err != nil {
 		return framework.Plan{}, err
 	}
@@ -30,9 +38,12 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	for _, w := range plan.Warnings {
 		p.Printf("warn", "%s", w)
 	}
+	if plan.Runtime == framework.Node && d.c.StartProgram != nil && plan.Start != nil {
+		return plan, nil
+	}
 	if plan.Runtime != framework.Static {
 		return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
-			Details: "this version of the service publishes static sites; running Node and PHP comes with a later one"}
+			Details: d.cannotRun(plan.Runtime)}
 	}
 	return plan, nil
 }
@@ -75,7 +86,7 @@ func (c commit) ReadFile(name string, max int64) ([]byte, error) {
 
 // release makes a release of what the plan says, building first where it says so.
 func (d *Deployments) release(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
-	if len(plan.Install)+len(plan.Build) > 0 {
+	if len(plan.Install)+len(plan.Build) > 0 || plan.Runtime != framework.Static {
 		return d.built(ctx, s, x, tree, plan, p)
 	}
 	return d.publishCommit(ctx, s, tree, plan, p)

@@ -63,7 +63,7 @@ func (d *Deployments) Roots(ctx context.Context, mark func(blob.Digest)) error {
 			mark(digest)
 		}
 	}
-	return nil
+	return d.bundleRoots(ctx, mark)
 }
 
 // publish makes a release, to which fill adds the files, on top of what the site serves.

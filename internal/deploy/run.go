@@ -191,8 +191,16 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 		return err
 	}
 
-	if err := d.warnNoIndex(ctx, rel, p); err != nil {
-		return err
+	if plan.Runtime == framework.Static {
+		if err := d.warnNoIndex(ctx, rel, p); err != nil {
+			return err
+		}
+	} else {
+		done, err := d.startProgram(ctx, *x, plan, p)
+		if err != nil {
+			return err
+		}
+		defer done() // once the site serves it
 	}
 	p.enter("activate", Deploying)
 	return d.activate(ctx, *x, rel, plan, byDefault, p)

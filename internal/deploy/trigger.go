@@ -121,10 +121,10 @@ func runKey(id ID) string { return "deploy/" + string(id) }
 func (d *Deployments) write(ctx context.Context, tx *db.Tx, x Deployment, previewLabel string) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
-			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label, hops, hook_body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25)`,
+			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label, hops, hook_body, bundle)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25, $26)`,
 		x.ID, x.Site, x.Owner, x.ID.Label(), x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor,
-		x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel, x.Hops, x.hookBody)
+		x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel, x.Hops, x.hookBody, x.Bundle)
 	if err != nil {
 		return fmt.Errorf("insert deployment: %w", err)
 	}

@@ -58,6 +58,11 @@ type Config struct {
 	// 8.3) and reports whether it was ours to answer. Optional.
 	Challenge func(w http.ResponseWriter, r *http.Request) bool
 
+	// Programs returns the program of a deployment, started first where it sleeps, or a
+	// fault that says why it can't be. Optional: without it sites that are programs are
+	// answered with a page that says to try again.
+	Programs func(ctx context.Context, deployment string) (Program, error)
+
 	// OnVisits is given what each site's visitors asked for since a moment, a group of
 	// sites at a time, from one goroutine. Every site stands in a group once. What it
 	// refuses is offered again later. Optional: without it nothing is counted.
@@ -73,7 +78,9 @@ type Config struct {
 	Password func(hash, password string) bool
 
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
-	AssetBytes int64 // memory for files. Optional: 0 means 128 MiB.
+	AssetBytes int64 // memory for files, and as much again for whole answers. Optional: 0 means 128 MiB.
+
+	NoFastPath bool // leaves all connections to net/http
 }
 
 // Edge serves sites. It is safe for concurrent use.
@@ -86,6 +93,8 @@ type Edge struct {
 	previews   previews
 	trees      *cache[release.ID, *release.Tree]
 	assets     *cache[assetKey, *asset]
+	moves      atomic.Uint64 // times that hosts were added or taken away
+	hot        *hot
 	metrics    metrics
 	visited    visited
 	loaded     atomic.Bool
@@ -111,12 +120,16 @@ func New(c Config) *Edge {
 	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
 	e.trees.most = e.trees.limit // what is not kept would be decoded again for each request
 	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
+	e.hot = newHot(cmp.Or(c.AssetBytes, 128<<20))
 	e.table.hosts = map[string]*site{}
 	e.table.labels = map[string]string{}
 	e.table.counts = e.OnVisits != nil
 	e.VisitsEvery = cmp.Or(e.VisitsEvery, 10*time.Second)
 	e.previews.init()
 	e.backends = map[string]backend{backendFiles: e.files}
+	if c.Programs != nil {
+		e.backends[backendProgram] = e.program
+	}
 	e.bodyTime = defaultBodyTime
 	return e
 }

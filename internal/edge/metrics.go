@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	for i, class := range []string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"} {
 		m.classes[i] = requests.WithLabelValues(class)
 	}
-	for _, name := range []string{"tree", "asset"} {
+	for _, name := range []string{"tree", "asset", "answer"} {
 		m.caches[name] = &[2]prometheus.Counter{caches.WithLabelValues(name, "miss"), caches.WithLabelValues(name, "hit")}
 	}
 	if reg != nil {

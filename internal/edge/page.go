@@ -38,6 +38,12 @@ var (
 		text: "This server has just started. Try again in a few seconds."}
 	pageBusy = &notice{status: 503, title: "One moment, please", retry: 5,
 		text: "This address can't be looked up right now. Try again in a few seconds."}
+	pageWaking = &notice{status: 503, title: "This site can't be reached right now",
+		text: "Its application could not be started. Try again in a moment. Its owner finds the reason in the site's log."}
+	pageCrashed = &notice{status: 502, title: "This site didn't answer",
+		text: "Its application ended while it was answering. Try again in a moment."}
+	pageTimeout = &notice{status: 504, title: "This site takes too long",
+		text: "Its application didn't answer in time. Try again later."}
 	pageAway = &notice{status: 503, title: "This page can't be shown right now", retry: 5,
 		text: "The files of this site can't be read at the moment. Try again in a few seconds."}
 	pageBroken = &notice{status: 500, title: "This page can't be shown right now",
@@ -53,7 +59,7 @@ var notices = template.Must(template.New("").Parse(`<!doctype html>
 
 // The pages are made once, at start: nothing of a request is in them.
 func init() {
-	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageAccess, pageDenied, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageBroken} {
+	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageAccess, pageDenied, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageWaking, pageCrashed, pageTimeout, pageBroken} {
 		var b bytes.Buffer
 		if err := notices.Execute(&b, struct {
 			Title, Text string

@@ -22,11 +22,12 @@ type previews struct {
 }
 
 type preview struct {
-	release release.ID // "" when there is none
-	backend string
-	node    string
-	until   time.Time
-	round   int64
+	release    release.ID // "" when there is none
+	deployment string
+	backend    string
+	node       string
+	until      time.Time
+	round      int64
 }
 
 const (
@@ -88,8 +89,8 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 		defer cancel()
 		p := preview{round: e.previews.round.Load()}
 		err := e.DB.QueryRow(ctx, `
-			SELECT release, backend, node FROM previews
-			WHERE label = $1 AND host_label = $2`, name, host).Scan(&p.release, &p.backend, &p.node)
+			SELECT release, deployment_id, backend, node FROM previews
+			WHERE label = $1 AND host_label = $2`, name, host).Scan(&p.release, &p.deployment, &p.backend, &p.node)
 		switch {
 		case err == nil:
 			p.until = time.Now().Add(previewFound)
@@ -111,7 +112,7 @@ func (p preview) target(of *target) *target {
 	if p.release == "" {
 		return nil
 	}
-	t := &target{site: of.site, label: of.label, release: p.release, state: stateLive, backend: p.backend, node: p.node, preview: true, settings: of.settings, serving: of.serving}
+	t := &target{site: of.site, label: of.label, release: p.release, deployment: p.deployment, state: stateLive, backend: p.backend, node: p.node, preview: true, settings: of.settings, serving: of.serving}
 	if of.state == stateStopped {
 		t.state = stateStopped
 	}

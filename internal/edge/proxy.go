@@ -97,10 +97,13 @@ func (e *Edge) proxied(w *recorder, r *http.Request, t *target, a *release.Answe
 // ownCookies drops cookies that are set for more than the host that was asked: with the
 // domain that all sites share, they would reach the neighbours.
 func (e *Edge) ownCookies(h http.Header, host string) {
+	if len(h["Set-Cookie"]) == 0 {
+		return
+	}
 	h["Set-Cookie"] = slices.DeleteFunc(h["Set-Cookie"], func(line string) bool {
 		c, err := http.ParseSetCookie(line)
 		if err != nil {
-			return true
+			return strings.Contains(strings.ToLower(line), "domain") // what browsers make of it is anybody's guess
 		}
 		domain := strings.ToLower(strings.TrimPrefix(c.Domain, "."))
 		if domain == "" || domain == host {

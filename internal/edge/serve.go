@@ -164,6 +164,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if t.protected() && a.Auth == nil {
 		a.Auth = []string{} // only the visitor's own browser may keep it
 	}
+	w.plain = len(a.Vary) == 0 && a.Auth == nil && !t.preview
 	switch a.Kind {
 	case release.Found:
 		w.page = r.Method == http.MethodGet && isPage(a.File)
@@ -273,6 +274,9 @@ type recorder struct {
 	status int
 	bytes  int64
 	page   bool    // what was asked for with GET is a page of the site
+	trial  bool    // only the header is wanted, of what is small enough for memory
+	plain  bool    // the answer depends on nothing but host, path and accepted encodings
+	ready  *asset  // what a plain answer with status 200 was: all of it
 	visits *visits // of the site; nil when it is none's, or nobody counts
 }
 

@@ -379,7 +379,7 @@ func TestMetrics(t *testing.T) {
 	m := got()
 	for name, want := range map[string]float64{
 		"slipway_edge_requests_total 2xx": 2, "slipway_edge_requests_total 4xx": 3, "slipway_edge_requests_total 5xx": 0,
-		"slipway_edge_cache_total asset hit": 1, "slipway_edge_cache_total asset miss": 1, "slipway_edge_cache_total tree miss": 1,
+		"slipway_edge_cache_total answer hit": 1, "slipway_edge_cache_total asset miss": 1, "slipway_edge_cache_total tree miss": 1,
 		"slipway_edge_hosts": 1,
 	} {
 		if m[name] != want {

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,24 +23,32 @@ const (
 
 // target is what a host answers with. It is immutable; a switch replaces it.
 type target struct {
-	site    string
-	label   string
-	release release.ID
-	state   string
-	backend string // what answers while the state is live: files, program
-	node    string // where it is; empty: anywhere
-	version int64
-	preview bool    // the address of a deployment or a branch, not of the site
-	visits  *visits // nil where nobody counts
+	site       string
+	label      string
+	release    release.ID
+	deployment string
+	state      string
+	backend    string // what answers while the state is live: files, program
+	node       string // where it is; empty: anywhere
+	version    int64
+	preview    bool    // the address of a deployment or a branch, not of the site
+	visits     *visits // nil where nobody counts
 
 	settings string   // of the view serving
 	serving  *serving // the same, read; nil for none
+	life     *life    // of those in the table
+}
+
+// life is what changes about a target.
+type life struct {
+	seed uint64 // apart from others in tables of answers
+	gone atomic.Bool
 }
 
 // same reports whether a row brings nothing new.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.serving = t.visits, t.serving
+	row.visits, row.life, row.serving = t.visits, t.life, t.serving
 	return *t == row
 }
 
@@ -53,11 +62,28 @@ type table struct {
 	counts bool              // whether visits are counted
 }
 
+// slot returns the place that a label has, or nil.
+func (t *table) slot(label string) *site {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.hosts[label]
+}
+
+// slotOf returns the place that a site has, or nil.
+func (t *table) slotOf(id string) *site {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if label, ok := t.labels[id]; ok {
+		if s := t.hosts[label]; s != nil && s.target.Load().site == id {
+			return s
+		}
+	}
+	return nil
+}
+
 // find returns what the label answers with, or nil.
 func (t *table) find(label string) *target {
-	t.mu.RLock()
-	s := t.hosts[label]
-	t.mu.RUnlock()
+	s := t.slot(label)
 	if s == nil {
 		return nil
 	}
@@ -73,6 +99,7 @@ func (t *table) set(n *target) (before *target) {
 		if s := t.hosts[old]; s != nil && s.target.Load().site == n.site {
 			n.visits = s.target.Load().visits // it goes on counting
 			if old != n.label {
+				s.target.Load().life.gone.Store(true)
 				delete(t.hosts, old)
 			}
 		}
@@ -92,6 +119,7 @@ func (t *table) set(n *target) (before *target) {
 	}
 	if n.state == stateDeleted {
 		if before != nil && before.site == n.site {
+			before.life.gone.Store(true)
 			delete(t.hosts, n.label)
 		}
 		delete(t.labels, n.site)
@@ -101,7 +129,11 @@ func (t *table) set(n *target) (before *target) {
 		s = &site{}
 		t.hosts[n.label] = s
 	}
+	n.life = &life{seed: rand.Uint64()}
 	s.target.Store(n)
+	if before != nil {
+		before.life.gone.Store(true)
+	}
 	t.labels[n.site] = n.label
 	return before
 }
@@ -113,6 +145,7 @@ func (t *table) keep(sites map[string]bool) {
 	for id, label := range t.labels {
 		if !sites[id] {
 			if s := t.hosts[label]; s != nil && s.target.Load().site == id {
+				s.target.Load().life.gone.Store(true)
 				delete(t.hosts, label)
 			}
 			delete(t.labels, id)
@@ -214,12 +247,12 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT l.site_id, l.host_label, COALESCE(l.release, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
+		SELECT l.site_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
 		FROM live l LEFT JOIN serving s ON s.site_id = l.site_id
 		WHERE l.version > $1 ORDER BY l.version`, floor)
 	changes, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.label, &t.release, &t.state, &t.backend, &t.node, &t.version, &t.settings)
+		err := s.Scan(&t.site, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.node, &t.version, &t.settings)
 		t.serving = readServing(t.settings)
 		return &t, err
 	})
@@ -235,6 +268,7 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 	}
 	if above == 0 {
 		e.table.keep(seen)
+		e.moves.Add(1)
 	}
 	return highest, nil
 }
@@ -254,6 +288,9 @@ func (e *Edge) change(ctx context.Context, n *target) {
 		}
 	}
 	e.table.set(n)
+	if before == nil || before.site != n.site || n.state == stateDeleted {
+		e.moves.Add(1)
+	}
 	if n.state == stateDeleted {
 		e.previews.forget()
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -202,6 +203,30 @@ func attack(name string, args []string) int {
 		_ = c.(*net.TCPConn).CloseWrite()
 		text, err := io.ReadAll(c)
 		fmt.Printf("%s %v\n", text, err)
+	case "answer": // a server that says so when it is asked to stop
+		l, err := net.Listen("tcp", args[0])
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		stop := make(chan os.Signal, 1)
+		signal.Notify(stop, unix.SIGTERM)
+		go func() {
+			<-stop
+			fmt.Println("stopping")
+			_ = l.Close()
+		}()
+		fmt.Println("listening")
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return 7
+			}
+			go func() {
+				_, _ = io.Copy(c, c)
+				_ = c.Close()
+			}()
+		}
 	case "show":
 		fmt.Println("uid", os.Getuid(), "gid", os.Getgid(), "pid", os.Getpid())
 		dir, _ := os.Getwd()

@@ -215,6 +215,14 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	}
 	wish := r.spec(true)
 	wish.Sockets = sockets
+	if r.c.Linked != nil {
+		link, inside, err := newLink()
+		if err != nil {
+			return nil, err
+		}
+		wish.Link = r.launch.inherit(inside)
+		r.link = link
+	}
 	text, err := json.Marshal(wish)
 	if err != nil {
 		return nil, err

@@ -392,8 +392,10 @@ func (g *group) usage() (u Usage) {
 	case g.memory == "":
 	case g.memory == g.unified:
 		u.MaxMemory = number(filepath.Join(g.memory, "memory.peak"))
+		u.Memory = number(filepath.Join(g.memory, "memory.current"))
 	default:
 		u.MaxMemory = number(filepath.Join(g.memory, "memory.max_usage_in_bytes"))
+		u.Memory = number(filepath.Join(g.memory, "memory.usage_in_bytes"))
 	}
 	switch {
 	case g.acct == "":

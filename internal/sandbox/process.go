@@ -43,6 +43,7 @@ type run struct {
 	gate    *os.File
 	hold    *os.File // see handshake; nil for plain
 	info    *os.File
+	link    *Link                          // nil where nobody reaches in
 	init    int                            // pidfd of the namespace's pid 1, -1 for none
 	text    []byte                         // goes through the gate
 	sweep   func(deadline time.Time) error // further killing and proving. Optional.
@@ -210,6 +211,12 @@ func (r *run) release(ctx context.Context) error {
 	if err := r.gate.Close(); err != nil {
 		return fmt.Errorf("pass arguments: %w", err)
 	}
+	if r.link != nil {
+		if r.group != nil {
+			r.link.usage = r.group.usage
+		}
+		r.c.Linked(r.link)
+	}
 	if r.hold == nil {
 		return nil
 	}
@@ -360,6 +367,9 @@ func (r *run) close() {
 	}
 	if r.init >= 0 {
 		_ = unix.Close(r.init)
+	}
+	if r.link != nil {
+		r.link.end(errors.New("the program has ended"))
 	}
 	r.launch.unstage()
 	if r.group != nil {

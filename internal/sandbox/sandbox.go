@@ -60,6 +60,9 @@ type Command struct {
 	// Network is the way out. The zero value is none: only the loopback of its own.
 	Network Network
 	Limits  Limits
+	// Linked is told how to reach into the sandbox, before the command runs; nil needs no
+	// way in. It must not block.
+	Linked func(*Link)
 	// Stdout and Stderr receive the output; nil discards it. They are never called
 	// at the same time. A Write that blocks holds the command back, and Run with it.
 	// One writer for both (comparable with ==) gets everything in the order in which it
@@ -121,6 +124,7 @@ const (
 // cgroup, else sampled ten times a second and a lower bound.
 type Usage struct {
 	CPU       time.Duration
+	Memory    int64 // bytes, now; 0 once it has ended, and where there is no cgroup
 	MaxMemory int64 // bytes
 	Disk      int64 // bytes at the last look; 0 when it ended before the first
 	Wall      time.Duration

@@ -32,6 +32,7 @@ type spec struct {
 	Dir     string
 	Proxy   string // unix socket inside; "" for none
 	Sockets []int  // of the network that leads to it
+	Link    int    // descriptor of the way in; 0 for none
 	Rlimits []rlimit
 }
 
@@ -87,6 +88,9 @@ func shim(in, status *os.File) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read spec: %w", err)
 	}
+	if s.Link != 0 {
+		unix.CloseOnExec(s.Link)
+	}
 	if s.Proxy != "" {
 		if err := offer(s.Proxy, s.Sockets); err != nil {
 			return 0, err
@@ -114,18 +118,21 @@ func shim(in, status *os.File) (int, error) {
 		fmt.Fprintf(os.Stderr, "%s: command not found\n", s.Argv[0])
 		return 127, nil
 	}
-	if s.Proxy == "" {
+	if s.Proxy == "" && s.Link == 0 {
 		err := syscall.Exec(program, s.Argv, s.Env)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil
 	}
 	_ = status.Close()
 	cmd := &exec.Cmd{Path: program, Args: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	err = cmd.Run()
-	if cmd.ProcessState == nil {
+	if err := cmd.Start(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil
 	}
+	if s.Link != 0 {
+		go serveLink(os.NewFile(uintptr(s.Link), "link"), func(sig syscall.Signal) { _ = cmd.Process.Signal(sig) })
+	}
+	_ = cmd.Wait()
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal()), nil
 	}

@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"slipway/internal/build"
+	"slipway/internal/bundle"
 	"slipway/internal/db"
 	"slipway/internal/egress"
+	"slipway/internal/runtime"
 	"slipway/internal/sandbox"
 	"slipway/internal/toolchain"
 )
@@ -23,11 +25,12 @@ const (
 )
 
 // builds makes what builds run in. A host where the sandbox doesn't hold refuses builds,
-// with the reason, and serves everything else.
-func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egress) (*build.Builds, error) {
+// with the reason, and serves everything else. The engine runs programs in the same
+// sandbox; it is nil where there is none.
+func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egress, bundles *bundle.Bundles) (*build.Builds, *runtime.Processes, error) {
 	dir, err := filepath.Abs(s.path("builds"))
 	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+		return nil, nil, fmt.Errorf("data directory: %w", err)
 	}
 	b := build.Config{DB: database, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds,
 		Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Wall: s.BuildTime}}
@@ -36,33 +39,41 @@ func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egres
 		s.Log.WarnContext(ctx, "builds run without a sandbox: every site's build can read what slipway can")
 		plain, err := sandbox.NewPlain(c)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := plain.Reap(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		b.Runner = plain
 	} else {
 		walled, err := sandbox.New(c)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := walled.Reap(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if b.Why = lacking(sandbox.Probe(ctx, c, probeUID)); b.Why != "" {
 			s.Log.WarnContext(ctx, "builds are refused; slipway doctor shows more", "why", b.Why)
-			return build.New(b), nil
+			return build.New(b), nil, nil
 		}
 		b.Runner = walled
 	}
 	tools := toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: b.Runner, UID: toolUID, CAFile: s.OutboundCAFile, Log: s.Log,
 		Network: func(ctx context.Context) (sandbox.Network, func(), error) { return toolNetwork(ctx, out, dir) }}
 	if b.Toolchain, err = toolchain.New(tools); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	builds := build.New(b)
-	return builds, builds.Clear()
+	if err := builds.Clear(); err != nil {
+		return nil, nil, err
+	}
+	if s.InsecureBuilds {
+		return builds, nil, nil // without a sandbox nothing of a program is its own
+	}
+	engine, err := runtime.NewProcesses(runtime.Config{Runner: b.Runner, Bundles: bundles, Toolchain: b.Toolchain, Egress: out,
+		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Log: s.Log})
+	return builds, engine, err
 }
 
 // toolNetwork opens the way out for a download of tools, which belongs to no build.

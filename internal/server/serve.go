@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slipway/internal/edge"
+	"slipway/internal/fastpath"
 )
 
 // drain is how long requests and jobs under way may go on after a signal.
@@ -145,27 +146,29 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	servers := h.servers()
 	doors, _ := errgroup.WithContext(failed)
 	closed := make(chan error, 3)
-	serve := func(srv *http.Server, ln net.Listener, tls bool) {
-		if srv == nil || ln == nil {
-			return
-		}
+	type server interface {
+		Serve(net.Listener) error
+		Shutdown(context.Context) error
+		Close() error
+	}
+	var started []server
+	serve := func(srv server, ln net.Listener) {
+		started = append(started, srv)
 		doors.Go(func() error {
-			var err error
-			if tls {
-				err = srv.ServeTLS(ln, "", "")
-			} else {
-				err = srv.Serve(ln)
-			}
-			if !errors.Is(err, http.ErrServerClosed) {
+			if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 				closed <- err
 				return err
 			}
 			return nil
 		})
 	}
-	serve(servers.control, l.control, false)
-	serve(servers.http, l.http, false)
-	serve(servers.https, l.https, true)
+	serve(servers.control, l.control)
+	if l.http != nil {
+		serve(servers.http, l.http)
+	}
+	if l.https != nil {
+		serve(servers.https, l.https)
+	}
 	h.serving.Store(true)
 
 	var end error
@@ -190,14 +193,12 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	bound, done := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer done()
 	var shut sync.WaitGroup
-	for _, srv := range []*http.Server{servers.control, servers.http, servers.https} {
-		if srv != nil {
-			shut.Go(func() {
-				if err := srv.Shutdown(bound); err != nil {
-					srv.Close()
-				}
-			})
-		}
+	for _, srv := range started {
+		shut.Go(func() {
+			if err := srv.Shutdown(bound); err != nil {
+				srv.Close()
+			}
+		})
 	}
 	shut.Wait()
 	stopWork()
@@ -213,7 +214,10 @@ func (h *house) run(ctx context.Context, l listeners) error {
 }
 
 // servers are what listens, each with limits against slow and endless requests.
-type servers struct{ control, http, https *http.Server }
+type servers struct {
+	control, http *http.Server
+	https         *fastpath.Server
+}
 
 func (h *house) servers() servers {
 	out := servers{control: &http.Server{
@@ -226,8 +230,7 @@ func (h *house) servers() servers {
 	}}
 	if h.edge != nil {
 		out.http = h.edge.Server(h.edge.HTTP())
-		out.https = h.edge.Server(h.edge.HTTPS())
-		out.https.TLSConfig = h.edge.TLSConfig()
+		out.https = h.edge.Secure()
 	}
 	return out
 }

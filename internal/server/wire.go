@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +20,9 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/api"
+	"slipway/internal/app"
 	"slipway/internal/build"
+	"slipway/internal/bundle"
 	"slipway/internal/certs"
 	"slipway/internal/dashboard"
 	"slipway/internal/db"
@@ -35,6 +37,7 @@ import (
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/release"
+	"slipway/internal/runtime"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/source"
@@ -60,6 +63,7 @@ type house struct {
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
 	gc          *gc.Collector
+	apps        *app.Apps
 	source      *source.Source
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
@@ -72,7 +76,7 @@ type house struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, account.MailQueue: 2, deploy.QueueName: max(16, 4*runtime.NumCPU())}
+var workers = map[string]int{"default": 4, account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU())}
 
 // wire makes every package from the settings. It opens the database and starts nothing.
 func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
@@ -107,12 +111,24 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	if err != nil {
 		return nil, err
 	}
+	bundles, err := bundle.New(bundle.Config{Blobs: store, Dir: s.path("bundles"), Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
 	builds := build.New(build.Config{Why: "this node does no work of that kind"})
+	apps := app.Config{DB: h.db, Why: "this node runs no programs", Wanted: h.wanted, Log: s.Log}
 	if s.role("worker") {
-		if builds, err = s.builds(ctx, h.db, out); err != nil {
+		var engine *runtime.Processes
+		if builds, engine, err = s.builds(ctx, h.db, out, bundles); err != nil {
 			return nil, err
 		}
+		if engine != nil {
+			apps.Engine = engine
+		} else {
+			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
+		}
 	}
+	h.apps = app.New(apps)
 	limits := account.NewLimits(s.limits)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
 	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
@@ -120,8 +136,9 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
-	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Log: s.Log,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic}})
+	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
+		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines,
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms}})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
@@ -137,7 +154,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
 	}
 	if s.role("api") {
@@ -147,8 +164,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 		return nil, err
 	}
 	if s.role("edge") {
-		h.edge = edge.New(edge.Config{DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.bounded(h.public()), Draining: h.draining.Load, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
+		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
@@ -281,6 +298,7 @@ func (h *house) rooms() []room {
 func (h *house) workers() []room {
 	return []room{
 		{"jobs", h.jobs.Run},
+		{"programs", h.apps.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},
 	}

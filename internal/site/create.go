@@ -32,6 +32,7 @@ type NewSite struct {
 	Branch     string // Optional: the repository's default
 	Framework  string // a preset's id. Optional.
 	Build      Build
+	Run        Run
 	Credential *source.Credential // for a private repository. Optional.
 }
 
@@ -68,6 +69,10 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return Site{}, err
 	}
+	run, err := json.Marshal(site.Run)
+	if err != nil {
+		return Site{}, err
+	}
 	version, err := bump(ctx, tx, site.Owner)
 	if err != nil {
 		return Site{}, err
@@ -75,10 +80,10 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	site.Credential = box != ""
 	_, err = tx.Exec(ctx, `
 		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
-			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, $11, $12, FALSE, '', '', $13, $14, $14, 0, $15)`,
+			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search, run)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, $11, $12, FALSE, '', '', $13, $14, $14, 0, $15, $16)`,
 		site.ID, owner, site.Name, site.Slug, site.Type, site.Runtime, site.Status, site.Repository, site.Branch, site.Framework, string(build),
-		box, version, site.CreatedAt, site.searchable())
+		box, version, site.CreatedAt, site.searchable(), string(run))
 	if err != nil {
 		return Site{}, fmt.Errorf("insert site: %w", err)
 	}
@@ -135,7 +140,7 @@ func check(n NewSite) (Site, error) {
 	if err != nil {
 		return Site{}, err
 	}
-	site := Site{Name: name, Type: Type(n.Type), Branch: n.Branch, Framework: n.Framework, Build: n.Build}
+	site := Site{Name: name, Type: Type(n.Type), Branch: n.Branch, Framework: n.Framework, Build: n.Build, Run: mergeRun(Run{}, n.Run)}
 	switch site.Type {
 	case Static, WordPress:
 		site.Runtime = n.Type
@@ -161,6 +166,9 @@ func check(n NewSite) (Site, error) {
 	}
 	if utf8.RuneCountInString(n.Framework) > 64 {
 		return Site{}, &fault.Error{Kind: fault.Invalid, Message: "The framework's name is too long", Details: "framework is the id of a preset, at most 64 characters"}
+	}
+	if err := checkRun(n.Run); err != nil {
+		return Site{}, err
 	}
 	return site, checkBuild(n.Build)
 }

@@ -65,6 +65,7 @@ type Site struct {
 	Branch         string // empty: the repository's default
 	Framework      string // as asked for
 	Build          Build
+	Run            Run
 	Credential     bool // whether one is stored
 	NeedsRedeploy  bool
 	LiveDeployment string
@@ -121,7 +122,7 @@ func (s *Sites) address(label string) string {
 }
 
 const columns = `id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework,
-	build, credential <> '', needs_redeploy, live_deployment, live_release, created_at, updated_at`
+	build, run, credential <> '', needs_redeploy, live_deployment, live_release, created_at, updated_at`
 
 func scan(row db.Scanner) (Site, error) { return scanner()(row) }
 
@@ -129,19 +130,23 @@ func scan(row db.Scanner) (Site, error) { return scanner()(row) }
 // per row but what it returns.
 func scanner() func(db.Scanner) (Site, error) {
 	var s Site
-	var build string
+	var build, run string
 	into := []any{&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
-		&s.Framework, &build, &s.Credential, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt}
+		&s.Framework, &build, &run, &s.Credential, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt}
 	return func(row db.Scanner) (Site, error) {
-		s.Build = Build{}
+		s.Build, s.Run = Build{}, Run{}
 		if err := row.Scan(into...); err != nil {
 			return Site{}, err
 		}
-		if build == "{}" { // most have none, and a list has many
-			return s, nil
+		if build != "{}" { // most have none, and a list has many
+			if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
+				return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
+			}
 		}
-		if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
-			return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
+		if run != "{}" {
+			if err := json.Unmarshal([]byte(run), &s.Run); err != nil {
+				return Site{}, fmt.Errorf("read run settings of %s: %w", s.ID, err)
+			}
 		}
 		return s, nil
 	}

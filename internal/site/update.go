@@ -22,6 +22,7 @@ type Patch struct {
 	Branch     *string // empty: the repository's default
 	Framework  *string
 	Build      *Build             // its nil fields are left as they are; an empty string returns one to detection
+	Run        *Run               // its nil fields are left as they are
 	Credential *source.Credential // the empty one removes what is stored, and so does a repository on another host
 }
 
@@ -65,7 +66,17 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		}
 		site.Build = merge(site.Build, *p.Build)
 	}
+	if p.Run != nil {
+		if err := checkRun(*p.Run); err != nil {
+			return Site{}, err
+		}
+		site.Run = mergeRun(site.Run, *p.Run)
+	}
 	build, err := json.Marshal(site.Build)
+	if err != nil {
+		return Site{}, err
+	}
+	run, err := json.Marshal(site.Run)
 	if err != nil {
 		return Site{}, err
 	}
@@ -89,11 +100,14 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	redeploy := site.NeedsRedeploy || site.LiveDeployment != "" &&
 		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || slices.Contains(changed, "build"))
 	_, err = tx.Exec(ctx, `
-		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9
+		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9, run = $10
 		WHERE id = $1`,
-		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now(), site.searchable())
+		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now(), site.searchable(), string(run))
 	if err != nil {
 		return Site{}, fmt.Errorf("update site: %w", err)
+	}
+	if slices.Contains(changed, "run") {
+		tx.Notify("live") // whoever runs it compares
 	}
 	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.ref(site), changed...)); err != nil {
 		return Site{}, err
@@ -114,6 +128,7 @@ func (x Site) differs(before Site, p Patch) (changed []string) {
 	note("branch", x.Branch != before.Branch)
 	note("framework", x.Framework != before.Framework)
 	note("build", !reflect.DeepEqual(x.Build, before.Build))
+	note("run", !reflect.DeepEqual(x.Run, before.Run))
 	note("credential", p.Credential != nil && (before.Credential || *p.Credential != source.Credential{}))
 	return changed
 }

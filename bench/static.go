@@ -1,0 +1,403 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// The files of the site that is measured. Nothing in them compresses, so that all servers
+// send the same bytes.
+var staticFiles = map[string]int{"4k.bin": 4 << 10, "100k.bin": 100 << 10}
+
+const staticRounds = 5
+
+// peer is a server that is measured: ours or a yardstick.
+type peer struct {
+	name, addr string
+	pid        int
+}
+
+// loaded is what one slice of load came to.
+type loaded struct {
+	rate, cpu float64 // requests per second; µs of the server's CPU time per request
+	p99       time.Duration
+}
+
+// static measures files over TLS beside nginx and Caddy, with the same client, in turn.
+func (b *bench) static(w *world.World) error {
+	if _, err := exec.LookPath("h2load"); err != nil {
+		return fmt.Errorf("h2load makes the load, please apt-get install nghttp2-client: %w", err)
+	}
+	root := filepath.Join(w.Dir, "files")
+	host, id, err := b.staticSite(w, root)
+	if err != nil {
+		return err
+	}
+	ours := &peer{"slipway", w.HTTPS, w.PID()}
+	peers := []*peer{ours}
+	dir := filepath.Join(w.Dir, "nginx")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if n, err := startNginxFiles(b.ctx, dir, host, root); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	} else {
+		defer n.stop()
+		b.nginx = n.version
+		peers = append(peers, &peer{"nginx", n.addr, n.cmd.Process.Pid})
+	}
+	if c, err := startCaddy(b.ctx, w.Dir, filepath.Join(w.Dir, "nginx"), host, root); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	} else {
+		defer c.stop()
+		peers = append(peers, &peer{"caddy", c.addr, c.cmd.Process.Pid})
+	}
+	for _, m := range []struct {
+		what, file  string
+		args        []string
+		nginx, cady string
+	}{
+		{"TLS + HTTP/2, 4 KiB", "4k.bin", []string{"-c16", "-m16"}, "≥ 1.5×", "≥ 5×"},
+		{"TLS + HTTP/2, 100 KiB", "100k.bin", []string{"-c16", "-m16"}, "≥ 1.0×", ""},
+		{"TLS + HTTP/1.1 kept alive, 4 KiB", "4k.bin", []string{"--h1", "-c64"}, "≥ 1.0×", "≥ 5×"},
+		{"TLS + HTTP/1.1 kept alive, 100 KiB", "100k.bin", []string{"--h1", "-c64"}, "≥ 1.0×", ""},
+	} {
+		if err := b.compare(m.what, host, m.file, m.args, peers, []string{m.nginx, m.cady}); err != nil {
+			return err
+		}
+	}
+	for _, p := range peers {
+		kb, err := residentGroup(p.pid)
+		if err != nil {
+			return err
+		}
+		b.add(row{what: "memory after the load, " + p.name, value: megabytes(kb)})
+	}
+	if err := b.idle(w, host); err != nil {
+		return err
+	}
+	return b.hosts(w, host, id)
+}
+
+// compare measures the peers in turn and writes down the medians, ours beside each other.
+func (b *bench) compare(what, host, file string, args []string, peers []*peer, goals []string) error {
+	got := make([][]loaded, len(peers))
+	for range staticRounds {
+		for i, p := range peers {
+			l, err := b.h2load(p, host, file, args)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			got[i] = append(got[i], l)
+		}
+	}
+	ours := middle(got[0])
+	value := func(l loaded) string {
+		return fmt.Sprintf("%.0f/s, %.1f µs CPU each, p99 %s", l.rate, l.cpu, ms(l.p99))
+	}
+	if len(peers) == 1 {
+		b.add(row{what: what, value: value(ours)})
+	}
+	for i := 1; i < len(peers); i++ {
+		var ratios []float64
+		for r := range staticRounds {
+			ratios = append(ratios, got[0][r].rate/got[i][r].rate)
+		}
+		slices.Sort(ratios)
+		them := middle(got[i])
+		b.add(row{what: what, value: value(ours), yardstick: peers[i].name + " " + value(them),
+			ratio: fmt.Sprintf("%.2f× (CPU %.2f×)", ratios[len(ratios)/2], them.cpu/ours.cpu), goal: goals[i-1]})
+	}
+	return nil
+}
+
+// middle returns the median of each figure.
+func middle(all []loaded) (m loaded) {
+	of := func(f func(loaded) float64) float64 {
+		var v []float64
+		for _, l := range all {
+			v = append(v, f(l))
+		}
+		slices.Sort(v)
+		return v[len(v)/2]
+	}
+	m.rate, m.cpu = of(func(l loaded) float64 { return l.rate }), of(func(l loaded) float64 { return l.cpu })
+	m.p99 = time.Duration(of(func(l loaded) float64 { return float64(l.p99) }))
+	return m
+}
+
+var (
+	loadRequests = regexp.MustCompile(`requests: (\d+) total, \d+ started, \d+ done, (\d+) succeeded, (\d+) failed, (\d+) errored`)
+	loadStatuses = regexp.MustCompile(`status codes: (\d+) 2xx`)
+)
+
+// h2load asks one server for one file for a while.
+func (b *bench) h2load(p *peer, host, file string, args []string) (l loaded, err error) {
+	log := filepath.Join(b.dir, "h2load.log")
+	os.Remove(log)
+	_, port, _ := net.SplitHostPort(p.addr)
+	seconds := max(1, int(b.load/time.Second)/2)
+	args = append(slices.Clone(args), "-t1", fmt.Sprintf("-D%d", seconds), "--log-file="+log, "--connect-to="+p.addr, "https://"+net.JoinHostPort(host, port)+"/"+file)
+	before, err := cpuTime(p.pid)
+	if err != nil {
+		return l, err
+	}
+	begun := time.Now()
+	out, err := exec.CommandContext(b.ctx, "h2load", args...).CombinedOutput()
+	took := time.Since(begun)
+	if err != nil {
+		return l, fmt.Errorf("h2load: %w: %s", err, out)
+	}
+	after, err := cpuTime(p.pid)
+	if err != nil {
+		return l, err
+	}
+	// A run by time counts what is still under way at its end as failed or errored.
+	m, ok := loadRequests.FindSubmatch(out), loadStatuses.FindSubmatch(out)
+	if m == nil || ok == nil {
+		return l, fmt.Errorf("h2load says %s", out)
+	}
+	done, _ := strconv.Atoi(string(ok[1]))
+	if done == 0 {
+		return l, fmt.Errorf("h2load: nothing succeeded: %s", out)
+	}
+	l.rate = float64(done) / float64(seconds)
+	l.cpu = float64((after - before).Microseconds()) / float64(done)
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return l, err
+	}
+	var times []time.Duration
+	for line := range strings.Lines(string(text)) { // begun, status, microseconds
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[1] != "200" {
+			continue
+		}
+		us, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			return l, fmt.Errorf("h2load's log: %w", err)
+		}
+		times = append(times, time.Duration(us)*time.Microsecond)
+	}
+	if len(times) == 0 {
+		return l, fmt.Errorf("h2load: an empty log after %s", took)
+	}
+	l.p99 = quantile(times, .99)
+	return l, nil
+}
+
+// staticSite deploys the files, which also lie in root for the others.
+func (b *bench) staticSite(w *world.World, root string) (host, id string, err error) {
+	random := rand.NewChaCha8([32]byte{1})
+	files := map[string]string{"index.html": "<h1>static</h1>"}
+	for name, size := range staticFiles {
+		body := make([]byte, size)
+		random.Read(body)
+		files[name] = string(body)
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", "", err
+	}
+	if err := world.WriteFiles(root, files); err != nil {
+		return "", "", err
+	}
+	for name := range files {
+		if err := os.Chmod(filepath.Join(root, name), 0o644); err != nil {
+			return "", "", err
+		}
+	}
+	if _, err := w.Git.Commit("bench/static", "main", root, "static"); err != nil {
+		return "", "", err
+	}
+	var created struct{ Data struct{ ID, URL string } }
+	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": "static", "type": "static", "repository": "git.test/bench/static", "branch": "main"}, &created)
+	if err != nil {
+		return "", "", err
+	}
+	browser, err := w.Browser()
+	if err != nil {
+		return "", "", err
+	}
+	u, err := url.Parse(created.Data.URL)
+	if err != nil {
+		return "", "", err
+	}
+	return u.Hostname(), created.Data.ID, b.shows(w, browser, created.Data.URL, "static")
+}
+
+// hosts measures one site, and random ones of very many: as many connections, each to a
+// host of its own, that ask for 4 KiB again and again.
+func (b *bench) hosts(w *world.World, host, id string) error {
+	const conns = 512
+	_, domain, _ := strings.Cut(host, ".")
+	if err := w.Stop(b.ctx); err != nil {
+		return err
+	}
+	release, err := releaseOf(b.ctx, w, id)
+	if err != nil {
+		return err
+	}
+	if _, err := seedSites(b.ctx, w, b.sites, release); err != nil {
+		return err
+	}
+	if err := w.Start(b.ctx); err != nil {
+		return err
+	}
+	var ones, manys []loaded
+	var ratios []float64
+	for range staticRounds {
+		one, err := b.askHosts(w, conns, func(int) string { return host })
+		if err != nil {
+			return err
+		}
+		many, err := b.askHosts(w, conns, func(int) string { return fmt.Sprintf("seeded-%d.%s", rand.IntN(b.sites), domain) })
+		if err != nil {
+			return err
+		}
+		ones, manys, ratios = append(ones, one), append(manys, many), append(ratios, many.rate/one.rate)
+	}
+	slices.Sort(ratios)
+	one, many := middle(ones), middle(manys)
+	kb, err := residentGroup(w.PID())
+	if err != nil {
+		return err
+	}
+	b.add(row{what: fmt.Sprintf("%d live sites, %d connections to random ones, 4 KiB", b.sites, conns),
+		value:     fmt.Sprintf("%.0f/s, %.1f µs CPU each", many.rate, many.cpu),
+		yardstick: fmt.Sprintf("one site %.0f/s, %.1f µs CPU each", one.rate, one.cpu), ratio: fmt.Sprintf("%.2f× (CPU %.2f×)", ratios[len(ratios)/2], one.cpu/many.cpu), goal: "≥ 0.9×"})
+	b.add(row{what: fmt.Sprintf("memory, %d live sites under that load", b.sites), value: megabytes(kb), goal: "< 1 GB"})
+	return nil
+}
+
+// askHosts opens connections, one after the other, and then asks on all at once.
+func (b *bench) askHosts(w *world.World, n int, host func(int) string) (l loaded, err error) {
+	type client struct {
+		*tls.Conn
+		request []byte
+	}
+	var clients []client
+	defer func() {
+		for _, c := range clients {
+			c.Close()
+		}
+	}()
+	buf := make([]byte, 16<<10)
+	for i := range n {
+		name := host(i)
+		c, err := tls.Dial("tcp", w.HTTPS, &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		if err != nil {
+			return l, err
+		}
+		clients = append(clients, client{c, []byte("GET /4k.bin HTTP/1.1\r\nHost: " + name + "\r\n\r\n")})
+		if err := askOnce(c, clients[i].request, buf); err != nil { // so that everything is in memory
+			return l, err
+		}
+	}
+	var (
+		mu    sync.Mutex // guards done and first
+		done  int
+		first error
+		group sync.WaitGroup
+	)
+	before, err := cpuTime(w.PID())
+	if err != nil {
+		return l, err
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, b.load)
+	defer cancel()
+	for part := range readers {
+		group.Go(func() {
+			buf, own := make([]byte, 16<<10), 0
+			var err error
+			for i := part; ctx.Err() == nil && err == nil; i += readers {
+				c := clients[i%len(clients)]
+				err = askOnce(c.Conn, c.request, buf)
+				own++
+			}
+			mu.Lock()
+			done += own
+			if err != nil {
+				first = err
+			}
+			mu.Unlock()
+		})
+	}
+	group.Wait()
+	after, err := cpuTime(w.PID())
+	if err != nil {
+		return l, err
+	}
+	l.rate, l.cpu = float64(done)/b.load.Seconds(), float64((after-before).Microseconds())/float64(done)
+	return l, first
+}
+
+var contentLength = regexp.MustCompile(`(?i)\r\ncontent-length: (\d+)\r\n`)
+
+// askOnce sends a request and reads the answer.
+func askOnce(c *tls.Conn, request, buf []byte) error {
+	if _, err := c.Write(request); err != nil {
+		return err
+	}
+	return askRead(c, buf)
+}
+
+// askRead reads one answer.
+func askRead(c *tls.Conn, buf []byte) error {
+	n := 0
+	for {
+		m, err := c.Read(buf[n:])
+		n += m
+		if end := strings.Index(string(buf[:n]), "\r\n\r\n"); end > 0 {
+			length := contentLength.FindSubmatch(buf[:end+4])
+			if length == nil || !strings.HasPrefix(string(buf[:n]), "HTTP/1.1 200") {
+				return fmt.Errorf("answer %.80q", buf[:n])
+			}
+			if size, _ := strconv.Atoi(string(length[1])); n >= end+4+size {
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// residentGroup is the resident set of all processes of a group, in kB.
+func residentGroup(group int) (kb int, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndexByte(string(text), ')')):]), ") ")
+		fields := strings.Fields(rest) // from the third, the state, on: proc(5)
+		if len(fields) < 22 || fields[2] != strconv.Itoa(group) {
+			continue
+		}
+		pages, err := strconv.Atoi(fields[21])
+		if err != nil {
+			return 0, fmt.Errorf("read %s: %w", f, err)
+		}
+		kb += pages * os.Getpagesize() / 1024
+	}
+	return kb, nil
+}

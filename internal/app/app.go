@@ -1,0 +1,116 @@
+// Package app owns what runs: which programs are up on this machine, waking and sleeping,
+// switching from one to the next, and what they print.
+//
+// A program belongs to a deployment. Acquire is for whoever has a request for it: a sleeping
+// program is woken while the request is held, once however many ask. Start is for a
+// deployment that is to go live: it returns when the program has shown that it is healthy.
+// Run is the loop that compares what should run with what runs: programs that nobody asks
+// for go to sleep, those of a site that serves another deployment by now are drained, those
+// of sites that are stopped or gone end, and those that never sleep are kept up. Nothing
+// else stops a program, and none outlives the process.
+//
+// The package runs nothing itself: a runtime.Engine does.
+package app
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/runtime"
+)
+
+// Wanted says what a deployment runs, and how it is kept running.
+type Wanted struct {
+	Spec runtime.Spec // its ID and Output are this package's
+
+	Site       string
+	Deployment string
+	Host       string        // of the site, for health checks
+	HealthPath string        // Optional: empty means that a connection is enough.
+	Health     time.Duration // how long it may take to become healthy
+	Sleep      time.Duration // unused for so long, it stops; 0: never
+	Drain      time.Duration // what it is given to finish once another has taken its place
+}
+
+// Config says what Apps stand on.
+type Config struct {
+	DB     *db.DB
+	Engine runtime.Engine // Optional: nil refuses with Why.
+	Why    string
+	// Wanted returns what a deployment runs, as it is now: with today's variables.
+	Wanted func(ctx context.Context, deployment string) (Wanted, error)
+	Log    *slog.Logger // Optional.
+
+	WakeTime time.Duration // how long a request waits for a program to come up. Optional: 0 means 30s.
+	Tick     time.Duration // how often the loop looks. Optional: 0 means 1s.
+	Most     int           // programs at once. Optional: 0 means 500.
+}
+
+// Apps is what runs on this machine. It is safe for concurrent use.
+type Apps struct {
+	c    Config
+	logs logs
+
+	mu       sync.Mutex // guards programs, closing
+	programs map[string]*program
+	closing  bool
+}
+
+// New returns Apps. It starts nothing: Run keeps the order.
+func New(c Config) *Apps {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.WakeTime = cmp.Or(c.WakeTime, 30*time.Second)
+	c.Tick = cmp.Or(c.Tick, time.Second)
+	c.Most = cmp.Or(c.Most, 500)
+	a := &Apps{c: c, programs: map[string]*program{}}
+	a.logs.init(c.DB, c.Log)
+	return a
+}
+
+// State says where a program stands.
+type State string
+
+// The states.
+const (
+	None     State = "none"     // the site has no program
+	Starting State = "starting" // it is on its way up
+	Running  State = "running"
+	Sleeping State = "sleeping" // the next request wakes it
+	Stopped  State = "stopped"  // the site is stopped
+	Crashed  State = "crashed"  // it ends again and again, and is tried again later
+)
+
+// Process says how a site's program is.
+type Process struct {
+	State      State
+	Since      time.Time
+	Deployment string
+	Restarts   int
+	Memory     int64 // bytes
+	CPU        time.Duration
+	Message    string // why it crashed
+}
+
+// Status returns how the program of a deployment is on this machine.
+func (a *Apps) Status(deployment string) Process {
+	a.mu.Lock()
+	p := a.programs[deployment]
+	a.mu.Unlock()
+	if p == nil {
+		return Process{State: Sleeping, Deployment: deployment}
+	}
+	return p.status()
+}
+
+// Endpoint is a program that runs, held for one request. Release is to be called when the
+// request has ended.
+type Endpoint struct {
+	Transport http.RoundTripper // connects to the program whatever the address
+	Ended     <-chan struct{}   // closed when the program has ended
+	Release   func()
+}

@@ -1,0 +1,260 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/db"
+)
+
+// Line is one line that a program printed, or that the service says of it.
+type Line struct {
+	N          int64 // grows with every line of a site
+	At         db.Time
+	Level      string // debug, info, warn, error: guessed
+	Stream     string // stdout, stderr, system
+	Process    string // which of the site's processes: web
+	Deployment string
+	Message    string
+}
+
+// What is kept of a site's lines, how many a second are taken, and how many may wait to be
+// written for all sites together.
+const (
+	keptLines   = 10_000
+	linesPerSec = 500
+	lineBurst   = 2_000
+	maxWaiting  = 50_000
+	flushEvery  = 250 * time.Millisecond
+)
+
+// logs collects what programs print and writes it in batches.
+type logs struct {
+	db  *db.DB
+	log *slog.Logger
+
+	mu      sync.Mutex // guards what follows
+	sites   map[string]*siteLog
+	waiting []entry
+	wake    chan struct{}
+}
+
+type siteLog struct {
+	last    int64 // the newest line's number
+	tokens  float64
+	at      time.Time
+	dropped int
+	count   int // lines written since the last trim
+}
+
+type entry struct {
+	site string
+	Line
+}
+
+func (l *logs) init(d *db.DB, log *slog.Logger) {
+	l.db, l.log, l.sites, l.wake = d, log, map[string]*siteLog{}, make(chan struct{}, 1)
+}
+
+// system notes what the service says of a program.
+func (l *logs) system(site, deployment, text string) {
+	if site != "" {
+		l.add(site, deployment, "system", text)
+	}
+}
+
+// add notes one line. A site that prints more than its share loses the rest, and its log
+// says how many.
+func (l *logs) add(site, deployment, stream, text string) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sites[site]
+	if s == nil {
+		s = &siteLog{tokens: lineBurst, at: now}
+		l.sites[site] = s
+	}
+	s.tokens = min(lineBurst, s.tokens+now.Sub(s.at).Seconds()*linesPerSec)
+	s.at = now
+	if s.tokens < 1 || len(l.waiting) >= maxWaiting {
+		s.dropped++
+		return
+	}
+	s.tokens--
+	put := func(stream, text string) {
+		// Microseconds, so that numbers grow over restarts without anybody reading the last.
+		s.last = max(s.last+1, now.UnixMicro())
+		l.waiting = append(l.waiting, entry{site, Line{N: s.last, At: db.Time(now.UnixMilli()), Level: levelOf(stream, text), Stream: stream,
+			Process: "web", Deployment: deployment, Message: text}})
+	}
+	if s.dropped > 0 {
+		put("system", fmt.Sprintf("%d lines were dropped: at most %d a second are stored", s.dropped, linesPerSec))
+		s.dropped = 0
+	}
+	put(stream, text)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// levelOf guesses how serious a line is.
+func levelOf(stream, text string) string {
+	head := strings.ToLower(text[:min(len(text), 120)])
+	switch {
+	case strings.Contains(head, "error") || strings.Contains(head, "fatal") || strings.Contains(head, "uncaught") || strings.Contains(head, "panic"):
+		return "error"
+	case strings.Contains(head, "warn"):
+		return "warn"
+	case strings.Contains(head, "debug"):
+		return "debug"
+	case stream == "stderr":
+		return "warn"
+	}
+	return "info"
+}
+
+// run writes what waits until ctx ends, and once more then.
+func (l *logs) run(ctx context.Context) {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			l.flush(last)
+			return
+		case <-tick.C:
+			l.flush(ctx)
+		}
+	}
+}
+
+// flush writes what waits. What can't be written is lost after the queue is full: a
+// program is never held back because the database is away.
+func (l *logs) flush(ctx context.Context) {
+	l.mu.Lock()
+	batch := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	for len(batch) > 0 {
+		part := batch[:min(len(batch), 500)]
+		if err := l.write(ctx, part); err != nil {
+			if ctx.Err() == nil {
+				l.log.WarnContext(ctx, "application log not written, will be tried again", "err", err)
+			}
+			l.mu.Lock()
+			if len(l.waiting)+len(batch) <= maxWaiting {
+				l.waiting = append(batch, l.waiting...)
+			}
+			l.mu.Unlock()
+			return
+		}
+		batch = batch[len(part):]
+	}
+}
+
+func (l *logs) write(ctx context.Context, part []entry) error {
+	return l.db.Write(ctx, func(tx *db.Tx) error {
+		counts := map[string]int{}
+		for _, e := range part {
+			if _, err := tx.Exec(ctx, `
+				INSERT INTO app_logs (site_id, n, at, level, stream, process, deployment_id, message) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+				ON CONFLICT (site_id, n) DO NOTHING`,
+				e.site, e.N, e.At, e.Level, e.Stream, e.Process, e.Deployment, e.Message); err != nil {
+				return err
+			}
+			counts[e.site]++
+		}
+		for site, n := range counts {
+			tx.Notify(LogTopic(site))
+			if !l.due(site, n) {
+				continue
+			}
+			if _, err := tx.Exec(ctx, `
+				DELETE FROM app_logs WHERE site_id = $1 AND n <= (
+					SELECT n FROM app_logs WHERE site_id = $1 ORDER BY n DESC LIMIT 1 OFFSET $2)`, site, keptLines); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// due reports whether so much was written that old lines must go.
+func (l *logs) due(site string, n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sites[site]
+	if s == nil {
+		return true
+	}
+	if s.count += n; s.count < keptLines/10 {
+		return false
+	}
+	s.count = 0
+	return true
+}
+
+// LogTopic is notified after lines of a site were written.
+func LogTopic(site string) string { return "app-log/" + site }
+
+// LogFilter narrows a site's log. Zero fields don't.
+type LogFilter struct {
+	After      int64 // only lines with a greater number; without it: the newest
+	Since      db.Time
+	Stream     string
+	Deployment string
+	Search     string // text that the message holds, in any case
+	Limit      int    // 1 to 1,000. Optional: 0 means 100.
+	Flush      bool   // writes what waits first
+}
+
+// Logs returns lines of a site, the oldest first. The caller knows that the site is its
+// own.
+func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, error) {
+	if f.Limit < 1 || f.Limit > 1000 {
+		f.Limit = 100
+	}
+	if f.Flush {
+		a.logs.flush(ctx)
+	}
+	order := "DESC"
+	if f.After > 0 {
+		order = "ASC"
+	}
+	rows, err := a.c.DB.Query(ctx, `
+		SELECT n, at, level, stream, process, deployment_id, message FROM (
+			SELECT * FROM app_logs
+			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE $5 ESCAPE '\') AND ($6 = '' OR deployment_id = $6)
+			ORDER BY n `+order+` LIMIT $7) AS lines
+		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Limit)
+	list, err := db.Collect(rows, err, func(s db.Scanner) (x Line, err error) {
+		return x, s.Scan(&x.N, &x.At, &x.Level, &x.Stream, &x.Process, &x.Deployment, &x.Message)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read application log: %w", err)
+	}
+	return list, nil
+}
+
+// pattern is a search text for LIKE.
+func pattern(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(text)) + "%"
+}
+
+// PurgeTx forgets what a deleted site's programs printed.
+func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM app_logs WHERE site_id = $1`, site); err != nil {
+		return fmt.Errorf("forget application log: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+// Package bundle owns the trees that programs run from: the files of a build with their
+// modes and links, stored as blobs under one manifest that its digest names.
+//
+// Store reads a directory that a build has left, which may be hostile, and is durable when
+// it returns; what was stored before is not written again. Open brings a bundle onto the
+// local disk once, read-only, and everybody who runs it shares that tree: files that
+// several trees have are one file with several names. The package never runs anything and
+// knows neither sites nor SQL.
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"slipway/internal/blob"
+)
+
+// ID names a bundle: the digest of its manifest, 64 hexadecimal digits.
+type ID string
+
+// Config says where bundles live.
+type Config struct {
+	Blobs *blob.Store
+	Dir   string       // ours alone: trees on the local disk
+	Log   *slog.Logger // Optional.
+
+	MaxFiles int   // in one bundle, links included. Optional: 0 means 200,000.
+	MaxBytes int64 // of one bundle. Optional: 0 means 4 GiB.
+}
+
+// Bundles stores and opens bundles. It is safe for concurrent use.
+type Bundles struct {
+	c Config
+
+	mu    sync.Mutex // guards trees
+	trees map[ID]*tree
+}
+
+// tree is a bundle on the local disk.
+type tree struct {
+	made  sync.Mutex // held while it is made
+	ready bool
+	users int
+	used  time.Time
+}
+
+// New returns Bundles and makes their directory. What an earlier process left half made
+// is removed.
+func New(c Config) (*Bundles, error) {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
+	b := &Bundles{c: c, trees: map[ID]*tree{}}
+	if err := removeAll(b.path("tmp")); err != nil {
+		return nil, fmt.Errorf("clear bundles: %w", err)
+	}
+	for _, dir := range []string{"tmp", "trees", "files"} {
+		if err := os.MkdirAll(b.path(dir), 0o711); err != nil {
+			return nil, fmt.Errorf("make bundles: %w", err)
+		}
+	}
+	return b, nil
+}
+
+func (b *Bundles) path(elem ...string) string {
+	return filepath.Join(append([]string{b.c.Dir}, elem...)...)
+}
+
+// Open returns the directory of the bundle's tree, which is read-only and stays until done
+// is called. The first call for a bundle on this machine makes it.
+func (b *Bundles) Open(ctx context.Context, id ID) (dir string, done func(), err error) {
+	if _, err := blob.ParseDigest(string(id)); err != nil {
+		return "", nil, fmt.Errorf("open bundle: %w", err)
+	}
+	t := b.take(id)
+	t.made.Lock()
+	defer t.made.Unlock()
+	dir = b.path("trees", string(id))
+	if !t.ready {
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			if err := b.make(ctx, id, dir); err != nil {
+				b.give(t)
+				return "", nil, fmt.Errorf("open bundle %.12s: %w", id, err)
+			}
+		} else if err != nil {
+			b.give(t)
+			return "", nil, fmt.Errorf("open bundle %.12s: %w", id, err)
+		}
+		t.ready = true
+	}
+	return dir, sync.OnceFunc(func() { b.give(t) }), nil
+}
+
+func (b *Bundles) take(id ID) *tree {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.trees[id]
+	if t == nil {
+		t = &tree{}
+		b.trees[id] = t
+	}
+	t.users++
+	return t
+}
+
+func (b *Bundles) give(t *tree) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.users--
+	t.used = time.Now()
+}
+
+// Tidy removes trees that nobody has used for longer than idle, and the files that no tree
+// has any more. They come back when they are opened again.
+func (b *Bundles) Tidy(idle time.Duration) error {
+	entries, err := os.ReadDir(b.path("trees"))
+	if err != nil {
+		return fmt.Errorf("tidy bundles: %w", err)
+	}
+	for _, e := range entries {
+		id := ID(e.Name())
+		t := b.take(id)
+		t.made.Lock()
+		b.mu.Lock()
+		last := t.used
+		if info, err := e.Info(); err == nil && last.IsZero() {
+			last = info.ModTime() // made by an earlier process
+		}
+		unused := t.users == 1 && time.Since(last) > idle
+		b.mu.Unlock()
+		if unused {
+			t.ready = false
+			if err = removeAll(b.path("trees", string(id))); err != nil {
+				b.c.Log.Warn("unused program files stay behind", "bundle", id, "err", err)
+			}
+		}
+		t.made.Unlock()
+		b.mu.Lock()
+		if t.users--; unused && t.users == 0 {
+			delete(b.trees, id)
+		}
+		b.mu.Unlock()
+	}
+	return b.tidyFiles(idle)
+}

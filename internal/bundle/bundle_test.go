@@ -1,0 +1,272 @@
+package bundle
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/internal/blob"
+	"slipway/internal/fault"
+)
+
+func start(t *testing.T, change ...func(*Config)) (*Bundles, *blob.Store) {
+	t.Helper()
+	dir := t.TempDir()
+	blobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Blobs: blobs, Dir: filepath.Join(dir, "bundles")}
+	for _, f := range change {
+		f(&c)
+	}
+	b, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, blobs
+}
+
+// project writes files: "-> x" is a link, a trailing "*" of the name makes it executable.
+func project(t *testing.T, files map[string]string) *os.Root {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		name, exec := strings.CutSuffix(name, "*")
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if to, ok := strings.CutPrefix(text, "-> "); ok {
+			if err := os.Symlink(to, at); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		mode := os.FileMode(0o600)
+		if exec {
+			mode = 0o700
+		}
+		if err := os.WriteFile(at, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+func store(t *testing.T, b *Bundles, files map[string]string) Stored {
+	t.Helper()
+	s, err := b.Store(t.Context(), project(t, files), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// list is a tree as lines: path, mode, and content or target.
+func list(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, name)
+		if e.Type()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(name)
+			out = append(out, rel+" -> "+to)
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		out = append(out, fmt.Sprintf("%s %o %s", rel, info.Mode().Perm(), text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// What was stored is what is opened: bytes, executable bits and links that stay inside.
+// Everything else is left out and told.
+func TestStoreAndOpen(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t)
+	root := project(t, map[string]string{"server.js": "run", "bin/tool*": "tool", "node_modules/.bin/tool": "-> ../../bin/tool", "a/b/c": "deep", ".env": "kept",
+		".git/config": "never", "out": "-> /etc/passwd", "up": "-> ../../x", "skipped/x": "no"})
+	if err := syscall.Mkfifo(filepath.Join(root.Name(), "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Store(t.Context(), root, func(name string) bool { return name == "skipped" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Sort(s.Left); s.Files != 4 || !slices.Equal(s.Left, []string{"out", "pipe", "up"}) {
+		t.Errorf("stored %+v", s)
+	}
+	dir, done, err := b.Open(t.Context(), s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	want := []string{".env 444 kept", "a/b/c 444 deep", "bin/tool 555 tool", "node_modules/.bin/tool -> ../../bin/tool", "server.js 444 run"}
+	if got := list(t, dir); !slices.Equal(got, want) {
+		t.Errorf("the tree holds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if again := store(t, b, map[string]string{"server.js": "run"}); again.ID == s.ID {
+		t.Error("another tree has the same id")
+	}
+}
+
+// Two trees that share files hold each of them once on the disk, and the bytes of a file
+// that was stored before are not written again.
+func TestSharedFiles(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t)
+	first := store(t, b, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "server.js": "one"})
+	second := store(t, b, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "server.js": "two"})
+	inode := func(id ID) uint64 {
+		dir, done, err := b.Open(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		info, err := os.Stat(filepath.Join(dir, "lib/big"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Sys().(*syscall.Stat_t).Ino
+	}
+	if inode(first.ID) != inode(second.ID) {
+		t.Error("two trees have copies of one file")
+	}
+}
+
+// A damaged blob makes no tree, and opening works again once it is whole.
+func TestDamagedBlob(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t)
+	s := store(t, b, map[string]string{"server.js": "console.log(1)"})
+	d := blob.Sum([]byte("console.log(1)"))
+	name := filepath.Join(filepath.Dir(b.c.Dir), "blobs", d.String()[:2], d.String())
+	if _, err := os.Stat(name); err != nil {
+		matches, _ := filepath.Glob(filepath.Join(filepath.Dir(b.c.Dir), "blobs", "*", "*"+d.String()[2:]+"*"))
+		if len(matches) != 1 {
+			t.Fatalf("the blob's file is not found: %v", matches)
+		}
+		name = matches[0]
+	}
+	if err := os.Chmod(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("console.log(2)"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Open(t.Context(), s.ID); err == nil {
+		t.Fatal("a tree was made of other bytes")
+	}
+	if left, _ := os.ReadDir(b.path("trees")); len(left) != 0 {
+		t.Errorf("half a tree stays: %v", left)
+	}
+	store(t, b, map[string]string{"server.js": "console.log(1)"}) // puts the bytes back
+	_, done, err := b.Open(t.Context(), s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+}
+
+// The limits of a bundle are faults in words.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t, func(c *Config) { c.MaxFiles, c.MaxBytes = 3, 100 })
+	for name, files := range map[string]map[string]string{
+		"files": {"a": "", "b": "", "c": "", "d": ""}, "bytes": {"a": strings.Repeat("x", 60), "b": strings.Repeat("y", 60)},
+		"depth": {strings.Repeat("d/", 70) + "x": ""},
+	} {
+		if _, err := b.Store(t.Context(), project(t, files), nil); fault.As(err) == nil || fault.As(err).Code != "application_too_large" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Tidy leaves what is in use alone, removes the rest, and it comes back when it is opened.
+func TestTidy(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t)
+	used, idle := store(t, b, map[string]string{"a": "used"}), store(t, b, map[string]string{"a": "idle"})
+	dir, done, err := b.Open(t.Context(), used.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, give, err := b.Open(t.Context(), idle.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	give()
+	if err := b.Tidy(0); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(t, dir); !slices.Equal(got, []string{"a 444 used"}) {
+		t.Errorf("what is in use: %v", got)
+	}
+	if _, err := os.Stat(b.path("trees", string(idle.ID))); err == nil {
+		t.Error("an unused tree stays")
+	}
+	done()
+	if err := b.Tidy(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Error("a tree that was used a moment ago is gone")
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			dir, done, err := b.Open(t.Context(), idle.ID)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer done()
+			if got := list(t, dir); !slices.Equal(got, []string{"a 444 idle"}) {
+				t.Errorf("reopened: %v", got)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Blobs names everything that a tree needs.
+func TestBlobs(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t)
+	s := store(t, b, map[string]string{"a": "one", "b": "two", "c": "-> a"})
+	var got []string
+	for d, err := range b.Blobs(t.Context(), s.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, d.String())
+	}
+	want := []string{string(s.ID), blob.Sum([]byte("one")).String(), blob.Sum([]byte("two")).String()}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,148 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"slipway/internal/blob"
+	"slipway/internal/build"
+	"slipway/internal/bundle"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/release"
+	"slipway/internal/site"
+)
+
+// Program says what a deployment runs.
+type Program struct {
+	Site   site.Site
+	Bundle bundle.ID
+	Start  framework.Start
+	Root   string // the project's folder in the bundle
+	Node   string // version of Node.js, "" for whatever there is
+	Env    map[string]string
+}
+
+// cannotRun says why a program of this runtime does not run here.
+func (d *Deployments) cannotRun(runtime string) string {
+	switch {
+	case runtime != framework.Node:
+		return "this version of Slipway runs Node.js applications; PHP is not supported yet"
+	case d.c.WhyNot != "":
+		return d.c.WhyNot
+	}
+	return "there is no start command: set run.command in the site's settings, or a start script in package.json"
+}
+
+// bundled stores what a build has left for a program to run from.
+func (d *Deployments) bundled(ctx context.Context, s site.Site, x *Deployment, a build.Artefact, p *progress) (release.Sealed, error) {
+	p.Printf("info", "Storing the application")
+	stored, err := d.c.Bundles.Store(ctx, a.Files, func(name string) bool {
+		return name == ".git" || path.Base(name) == ".cache" && strings.Contains(name, "node_modules")
+	})
+	if err != nil {
+		return release.Sealed{}, err
+	}
+	for _, name := range stored.Left {
+		p.Printf("warn", "Left out %q: it leads outside, or is no file", name)
+	}
+	p.Printf("info", "Stored %d files, %s", stored.Files, size(stored.Bytes))
+	x.Bundle, x.Runtime = stored.ID, a.Runtime
+	// On record before it runs: who starts the program reads it there, and garbage
+	// collection finds it.
+	err = p.commit(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE deployments SET bundle = $2, runtime = $3, plan = $4 WHERE id = $1`, x.ID, x.Bundle, x.Runtime, string(x.Plan))
+		return err
+	})
+	if err != nil {
+		return release.Sealed{}, fmt.Errorf("note bundle: %w", err)
+	}
+	return d.publish(ctx, release.ID(s.LiveRelease), func(*release.Writer) error { return nil })
+}
+
+// startProgram brings the deployment's program up beside the one that serves, and returns
+// when it is healthy. Where it isn't, the log ends with its last lines.
+func (d *Deployments) startProgram(ctx context.Context, x Deployment, plan framework.Plan, p *progress) (done func(), err error) {
+	p.enter("start", Deploying)
+	p.Printf("info", "Starting %s", plan.Start.Command)
+	done, err = d.c.StartProgram(ctx, x.ID)
+	if err != nil {
+		for _, line := range d.lastLines(ctx, x) {
+			p.Printf("error", "%s", line)
+		}
+		return nil, err
+	}
+	p.Printf("info", "The application is healthy")
+	return done, nil
+}
+
+// lastLines are what the deployment's program printed last, for the log of one that failed.
+func (d *Deployments) lastLines(ctx context.Context, x Deployment) []string {
+	if d.c.ProgramLog == nil {
+		return nil
+	}
+	return d.c.ProgramLog(ctx, x.Site, x.ID)
+}
+
+// ProgramOf returns what a deployment runs, with the site's settings and variables as they
+// are now. It is a NotFound fault where the deployment has no program, or it is no longer
+// stored.
+func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
+	x, err := d.byID(ctx, d.c.DB, id)
+	if err != nil {
+		return Program{}, err
+	}
+	if x.Bundle == "" || len(x.Plan) == 0 {
+		return Program{}, fault.Missing("program")
+	}
+	var plan framework.Plan
+	if err := json.Unmarshal(x.Plan, &plan); err != nil {
+		return Program{}, fmt.Errorf("read plan of %s: %w", id, err)
+	}
+	if plan.Start == nil {
+		return Program{}, fault.Missing("program")
+	}
+	s, err := d.c.Sites.ByID(ctx, d.c.DB, x.Site)
+	if err != nil {
+		return Program{}, err
+	}
+	vars, err := d.c.Sites.Variables(ctx, s.ID, "runtime")
+	if err != nil {
+		return Program{}, err
+	}
+	env := map[string]string{
+		"SLIPWAY": "1", "SLIPWAY_SITE_ID": string(s.ID), "SLIPWAY_DEPLOYMENT_ID": string(x.ID), "SLIPWAY_COMMIT": x.CommitHash,
+		"SLIPWAY_BRANCH": x.Branch, "SLIPWAY_TARGET": string(x.Target), "SLIPWAY_URL": d.c.Sites.URL(s.Slug),
+	}
+	for _, v := range vars {
+		env[v.Key] = v.Value
+	}
+	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, Env: env}, nil
+}
+
+// bundleRoots marks the blobs of every bundle that a deployment refers to.
+func (d *Deployments) bundleRoots(ctx context.Context, mark func(blob.Digest)) error {
+	rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT bundle FROM deployments WHERE bundle <> ''`)
+	ids, err := db.Collect(rows, err, func(s db.Scanner) (id bundle.ID, err error) { return id, s.Scan(&id) })
+	if err != nil {
+		return fmt.Errorf("list bundles: %w", err)
+	}
+	for _, id := range ids {
+		for digest, err := range d.c.Bundles.Blobs(ctx, id) {
+			if errors.Is(err, fs.ErrNotExist) {
+				break // damaged: nothing can run from it, and the rest need not stay
+			}
+			if err != nil {
+				return err
+			}
+			mark(digest)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"slipway/internal/fastpath"
+)
+
+// Secure returns the server for TLS listeners: the handler of HTTPS with the limits of
+// Server, and the fast path in front of it unless Config.NoFastPath says otherwise.
+func (e *Edge) Secure() *fastpath.Server {
+	c := fastpath.Config{HTTP: e.Server(e.HTTPS()), Find: e.ready, Plain: e.plainHost, Served: e.served, Draining: e.Draining}
+	if e.NoFastPath {
+		c.Plain = func(string) bool { return false }
+	}
+	return fastpath.New(c)
+}
+
+// plainHost reports whether connections for a host are worth the fast path: those of
+// sites whose backend is files.
+func (e *Edge) plainHost(host string) bool {
+	return !e.control[host] && e.leads(host).plain() != nil
+}
+
+// way is where a host leads.
+type way struct {
+	to   *site  // its place in the table; nil: nowhere
+	site string // whose place it must be, for a custom host
+}
+
+func (e *Edge) leads(host string) way {
+	if label, ok := e.label(host); ok {
+		return way{to: e.table.slot(label)}
+	}
+	if c := e.claims.find(host); c != nil && c.redirectTo == "" {
+		return way{e.table.slotOf(c.site), c.site}
+	}
+	return way{}
+}
+
+// plain returns what a site answers with, if that is its live release, for everybody.
+func (w way) plain() *target {
+	if w.to == nil {
+		return nil
+	}
+	t := w.to.target.Load()
+	if w.site != "" && t.site != w.site {
+		return nil // another site has taken the place just now
+	}
+	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() {
+		return nil
+	}
+	return t
+}
+
+// ready returns the answer for a path of a site that is ready in memory, or makes it so.
+// It is nil where the answer is not a file's, whole and with status 200, or depends on
+// more of a request than its path and the encodings that it accepts.
+func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
+	// Which site a host leads to is remembered until any host is added or taken away;
+	// what the site answers with is looked up every time.
+	known, ok := at.Known.(*way)
+	if now := e.moves.Load(); !ok || at.Since != now {
+		found := e.leads(at.Host)
+		known = &found
+		at.Known, at.Since = known, now
+	}
+	t := known.plain()
+	if t == nil {
+		return nil
+	}
+	a := e.hot.get(t, at.Host, path, accepts)
+	if a == nil {
+		if a = e.prepare(t, at.Host, string(path), accepts); a == nil {
+			return nil
+		}
+		e.metrics.cache("answer", false)
+		e.hot.put(a)
+	} else {
+		e.metrics.cache("answer", true)
+	}
+	return a.Answer
+}
+
+// prepare lets the files backend answer a request that has nothing but the path and the
+// encodings, and keeps what it said: so the fast path says what the other one would.
+func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings) *hotAnswer {
+	u, err := url.ParseRequestURI(path)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r := (&http.Request{Method: http.MethodGet, URL: u, Host: host, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
+	if accepts != 0 {
+		r.Header["Accept-Encoding"] = []string{accepts.String()}
+	}
+	out := &capture{header: http.Header{}}
+	rec := &recorder{ResponseWriter: out, trial: true}
+	e.files(rec, r, t)
+	if rec.status != http.StatusOK || rec.ready == nil {
+		return nil
+	}
+	made, err := fastpath.NewAnswer(out.header, rec.ready.body)
+	if err != nil {
+		return nil
+	}
+	// Who has it already is told so, in the same way.
+	if tag := out.header.Get("Etag"); tag != "" {
+		again := &recorder{ResponseWriter: &capture{header: http.Header{}}, trial: true}
+		r.Header["If-None-Match"] = []string{tag}
+		if e.files(again, r, t); again.status == http.StatusNotModified {
+			_ = made.Unchanged(tag, again.Header()) // it is left to net/http then
+		}
+	}
+	a := &hotAnswer{Answer: made, target: t, host: host, path: path, accepts: accepts, page: rec.page}
+	made.Of = a
+	return a
+}
+
+// served counts an answer of the fast path.
+func (e *Edge) served(a *fastpath.Answer, status int, head bool, size int64) {
+	e.metrics.answered(status, size)
+	h, ok := a.Of.(*hotAnswer)
+	if ok && h.target.visits != nil {
+		e.visited.count(h.target.visits, status, size, h.page && !head)
+	}
+}
+
+var errCaptured = errors.New("only the header is wanted")
+
+// capture takes the header of an answer.
+type capture struct{ header http.Header }
+
+func (c *capture) Header() http.Header       { return c.header }
+func (c *capture) WriteHeader(int)           {}
+func (c *capture) Write([]byte) (int, error) { return 0, errCaptured }

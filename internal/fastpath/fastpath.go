@@ -1,0 +1,366 @@
+// Package fastpath owns the quick way to answer plain requests over TLS: a GET or HEAD
+// for something whose whole answer is ready in memory.
+//
+// It speaks HTTP/1.1 and HTTP/2 itself, as far as such requests need it: header fields
+// are made once per answer, in the form that goes over the wire, and a batch of answers
+// is one write. Whatever is not plain goes to net/http with nothing lost: on HTTP/1.1 the
+// connection is handed over with the bytes that were read; on HTTP/2 the request's frames
+// go through a lane, a connection in memory that net/http serves, while other requests of
+// the same connection stay here. So the package decides nothing about a request but
+// whether it is plain, and net/http judges everything that is odd.
+//
+// Time, memory and work per connection are bounded here as they are there: deadlines for
+// handshakes, headers, idleness and readers who don't read; sizes of header blocks; how
+// many streams there are; and what a client may send that leads to nothing.
+package fastpath
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config is what a Server is made of.
+type Config struct {
+	// HTTP serves what is not plain, and has the TLS configuration. It must not be used
+	// for anything else; New changes its Handler and ConnContext.
+	HTTP *http.Server
+	// Find returns the answer that is ready for a path at a place, or nil to leave the
+	// request to HTTP. It must depend on nothing else, and doesn't keep the path. It may
+	// be called from many goroutines, for one place from one at a time.
+	Find func(at *Place, path []byte, accepts Encodings) *Answer
+	// Plain reports whether a host may have answers that are ready. Connections for
+	// others are HTTP's from the beginning. Optional: nil means all.
+	Plain func(host string) bool
+	// Served hears of every answer that was sent: its status, whether the method was HEAD,
+	// and the bytes of its body. Optional.
+	Served func(a *Answer, status int, head bool, size int64)
+	// Draining reports whether every answer is to be its connection's last. Optional.
+	Draining func() bool
+
+	HeaderTime time.Duration // for a handshake, and for a request's header. Optional: 0 means 10s.
+	IdleTime   time.Duration // between requests. Optional: 0 means 2 minutes.
+	WriteTime  time.Duration // for any part of an answer to be taken. Optional: 0 means a minute.
+}
+
+// Place is where a connection leads.
+type Place struct {
+	Host string // that TLS was made for: lower case, without a port
+	// Known and Since are for Find to remember what it found out about Host, and as of when.
+	Known any
+	Since uint64
+}
+
+// Server serves connections. It has the methods of http.Server that its owner needs.
+type Server struct {
+	Config
+	tls   *tls.Config
+	lanes *http.Server // HTTP/2 in memory, for what is not plain
+	toH1  *handover    // to Config.HTTP
+	toH2  *handover    // to lanes
+	date  atomic.Pointer[date]
+
+	mu      sync.Mutex // guards the rest
+	ln      net.Listener
+	conns   map[*conn]struct{}
+	closing bool
+}
+
+// New returns a Server. It starts nothing.
+func New(c Config) *Server {
+	c.HeaderTime = cmp.Or(c.HeaderTime, 10*time.Second)
+	c.IdleTime = cmp.Or(c.IdleTime, 2*time.Minute)
+	c.WriteTime = cmp.Or(c.WriteTime, time.Minute)
+	if c.Plain == nil {
+		c.Plain = func(string) bool { return true }
+	}
+	if c.Served == nil {
+		c.Served = func(*Answer, int, bool, int64) {}
+	}
+	if c.Draining == nil {
+		c.Draining = func() bool { return false }
+	}
+	c.HTTP.Handler = withTLS(c.HTTP.Handler)
+	c.HTTP.ConnContext = connContext
+	s := &Server{Config: c, conns: map[*conn]struct{}{}, toH1: newHandover(), toH2: newHandover()}
+	s.tls = c.HTTP.TLSConfig.Clone()
+	// Answers are whole in memory, and larger records cost less; clients with little
+	// bandwidth wait a little longer for the first byte.
+	s.tls.DynamicRecordSizingDisabled = true
+	s.lanes = &http.Server{Handler: c.HTTP.Handler, ConnContext: connContext, MaxHeaderBytes: min(cmp.Or(c.HTTP.MaxHeaderBytes, http.DefaultMaxHeaderBytes), maxFields/2),
+		ReadHeaderTimeout: c.HeaderTime, ErrorLog: c.HTTP.ErrorLog, Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams,
+			MaxReceiveBufferPerStream: bodyWindow, MaxReceiveBufferPerConnection: bodyWindow}}
+	s.lanes.Protocols.SetUnencryptedHTTP2(true)
+	return s
+}
+
+// Serve accepts connections, over which TLS is spoken, until Shutdown or Close; then it
+// returns http.ErrServerClosed.
+func (s *Server) Serve(ln net.Listener) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		ln.Close()
+		return http.ErrServerClosed
+	}
+	s.ln = ln
+	s.mu.Unlock()
+	s.toH1.addr, s.toH2.addr = ln.Addr(), ln.Addr()
+	go s.HTTP.Serve(s.toH1)
+	go s.lanes.Serve(s.toH2)
+	var wait time.Duration
+	for {
+		raw, err := ln.Accept()
+		if err != nil {
+			if s.isClosing() {
+				return http.ErrServerClosed
+			}
+			// Out of descriptors, most likely: others will close theirs.
+			if ne, ok := err.(interface{ Temporary() bool }); ok && ne.Temporary() {
+				wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+				time.Sleep(wait)
+				continue
+			}
+			return err
+		}
+		wait = 0
+		go s.serve(raw)
+	}
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// Shutdown lets requests under way finish and ends all connections, as http.Server's does.
+func (s *Server) Shutdown(ctx context.Context) error {
+	conns := s.close()
+	for _, c := range conns {
+		c.drain()
+	}
+	errs := make(chan error, 2)
+	go func() { errs <- s.HTTP.Shutdown(ctx) }()
+	go func() { errs <- s.lanes.Shutdown(ctx) }()
+	err := errors.Join(<-errs, <-errs)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		n := len(s.conns)
+		s.mu.Unlock()
+		if n == 0 || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Close ends everything at once.
+func (s *Server) Close() error {
+	for _, c := range s.close() {
+		c.raw.Close()
+	}
+	return errors.Join(s.HTTP.Close(), s.lanes.Close())
+}
+
+func (s *Server) close() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+	if s.ln != nil {
+		s.ln.Close()
+	}
+	var out []*conn
+	for c := range s.conns {
+		out = append(out, c)
+	}
+	return out
+}
+
+// conn is a connection that is served here.
+type conn struct {
+	s     *Server
+	raw   net.Conn // below TLS
+	tls   *tls.Conn
+	state *tls.ConnectionState
+	place Place
+	memo
+
+	readBy, writeBy time.Time   // the deadlines that are set
+	idling          func(bool)  // tells a limiter of connections
+	drained         atomic.Bool // no further requests
+	onDrain         func()      // wakes it up for that; nil on HTTP/1.1
+
+}
+
+// serve does the handshake and decides who serves the connection.
+func (s *Server) serve(raw net.Conn) {
+	c := &conn{s: s, raw: raw, tls: tls.Server(raw, s.tls), idling: func(bool) {}}
+	if l, ok := raw.(interface{ SetIdle(bool) }); ok {
+		c.idling = l.SetIdle
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			raw.Close()
+			if s.HTTP.ErrorLog != nil {
+				s.HTTP.ErrorLog.Printf("fastpath: panic serving %v: %v", raw.RemoteAddr(), v)
+			}
+		}
+	}()
+	raw.SetDeadline(time.Now().Add(s.HeaderTime))
+	if err := c.tls.HandshakeContext(context.Background()); err != nil {
+		// As net/http does for a browser that was told the wrong scheme.
+		if re, ok := err.(tls.RecordHeaderError); ok && re.Conn != nil && looksLikeHTTP(re.RecordHeader) {
+			io.WriteString(re.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+		}
+		raw.Close()
+		return
+	}
+	raw.SetDeadline(time.Time{})
+	state := c.tls.ConnectionState()
+	c.state, c.place.Host = &state, hostname(state.ServerName)
+	if c.place.Host == "" || !s.Plain(c.place.Host) || !modern(state) {
+		s.toH1.give(c.tls) // it is HTTP's whole: net/http sees the TLS connection itself
+		return
+	}
+	switch state.NegotiatedProtocol {
+	case "h2":
+		if !s.add(c) {
+			raw.Close()
+			return
+		}
+		defer s.remove(c)
+		serveH2(c)
+	case "http/1.1", "":
+		if !s.add(c) {
+			raw.Close()
+			return
+		}
+		defer s.remove(c)
+		serveH1(c)
+	default:
+		s.toH1.give(c.tls)
+	}
+}
+
+func (s *Server) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+}
+
+// drain ends the connection when nothing is under way on it any more.
+func (c *conn) drain() {
+	c.drained.Store(true)
+	if c.onDrain != nil {
+		c.onDrain()
+		return
+	}
+	c.raw.SetReadDeadline(time.Now())
+}
+
+// status returns which of an answer's two a head is.
+func status(a *Answer, h *head) int {
+	if h == &a.unchanged {
+		return http.StatusNotModified
+	}
+	return http.StatusOK
+}
+
+// writeTime returns how long size bytes may take to be read: as long as the edge gives
+// them elsewhere, a minute and more at 16 KiB/s.
+func (s *Server) writeTime(size int) time.Duration {
+	return s.WriteTime + s.WriteTime*time.Duration(size>>14)/60
+}
+
+// within sees to it that what is written next, size bytes in all, has its time and not
+// much more. The deadline is moved only where it matters: moving it costs.
+func (c *conn) within(size int) {
+	now, time := time.Now(), c.s.writeTime(size)
+	if left := c.writeBy.Sub(now); left < time*3/4 || left > time {
+		c.writeBy = now.Add(time)
+		c.raw.SetWriteDeadline(c.writeBy)
+	}
+}
+
+// modern reports whether HTTP/2 may be spoken (RFC 9113, section 9.2.2): net/http refuses
+// it to others, and there are so few that HTTP/1.1 isn't worth a distinction.
+func modern(state tls.ConnectionState) bool {
+	switch state.CipherSuite {
+	case tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256:
+		return true
+	}
+	return state.Version >= tls.VersionTLS13
+}
+
+func looksLikeHTTP(hdr [5]byte) bool {
+	return slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO"}, string(hdr[:]))
+}
+
+// date is the Date field of a second (RFC 9110, section 6.6.1).
+type date struct {
+	second int64
+	h1     []byte // a line
+	h2     []byte // a literal field without indexing; 33 in the static table is its name
+}
+
+// now returns the Date field of this second.
+func (s *Server) now() *date {
+	now := time.Now()
+	if d := s.date.Load(); d != nil && d.second == now.Unix() {
+		return d
+	}
+	text := now.UTC().AppendFormat(nil, http.TimeFormat)
+	d := &date{second: now.Unix(), h1: slices.Concat([]byte("Date: "), text, []byte("\r\n")), h2: slices.Concat([]byte{0x0f, 0x12, byte(len(text))}, text)}
+	s.date.Store(d)
+	return d
+}
+
+// buffers are for reading and for batches of answers.
+const (
+	inSize = 9 + 16<<10 // a frame of HTTP/2
+	// A batch is one record of TLS: a longer one would be as many writes, and a client
+	// that doesn't read would hold more.
+	outSize = 16 << 10
+)
+
+var (
+	ins  = sync.Pool{New: func() any { b := make([]byte, inSize); return &b }}
+	outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
+)
+
+// hostname takes the port and the last dot off a host.
+func hostname(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	b := []byte(host)
+	b = bytes.TrimSuffix(bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("[")), []byte("]")), []byte("."))
+	return string(bytes.ToLower(b))
+}

@@ -1,0 +1,249 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/bundle"
+	"slipway/internal/egress"
+	"slipway/internal/sandbox"
+	"slipway/internal/toolchain"
+)
+
+// Config says what Processes stand on.
+type Config struct {
+	Runner    sandbox.Runner
+	Bundles   *bundle.Bundles
+	Toolchain *toolchain.Toolchain
+	Egress    *egress.Egress
+	Dir       string // absolute, ours: scratch space of what runs
+	// UID returns the host's uid of a site, under which its programs run.
+	UID func(ctx context.Context, site string) (int, error)
+	Log *slog.Logger // Optional.
+}
+
+// Processes is the Engine that runs programs in sandboxes on this machine.
+type Processes struct{ c Config }
+
+// NewProcesses returns the engine and removes what an earlier process left behind. It
+// starts nothing.
+func NewProcesses(c Config) (*Processes, error) {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return nil, fmt.Errorf("clear programs: %w", err)
+	}
+	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
+		return nil, fmt.Errorf("make programs: %w", err)
+	}
+	return &Processes{c}, nil
+}
+
+// appDir is where the bundle appears inside.
+const appDir = "/app"
+
+// stopPatience is how long the end of a program that was killed may take.
+const stopPatience = 20 * time.Second
+
+// process is a program that Processes has started.
+type process struct {
+	kill   context.CancelFunc
+	link   *sandbox.Link
+	linked chan struct{} // closed when link is there
+	gone   chan struct{}
+	exit   Exit
+}
+
+// Start runs the program of s in a sandbox of its own.
+func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
+	uid, err := p.c.UID(ctx, s.Site)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := p.c.Toolchain.Ready(ctx, toolchain.Want{Node: s.Node}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("prepare Node.js: %w", err)
+	}
+	tree, closeTree, err := p.c.Bundles.Open(ctx, s.Bundle)
+	if err != nil {
+		tools.Release()
+		return nil, err
+	}
+	dir := filepath.Join(p.c.Dir, s.ID)
+	clean := func() {
+		if err := os.RemoveAll(dir); err != nil {
+			p.c.Log.Warn("scratch space of a program stays behind", "program", s.ID, "err", err)
+		}
+		closeTree()
+		tools.Release()
+	}
+	cmd := sandbox.Command{
+		Argv: s.Argv, Dir: path.Join(appDir, s.Dir), Work: filepath.Join(dir, "work"), UID: uid,
+		Env:   environment(s, tools),
+		Binds: append([]sandbox.Bind{{Source: tree, Target: appDir}}, tools.Binds...),
+		Limits: sandbox.Limits{Memory: s.Limits.Memory, CPU: s.Limits.CPUs, Pids: s.Limits.Pids, Disk: s.Limits.Disk,
+			Wall: forever, Output: endless},
+	}
+	if s.Shell != "" {
+		cmd.Argv = []string{"/bin/sh", "-c", s.Shell}
+	}
+	if err := os.MkdirAll(cmd.Work, 0o700); err != nil {
+		clean()
+		return nil, fmt.Errorf("make scratch space: %w", err)
+	}
+	if err := sandbox.Own(cmd.Work, uid); err != nil {
+		clean()
+		return nil, err
+	}
+	out := &lines{stream: "stdout", to: s.Output}
+	errs := &lines{stream: "stderr", to: s.Output}
+	cmd.Stdout, cmd.Stderr = out, errs
+	closeNetwork := func() {}
+	if s.Egress {
+		if cmd.Network, closeNetwork, err = p.network(dir, errs); err != nil {
+			clean()
+			return nil, err
+		}
+	}
+	life, kill := context.WithCancel(context.Background()) // the program's own: the caller's ends with the start
+	x := &process{kill: kill, linked: make(chan struct{}), gone: make(chan struct{})}
+	cmd.Linked = func(l *sandbox.Link) {
+		x.link = l
+		close(x.linked)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		defer close(x.gone)
+		res, err := p.c.Runner.Run(life, cmd)
+		closeNetwork()
+		out.flush()
+		errs.flush()
+		clean()
+		x.exit = exitOf(res, err)
+		if err != nil {
+			failed <- err
+		}
+	}()
+	select {
+	case <-x.linked:
+		return x, nil
+	case <-x.gone:
+		select {
+		case err := <-failed:
+			return nil, fmt.Errorf("start program: %w", err)
+		default:
+			return x, nil // it ran, and has ended already
+		}
+	case <-ctx.Done():
+		kill()
+		<-x.gone
+		return nil, context.Cause(ctx)
+	}
+}
+
+// A program runs until it is stopped, and what it prints is bounded by whoever keeps it.
+const (
+	forever = 100 * 365 * 24 * time.Hour
+	endless = 1 << 50
+)
+
+func environment(s Spec, tools toolchain.Tools) []string {
+	bins := []string{path.Join(appDir, s.Dir, "node_modules/.bin")}
+	if s.Dir != "" {
+		bins = append(bins, path.Join(appDir, "node_modules/.bin"))
+	}
+	bins = append(bins, tools.Path...)
+	env := append([]string{"NODE_ENV=production"}, tools.Env...)
+	env = append(env, s.Env...)
+	return append(env, fmt.Sprintf("PORT=%d", Port), "HOST=127.0.0.1", "HOSTNAME=127.0.0.1",
+		"PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
+}
+
+// network opens the program's only way out: our proxy, which reaches public addresses.
+func (p *Processes) network(dir string, say *lines) (sandbox.Network, func(), error) {
+	l, name, err := sandbox.Listen(dir, "egress.sock")
+	if err != nil {
+		return sandbox.Network{}, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		p.c.Egress.Proxy(egress.ProxyConfig{Conns: 512, Resolve: true, Refused: say.refused()}).Serve(ctx, l)
+	}()
+	return sandbox.Network{Proxy: name}, func() { cancel(); <-served }, nil
+}
+
+func exitOf(res sandbox.Result, err error) Exit {
+	switch {
+	case err != nil:
+		return Exit{Code: 125, Reason: "the sandbox failed"}
+	case res.OOM:
+		return Exit{Code: res.ExitCode, Reason: "out of memory", OutOfMemory: true}
+	case res.Killed == sandbox.Canceled:
+		return Exit{Code: res.ExitCode, Reason: "stopped"}
+	case res.Killed != sandbox.NotKilled:
+		return Exit{Code: res.ExitCode, Reason: string(res.Killed)}
+	}
+	return Exit{Code: res.ExitCode, Reason: res.String()}
+}
+
+func (x *process) Dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-x.linked:
+	case <-x.gone:
+		return nil, errors.New("the program has ended")
+	}
+	c, err := x.link.Dial(ctx, Port)
+	if errors.Is(err, sandbox.ErrNobodyListens) {
+		return nil, ErrNotListening
+	}
+	return c, err
+}
+
+func (x *process) Stop(grace time.Duration) {
+	select {
+	case <-x.linked:
+		_ = x.link.Signal(unix.SIGTERM)
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-x.gone:
+			return
+		case <-timer.C:
+		}
+	default:
+	}
+	x.kill()
+	select {
+	case <-x.gone:
+	case <-time.After(stopPatience):
+	}
+}
+
+func (x *process) Done() <-chan struct{} { return x.gone }
+
+func (x *process) Exit() Exit {
+	<-x.gone
+	return x.exit
+}
+
+func (x *process) Usage() Usage {
+	select {
+	case <-x.linked:
+		u := x.link.Usage()
+		return Usage{Memory: u.Memory, CPU: u.CPU}
+	default:
+		return Usage{}
+	}
+}

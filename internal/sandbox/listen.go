@@ -1,0 +1,31 @@
+package sandbox
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Listen opens the socket that Network.Proxy names, in a directory that is ours, and
+// returns its path. The path may be longer than the 107 bytes that fit into a socket's
+// address (unix(7)): it is bound by way of the directory's descriptor.
+func Listen(dir, name string) (net.Listener, string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, "", fmt.Errorf("open way out: %w", err)
+	}
+	defer d.Close()
+	l, err := net.Listen("unix", filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), name))
+	if err != nil {
+		return nil, "", fmt.Errorf("open way out: %w", err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // the descriptor in its path is somebody else's by then
+	path := filepath.Join(dir, name)
+	if err := os.Chmod(path, 0o666); err != nil {
+		_ = l.Close()
+		return nil, "", fmt.Errorf("open way out: %w", err)
+	}
+	return l, path, nil
+}

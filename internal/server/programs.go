@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"slipway/internal/app"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/edge"
+	"slipway/internal/framework"
+	"slipway/internal/runtime"
+	"slipway/internal/site"
+)
+
+// What a program gets where its site's settings say nothing.
+const (
+	defaultSleep   = 15 * time.Minute
+	defaultHealth  = time.Minute
+	defaultDrain   = 30 * time.Second
+	defaultMemory  = 512
+	programPids    = 512
+	programScratch = 1 << 30 // bytes
+)
+
+// wanted is what a deployment runs, with its site's settings.
+func (h *house) wanted(ctx context.Context, deployment string) (app.Wanted, error) {
+	p, err := h.deployments.ProgramOf(ctx, deploy.ID(deployment))
+	if err != nil {
+		return app.Wanted{}, err
+	}
+	w := app.Wanted{
+		Site: string(p.Site.ID), Deployment: deployment, Host: strings.TrimPrefix(h.sites.URL(p.Site.Slug), "https://"),
+		Health: defaultHealth, Sleep: defaultSleep, Drain: defaultDrain,
+	}
+	w.Spec = runtime.Spec{Site: w.Site, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
+		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch}}
+	for k, v := range p.Env {
+		w.Spec.Env = append(w.Spec.Env, k+"="+v)
+	}
+	applyRun(&w, p.Site.Run)
+	return w, nil
+}
+
+// applyRun puts a site's settings over the defaults.
+func applyRun(w *app.Wanted, r site.Run) {
+	if r.SleepAfterSeconds != nil {
+		w.Sleep = time.Duration(*r.SleepAfterSeconds) * time.Second
+	}
+	if r.DrainSeconds != nil {
+		w.Drain = time.Duration(*r.DrainSeconds) * time.Second
+	}
+	if r.MemoryMiB != nil {
+		w.Spec.Limits.Memory = int64(*r.MemoryMiB) << 20
+	}
+	if r.CPUs != nil {
+		w.Spec.Limits.CPUs = *r.CPUs
+	}
+	if c := r.HealthCheck; c != nil {
+		if c.Path != nil {
+			w.HealthPath = *c.Path
+		}
+		if c.TimeoutSeconds != nil {
+			w.Health = time.Duration(*c.TimeoutSeconds) * time.Second
+		}
+	}
+	if r.Command != nil {
+		command := framework.ParseCommand(*r.Command)
+		w.Spec.Argv, w.Spec.Shell = command.Argv, command.Shell
+	}
+}
+
+// startProgram brings a deployment's program up before it goes live.
+func (h *house) startProgram(ctx context.Context, id deploy.ID) (func(), error) {
+	return h.apps.Start(ctx, string(id))
+}
+
+// acquireProgram is the edge's way to a program.
+func (h *house) acquireProgram(ctx context.Context, deployment string) (edge.Program, error) {
+	e, err := h.apps.Acquire(ctx, deployment)
+	if err != nil {
+		return edge.Program{}, err
+	}
+	return edge.Program{Transport: http.RoundTripper(e.Transport), Release: e.Release}, nil
+}
+
+// lastProgramLines are the last lines that a deployment's program printed.
+func (h *house) lastProgramLines(ctx context.Context, id site.ID, deployment deploy.ID) []string {
+	lines, err := h.apps.Logs(ctx, string(id), app.LogFilter{Deployment: string(deployment), Limit: 30, Flush: true})
+	if err != nil {
+		h.s.Log.WarnContext(ctx, "application log not read", "site", id, "err", err)
+		return nil
+	}
+	out := make([]string, 0, len(lines))
+	for _, l := range lines {
+		if l.Stream != "system" {
+			out = append(out, l.Message)
+		}
+	}
+	return out
+}
+
+// forgetPrograms forgets what a deleted site's programs printed; they end by themselves.
+func (h *house) forgetPrograms(ctx context.Context, id site.ID) error {
+	return h.db.Write(ctx, func(tx *db.Tx) error { return h.apps.PurgeTx(ctx, tx, string(id)) })
+}
