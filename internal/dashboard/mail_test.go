@@ -98,7 +98,7 @@ func TestForgot(t *testing.T) {
 	if told := srv.Wait(2)[1]; told.Subject != "Your password was changed" || !strings.Contains(told.Text, w.srv.URL+"/forgot") {
 		t.Errorf("told %+v", told)
 	}
-	w.browser().get(path).want(t, 404, "This link does not work any more")
+	w.browser().get(path).want(t, 404, "This link is no longer valid")
 	b.post("/account/password", "old", "quite another one 7", "password", password).to(t, "/account/security")
 	if told := srv.Wait(3)[2]; told.Subject != "Your password was changed" {
 		t.Errorf("told %+v", told)
