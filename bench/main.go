@@ -39,8 +39,8 @@ type bench struct {
 	nginx  string // what it says it is
 	series int    // of deployments so far
 
-	sites, live, certs, pageSites, files, rounds int
-	load                                         time.Duration
+	sites, live, certs, pageSites, files, rounds, idleConns int
+	load                                                    time.Duration
 }
 
 func main() {
@@ -50,6 +50,7 @@ func main() {
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
+	flag.IntVar(&b.idleConns, "idle", 10_000, "idle connections")
 	flag.IntVar(&b.pageSites, "page-sites", 1000, "sites while pages are measured")
 	flag.IntVar(&b.files, "files", 10_000, "files of the large site")
 	flag.IntVar(&b.rounds, "rounds", 15, "repetitions of a deployment")
