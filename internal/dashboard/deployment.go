@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -198,7 +199,31 @@ type deploymentsData struct {
 	Pages pages
 	Open  bool // the form for a deployment of one's own is open
 	Live  string
+
+	Filter   deploymentFilter
+	Statuses []deploy.Status
 }
+
+// deploymentFilter is what the list is narrowed to. Values that don't exist narrow nothing.
+type deploymentFilter struct{ Branch, Target, Status string }
+
+func readDeploymentFilter(q *request) deploymentFilter {
+	f := deploymentFilter{short(255, clean(strings.TrimSpace(q.query("branch")))), q.query("target"), q.query("status")}
+	if !slices.Contains(deploy.Targets, deploy.Target(f.Target)) {
+		f.Target = ""
+	}
+	if !slices.Contains(deploy.Statuses, deploy.Status(f.Status)) {
+		f.Status = ""
+	}
+	return f
+}
+
+func (f deploymentFilter) link(path string, page int) string {
+	return link(path, "branch", f.Branch, "target", f.Target, "status", f.Status, "page", strconv.Itoa(page))
+}
+
+// Any reports whether the list is narrowed at all.
+func (f deploymentFilter) Any() bool { return f != deploymentFilter{} }
 
 func (d *Dashboard) deploymentsPage(ctx context.Context, q *request) (answer, error) {
 	data, err := d.deploymentsData(ctx, q)
@@ -226,14 +251,14 @@ func (d *Dashboard) deploymentsData(ctx context.Context, q *request) (deployment
 	if err != nil {
 		return deploymentsData{}, err
 	}
-	n := pageNumber(q)
-	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: n, Limit: deploymentsPerPage})
+	n, f := pageNumber(q), readDeploymentFilter(q)
+	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Branch: f.Branch, Target: deploy.Target(f.Target), Status: deploy.Status(f.Status), Page: n, Limit: deploymentsPerPage})
 	if err != nil {
 		return deploymentsData{}, err
 	}
 	base := head.Base() + "/deployments"
-	return deploymentsData{head, rowsOf(head, list), turn(n, total, deploymentsPerPage, func(p int) string { return base + "?page=" + strconv.Itoa(p) }),
-		q.problem != nil, base + "/follow?page=" + strconv.Itoa(n)}, nil
+	return deploymentsData{siteHead: head, Rows: rowsOf(head, list), Pages: turn(n, total, deploymentsPerPage, func(p int) string { return f.link(base, p) }),
+		Open: q.problem != nil, Live: f.link(base+"/follow", n), Filter: f, Statuses: deploy.Statuses}, nil
 }
 
 // pageNumber is which page of a list is asked for; what is no number is the first.
@@ -247,6 +272,9 @@ type deploymentData struct {
 	Dep deploymentRow
 	Log logView
 }
+
+// Refreshing reports whether the page changes by itself.
+func (x deploymentData) Refreshing() bool { return !x.Dep.Ended() }
 
 // deployment loads the asker's own deployment of the site in the address.
 func (d *Dashboard) deployment(ctx context.Context, q *request) (siteHead, deploymentRow, error) {

@@ -16,7 +16,7 @@ type request struct {
 	addr    netip.Addr // of the client; invalid when it has none
 	session account.Session
 	user    account.User   // zero for somebody who is not signed in
-	caller  account.Caller // the user as the rooms know them
+	caller  account.Caller // the user as the services know them
 	flash   string         // said by the page before
 	problem *problem       // why the form on this page failed; nil when it didn't
 

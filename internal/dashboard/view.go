@@ -32,6 +32,15 @@ type view struct {
 	q *request
 }
 
+// Refresh returns after how many seconds a browser without scripts loads the page again; 0
+// never. Pages whose data has a method Refreshing decide.
+func (v *view) Refresh() int {
+	if r, ok := v.Data.(interface{ Refreshing() bool }); ok && r.Refreshing() {
+		return 5
+	}
+	return 0
+}
+
 // SignedIn reports whether there is somebody to show the navigation to.
 func (v *view) SignedIn() bool { return v.q.signedIn() }
 
