@@ -21,7 +21,7 @@ import (
 // auditPerPage is how many lines of the log a page shows.
 const auditPerPage = 50
 
-// auditNouns are what the log can be narrowed to.
+// auditNouns are the resources by which the log can be filtered.
 var auditNouns = []string{"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook"}
 
 type auditData struct {

@@ -99,7 +99,7 @@ type Disk struct {
 	Parts []DiskPart
 }
 
-// DiskPart is what one part of the data directory takes.
+// DiskPart holds the size of one part of the data directory.
 type DiskPart struct {
 	Name string
 	Size int64 // bytes

@@ -54,7 +54,7 @@ func rowsOf(h siteHead, list []deploy.Deployment) []deploymentRow {
 // Path is where its page is.
 func (r deploymentRow) Path() string { return deploymentPath(r.Site, r.ID) }
 
-// Name is what people know a deployment by.
+// Name returns the title of a deployment, or what stands in for one.
 func (r deploymentRow) Name() string {
 	line, _, _ := strings.Cut(r.CommitMessage, "\n")
 	switch {
@@ -68,7 +68,7 @@ func (r deploymentRow) Name() string {
 	return "Deployment " + r.ID.Label()
 }
 
-// By is what asked for it.
+// By says what triggered it.
 func (r deploymentRow) By() string {
 	switch r.Cause {
 	case deploy.ByProvision:
@@ -165,7 +165,7 @@ func (r deploymentRow) Waits() string {
 	return fmt.Sprintf("Number %d in the queue, %s", r.Queue.Position, why)
 }
 
-// PlanView is what the deployment found out and did; nil before it is known.
+// PlanView returns the build plan; nil before it is known.
 func (r deploymentRow) PlanView() *planView {
 	if len(r.Plan) == 0 {
 		return nil
@@ -204,7 +204,7 @@ type deploymentsData struct {
 	Statuses []deploy.Status
 }
 
-// deploymentFilter is what the list is narrowed to. Values that don't exist narrow nothing.
+// deploymentFilter holds the filters of the list. Unknown values are ignored.
 type deploymentFilter struct{ Branch, Target, Status string }
 
 func readDeploymentFilter(q *request) deploymentFilter {

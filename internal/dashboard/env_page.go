@@ -212,7 +212,7 @@ func (d *Dashboard) exportEnv(ctx context.Context, q *request) (answer, error) {
 	}}, nil
 }
 
-// varChange is what an import would do to one variable.
+// varChange describes the effect of an import on one variable.
 type varChange struct {
 	Key, Kind      string // new, changed, same
 	Before, After  string // empty where secret

@@ -155,7 +155,7 @@ func (n newData) build() site.Build {
 	return site.Build{Root: some("root"), Install: some("install"), Command: some("command"), Output: some("output"), Node: some("node")}
 }
 
-// newPage is the form; after a failure it is what was typed, in the step that failed.
+// newPage shows the form; after a failure with the values submitted, at the step that failed.
 func (d *Dashboard) newPage(ctx context.Context, q *request) (answer, error) {
 	n := readNew(q)
 	if q.problem != nil && q.value("step") == "create" && n.Type == string(site.Static) {

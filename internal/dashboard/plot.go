@@ -28,7 +28,7 @@ type plot struct {
 // plotSeries is one of the values that are stacked, with the class that colours it.
 type plotSeries struct{ Name, Class string }
 
-// bar is what one stretch of time shows: one value for each series, from the bottom up.
+// bar holds the values of one time step, one for each series, from the bottom up.
 type bar struct {
 	At     db.Time
 	Values []int64

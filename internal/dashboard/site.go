@@ -40,7 +40,7 @@ func (d *Dashboard) siteRoutes() []route {
 	return rs
 }
 
-// siteHead is what stands over every page of a site (templates/frame_site.html). Pages'
+// siteHead holds the data of the header of every page of a site (templates/frame_site.html). Pages'
 // data embed it.
 type siteHead struct {
 	Site site.Site

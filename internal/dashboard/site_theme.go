@@ -62,7 +62,7 @@ func (l siteTheme) ground() (back, ink string) {
 	return fmt.Sprintf("hsl(%d 38%% 45%%)", l.shade()%360), "#fff"
 }
 
-// Backdrop is what a site's page lies on: its colour, and shapes that belong to its
+// Backdrop returns the background of a site's preview: its color, and shapes derived from its
 // address.
 func (l siteTheme) Backdrop() template.HTML {
 	n := l.shade()

@@ -45,7 +45,7 @@ func chosen(list []stretch, name string, link func(name string) string) (all []s
 	return all, all[at]
 }
 
-// visits is what templates show of a site's traffic.
+// visits holds a site's traffic for templates.
 type visits struct {
 	Stretches []stretch
 	Stretch   stretch

@@ -17,7 +17,7 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// view is what a template sees.
+// view holds the data of a template.
 type view struct {
 	Title   string
 	Data    any // what the handler returned
@@ -47,7 +47,7 @@ func (v *view) SignedIn() bool { return v.q.signedIn() }
 // In reports whether the page lies at or below a path, for the navigation.
 func (v *view) In(dir string) bool { return v.Path == dir || strings.HasPrefix(v.Path, dir+"/") }
 
-// Value is what was typed into a field when its form has failed, else def: also for
+// Value returns the submitted value of a field when its form has failed, else def: also for
 // fields of other forms on the page.
 func (v *view) Value(name, def string) string {
 	if v.q.problem == nil || !v.q.PostForm.Has(name) {
