@@ -39,6 +39,9 @@ func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, e
 		return domainsData{}, err
 	}
 	list, err := d.Domains.ForSite(ctx, q.caller.Owner, string(head.Site.ID))
+	if err != nil {
+		return domainsData{}, err
+	}
 	own, err := d.Certificates.Of(ctx, d.DB, []string{head.Site.Slug})
 	if err != nil {
 		return domainsData{}, err
