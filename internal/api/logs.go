@@ -123,7 +123,7 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 		done, ok := a.streams.Begin(c.User)
 		if !ok {
 			return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
-				Details: fmt.Sprintf("a user follows at most %d logs at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
+				Details: fmt.Sprintf("a user can follow at most %d logs at once", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
 		}
 		return func(ctx huma.Context) {
 			defer done()

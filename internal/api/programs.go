@@ -46,7 +46,7 @@ type siteLogsIn struct {
 	Since  string `query:"since" format:"date-time" doc:"Only lines of this moment and later."`
 	Search string `query:"search" maxLength:"200" doc:"Only lines that hold this text, in any case."`
 	Stream string `query:"stream" doc:"Only lines of stdout, stderr or system."`
-	Limit  count  `query:"limit" doc:"At most so many lines: 1 to 1,000. Default 100."`
+	Limit  count  `query:"limit" doc:"At most so many lines: 1 to 1,000, 100 unless told."`
 }
 
 func (a *API) siteLogs(ctx context.Context, c account.Caller, in *siteLogsIn) (programLogs, error) {
@@ -73,7 +73,7 @@ func (a *API) siteLogs(ctx context.Context, c account.Caller, in *siteLogsIn) (p
 	if in.Since != "" {
 		at, err := time.Parse(time.RFC3339, in.Since)
 		if err != nil {
-			return programLogs{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since is a time such as 2026-01-02T15:04:05Z", Received: in.Since, Code: "invalid_since"}
+			return programLogs{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since must be a timestamp such as 2026-01-02T15:04:05Z", Received: in.Since, Code: "invalid_since"}
 		}
 		f.Since = db.Time(at.UnixMilli())
 	}
