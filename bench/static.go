@@ -88,6 +88,9 @@ func (b *bench) static(w *world.World) error {
 		}
 		b.add(row{what: "memory after the load, " + p.name, value: megabytes(kb)})
 	}
+	if err := b.idle(w, host); err != nil {
+		return err
+	}
 	return b.hosts(w, host, id)
 }
 
@@ -350,6 +353,11 @@ func askOnce(c *tls.Conn, request, buf []byte) error {
 	if _, err := c.Write(request); err != nil {
 		return err
 	}
+	return askRead(c, buf)
+}
+
+// askRead reads one answer.
+func askRead(c *tls.Conn, buf []byte) error {
 	n := 0
 	for {
 		m, err := c.Read(buf[n:])

@@ -98,11 +98,13 @@ func (e *Edge) readClaims(ctx context.Context, above int64) (int64, error) {
 	highest := above
 	for _, c := range changes {
 		e.claims.set(c)
+		e.moves.Add(1)
 		seen[c.host] = true
 		highest = max(highest, c.version)
 	}
 	if above == 0 {
 		e.claims.keep(seen)
+		e.moves.Add(1)
 	}
 	return highest, nil
 }

@@ -93,6 +93,7 @@ type Edge struct {
 	previews   previews
 	trees      *cache[release.ID, *release.Tree]
 	assets     *cache[assetKey, *asset]
+	moves      atomic.Uint64 // times that hosts were added or taken away
 	hot        *hot
 	metrics    metrics
 	visited    visited

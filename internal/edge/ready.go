@@ -23,16 +23,33 @@ func (e *Edge) Secure() *fastpath.Server {
 // plainHost reports whether connections for a host are worth the fast path: those of
 // sites whose backend is files.
 func (e *Edge) plainHost(host string) bool {
-	return !e.control[host] && e.plainTarget(host) != nil
+	return !e.control[host] && e.leads(host).plain() != nil
 }
 
-// plainTarget returns what a host answers with, if that is the live release of a site.
-func (e *Edge) plainTarget(host string) *target {
-	var t *target
+// way is where a host leads.
+type way struct {
+	to   *site  // its place in the table; nil: nowhere
+	site string // whose place it must be, for a custom host
+}
+
+func (e *Edge) leads(host string) way {
 	if label, ok := e.label(host); ok {
-		t = e.table.find(label)
-	} else if c := e.claims.find(host); c != nil && c.redirectTo == "" {
-		t = e.table.of(c.site)
+		return way{to: e.table.slot(label)}
+	}
+	if c := e.claims.find(host); c != nil && c.redirectTo == "" {
+		return way{e.table.slotOf(c.site), c.site}
+	}
+	return way{}
+}
+
+// plain returns what a site answers with, if that is its live release, for everybody.
+func (w way) plain() *target {
+	if w.to == nil {
+		return nil
+	}
+	t := w.to.target.Load()
+	if w.site != "" && t.site != w.site {
+		return nil // another site has taken the place just now
 	}
 	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() {
 		return nil
@@ -43,14 +60,22 @@ func (e *Edge) plainTarget(host string) *target {
 // ready returns the answer for a path of a site that is ready in memory, or makes it so.
 // It is nil where the answer is not a file's, whole and with status 200, or depends on
 // more of a request than its path and the encodings that it accepts.
-func (e *Edge) ready(host string, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
-	t := e.plainTarget(host)
+func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
+	// Which site a host leads to is remembered until any host is added or taken away;
+	// what the site answers with is looked up every time.
+	known, ok := at.Known.(*way)
+	if now := e.moves.Load(); !ok || at.Since != now {
+		found := e.leads(at.Host)
+		known = &found
+		at.Known, at.Since = known, now
+	}
+	t := known.plain()
 	if t == nil {
 		return nil
 	}
-	a := e.hot.get(t, host, path, accepts)
+	a := e.hot.get(t, at.Host, path, accepts)
 	if a == nil {
-		if a = e.prepare(t, host, string(path), accepts); a == nil {
+		if a = e.prepare(t, at.Host, string(path), accepts); a == nil {
 			return nil
 		}
 		e.metrics.cache("answer", false)

@@ -185,11 +185,11 @@ func TestReady(t *testing.T) { // not parallel: it counts allocations
 		}
 	})
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "hello", "app.js": script}))
-	path := []byte("/")
-	if w.ready("blog.sites.test", path, 0) == nil {
+	path, at := []byte("/"), &fastpath.Place{Host: "blog.sites.test"}
+	if w.ready(at, path, 0) == nil {
 		t.Fatal("not ready")
 	}
-	if n := testing.AllocsPerRun(100, func() { w.ready("blog.sites.test", path, 0) }); n >= 1 {
+	if n := testing.AllocsPerRun(100, func() { w.ready(at, path, 0) }); n >= 1 {
 		t.Errorf("%v allocations", n)
 	}
 	for range 5 {
@@ -206,10 +206,10 @@ func TestReady(t *testing.T) { // not parallel: it counts allocations
 func BenchmarkReady(b *testing.B) {
 	w := start(b)
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "hello"}))
-	path := []byte("/")
+	path, at := []byte("/"), &fastpath.Place{Host: "blog.sites.test"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if w.ready("blog.sites.test", path, 0) == nil {
+		if w.ready(at, path, 0) == nil {
 			b.Fatal("not ready")
 		}
 	}

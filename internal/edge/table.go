@@ -62,11 +62,28 @@ type table struct {
 	counts bool              // whether visits are counted
 }
 
+// slot returns the place that a label has, or nil.
+func (t *table) slot(label string) *site {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.hosts[label]
+}
+
+// slotOf returns the place that a site has, or nil.
+func (t *table) slotOf(id string) *site {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if label, ok := t.labels[id]; ok {
+		if s := t.hosts[label]; s != nil && s.target.Load().site == id {
+			return s
+		}
+	}
+	return nil
+}
+
 // find returns what the label answers with, or nil.
 func (t *table) find(label string) *target {
-	t.mu.RLock()
-	s := t.hosts[label]
-	t.mu.RUnlock()
+	s := t.slot(label)
 	if s == nil {
 		return nil
 	}
@@ -251,6 +268,7 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 	}
 	if above == 0 {
 		e.table.keep(seen)
+		e.moves.Add(1)
 	}
 	return highest, nil
 }
@@ -270,6 +288,9 @@ func (e *Edge) change(ctx context.Context, n *target) {
 		}
 	}
 	e.table.set(n)
+	if before == nil || before.site != n.site || n.state == stateDeleted {
+		e.moves.Add(1)
+	}
 	if n.state == stateDeleted {
 		e.previews.forget()
 	}

@@ -34,10 +34,10 @@ type Config struct {
 	// HTTP serves what is not plain, and has the TLS configuration. It must not be used
 	// for anything else; New changes its Handler and ConnContext.
 	HTTP *http.Server
-	// Find returns the answer that is ready for a path at a host (the one of the TLS
-	// connection), or nil to leave the request to HTTP. It must depend on nothing else,
-	// and keeps neither path nor host. It may be called from many goroutines.
-	Find func(host string, path []byte, accepts Encodings) *Answer
+	// Find returns the answer that is ready for a path at a place, or nil to leave the
+	// request to HTTP. It must depend on nothing else, and doesn't keep the path. It may
+	// be called from many goroutines, for one place from one at a time.
+	Find func(at *Place, path []byte, accepts Encodings) *Answer
 	// Plain reports whether a host may have answers that are ready. Connections for
 	// others are HTTP's from the beginning. Optional: nil means all.
 	Plain func(host string) bool
@@ -50,6 +50,14 @@ type Config struct {
 	HeaderTime time.Duration // for a handshake, and for a request's header. Optional: 0 means 10s.
 	IdleTime   time.Duration // between requests. Optional: 0 means 2 minutes.
 	WriteTime  time.Duration // for any part of an answer to be taken. Optional: 0 means a minute.
+}
+
+// Place is where a connection leads.
+type Place struct {
+	Host string // that TLS was made for: lower case, without a port
+	// Known and Since are for Find to remember what it found out about Host, and as of when.
+	Known any
+	Since uint64
 }
 
 // Server serves connections. It has the methods of http.Server that its owner needs.
@@ -88,7 +96,7 @@ func New(c Config) *Server {
 	// Answers are whole in memory, and larger records cost less; clients with little
 	// bandwidth wait a little longer for the first byte.
 	s.tls.DynamicRecordSizingDisabled = true
-	s.lanes = &http.Server{Handler: c.HTTP.Handler, ConnContext: connContext, MaxHeaderBytes: c.HTTP.MaxHeaderBytes,
+	s.lanes = &http.Server{Handler: c.HTTP.Handler, ConnContext: connContext, MaxHeaderBytes: min(cmp.Or(c.HTTP.MaxHeaderBytes, http.DefaultMaxHeaderBytes), maxFields/2),
 		ReadHeaderTimeout: c.HeaderTime, ErrorLog: c.HTTP.ErrorLog, Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams,
 			MaxReceiveBufferPerStream: bodyWindow, MaxReceiveBufferPerConnection: bodyWindow}}
 	s.lanes.Protocols.SetUnencryptedHTTP2(true)
@@ -190,7 +198,7 @@ type conn struct {
 	raw   net.Conn // below TLS
 	tls   *tls.Conn
 	state *tls.ConnectionState
-	host  string // that TLS was made for
+	place Place
 	memo
 
 	readBy, writeBy time.Time   // the deadlines that are set
@@ -225,8 +233,8 @@ func (s *Server) serve(raw net.Conn) {
 	}
 	raw.SetDeadline(time.Time{})
 	state := c.tls.ConnectionState()
-	c.state, c.host = &state, hostname(state.ServerName)
-	if c.host == "" || !s.Plain(c.host) || !modern(state) {
+	c.state, c.place.Host = &state, hostname(state.ServerName)
+	if c.place.Host == "" || !s.Plain(c.place.Host) || !modern(state) {
 		s.toH1.give(c.tls) // it is HTTP's whole: net/http sees the TLS connection itself
 		return
 	}
@@ -284,15 +292,20 @@ func status(a *Answer, h *head) int {
 	return http.StatusOK
 }
 
-// write sends b within the write deadline, which is moved when little of it is left: it
-// costs more than the rest.
-func (c *conn) write(b []byte) error {
-	if now := time.Now(); c.writeBy.Sub(now) < c.s.WriteTime*3/4 {
-		c.writeBy = now.Add(c.s.WriteTime)
+// writeTime returns how long size bytes may take to be read: as long as the edge gives
+// them elsewhere, a minute and more at 16 KiB/s.
+func (s *Server) writeTime(size int) time.Duration {
+	return s.WriteTime + s.WriteTime*time.Duration(size>>14)/60
+}
+
+// within sees to it that what is written next, size bytes in all, has its time and not
+// much more. The deadline is moved only where it matters: moving it costs.
+func (c *conn) within(size int) {
+	now, time := time.Now(), c.s.writeTime(size)
+	if left := c.writeBy.Sub(now); left < time*3/4 || left > time {
+		c.writeBy = now.Add(time)
 		c.raw.SetWriteDeadline(c.writeBy)
 	}
-	_, err := c.tls.Write(b)
-	return err
 }
 
 // modern reports whether HTTP/2 may be spoken (RFC 9113, section 9.2.2): net/http refuses
@@ -331,13 +344,15 @@ func (s *Server) now() *date {
 
 // buffers are for reading and for batches of answers.
 const (
-	inSize  = 9 + 16<<10 // a frame of HTTP/2
-	outSize = 64 << 10
+	inSize = 9 + 16<<10 // a frame of HTTP/2
+	// A batch is one record of TLS: a longer one would be as many writes, and a client
+	// that doesn't read would hold more.
+	outSize = 16 << 10
 )
 
 var (
 	ins  = sync.Pool{New: func() any { b := make([]byte, inSize); return &b }}
-	outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize+32<<10); return &b }}
+	outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
 )
 
 // hostname takes the port and the last dot off a host.

@@ -72,7 +72,7 @@ func (h *h1) run() (read []byte, give bool) {
 		if !ok {
 			return h.leave()
 		}
-		a := h.s.Find(h.host, r.path, r.accepts)
+		a := h.s.Find(&h.place, r.path, r.accepts)
 		if a == nil {
 			return h.leave()
 		}
@@ -156,37 +156,38 @@ func (h *h1) leave() ([]byte, bool) {
 	return (*h.in)[:h.n], true
 }
 
-// answer puts an answer into the batch.
+// answer puts an answer into the batch, or sends it where it is long.
 func (h *h1) answer(a *Answer, r *plain, head *head, body []byte, last bool) bool {
+	date := h.s.now().h1
+	const closing = "Connection: close\r\n"
+	need := len(head.h1) + len(date) + len(closing) + len(crlf)
+	if h.out != nil && len(*h.out)+need+min(len(body), 4096) > outSize && !h.flush() {
+		return false
+	}
 	if h.out == nil {
 		h.out = outs.Get().(*[]byte)
 		*h.out = (*h.out)[:0]
 	}
-	out := *h.out
-	out = append(out, head.h1...)
-	out = append(out, h.s.now().h1...)
+	out := append(append(*h.out, head.h1...), date...)
 	if last {
-		out = append(out, "Connection: close\r\n"...)
+		out = append(out, closing...)
 	}
 	out = append(out, crlf...)
-	size := int64(len(body))
-	for len(body) > 0 {
-		n := min(len(body), outSize-len(out))
-		out = append(out, body[:n]...)
-		if body = body[n:]; len(body) > 0 {
-			if h.conn.write(out) != nil {
-				*h.out = out[:0]
-				return false
-			}
-			out = out[:0]
-		}
-	}
+	size := len(body)
+	n := min(size, outSize-len(out))
+	out = append(out, body[:n]...)
 	*h.out = out
-	h.s.Served(a, status(a, head), r.head, size)
-	if len(out) > outSize/2 {
-		return h.flush()
+	h.s.Served(a, status(a, head), r.head, int64(size))
+	if n == size {
+		return true
 	}
-	return true
+	h.within(size)
+	if _, err := h.tls.Write(out); err != nil {
+		return false
+	}
+	*h.out = out[:0]
+	_, err := h.tls.Write(body[n:])
+	return err == nil
 }
 
 // flush sends the batch.
@@ -194,7 +195,8 @@ func (h *h1) flush() bool {
 	if h.out == nil || len(*h.out) == 0 {
 		return true
 	}
-	err := h.conn.write(*h.out)
+	h.within(0)
+	_, err := h.tls.Write(*h.out)
 	*h.out = (*h.out)[:0]
 	return err == nil
 }

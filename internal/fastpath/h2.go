@@ -32,6 +32,8 @@ type h2 struct {
 	useful   atomic.Int64 // bytes of those that led to something
 	resets   int
 	pinged   bool
+	asked    bool      // a request has come since active was set
+	active   time.Time // when a request was under way last
 	late     time.Time // when the frame or header block that has begun must be here
 	first    [512]byte // what a connection that waits reads into
 	buf      []byte    // for what must be bytes for a moment
@@ -41,8 +43,8 @@ type h2 struct {
 	more       sync.Cond  // the connection's window has grown, or it is over
 	out        []byte
 	outBuf     *[]byte   // what out lies in, if it is large
-	waiting    time.Time // since when no window has let an answer go on
 	stalled    bool      // an answer of net/http waits for the connection's window
+	waiting    time.Time // since when
 	window     int64     // of the connection
 	initial    int64     // window of a new stream
 	settings   map[http2.SettingID]uint32
@@ -59,10 +61,11 @@ type h2 struct {
 // stream is a request under way.
 type stream struct {
 	id     uint32
-	window int64  // for answers of ours
-	body   []byte // what is left of it
-	lane   bool   // net/http answers it
-	sent   bool   // by the client: all of the request
+	window int64     // for answers of ours
+	body   []byte    // what is left of it
+	late   time.Time // when it must have been sent
+	lane   bool      // net/http answers it
+	sent   bool      // by the client: all of the request
 	gone   bool
 }
 
@@ -162,7 +165,16 @@ func (h *h2) run() error {
 
 // read sends what is ready and waits for more frames, in ways that end.
 func (h *h2) read() error {
+	now := time.Now()
 	h.mu.Lock()
+	for i := 0; i < len(h.pending); {
+		if s := h.pending[i]; !s.late.After(now) {
+			h.forget(s) // takes it off pending, too
+			h.rst(s.id, http2.ErrCodeInternal)
+			continue
+		}
+		i++
+	}
 	if err := h.flush(); err != nil || h.over {
 		h.mu.Unlock()
 		return cmp.Or(err, errOver)
@@ -172,9 +184,11 @@ func (h *h2) read() error {
 		h.mu.Unlock()
 		return errOver
 	}
-	now := time.Now()
-	wait := h.s.IdleTime
-	if !idle { // net/http is at work, most likely: is the client still there?
+	if !idle || h.asked || h.active.IsZero() {
+		h.active, h.asked = now, false
+	}
+	wait := h.s.IdleTime - now.Sub(h.active) // whatever else than requests comes meanwhile
+	if !idle {                               // net/http is at work, most likely: is the client still there?
 		wait = h.s.IdleTime / 4
 	}
 	if h.n == 0 && h.open == 0 {
@@ -188,8 +202,11 @@ func (h *h2) read() error {
 		}
 		wait = min(wait, h.late.Sub(now))
 	}
-	if h.stalled || len(h.pending) > 0 {
+	if h.stalled {
 		wait = min(wait, h.s.WriteTime-now.Sub(h.waiting))
+	}
+	for _, s := range h.pending {
+		wait = min(wait, s.late.Sub(now))
 	}
 	h.mu.Unlock()
 	if wait <= 0 {
@@ -263,13 +280,13 @@ func (h *h2) flush() error {
 	if len(h.out) == 0 {
 		return nil
 	}
-	err := h.conn.write(h.out)
-	h.out = h.out[:0]
-	if h.outBuf != nil && len(h.streams) == 0 {
-		*h.outBuf = h.out
+	h.within(0)
+	_, err := h.tls.Write(h.out)
+	if h.outBuf != nil && cap(h.out) == outSize {
+		*h.outBuf = h.out[:0]
 		outs.Put(h.outBuf)
-		h.outBuf, h.out = nil, nil
 	}
+	h.outBuf, h.out = nil, nil
 	if err != nil {
 		h.over = true
 		h.more.Broadcast()
@@ -349,7 +366,7 @@ func (h *h2) frame(f frame) error {
 
 // room sends the batch when it has become large. h.mu is held.
 func (h *h2) room() error {
-	if len(h.out) < outSize {
+	if len(h.out) < outSize/2 {
 		return nil
 	}
 	return h.flush()
@@ -576,12 +593,8 @@ func (h *h2) windowUpdate(f frame) error {
 func (h *h2) resume() error {
 	for i := 0; i < len(h.pending); {
 		s := h.pending[i]
-		before := len(s.body)
 		if err := h.body(s); err != nil {
 			return err
-		}
-		if len(s.body) < before {
-			h.waiting = time.Now()
 		}
 		if len(s.body) == 0 {
 			h.forget(s) // takes it off pending, too
@@ -595,11 +608,17 @@ func (h *h2) resume() error {
 // body appends as much of an answer as the windows allow. h.mu is held.
 func (h *h2) body(s *stream) error {
 	for len(s.body) > 0 {
-		n := int(min(int64(len(s.body)), maxFrame, h.window, s.window))
+		h.buffer()
+		if len(h.out) > outSize*3/4 {
+			if err := h.flush(); err != nil {
+				return err
+			}
+			h.buffer()
+		}
+		n := int(min(int64(len(s.body)), int64(outSize-len(h.out)-frameHead), h.window, s.window))
 		if n <= 0 {
 			return nil
 		}
-		h.buffer()
 		var flags http2.Flags
 		if n == len(s.body) {
 			flags = http2.FlagDataEndStream
@@ -609,11 +628,6 @@ func (h *h2) body(s *stream) error {
 		s.window -= int64(n)
 		h.window -= int64(n)
 		h.useful.Add(int64(n))
-		if len(h.out) >= outSize {
-			if err := h.flush(); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

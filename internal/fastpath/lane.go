@@ -223,26 +223,33 @@ func (h *h2) pumpData(id uint32, p []byte, end bool) error {
 	for {
 		s := h.streams[id]
 		if s == nil {
+			h.stalled = false
 			return nil // the client has lost interest
 		}
 		if len(p) > 0 && h.window <= 0 {
 			if err := h.flush(); err != nil {
 				return err
 			}
-			if h.waiting = time.Now(); !h.stalled {
-				h.stalled = true
+			if !h.stalled { // a window that grows by drops is no way out
+				h.stalled, h.waiting = true, time.Now()
 				h.wake() // the reader minds the time
 			}
 			for h.window <= 0 && !h.over && !s.gone {
 				h.more.Wait()
 			}
-			h.stalled = false
 			if h.over {
 				return errOver
 			}
 			continue
 		}
-		n := int(min(int64(len(p)), max(h.window, 0)))
+		h.buffer()
+		if len(h.out) > outSize*3/4 {
+			if err := h.flush(); err != nil {
+				return err
+			}
+			h.buffer()
+		}
+		n := int(min(int64(len(p)), max(h.window, 0), int64(outSize-len(h.out)-frameHead)))
 		last := end && n == len(p)
 		var flags http2.Flags
 		if last {
@@ -253,6 +260,7 @@ func (h *h2) pumpData(id uint32, p []byte, end bool) error {
 		h.useful.Add(int64(n))
 		p = p[n:]
 		if len(p) == 0 {
+			h.stalled = false
 			h.answered(s, last)
 			return h.room()
 		}

@@ -83,7 +83,7 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 	if h.goingAway {
 		return nil // it was told which streams are served
 	}
-	h.lastStream = id
+	h.lastStream, h.asked = id, true
 	if len(h.streams) >= maxStreams {
 		h.rst(id, http2.ErrCodeRefusedStream)
 		h.overhead += int64(len(block))
@@ -93,7 +93,7 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 		defer h.goAway(http2.ErrCodeNo)
 	}
 	if r, ok := h.plain(); ok && end {
-		if a := h.s.Find(h.host, r.path, r.accepts); a != nil {
+		if a := h.s.Find(&h.place, r.path, r.accepts); a != nil {
 			if head, body, ok := r.pick(a); ok {
 				return h.answer(id, a, &r, head, body)
 			}
@@ -116,6 +116,12 @@ func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) err
 	h.buffer()
 	date := h.s.now().h2
 	n := len(head.h2) + len(date)
+	if len(h.out)+n+min(len(body), 4096)+64 > outSize {
+		if err := h.flush(); err != nil {
+			return err
+		}
+		h.buffer()
+	}
 	if h.resize {
 		n++
 	}
@@ -136,15 +142,12 @@ func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) err
 			return err
 		}
 		if len(s.body) > 0 {
-			rest := &stream{id: s.id, window: s.window, body: s.body}
-			if len(h.pending) == 0 {
-				h.waiting = time.Now()
-			}
+			rest := &stream{id: s.id, window: s.window, body: s.body, late: time.Now().Add(h.s.writeTime(len(body)))}
 			h.streams[id] = rest
 			h.pending = append(h.pending, rest)
 		}
 	}
-	return h.room()
+	return nil // the batch goes out when nothing more has been read, or it is full
 }
 
 // plain reads the fields of a request, and reports whether they make it a plain one. What

@@ -105,8 +105,8 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	t.Helper()
 	w := &world{}
 	answers := sync.Map{}
-	find := func(host string, path []byte, e Encodings) *Answer {
-		if host != site {
+	find := func(at *Place, path []byte, e Encodings) *Answer {
+		if at.Host != site {
 			return nil
 		}
 		body, ok := ready(string(path))
