@@ -68,6 +68,8 @@ func parameters(path string, op map[string]any) {
 			p["description"] = pathParameter(path, name.(string))
 		case name == "page" && !whole:
 			schema["default"] = 1
+		case name == "limit" && strings.HasSuffix(path, "/logs"):
+			schema["minimum"], schema["maximum"], schema["default"] = 1, 1000, 100
 		case name == "limit":
 			schema["maximum"] = 100
 			if !whole {
