@@ -105,8 +105,8 @@ func TestHostileZones(t *testing.T) {
 		}
 	})
 	for name, want := range map[string]string{
-		"huge.test": "does not hold", "loop.test": "Add a TXT", "script.test": "Add a TXT", "others.test": "Add a TXT", "broken.test": "do not answer", "refused.test": "do not answer",
-		"silent.test": "do not answer", "liar.test": "Add a TXT", "another.test": "do not answer", "nothing.test": "Add a TXT",
+		"huge.test": "does not hold", "loop.test": "Add a TXT", "script.test": "Add a TXT", "others.test": "Add a TXT", "broken.test": "are not responding", "refused.test": "are not responding",
+		"silent.test": "are not responding", "liar.test": "Add a TXT", "another.test": "are not responding", "nothing.test": "Add a TXT",
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := time.Now()

@@ -133,8 +133,8 @@ func (n *NewKey) check() error {
 		n.Nets[i] = p.Masked()
 	}
 	if n.Expires != 0 && n.Expires <= db.Now() {
-		return &fault.Error{Kind: fault.Invalid, Message: "The key would be expired already",
-			Details: "the expiry is a time in the future", Received: n.Expires.String(), Code: "invalid_expiry"}
+		return &fault.Error{Kind: fault.Invalid, Message: "The expiry is in the past",
+			Details: "the expiry must be in the future", Received: n.Expires.String(), Code: "invalid_expiry"}
 	}
 	return nil
 }
@@ -248,8 +248,8 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	c.Via = name + " (" + hint + "…)"
 	addr = addr.Unmap().WithZone("")
 	if len(c.Nets) > 0 && !slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-		return c, &fault.Error{Kind: fault.Forbidden, Message: "This key may not be used from this address",
-			Details: "the key is restricted to other addresses", Code: "address_not_allowed"}
+		return c, &fault.Error{Kind: fault.Forbidden, Message: "The API key can't be used from this IP address",
+			Details: "the key is restricted to other IP addresses", Code: "address_not_allowed"}
 	}
 	a.note(c.Key, addr)
 	return c, nil

@@ -40,10 +40,10 @@ const maxPasskeys = 20
 const ceremonyLife = 5 * time.Minute
 
 var (
-	errNoPasskeys = &fault.Error{Kind: fault.Conflict, Message: "Passkeys need a host name",
+	errNoPasskeys = &fault.Error{Kind: fault.Conflict, Message: "Passkeys require a hostname",
 		Details: "browsers bind them to the name in the base URL; an address such as 127.0.0.1 has none", Code: "passkeys_off"}
-	errPasskey = &fault.Error{Kind: fault.Unauthorized, Message: "This passkey is not known here", Details: "sign in with your password, then add it", Code: "wrong_passkey"}
-	errAnswer  = &fault.Error{Kind: fault.Invalid, Message: "The browser's answer is not right", Details: "start again; an answer is good for five minutes and once", Code: "invalid_passkey"}
+	errPasskey = &fault.Error{Kind: fault.Unauthorized, Message: "Unknown passkey", Details: "sign in with your password, then add it", Code: "wrong_passkey"}
+	errAnswer  = &fault.Error{Kind: fault.Invalid, Message: "Passkey verification failed", Details: "try again; a verification is valid once and for five minutes", Code: "invalid_passkey"}
 )
 
 // Passkeys reports whether there can be any: the dashboard's address has a host name.
@@ -178,7 +178,7 @@ func (a *Accounts) AddPasskey(ctx context.Context, by Actor, name, token string,
 		_, err := tx.Exec(ctx, `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
 			id, by.User, credentialText(made.ID), string(record), name, db.Now())
 		if db.Duplicate(err) {
-			return &fault.Error{Kind: fault.Conflict, Message: "This passkey is here already", Code: "passkey_taken"}
+			return &fault.Error{Kind: fault.Conflict, Message: "This passkey is already registered", Code: "passkey_taken"}
 		}
 		if err != nil {
 			return fmt.Errorf("add passkey: %w", err)

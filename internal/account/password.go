@@ -31,7 +31,7 @@ const (
 	maxPassword = 1024
 )
 
-var errPassword = &fault.Error{Kind: fault.Unauthorized, Message: "Wrong e-mail address or password", Code: "wrong_password"}
+var errPassword = &fault.Error{Kind: fault.Unauthorized, Message: "Wrong email address or password", Code: "wrong_password"}
 
 // CheckPassword returns the user with this address and password, or one Unauthorized
 // fault for all that can be wrong. It takes as long for unknown users as for known ones.
@@ -90,7 +90,7 @@ func setPassword(ctx context.Context, tx *db.Tx, id UserID, phc string) error {
 // (github.com/P-H-C/phc-string-format).
 func (a *Accounts) hashPassword(ctx context.Context, email, password string) (string, error) {
 	refuse := func(details string) (string, error) {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "This password is not good enough", Details: details, Code: "weak_password"}
+		return "", &fault.Error{Kind: fault.Invalid, Message: "Password doesn't meet the requirements", Details: details, Code: "weak_password"}
 	}
 	switch {
 	case !utf8.ValidString(password) || strings.ContainsRune(password, 0):

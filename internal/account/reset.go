@@ -30,7 +30,7 @@ func (ResetAsked) Kind() string { return "account.reset" }
 // get a mail with a link; nobody else learns whether one has. Throttling is the caller's.
 func (a *Accounts) AskReset(ctx context.Context, email string, d Device) error {
 	if !a.Mails() {
-		return &fault.Error{Kind: fault.Conflict, Message: "This installation sends no mails", Details: "its operator can make you a link for a new password", Code: "mail_off"}
+		return &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "ask the operator for a password reset link", Code: "mail_off"}
 	}
 	email, err := cleanEmail(email)
 	if err != nil {

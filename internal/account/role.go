@@ -80,7 +80,7 @@ func spareLast(ctx context.Context, tx *db.Tx, id UserID) error {
 		return missingUser(err)
 	}
 	if last {
-		return &fault.Error{Kind: fault.Conflict, Message: "This is the only operator", Details: "make somebody else an operator first", Code: "last_operator"}
+		return &fault.Error{Kind: fault.Conflict, Message: "This is the only operator", Details: "make another user an operator first", Code: "last_operator"}
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"slipway/internal/fault"
 )
 
-var errLink = &fault.Error{Kind: fault.NotFound, Message: "This link does not work any more",
-	Details: "it was used, is too old, or a newer one took its place; ask for a new one", Code: "link_not_found"}
+var errLink = &fault.Error{Kind: fault.NotFound, Message: "This link is no longer valid",
+	Details: "it was used, has expired or was replaced by a newer one; request a new one", Code: "link_not_found"}
 
 // NewSetupLink returns a token, good once and for ttl, that lets its holder choose the
 // user's password. For the empty id it makes the first admin, and works only while

@@ -36,8 +36,8 @@ type Factor struct {
 }
 
 var (
-	errCode     = &fault.Error{Kind: fault.Unauthorized, Message: "This code is not right", Details: "codes change every 30 seconds, and each works once; check that the device's clock is right", Code: "wrong_code"}
-	errNoFactor = &fault.Error{Kind: fault.Conflict, Message: "There is no second factor", Details: "turn it on first", Code: "no_second_factor"}
+	errCode     = &fault.Error{Kind: fault.Unauthorized, Message: "Invalid two-factor code", Details: "codes change every 30 seconds, and each works once; check that the device's clock is right", Code: "wrong_code"}
+	errNoFactor = &fault.Error{Kind: fault.Conflict, Message: "Two-factor authentication is not enabled", Details: "enable it first", Code: "no_second_factor"}
 	errNoSeal   = errors.New("second factors need a secrets key")
 )
 

@@ -110,7 +110,7 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 		t, err := time.Parse(time.RFC3339, *in.Body.ExpiresAt)
 		if err != nil {
 			return newKeyBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid key expiresAt",
-				Details: "expiresAt is a time such as 2027-01-31T12:00:00Z", Received: *in.Body.ExpiresAt, Code: "invalid_expires_at"}
+				Details: "expiresAt must be a timestamp such as 2027-01-31T12:00:00Z", Received: *in.Body.ExpiresAt, Code: "invalid_expires_at"}
 		}
 		n.Expires = db.At(t)
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 var errTooLarge = &fault.Error{Kind: fault.TooLarge, Message: "The request body is too large",
-	Details: "at most 1 MiB is read", Code: "body_too_large"}
+	Details: "the limit is 1 MiB", Code: "body_too_large"}
 
 // readBody reads and checks a request's JSON. An empty body is nil. A missing or odd
 // Content-Type counts as JSON, except those that browsers send from forms.
@@ -33,7 +33,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	defer conn.SetReadDeadline(time.Time{})
 	if c := strings.Join(r.Header["Content-Encoding"], ","); c != "" && !strings.EqualFold(c, "identity") {
 		discard(r)
-		return nil, &fault.Error{Kind: fault.Media, Message: "Unsupported Content-Encoding", Details: "send the body as it is, without Content-Encoding", Received: c, Code: "unsupported_content_encoding"}
+		return nil, &fault.Error{Kind: fault.Media, Message: "Unsupported Content-Encoding", Details: "send the body without Content-Encoding", Received: c, Code: "unsupported_content_encoding"}
 	}
 	if r.ContentLength > maxBody {
 		discard(r)
@@ -41,7 +41,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "The request body ended early", Code: "body_incomplete"}
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
 	}
 	if len(body) > maxBody {
 		discard(r)
@@ -52,7 +52,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, nil
 	}
 	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" || strings.HasPrefix(t, "multipart/") {
-		return nil, &fault.Error{Kind: fault.Media, Message: "Forms are not read here",
+		return nil, &fault.Error{Kind: fault.Media, Message: "Unsupported content type",
 			Details: "send JSON with Content-Type: application/json", Received: t, Code: "unsupported_media_type"}
 	}
 	return body, checkJSON(body)
@@ -69,7 +69,7 @@ func readAnyBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	defer conn.SetReadDeadline(time.Time{})
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "The request body ended early", Code: "body_incomplete"}
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
 	}
 	if len(body) > maxBody {
 		discard(r)

@@ -96,7 +96,7 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 		}
 		return p
 	}
-	busy := &problem{status: 503, Message: "The service is too busy to answer", Details: "try again in a moment",
+	busy := &problem{status: 503, Message: "The service is overloaded", Details: "try again in a moment",
 		Code: "unavailable", RequestID: id, retryAfter: 2 * time.Second}
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -86,7 +86,7 @@ func TestDeployHookRules(t *testing.T) {
 	if err := w.db.Admin(t.Context(), "UPDATE deploy_hooks SET minute_at = 1"); err != nil {
 		t.Fatal(err)
 	}
-	check("over the limit of a day", w.call(few, ""), 429, "3 calls a day")
+	check("over the limit of a day", w.call(few, ""), 429, "3 calls per day")
 
 	// What the caller sends reaches the build, sealed until then.
 	plain := hook(m{"title": "from CI", "clearCache": true})

@@ -194,7 +194,7 @@ func networks(list []string) ([]netip.Prefix, error) {
 func expiry(s string) (db.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || !t.After(time.Now()) {
-		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid deploy hook expiresAt", Details: "expiresAt is a time in the future such as 2027-01-31T12:00:00Z", Received: s, Code: "invalid_expires_at"}
+		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid deploy hook expiresAt", Details: "expiresAt must be a timestamp in the future such as 2027-01-31T12:00:00Z", Received: s, Code: "invalid_expires_at"}
 	}
 	return db.At(t), nil
 }

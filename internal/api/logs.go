@@ -175,7 +175,7 @@ func (a *API) stream(c account.Caller, listen func() (<-chan struct{}, func()), 
 	done, ok := a.streams.Begin(c.User)
 	if !ok {
 		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
-			Details: fmt.Sprintf("a user follows at most %d logs at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
+			Details: fmt.Sprintf("a user can follow at most %d logs at once", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
 	}
 	return func(ctx huma.Context) {
 		defer done()

@@ -68,7 +68,7 @@ func parameters(path string, op map[string]any) {
 			p["description"] = pathParameter(path, name.(string))
 		case name == "page" && !whole:
 			schema["default"] = 1
-		case name == "limit" && strings.HasSuffix(path, "/logs"):
+		case name == "limit" && strings.HasSuffix(path, "/logs"): // counts lines, not items of a page
 			schema["minimum"], schema["maximum"], schema["default"] = 1, 1000, 100
 		case name == "limit":
 			schema["maximum"] = 100

@@ -79,7 +79,7 @@ type siteLogsIn struct {
 	Since  string `query:"since" format:"date-time" doc:"Only lines of this moment and later."`
 	Search string `query:"search" maxLength:"200" doc:"Only lines that hold this text, in any case."`
 	Stream string `query:"stream" doc:"Only lines of stdout, stderr or system."`
-	Limit  count  `query:"limit" doc:"At most so many lines: 1 to 1,000. Default 100. A stream begins with so many."`
+	Limit  count  `query:"limit" doc:"At most so many lines: 1 to 1,000, 100 unless told. A stream begins with so many."`
 	Last   string `header:"Last-Event-ID" doc:"Like after, as browsers send it when they resume a stream."`
 }
 
@@ -103,7 +103,7 @@ func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
 	if in.Since != "" {
 		at, err := time.Parse(time.RFC3339, in.Since)
 		if err != nil {
-			return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since is a time such as 2026-01-02T15:04:05Z", Received: in.Since, Code: "invalid_since"}
+			return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since must be a timestamp such as 2026-01-02T15:04:05Z", Received: in.Since, Code: "invalid_since"}
 		}
 		f.Since = db.Time(at.UnixMilli())
 	}

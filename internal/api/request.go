@@ -126,7 +126,7 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 		a.fail(w, r, err)
 	case !win.Allowed:
 		a.fail(w, r, &fault.Error{Kind: fault.Limited, Message: "Too many requests",
-			Details: "at most " + strconv.Itoa(win.Limit) + " requests a minute are answered", RetryAfter: time.Duration(win.Wait()) * time.Second})
+			Details: "the limit is " + strconv.Itoa(win.Limit) + " requests per minute", RetryAfter: time.Duration(win.Wait()) * time.Second})
 	case authErr != nil:
 		a.fail(w, r, authErr)
 	default:
@@ -222,8 +222,8 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request) (err
 	return err
 }
 
-var errNoPath = &fault.Error{Kind: fault.NotFound, Message: "There is nothing at this path",
-	Details: "the reference is at /docs", Code: "path_not_found"}
+var errNoPath = &fault.Error{Kind: fault.NotFound, Message: "Path not found",
+	Details: "see the API reference at /docs", Code: "path_not_found"}
 
 // dispatch finds the route, and answers 404, 405 and OPTIONS as JSON where there is none.
 // What the key lacks is said before what is wrong with the request.
@@ -271,8 +271,8 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, req *request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	writeProblem(w, problem{status: http.StatusMethodNotAllowed, Message: "This method is not allowed here",
-		Details: "allowed are " + strings.Join(allow, ", "), Code: "method_not_allowed", RequestID: from(r.Context()).id})
+	writeProblem(w, problem{status: http.StatusMethodNotAllowed, Message: "Method not allowed",
+		Details: "allowed methods: " + strings.Join(allow, ", "), Code: "method_not_allowed", RequestID: from(r.Context()).id})
 }
 
 // setWindow sets both families of headers. The first is assigned, not Set, because its

@@ -78,7 +78,7 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 }
 
 func ended(e runtime.Exit) error {
-	f := &fault.Error{Kind: fault.Invalid, Message: "The application ended: " + e.Reason, Code: "application_crashed", Details: "its log says why"}
+	f := &fault.Error{Kind: fault.Invalid, Message: "The application exited: " + e.Reason, Code: "application_crashed", Details: "its log says why"}
 	if e.OutOfMemory {
 		f.Details = "raise the site's memory limit, or let the application use less"
 	}

@@ -36,12 +36,12 @@ func (a Addresses) Of(ctx context.Context, r db.Reader, labels []string) (map[st
 	if !a.Public || !orderable(a.SiteDomain) {
 		for _, label := range labels {
 			out[label] = Status{State: Active, Issuer: "Slipway Local Authority",
-				Reason: "Signed by this installation's own authority: browsers warn visitors who do not trust it."}
+				Reason: "Issued by this installation's local certificate authority. Browsers show a warning unless they trust it."}
 		}
 		return out, nil
 	}
 	for _, label := range labels {
-		out[label] = Status{State: Pending, Reason: "Ordered when the first visitor comes."}
+		out[label] = Status{State: Pending, Reason: "Issued on the first visit."}
 	}
 	const page = 500
 	for rest := append([]string{"*"}, labels...); len(rest) > 0; rest = rest[min(len(rest), page):] {
@@ -77,7 +77,7 @@ func (r row) status(now time.Time) Status {
 	case r.notAfter != 0 && r.notAfter <= db.At(now):
 		s.State = Expired
 	case r.state == Pending && r.err == "":
-		s.Reason = "Being ordered."
+		s.Reason = "Being issued."
 	}
 	return s
 }

@@ -98,7 +98,7 @@ func TestForgot(t *testing.T) {
 	if told := srv.Wait(2)[1]; told.Subject != "Your password was changed" || !strings.Contains(told.Text, w.srv.URL+"/forgot") {
 		t.Errorf("told %+v", told)
 	}
-	w.browser().get(path).want(t, 404, "This link does not work any more")
+	w.browser().get(path).want(t, 404, "This link is no longer valid")
 	b.post("/account/password", "old", "quite another one 7", "password", password).to(t, "/account/security")
 	if told := srv.Wait(3)[2]; told.Subject != "Your password was changed" {
 		t.Errorf("told %+v", told)
@@ -140,7 +140,7 @@ func TestForgotWithoutMail(t *testing.T) {
 	if p := b.get("/forgot").want(t, 200, `data-test="ask-operator"`); p.has("submit") {
 		t.Error("there is a form for what does not work")
 	}
-	b.post("/forgot", "email", "ada@example.test").want(t, 409, "sends no mails")
+	b.post("/forgot", "email", "ada@example.test").want(t, 409, "Email is not configured")
 }
 
 // An invitation goes by mail, and its link is shown all the same. The link for a new

@@ -47,7 +47,7 @@ func TestSuspend(t *testing.T) {
 		t.Fatal("a suspended user is still in")
 	}
 	c := w.browser()
-	if p := c.post("/sign-in", "email", "ada@example.test", "password", "wrong").want(t, 401, "Wrong e-mail address or password"); strings.Contains(p.body, "suspended") || strings.Contains(p.body, "unpaid") {
+	if p := c.post("/sign-in", "email", "ada@example.test", "password", "wrong").want(t, 401, "Wrong email address or password"); strings.Contains(p.body, "suspended") || strings.Contains(p.body, "unpaid") {
 		t.Error("a wrong password learns that the account is suspended")
 	}
 	c.post("/sign-in", "email", "ada@example.test", "password", password).want(t, 403, `data-test="problem"`, "This account is suspended", "unpaid &lt;since&gt; May")

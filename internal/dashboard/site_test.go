@@ -518,7 +518,7 @@ func TestDomains(t *testing.T) {
 	to := b.post(base, "domain", "Shop.Example.com").to(t, base+"/dom_")
 	b.get(to).want(t, 200, "shop.example.com", "_slipway.shop.example.com", "CNAME", "data-copy", "It verifies ownership and sends traffic", `data-test="alternatives"`, `<code>shop</code>`, "/api/v1/domains/dom_")
 	b.post(base, "domain", "shop.example.com").want(t, 409, `data-test="wrong-domain"`)
-	b.get(base).want(t, 200, "shop.example.com", "Waiting for DNS", "Built-in address of the site", "Signed by this installation&#39;s own authority")
+	b.get(base).want(t, 200, "shop.example.com", "Waiting for DNS", "Built-in address of the site", "local certificate authority")
 	b.follow(base+"/follow", "", func(e event) bool { return strings.Contains(e.data, "shop.example.com") })
 	b.follow(to+"/follow", "", func(e event) bool { return strings.Contains(e.data, "_slipway.shop.example.com") })
 	second := b.post(base, "domain", "www.example.com").to(t, base+"/dom_")

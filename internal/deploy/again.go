@@ -27,7 +27,7 @@ func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.O
 				AND (d.release <> $3 OR d.bundle <> COALESCE((SELECT bundle FROM deployments WHERE id = $4), ''))
 			ORDER BY d.id DESC LIMIT 1`, id, owner, s.LiveRelease, s.LiveDeployment))
 		if fault.Is(err, fault.NotFound) {
-			return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "There is no earlier release to go back to", Code: "nothing_to_roll_back"}
+			return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "No earlier release to roll back to", Code: "nothing_to_roll_back"}
 		}
 	} else {
 		old, err = d.owned(ctx, tx, owner, to)
@@ -38,7 +38,7 @@ func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.O
 	case old.Site != id:
 		return Deployment{}, fault.Missing("deployment")
 	case old.Target == Preview:
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "That deployment is a preview and was never live",
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment is a preview and was never live",
 			Details: "promote it to production instead", Code: "deployment_is_preview"}
 	}
 	return d.goLiveTx(ctx, tx, s, old, ByRollback)
@@ -56,7 +56,7 @@ func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		return Deployment{}, err
 	}
 	if old.Target == Production {
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "That deployment is for production already",
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment is already for production",
 			Details: "roll back to an earlier one, or redeploy it", Code: "deployment_is_production"}
 	}
 	return d.goLiveTx(ctx, tx, s, old, ByPromote)
@@ -68,8 +68,8 @@ func (d *Deployments) goLiveTx(ctx context.Context, tx *db.Tx, s site.Site, old 
 	words := map[Cause]struct{ verb, log string }{ByRollback: {"roll back", "Rolled back to the release of %s"}, ByPromote: {"promote", "Promoted the preview %s"}}[by]
 	switch {
 	case old.Status != Success || old.Release == "":
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "That deployment has no release to " + words.verb + " to production",
-			Details: "choose a successful one whose release is still stored", Code: "no_release"}
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment has no release to " + words.verb + " to production",
+			Details: "choose a successful deployment whose release is still stored", Code: "no_release"}
 	case s.Status == site.Stopped:
 		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The site is stopped", Details: "start it, then " + words.verb, Code: "site_stopped"}
 	}

@@ -180,7 +180,7 @@ type Deployments struct {
 
 // New returns Deployments. It starts nothing: Work registers its jobs.
 func New(c Config) *Deployments {
-	c.Builds = cmp.Or(c.Builds, build.New(build.Config{Why: "this server was started without a place for builds"}))
+	c.Builds = cmp.Or(c.Builds, build.New(build.Config{Why: "builds are not configured on this server"}))
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)

@@ -138,7 +138,7 @@ func (d *Deployments) ruleTree(ctx context.Context, owner account.OwnerID, id si
 		of = x.Release
 	}
 	if of == "" {
-		return s, nil, "", &fault.Error{Kind: fault.Conflict, Message: "Nothing is published", Code: "no_release",
+		return s, nil, "", &fault.Error{Kind: fault.Conflict, Message: "The site has no live release", Code: "no_release",
 			Details: "rules are tested against a release; deploy the site first"}
 	}
 	tree, err := d.c.Releases.Load(ctx, of)

@@ -87,8 +87,8 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		return Deployment{}, fmt.Errorf("count pending deployments: %w", err)
 	}
 	if waiting >= maxPending {
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "Too many deployments of this site are waiting",
-			Details: "at most 100 may wait; cancel some or let them finish", Code: "deploy_queue_full"}
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "Too many deployments of this site are queued",
+			Details: "at most 100 can be queued; cancel some or wait until they finish", Code: "deploy_queue_full"}
 	}
 	if t.Cause != ByProvision { // that one is asked for by a job, and is a part of its site
 		if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, account.LimitDeployments, 1); err != nil {
@@ -153,8 +153,8 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 		return Deployment{}, false, err
 	}
 	if call.Branch != "" && call.Branch != hook.Branch && !hook.AnyBranch {
-		return Deployment{}, false, &fault.Error{Kind: fault.Forbidden, Message: "This deploy hook may not choose a branch",
-			Details: "leave branch out, or let the hook's owner allow it", Code: "branch_not_allowed"}
+		return Deployment{}, false, &fault.Error{Kind: fault.Forbidden, Message: "The deploy hook doesn't allow choosing a branch",
+			Details: "omit branch, or allow it in the deploy hook's settings", Code: "branch_not_allowed"}
 	}
 	s, err := d.c.Sites.LockTx(ctx, tx, hook.Owner, hook.Site)
 	if err != nil {
@@ -216,7 +216,7 @@ func (d *Deployments) CancelTx(ctx context.Context, tx *db.Tx, owner account.Own
 		return x, nil
 	}
 	if x.Status.Ended() {
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("The deployment has already ended as %s", x.Status), Code: "deployment_ended"}
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("The deployment has already finished with status %s", x.Status), Code: "deployment_ended"}
 	}
 	if err := d.cancel(ctx, tx, id, "Canceled by its owner"); err != nil {
 		return Deployment{}, err
@@ -281,7 +281,7 @@ func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.Owne
 		return Deployment{}, err
 	}
 	if !x.Status.Ended() {
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment has not ended yet", Details: "wait for its end, or cancel it first", Code: "deployment_running"}
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment has not finished yet", Details: "wait until it finishes, or cancel it", Code: "deployment_running"}
 	}
 	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{Cause: by, Branch: x.Branch, Commit: x.CommitHash, Target: x.Target, Title: x.Title, ClearCache: x.ClearCache})
 }

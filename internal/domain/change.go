@@ -202,7 +202,7 @@ func covers(wildcard, host string) bool {
 
 func notPrimary() error {
 	return &fault.Error{Kind: fault.Invalid, Message: "A redirect or a wildcard can't be primary", Code: "invalid_primary",
-		Details: "Make a name primary that serves the site itself"}
+		Details: "Choose a domain that serves the site"}
 }
 
 func onlyPrimary(ctx context.Context, tx *db.Tx, siteID string, id ID) error {

@@ -70,7 +70,7 @@ func (d *Domains) Check(ctx context.Context, name string) (Availability, error) 
 		if errors.As(err, &s) {
 			retry = s.retry
 		}
-		return Availability{}, &fault.Error{Kind: fault.Unavailable, Message: "The registry can't be asked right now",
+		return Availability{}, &fault.Error{Kind: fault.Unavailable, Message: "The domain registry is unavailable",
 			Details: "Try again later", Code: "registry_unavailable", RetryAfter: ceilSecond(retry)}
 	default:
 		d.c.Log.InfoContext(ctx, "neither registry nor dns answered", "domain", name, "err", err)

@@ -98,7 +98,7 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, err
 	case holder != "" && !n.shown:
 		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_claimed", Received: name,
-			Details: fmt.Sprintf("Another account holds %s. If it is yours, add a TXT record %s with the value %s and try again", name, proofName(name), token)}
+			Details: fmt.Sprintf("Another account uses %s. If you own it, add a TXT record %s with the value %s and try again", name, proofName(name), token)}
 	}
 	redirect, err := d.redirect(ctx, tx, owner, name, n.RedirectTo)
 	if err != nil {
@@ -115,8 +115,8 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, fmt.Errorf("count domains: %w", err)
 	}
 	if unproven >= unprovenMax {
-		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Too many unproven domains", Code: "too_many_unproven",
-			Details: fmt.Sprintf("At most %d domains may wait for proof: prove or delete some", unprovenMax)}
+		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Too many unverified domains", Code: "too_many_unproven",
+			Details: fmt.Sprintf("At most %d domains can be unverified at a time. Verify or delete some", unprovenMax)}
 	}
 	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDomains, 1); err != nil {
 		return Domain{}, err

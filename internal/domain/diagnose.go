@@ -52,13 +52,13 @@ func (j *diagnosis) verification(c claim, s observed) {
 		txt.Status, j.proof = RecordValid, "txt"
 	case s.strayAt != "":
 		txt.Status = RecordInvalid
-		txt.Reason = fmt.Sprintf("The value stands at %s: move the TXT record to %s", s.strayAt, txt.Name)
+		txt.Reason = fmt.Sprintf("The value was found at %s. Move the TXT record to %s", s.strayAt, txt.Name)
 		if zone := zoneOf(strings.TrimPrefix(c.name, "*.")); s.strayAt == txt.Name+"."+zone {
 			txt.Reason += fmt.Sprintf(". Your DNS provider adds %s itself: enter the name as %s", zone, strings.TrimSuffix(txt.Name, "."+zone))
 		}
 		j.problem("wrong_name", txt.Reason)
 	case s.tokenErr != nil:
-		txt.Reason = "The name servers of " + txt.Name + " do not answer"
+		txt.Reason = "The name servers of " + txt.Name + " are not responding"
 	case len(s.tokens) > 0:
 		txt.Status = RecordInvalid
 		txt.Reason = fmt.Sprintf("The TXT record %s does not hold this account's value %s", txt.Name, c.token)
@@ -89,7 +89,7 @@ func (j *diagnosis) verification(c claim, s observed) {
 			j.proof = "cname"
 		}
 	case s.addrErr != nil:
-		alias.Reason = "The name servers of " + c.name + " do not answer"
+		alias.Reason = "The name servers of " + c.name + " are not responding"
 	case s.cname != "":
 		alias.Status = RecordInvalid
 		alias.Reason = fmt.Sprintf("%s is an alias of %s", c.name, clip(s.cname))
@@ -98,7 +98,7 @@ func (j *diagnosis) verification(c claim, s observed) {
 	}
 	// A name that is registered itself can't have a CNAME beside its SOA (RFC 1034 §3.6.2).
 	if j.proof == "cname" {
-		j.Verification[0].Reason = "Not needed while the CNAME proves the name"
+		j.Verification[0].Reason = "Not required: the CNAME record verifies ownership"
 	}
 	if c.name != zoneOf(c.name) || s.cname != "" {
 		j.Verification = append(j.Verification, alias)
@@ -114,7 +114,7 @@ func (j *diagnosis) pointing(c claim, s observed) {
 	apex := c.name == zoneOf(c.name)
 	if s.addrErr != nil {
 		j.unknown = true
-		alias.Reason = "The name servers of " + c.name + " do not answer"
+		alias.Reason = "The name servers of " + c.name + " are not responding"
 		j.problem("no_answer", alias.Reason)
 		j.reason = alias.Reason
 		j.DNS = []Record{alias}
@@ -156,10 +156,10 @@ func (j *diagnosis) pointing(c claim, s observed) {
 	switch {
 	case len(s.addrs) == 0 && s.cname != "":
 		alias.Status = RecordInvalid
-		alias.Reason = fmt.Sprintf("%s is an alias of %s, which leads nowhere", c.name, clip(s.cname))
+		alias.Reason = fmt.Sprintf("%s is an alias of %s, which doesn't resolve", c.name, clip(s.cname))
 		j.problem("wrong_target", alias.Reason)
 	case len(s.addrs) == 0 && s.hidden != "":
-		alias.Reason = fmt.Sprintf("%s has no address: the wildcard %s does not answer for it because a record stands below it, such as the TXT record of the proof. Make %s a CNAME of %s",
+		alias.Reason = fmt.Sprintf("%s has no address: the wildcard %s doesn't apply to it because a record exists below it, such as the verification TXT record. Make %s a CNAME of %s",
 			c.name, s.hidden, c.name, c.target)
 		j.problem("hidden_wildcard", alias.Reason)
 	case len(s.addrs) == 0:
@@ -176,15 +176,15 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		j.problem("cdn", alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode Flexible, visitors are redirected for ever (ERR_TOO_MANY_REDIRECTS)")
 	case ours > 0 && !slices.ContainsFunc(foreign, netip.Addr.Is4):
 		alias.Status = RecordInvalid
-		alias.Reason = fmt.Sprintf("IPv4 leads here, but the AAAA record leads to %s: visitors with IPv6 and certificate authorities go there", join(foreign))
+		alias.Reason = fmt.Sprintf("The A record is correct, but the AAAA record points to %s. IPv6 visitors and certificate authorities go there", join(foreign))
 		j.problem("ipv6_mismatch", alias.Reason)
 	case ours > 0:
 		alias.Status = RecordInvalid
-		alias.Reason = fmt.Sprintf("%s leads here, but also to %s: remove what is not this service", c.name, join(foreign))
+		alias.Reason = fmt.Sprintf("%s points here, but also to %s. Remove the other records", c.name, join(foreign))
 		j.problem("mixed_addresses", alias.Reason)
 	default:
 		alias.Status = RecordInvalid
-		alias.Reason = fmt.Sprintf("%s leads to %s, which is not this service", c.name, join(foreign))
+		alias.Reason = fmt.Sprintf("%s points to %s, which is not this service", c.name, join(foreign))
 		j.problem("wrong_target", alias.Reason)
 	}
 	j.reason = alias.Reason

@@ -13,12 +13,12 @@ func (j *diagnosis) certification(c claim, s observed) {
 	switch {
 	case s.caaErr != nil && !c.public:
 	case s.caaErr != nil:
-		j.problem("caa", "The name servers do not answer about CAA records: certificate authorities will refuse")
+		j.problem("caa", "The name servers are not responding to CAA queries. Certificate authorities will refuse to issue")
 	case s.caaName == "" || slices.ContainsFunc(s.caa, func(ca string) bool { return slices.Contains(s.cas, ca) }):
 	case len(s.cas) > 0:
 		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s", s.caaName, cmp.Or(permitted, "nobody"), s.cas[0]))
 	case !c.public:
-		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s, and certificates come from this service's own authority here", s.caaName, cmp.Or(permitted, "nobody")))
+		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s, and certificates come from this installation's local authority here", s.caaName, cmp.Or(permitted, "nobody")))
 	case permitted == "":
 		j.problem("caa", fmt.Sprintf("The CAA records of %s permit no authority: remove them", s.caaName))
 	default:
@@ -44,7 +44,7 @@ func (j *diagnosis) challenge(c claim, s observed) {
 	j.delegated = false
 	switch {
 	case s.challengeErr != nil:
-		r.Reason = "The name servers of " + r.Name + " do not answer"
+		r.Reason = "The name servers of " + r.Name + " are not responding"
 	case len(s.challenge) > 0:
 		r.Status = RecordInvalid
 		r.Reason = fmt.Sprintf("%s is an alias of %s: make it one of %s", r.Name, clip(s.challenge[0]), c.delegation)

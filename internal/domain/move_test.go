@@ -129,7 +129,7 @@ func TestUsualMistakes(t *testing.T) {
 		}, Active, "", nil},
 		"at the name itself": {"www.example.com", func(t *testing.T, w *world) {
 			w.zone.Set("www.example.com", here, w.txt(ann))
-		}, Pending, "wrong_name", []string{"stands at www.example.com", "_slipway.www.example.com"}},
+		}, Pending, "wrong_name", []string{"found at www.example.com", "_slipway.www.example.com"}},
 		"with the zone twice": {"www.example.com", func(t *testing.T, w *world) {
 			w.zone.Set("_slipway.www.example.com.example.com", w.txt(ann))
 			w.zone.Set("www.example.com", here)
@@ -137,12 +137,12 @@ func TestUsualMistakes(t *testing.T) {
 		"at the registrable name": {"shop.example.com", func(t *testing.T, w *world) {
 			w.zone.Set("_slipway.example.com", w.txt(ann))
 			w.zone.Set("shop.example.com", here)
-		}, Pending, "wrong_name", []string{"stands at _slipway.example.com"}},
+		}, Pending, "wrong_name", []string{"found at _slipway.example.com"}},
 		"a record below hides the wildcard": {"shop.example.com", func(t *testing.T, w *world) {
 			w.zone.Set("*.example.com", here)
 			w.zone.Set("_slipway.shop.example.com", w.txt(ann))
 			w.zone.Set("shop.example.com") // a name without records, as a server of RFC 4592 sees it
-		}, Pending, "hidden_wildcard", []string{"*.example.com does not answer", "CNAME of ann-1.sites.test"}},
+		}, Pending, "hidden_wildcard", []string{"*.example.com doesn't apply", "CNAME of ann-1.sites.test"}},
 		"a CDN that connects by plain HTTP": {"www.example.com", func(t *testing.T, w *world) {
 			w.zone.Set("_slipway.www.example.com", w.txt(ann))
 			w.zone.Set("www.example.com", "A 104.16.1.1")

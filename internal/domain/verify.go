@@ -201,7 +201,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 			events = append(events, GaveUp)
 			break
 		}
-		dom.Reason = fmt.Sprintf("%s. If that stays so it is not served any more from %s on", j.reason, dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"))
+		dom.Reason = fmt.Sprintf("%s. Unless this is fixed, the domain stops being served at %s", j.reason, dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"))
 	case dom.Status == Pending && now.Sub(dom.pendingAt) >= giveUp:
 		dom.Status, dom.Reason = Failed, "Checks gave up. "+j.reason
 		events = append(events, GaveUp)

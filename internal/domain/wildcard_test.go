@@ -79,7 +79,7 @@ func TestHalfDeafServers(t *testing.T) {
 		t.Errorf("got %+v", dom)
 	}
 	w.c.Resolver = deaf{w.c.Resolver, dns.TypeA}
-	if dom := w.verify(w.add(ann, "nothing.example.com")); !strings.Contains(dom.DNS[0].Reason, "do not answer") {
+	if dom := w.verify(w.add(ann, "nothing.example.com")); !strings.Contains(dom.DNS[0].Reason, "are not responding") {
 		t.Errorf("got %+v", dom.DNS)
 	}
 	w = newWorld(t, nil, nil)
@@ -142,8 +142,8 @@ func TestCAAOfUnnamedAuthorities(t *testing.T) {
 		"none":           {false, observed{}, ""},
 		"others":         {false, observed{caaName: "example.com", caa: []string{"other.example"}}, "permit other.example alone"},
 		"nobody":         {false, observed{caaName: "example.com", caa: []string{""}}, "permit no authority"},
-		"silence":        {false, observed{caaErr: errors.New("x")}, "do not answer about CAA"},
-		"others, local":  {true, observed{caaName: "example.com", caa: []string{"other.example"}}, "this service's own authority"},
+		"silence":        {false, observed{caaErr: errors.New("x")}, "not responding to CAA"},
+		"others, local":  {true, observed{caaName: "example.com", caa: []string{"other.example"}}, "this installation's local authority"},
 		"nobody, local":  {true, observed{caaName: "example.com", caa: []string{""}}, "permit nobody"},
 		"silence, local": {true, observed{caaErr: errors.New("x")}, ""},
 	} {

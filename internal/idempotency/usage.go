@@ -11,8 +11,8 @@ import (
 )
 
 // errDropped is a Conflict: the request was carried out, and is not carried out again.
-var errDropped = &fault.Error{Kind: fault.Conflict, Message: "This request was already carried out and its answer is no longer stored",
-	Details: "read what it changed; send a new Idempotency-Key to do it again", Code: "idempotency_answer_dropped"}
+var errDropped = &fault.Error{Kind: fault.Conflict, Message: "The request was already completed and its response is no longer stored",
+	Details: "check the result; send a new Idempotency-Key to repeat the request", Code: "idempotency_answer_dropped"}
 
 // row is what counts of an answer against its owner's bounds.
 type row struct {

@@ -126,9 +126,9 @@ func (o *Operations) OpenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 }
 
 func running(id ID) error {
-	f := &fault.Error{Kind: fault.Conflict, Message: "An operation of this kind is running already", Details: "wait for its end", Code: "operation_running"}
+	f := &fault.Error{Kind: fault.Conflict, Message: "An operation of this kind is already running", Details: "wait until it finishes", Code: "operation_running"}
 	if id != "" {
-		f.Details = "wait for the end of " + string(id)
+		f.Details = "wait for " + string(id) + " to finish"
 	}
 	return f
 }

@@ -85,7 +85,7 @@ func (d *dirWalk) names(f *os.File) ([]string, error) {
 		all = append(all, names...)
 		if d.entries += len(names); d.entries > 2*d.w.r.MaxFiles {
 			return nil, &fault.Error{Kind: fault.Invalid, Code: "release_files",
-				Message: "There are too many files to publish",
+				Message: "Too many files to publish",
 				Details: fmt.Sprintf("a release has at most %d files", d.w.r.MaxFiles)}
 		}
 		if err == io.EOF {
@@ -217,7 +217,7 @@ func (d *dirWalk) unreadable(name string, err error) error {
 
 func notFile(name, why string) error {
 	return &fault.Error{Kind: fault.Invalid, Code: "release_file",
-		Message:  "The output holds something that cannot be published",
+		Message:  "The output contains a file that can't be published",
 		Details:  fmt.Sprintf("%s: %s", show(name), why),
 		Received: show(name)}
 }

@@ -14,7 +14,7 @@ func (w *Writer) admit(path string, size int64) error {
 	}
 	if len(w.entries) >= w.r.MaxFiles {
 		return &fault.Error{Kind: fault.Invalid, Code: "release_files",
-			Message: "There are too many files to publish",
+			Message: "Too many files to publish",
 			Details: fmt.Sprintf("a release has at most %d files; %s would be one more", w.r.MaxFiles, show(path))}
 	}
 	if w.bytes+size > w.r.MaxBytes {

@@ -57,7 +57,7 @@ func hidden(path string) bool {
 
 func badPath(path, why string) error {
 	return &fault.Error{Kind: fault.Invalid, Code: "release_path",
-		Message:  "A file has a path that cannot be published",
+		Message:  "A file's path can't be published",
 		Details:  fmt.Sprintf("%s: %s; rename it", show(path), why),
 		Received: show(path)}
 }

@@ -32,7 +32,7 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 	out.Reset()
 	for what, want := range map[string]string{
 		said(SuspendUser(ctx, s, "nobody@example.test", "", &out)):              "User not found",
-		said(SuspendUser(ctx, s, "root@example.test", "", &out)):                "This is the only operator: make somebody else an operator first",
+		said(SuspendUser(ctx, s, "root@example.test", "", &out)):                "This is the only operator: make another user an operator first",
 		said(SuspendUser(ctx, s, "ada@example.test", "a\nb", &out)):             "The reason is too long",
 		said(SuspendUser(ctx, s, "Ada@example.test", "unpaid since May", &out)): "User ada@example.test is suspended\n",
 	} {

@@ -115,8 +115,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	if err != nil {
 		return nil, err
 	}
-	builds := build.New(build.Config{Why: "this node does no work of that kind"})
-	apps := app.Config{DB: h.db, Why: "this node runs no programs", Wanted: h.wanted, Log: s.Log}
+	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
+	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: h.wanted, Log: s.Log}
 	if s.role("worker") {
 		var engine *runtime.Processes
 		if builds, engine, err = s.builds(ctx, h.db, out, bundles); err != nil {

@@ -89,7 +89,7 @@ func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 			allowed = allowed || p.Contains(from.Unmap())
 		}
 		if !allowed {
-			return &fault.Error{Kind: fault.Forbidden, Message: "This deploy hook may not be called from your address", Details: "its owner can change its addresses", Code: "address_not_allowed"}
+			return &fault.Error{Kind: fault.Forbidden, Message: "The deploy hook can't be called from this IP address", Details: "its owner can change the allowed addresses", Code: "address_not_allowed"}
 		}
 	}
 	if h.Rules.Secret == "" {
@@ -126,7 +126,7 @@ func (s *Sites) CountHookTx(ctx context.Context, tx *db.Tx, h Hook) error {
 		return fmt.Errorf("count call of deploy hook: %w", err)
 	}
 	over := func(limit int, per string, until db.Time) error {
-		return &fault.Error{Kind: fault.Limited, Message: "This deploy hook was called too often", Details: fmt.Sprintf("at most %d calls a %s", limit, per),
+		return &fault.Error{Kind: fault.Limited, Message: "Deploy hook rate limit exceeded", Details: fmt.Sprintf("the limit is %d calls per %s", limit, per),
 			Code: "deploy_hook_limit", RetryAfter: max(until.Sub(now), time.Second)}
 	}
 	if h.Rules.PerMinute > 0 && minuteCalls > h.Rules.PerMinute {

@@ -125,7 +125,7 @@ func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		v.Protection = *p.Protection
 	}
 	if v.Protection != "none" && v.Hash == "" {
-		return v, &fault.Error{Kind: fault.Invalid, Message: "A password is missing", Details: "protection needs a password; send password with it", Code: "invalid_password"}
+		return v, &fault.Error{Kind: fault.Invalid, Message: "Password required", Details: "protection needs a password; send password with it", Code: "invalid_password"}
 	}
 	if before.Protection == v.Protection && before.Hash == v.Hash && slices.Equal(before.ProxyHosts, v.ProxyHosts) {
 		return v, nil

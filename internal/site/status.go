@@ -163,7 +163,7 @@ func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	}
 	if to == Active && site.Status != Stopped && site.Status != Active {
 		return Site{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("Only a stopped site can be started; this one is %s", site.Status),
-			Details: "deploy it to bring it up", Code: "invalid_transition"}
+			Details: "deploy it instead", Code: "invalid_transition"}
 	}
 	if site.Status != to { // stopping what is stopped is no change
 		if err := s.move(ctx, tx, site, to, reason); err != nil {

@@ -66,7 +66,7 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 		return unreachable(r)
 	case has("fsck error", "fsck: "):
 		return &fault.Error{Kind: fault.Invalid, Code: "repository_refused",
-			Message: fmt.Sprintf("Repository %s holds objects that are malformed or dangerous", r.Repository), Details: "git fsck --strict says which"}
+			Message: fmt.Sprintf("Repository %s contains malformed or unsafe objects", r.Repository), Details: "run git fsck --strict to list them"}
 	}
 	return fmt.Errorf("fetch %s: %w: %s", r.Repository, err, s.scrub(stderr, m))
 }
@@ -90,7 +90,7 @@ func absent(r Request) error {
 	e := &fault.Error{Kind: fault.NotFound, Code: codeMissing,
 		Message: fmt.Sprintf("Repository %s not found, or it is private and no token is stored", r.Repository)}
 	if r.Credential != nil && (r.Credential.Token != "" || r.Credential.DeployKey != "") {
-		e.Message = fmt.Sprintf("Repository %s not found, or the stored credential does not reach it", r.Repository)
+		e.Message = fmt.Sprintf("Repository %s not found, or the stored credential has no access to it", r.Repository)
 	}
 	return e
 }
@@ -104,11 +104,11 @@ func empty(r Request) error {
 }
 
 func refusedCredential(r Request) error {
-	return &fault.Error{Kind: fault.Forbidden, Code: "credential_refused", Message: fmt.Sprintf("%s refused the stored credential for %s", r.Repository.host, r.Repository), Details: "it may be revoked, expired or without access to this repository"}
+	return &fault.Error{Kind: fault.Forbidden, Code: "credential_refused", Message: fmt.Sprintf("%s rejected the stored credential for %s", r.Repository.host, r.Repository), Details: "it may be revoked, expired or without access to this repository"}
 }
 
 func blocked(r Request) error {
-	return &fault.Error{Kind: fault.Forbidden, Code: "host_blocked", Message: fmt.Sprintf("Host %s may not be reached from here", r.Repository.host), Details: "its address is private; the operator can allow it with --outbound-allow or --git-host"}
+	return &fault.Error{Kind: fault.Forbidden, Code: "host_blocked", Message: fmt.Sprintf("Host %s is not allowed", r.Repository.host), Details: "its address is private; the operator can allow it with --outbound-allow or --git-host"}
 }
 
 func unreachable(r Request) error {

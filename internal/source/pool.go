@@ -46,10 +46,10 @@ func (p *pool) take(ctx context.Context, owner string) (release func(), err erro
 		}
 		switch {
 		case p.queue > 0 && mine > p.queue:
-			err = &fault.Error{Kind: fault.Limited, Code: "too_many_repositories", Message: "Too many of your requests are reading repositories at the moment",
-				Details: "wait until one of them has ended", RetryAfter: 5 * time.Second}
+			err = &fault.Error{Kind: fault.Limited, Code: "too_many_repositories", Message: "Too many concurrent repository reads",
+				Details: "wait until one of them finishes", RetryAfter: 5 * time.Second}
 		case p.total > 0 && len(p.waiting) > p.total:
-			err = &fault.Error{Kind: fault.Unavailable, Code: "repositories_busy", Message: "The server is busy reading repositories",
+			err = &fault.Error{Kind: fault.Unavailable, Code: "repositories_busy", Message: "Too many repositories are being read at the moment",
 				Details: "try again in a few seconds", RetryAfter: 10 * time.Second}
 		}
 		if err != nil {

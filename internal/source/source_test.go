@@ -166,16 +166,16 @@ func TestFetchFaults(t *testing.T) {
 		"absent":                  {"git.test/acme/absent", "main", nil, fault.NotFound, "Repository git.test/acme/absent not found, or it is private and no token is stored"},
 		"absent directory":        {"files.test/acme/absent", "main", nil, fault.NotFound, "Repository files.test/acme/absent not found, or it is private and no token is stored"},
 		"private without a token": {"git.test/acme/private", "main", nil, fault.NotFound, "Repository git.test/acme/private not found, or it is private and no token is stored"},
-		"refused token":           {"git.test/acme/private", "main", bad, fault.Forbidden, "git.test refused the stored credential for git.test/acme/private"},
-		"absent with a token":     {"git.test/acme/absent", "main", good, fault.NotFound, "Repository git.test/acme/absent not found, or the stored credential does not reach it"},
+		"refused token":           {"git.test/acme/private", "main", bad, fault.Forbidden, "git.test rejected the stored credential for git.test/acme/private"},
+		"absent with a token":     {"git.test/acme/absent", "main", good, fault.NotFound, "Repository git.test/acme/absent not found, or the stored credential has no access to it"},
 		"no branch":               {"git.test/acme/site", "nope", nil, fault.NotFound, "Branch nope not found in git.test/acme/site"},
 		"empty":                   {"git.test/acme/empty", "", nil, fault.Invalid, "Repository git.test/acme/empty has no default branch"},
 		"empty directory":         {"files.test/acme/empty", "", nil, fault.Invalid, "Repository files.test/acme/empty has no default branch"},
-		"private address":         {"127.0.0.1/acme/site", "main", nil, fault.Forbidden, "Host 127.0.0.1 may not be reached from here"},
+		"private address":         {"127.0.0.1/acme/site", "main", nil, fault.Forbidden, "Host 127.0.0.1 is not allowed"},
 		"its port doesn't help":   {strings.TrimPrefix(h.URL, "http://") + "/acme/site", "main", nil, fault.Forbidden, ""},
 		"option as branch":        {"git.test/acme/site", "--upload-pack=x", nil, fault.Invalid, "Invalid branch name"},
 		"bad deploy key":          {"github.com/acme/site", "main", &Credential{DeployKey: "nonsense"}, fault.Invalid, "The stored deploy key can't be read"},
-		"newline in a token":      {"git.test/acme/private", "main", &Credential{Token: "x\r\nX-Evil: 1"}, fault.Forbidden, "git.test refused the stored credential for git.test/acme/private"},
+		"newline in a token":      {"git.test/acme/private", "main", &Credential{Token: "x\r\nX-Evil: 1"}, fault.Forbidden, "git.test rejected the stored credential for git.test/acme/private"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -111,7 +111,7 @@ func (b *bridge) handshake(conn net.Conn, addr string, signer ssh.Signer) (*ssh.
 	switch {
 	case changed != nil:
 		if key := (*knownhosts.KeyError)(nil); errors.As(changed, &key) {
-			return nil, &fault.Error{Kind: fault.Forbidden, Code: "host_key_changed", Message: fmt.Sprintf("The SSH host key of %s is not the one seen before", b.r.Repository.host), Details: "if the change is genuine, the operator removes the old key: known_hosts and hosts/ in the source directory hold them"}
+			return nil, &fault.Error{Kind: fault.Forbidden, Code: "host_key_changed", Message: fmt.Sprintf("The SSH host key of %s has changed", b.r.Repository.host), Details: "if this is expected, the operator removes the old key from known_hosts and hosts/ in the source directory"}
 		}
 		return nil, changed
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):

@@ -91,7 +91,7 @@ func TestSubmodulesFailInWords(t *testing.T) {
 		"file":              {"file:///etc", "only https and ssh"},
 		"plain http":        {"http://git.test/acme/x", "only https and ssh"},
 		"climbs":            {"../../../../etc", "leads out"},
-		"private address":   {"https://127.0.0.1/a/b", "may not be reached"},
+		"private address":   {"https://127.0.0.1/a/b", "is not allowed"},
 		"ext":               {"ext::sh -c touch% /tmp/pwn", "ASCII without spaces"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -177,7 +177,7 @@ func (s *Source) parse(r Request, in *bufio.Reader) ([]File, error) {
 			return nil, errCorrupt
 		}
 		if !decent(name) {
-			return nil, &fault.Error{Kind: fault.Invalid, Code: "repository_refused", Message: fmt.Sprintf("Repository %s holds a path that no working tree may have", r.Repository)}
+			return nil, &fault.Error{Kind: fault.Invalid, Code: "repository_refused", Message: fmt.Sprintf("Repository %s contains a path that no working tree may have", r.Repository)}
 		}
 		if len(name) > maxPath || strings.Count(name, "/") >= maxDepth {
 			return nil, tooLarge(r, fmt.Sprintf("a path is longer than %d bytes or more than %d folders deep", maxPath, maxDepth))

@@ -30,7 +30,7 @@ func (h host) npmRunsOn(node version) bool { return h.engines.has(node) }
 
 func errNoNPM() error {
 	return &fault.Error{Kind: fault.Unavailable, Code: "toolchain_unavailable",
-		Message: "This server has no Node.js with npm, which builds need",
+		Message: "Builds need Node.js and npm, which are not installed on this server",
 		Details: "The operator installs it in /usr or /usr/local (apt-get install nodejs npm)"}
 }
 

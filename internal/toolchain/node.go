@@ -138,7 +138,7 @@ func (t *Toolchain) noNode(text string, newest version) error {
 }
 
 func errArch() error {
-	return &fault.Error{Kind: fault.Unavailable, Code: "toolchain_unavailable", Message: "There are no ready-made tools for this server's processor",
+	return &fault.Error{Kind: fault.Unavailable, Code: "toolchain_unavailable", Message: "No prebuilt tools for this server's CPU architecture",
 		Details: "Ask for the version of Node that the server has"}
 }
 

@@ -142,7 +142,7 @@ func explain(res sandbox.Result, out, errs []byte) error {
 	case res.Killed == sandbox.Timeout || netCode.MatchString(code) || bytes.Contains(errs, []byte("network request to")):
 		return &fault.Error{Kind: fault.Unavailable, Code: "npm_registry_unavailable", RetryAfter: time.Minute,
 			Message: "The npm registry can't be reached from this server at the moment",
-			Details: "The build may be retried; the operator finds npm's words in the server's log"}
+			Details: "The build may be retried; npm's output is in the server's log"}
 	}
 	return fmt.Errorf("run npm: %s: %s", res, tail(errs))
 }

@@ -99,7 +99,7 @@ func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site string
 			instead = "a later moment"
 		}
 		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since",
-			Details: fmt.Sprintf("steps of %s are kept for %s: ask for %s", step, backWords(step.Back()), instead), Code: "invalid_since"}
+			Details: fmt.Sprintf("steps of %s are stored for %s: ask for %s", step, backWords(step.Back()), instead), Code: "invalid_since"}
 	}
 	bySite, err := t.read(ctx, owner, []string{site}, first, step)
 	if err != nil {

@@ -136,13 +136,13 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 	now := db.Now()
 	switch {
 	case f.Since == 0:
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Missing since", Details: "since says from when on events are redelivered", Code: "missing_since"}
+		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Missing since", Details: "since is the time from which events are redelivered", Code: "missing_since"}
 	case f.Since > now:
 		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since is in the future", Received: f.Since.String(), Code: "invalid_since"}
 	case f.Until != 0 && f.Until <= f.Since:
 		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid until", Details: "until must be after since", Received: f.Until.String(), Code: "invalid_until"}
 	case f.State == "pending":
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid state", Details: "state must be failed or succeeded: what is pending is on its way", Received: f.State, Code: "invalid_state"}
+		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid state", Details: "state must be failed or succeeded: pending deliveries are sent anyway", Received: f.State, Code: "invalid_state"}
 	}
 	if f.State == "" {
 		f.State = "failed"

@@ -43,7 +43,7 @@ func (w *Webhooks) RotateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return Webhook{}, err
 	}
 	if old, err := w.c.Seal.Open(sealed, sealPurpose+string(id)); err == nil && string(old) == fresh {
-		return Webhook{}, &fault.Error{Kind: fault.Invalid, Message: "The webhook has this secret already", Details: "send another one, or none to have one generated", Code: "invalid_secret"}
+		return Webhook{}, &fault.Error{Kind: fault.Invalid, Message: "The webhook already uses this secret", Details: "send another one, or omit it to have one generated", Code: "invalid_secret"}
 	}
 	if overlap > 0 && hook.OverlapEnds != 0 {
 		return Webhook{}, &fault.Error{Kind: fault.Conflict, Message: "The secret is being rotated", Details: "both secrets sign until " + hook.OverlapEnds.String() + "; set overlapSeconds to 0 to replace both now", Code: "rotation_in_progress"}
