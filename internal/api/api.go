@@ -1,8 +1,8 @@
-// Package api owns the REST face: /api/v1, deploy-hook URLs, the OpenAPI document and
+// Package api owns the REST API: /api/v1, deploy-hook URLs, the OpenAPI document and
 // the reference page made from it.
 //
 // A request meets, in this order: its id, the caller, the rate limit, the body's checks,
-// the route. Handlers are typed functions that call one room and return its error; one
+// the route. Handlers are typed functions that call one service and return its error; one
 // place turns errors into status and body. What changes something runs in one
 // transaction, and a POST keeps its answer in it when the client sends an
 // Idempotency-Key. The package holds no rules of its own and writes no table.
@@ -32,7 +32,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-// Config names the rooms that the interface opens to the outside.
+// Config names the services that the API exposes.
 type Config struct {
 	DB          *db.DB
 	Accounts    *account.Accounts
@@ -58,7 +58,7 @@ type Config struct {
 	Version        string         // of the program. Optional.
 }
 
-// API is the REST face.
+// API is the REST API.
 type API struct {
 	Config
 	mux       *http.ServeMux

@@ -28,7 +28,7 @@ var (
 	docsCSS string
 )
 
-// reference is what docs.html shows.
+// reference holds the data of docs.html.
 type reference struct {
 	CSS             template.CSS
 	BaseURL, APIURL string

@@ -28,7 +28,7 @@ type look struct {
 	Online      bool   // there is something to show
 }
 
-func lookOf(s site.Site, p deploy.Portrait) look {
+func lookOf(s site.Site, p deploy.Thumbnail) look {
 	l := look{Name: s.Name, Seed: s.Slug, Title: cmp.Or(p.Title, s.Name), Text: p.Text, Colour: p.Colour, Online: s.LiveRelease != ""}
 	at := "/sites/" + string(s.ID) + "/pictures/" + string(p.Release)
 	if p.Icon {
@@ -106,9 +106,9 @@ func (d *Dashboard) pictureFile(ctx context.Context, q *request) (answer, error)
 	kind := "image/jpeg"
 	switch part {
 	case "png":
-		b, kind, err = d.Deployments.PortraitIcon(ctx, q.caller.Owner, id, release.ID(of))
+		b, kind, err = d.Deployments.ThumbnailIcon(ctx, q.caller.Owner, id, release.ID(of))
 	case "jpg":
-		b, err = d.Deployments.PortraitImage(ctx, q.caller.Owner, id, release.ID(of))
+		b, err = d.Deployments.ThumbnailImage(ctx, q.caller.Owner, id, release.ID(of))
 	default:
 		return answer{}, fault.Missing("page")
 	}
