@@ -56,6 +56,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
 	Ready          func() bool    // false while starting or draining. Optional: always.
 	Version        string         // of the program. Optional.
+	FontURL        string         // of the reference's font, on the same host. Optional: the system's.
 }
 
 // API is the REST API.
@@ -66,9 +67,11 @@ type API struct {
 	ops       []Route
 	byPattern map[string]Route // by the mux's pattern
 	streams   requestinfo.Streams
-	spec      []byte // openapi.json
-	docs      []byte // the reference page
-	home      []byte // the page at /
+	spec      []byte            // openapi.json
+	pages     map[string][]byte // by path: the page at / and those of the reference
+	reference reference         // what they are rendered from
+	index     []indexed         // of their search
+	css       string            // of all of them
 }
 
 // New registers every route. It starts nothing.

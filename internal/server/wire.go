@@ -153,12 +153,10 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
+		h.pages = dashboard.New(h.dashboardConfig())
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
 			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
-			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
-	}
-	if s.role("api") {
-		h.pages = dashboard.New(h.dashboardConfig())
+			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
 		return nil, err
