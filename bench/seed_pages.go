@@ -184,8 +184,8 @@ func seedDeliveries(ctx context.Context, w *world.World, hook string) error {
 				state, status, answer, attempts = "failed", 500, page, 3
 			}
 			_, err = tx.Exec(ctx, `
-				INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at)
-				VALUES ($1, $2, $3, $4, $5, 0, $6, 0, $6, $6)`, delivery, event, hook, state, attempts, at)
+				INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
+				VALUES ($1, $2, $3, $4, $5, 0, $6, 0, $6, $6, '')`, delivery, event, hook, state, attempts, at)
 			if err != nil {
 				return err
 			}

@@ -63,7 +63,7 @@ func (s *story) plainSite() {
 	s.Go("/new")
 	s.Type("#f-repository", "https://git.test/acme/leaflet.git")
 	s.Press("@continue")
-	s.Sees("@plan", "files as they are")
+	s.Sees("@plan", "files are published as they are")
 	s.Press("@create")
 	s.Sees("@deployment @status-success")
 	s.Press("@live-link")

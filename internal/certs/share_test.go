@@ -109,8 +109,7 @@ func TestTakenOver(t *testing.T) {
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	var log lines
-	var front *world
-	front = start(t, func(_ *world, c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	front := start(t, func(_ *world, c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	front.site("blog")
 	w := front
 	d := w.add("www.customer.test", "blog")

@@ -66,11 +66,11 @@ func (d *Dashboard) endOneSession(ctx context.Context, q *request) (answer, erro
 		return answer{}, err
 	}
 	if id == q.session.ID {
-		a := goTo("/sign-in", "You are signed out")
+		a := goTo("/sign-in", "Signed out")
 		a.cookies = []*http.Cookie{d.noCookie(sessionCookie)}
 		return a, nil
 	}
-	return goTo("/account/sessions", "That device is signed out"), nil
+	return goTo("/account/sessions", "Session signed out"), nil
 }
 
 func (d *Dashboard) endOtherSessions(ctx context.Context, q *request) (answer, error) {
@@ -80,7 +80,7 @@ func (d *Dashboard) endOtherSessions(ctx context.Context, q *request) (answer, e
 		n, err = d.Accounts.EndSessionsTx(ctx, tx, q.user.ID, q.session.ID)
 		return account.AuditEvent{Action: "sessions.ended", Detail: plural(int(n), "session")}, err
 	})
-	return goTo("/account/sessions", "Signed out "+plural(int(n), "other session")), err
+	return goTo("/account/sessions", "Signed out of "+plural(int(n), "other session")), err
 }
 
 // endSession signs the user out on one device.

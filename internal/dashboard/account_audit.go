@@ -86,7 +86,7 @@ func (d *Dashboard) audit(ctx context.Context, q *request, data auditData, templ
 		data.Older = data.link(data.Path, "before", list[auditPerPage-1].ID)
 	}
 	if data.User != "" {
-		says := "somebody who is gone"
+		says := "Deleted user"
 		u, err := d.Accounts.User(ctx, account.UserID(data.User))
 		if err == nil {
 			says = u.Email
@@ -96,9 +96,9 @@ func (d *Dashboard) audit(ctx context.Context, q *request, data auditData, templ
 		data.Narrowed = append(data.Narrowed, narrowed{says, data.With("user", "")})
 	}
 	if data.Key != "" {
-		says := "the key " + data.Key
+		says := "API key " + data.Key
 		if len(list) > 0 {
-			says = "the key " + list[0].Via
+			says = "API key " + list[0].Via
 		}
 		data.Narrowed = append(data.Narrowed, narrowed{says, data.With("key", "")})
 	}
@@ -124,7 +124,7 @@ func (d *Dashboard) auditFile(ctx context.Context, q *request, data auditData) (
 	format := q.query("format")
 	kind := map[string]string{"": "text/csv; charset=utf-8", "csv": "text/csv; charset=utf-8", "json": "application/json"}[format]
 	if kind == "" {
-		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "There is no such format", Details: "formats are csv and json"}
+		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid format", Details: "format must be csv or json"}
 	}
 	list, err := d.Accounts.Audit(ctx, data.filter(q.caller, "", auditRead))
 	if err != nil {

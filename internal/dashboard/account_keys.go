@@ -64,14 +64,14 @@ type scopeChoice struct {
 }
 
 var scopeChoices = []scopeChoice{
-	{"Sites", "list, create, change, stop and delete sites", account.SitesRead, account.SitesWrite},
-	{"Deployments", "see builds and their logs; deploy, cancel, roll back", account.DeploymentsRead, account.DeploymentsWrite},
-	{"Domains", "see, add, verify and remove domains", account.DomainsRead, account.DomainsWrite},
-	{"Environment", "read names and plain values; set and remove variables", account.EnvRead, account.EnvWrite},
-	{"Webhooks", "see subscriptions and deliveries; create, change, redeliver", account.WebhooksRead, account.WebhooksWrite},
-	{"Backups", "see and download backups; make and restore them", account.BackupsRead, account.BackupsWrite},
-	{"API keys", "list, make and revoke keys that may do no more than this one", "", account.KeysWrite},
-	{"Account", "see whose key it is", account.AccountRead, ""},
+	{"Sites", "view, create, update, stop and delete sites", account.SitesRead, account.SitesWrite},
+	{"Deployments", "view deployments and logs; deploy, cancel, roll back", account.DeploymentsRead, account.DeploymentsWrite},
+	{"Domains", "view, add, verify and remove domains", account.DomainsRead, account.DomainsWrite},
+	{"Environment", "view, set and delete environment variables", account.EnvRead, account.EnvWrite},
+	{"Webhooks", "view webhooks and deliveries; create, update, redeliver", account.WebhooksRead, account.WebhooksWrite},
+	{"Backups", "view and download backups; create and restore", account.BackupsRead, account.BackupsWrite},
+	{"API keys", "create and revoke keys with the same scopes or fewer", "", account.KeysWrite},
+	{"Account", "view the account of the key", account.AccountRead, ""},
 }
 
 // lives are how long a key may be chosen to work.
@@ -126,7 +126,7 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 	if q.value("reach") != "some" {
 		n.Sites = nil
 	} else if len(n.Sites) == 0 {
-		return answer{}, at("sites", &fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or let the key reach all of them"})
+		return answer{}, at("sites", &fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or choose all sites"})
 	}
 	for _, id := range n.Sites {
 		if _, err := d.Sites.Get(ctx, q.caller.Owner, site.ID(id)); err != nil {
@@ -147,7 +147,7 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 		return l.Value == q.value("expires")
 	})
 	if i < 0 {
-		return answer{}, at("expires", &fault.Error{Kind: fault.Invalid, Message: "Choose how long the key works"})
+		return answer{}, at("expires", &fault.Error{Kind: fault.Invalid, Message: "Choose an expiration"})
 	}
 	if lives[i].Life > 0 {
 		n.Expires = db.Now().Add(lives[i].Life)
@@ -169,5 +169,5 @@ func (d *Dashboard) revokeKey(ctx context.Context, q *request) (answer, error) {
 	err := d.act(ctx, q, "key.revoked", func(tx *db.Tx) (string, error) {
 		return string(id), d.Accounts.RevokeKeyTx(ctx, tx, q.caller, id)
 	})
-	return goTo("/account/keys", "The key is revoked: it stopped working"), err
+	return goTo("/account/keys", "API key revoked"), err
 }

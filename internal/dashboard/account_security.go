@@ -59,7 +59,7 @@ func (d *Dashboard) changePassword(ctx context.Context, q *request) (answer, err
 		}
 		return answer{}, err
 	}
-	a := goTo("/account/security", "The password is changed, and your other devices are signed out")
+	a := goTo("/account/security", "Password changed. All your other sessions are signed out")
 	a.cookies = []*http.Cookie{d.signedIn(token)}
 	return a, nil
 }
@@ -133,7 +133,7 @@ func (d *Dashboard) turnFactorOff(ctx context.Context, q *request) (answer, erro
 	err := d.act(ctx, q, "second_factor.disabled", func(tx *db.Tx) (string, error) {
 		return string(q.user.ID), d.Accounts.DropTOTPTx(ctx, tx, q.user.ID)
 	})
-	return goTo("/account/security", "The second factor is off"), err
+	return goTo("/account/security", "Two-factor authentication disabled"), err
 }
 
 func (d *Dashboard) renewCodes(ctx context.Context, q *request) (answer, error) {

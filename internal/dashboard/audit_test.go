@@ -38,13 +38,13 @@ func TestAuditNarrows(t *testing.T) {
 		"/account/audit?key=key_ci":                                 {"dep_by_ci", "dep_by_hook"},
 		"/account/audit?key=key_ci&what=deployment":                 {"dep_by_ci", "TOKEN"},
 		"/account/audit?what=env.set":                               {"TOKEN", "dep_by_ci"},
-		"/account/audit?key=key_eve":                                {"Nothing here", "Eve&#39;s site"},
+		"/account/audit?key=key_eve":                                {"No events", "Eve&#39;s site"},
 		"/account/audit?user=" + string(eve.ID):                     {"dep_by_ci", "Eve&#39;s site"},
-		"/account/audit?key=%00%ff":                                 {"Nothing here", "dep_by_ci"},
+		"/account/audit?key=%00%ff":                                 {"No events", "dep_by_ci"},
 		"/operator/audit?user=" + string(eve.ID):                    {"Eve&#39;s site", "dep_by_ci"},
 		"/operator/audit?what=user.suspended":                       {"the command line", "dep_by_ci"},
 		"/operator/audit?user=" + string(ada.ID) + "&key=key_other": {"TOKEN", "dep_by_ci"},
-		"/operator/audit?user=usr_nobody":                           {"Nothing here", "dep_by_ci"},
+		"/operator/audit?user=usr_nobody":                           {"No events", "dep_by_ci"},
 	} {
 		who := b
 		if strings.HasPrefix(path, "/operator") {

@@ -4,14 +4,14 @@ import "strings"
 
 // deeds are the audit log's actions in people's words.
 var deeds = map[string]string{
-	"session.started": "Signed in", "session.refused": "Sign-in refused", "session.ended": "Signed out a session", "sessions.ended": "Signed out all other sessions",
-	"password.set": "Set a password", "password.changed": "Changed the password", "password.link": "Made a link for a new password", "password.reset_mailed": "Mailed a link for a new password, as somebody asked",
-	"mail.undelivered":      "A mail could not be delivered",
-	"second_factor.enabled": "Turned on the second factor", "second_factor.disabled": "Turned off the second factor", "second_factor.codes_renewed": "Renewed the recovery codes",
-	"passkey.added": "Added a passkey", "passkey.removed": "Removed a passkey",
-	"key.created": "Created an API key", "key.revoked": "Revoked an API key",
-	"user.invited": "Invited a user", "user.uninvited": "Took an invitation back",
-	"user.suspended": "Suspended a user", "user.resumed": "Let a suspended user in again", "user.role": "Changed a role", "user.deleted": "Deleted a user",
+	"session.started": "Signed in", "session.refused": "Sign-in refused", "session.ended": "Session ended", "sessions.ended": "Other sessions ended",
+	"password.set": "Password set", "password.changed": "Password changed", "password.link": "Password reset link created", "password.reset_mailed": "Password reset email sent",
+	"mail.undelivered":      "Email delivery failed",
+	"second_factor.enabled": "Two-factor authentication enabled", "second_factor.disabled": "Two-factor authentication disabled", "second_factor.codes_renewed": "Recovery codes regenerated",
+	"passkey.added": "Passkey added", "passkey.removed": "Passkey removed",
+	"key.created": "API key created", "key.revoked": "API key revoked",
+	"user.invited": "User invited", "user.uninvited": "Invite revoked",
+	"user.suspended": "User suspended", "user.resumed": "User unsuspended", "user.role": "Role changed", "user.deleted": "User deleted",
 }
 
 // deedWords is an action in words; one that has none is shown as it stands.

@@ -71,19 +71,19 @@ func (r deploymentRow) Name() string {
 func (r deploymentRow) By() string {
 	switch r.Cause {
 	case deploy.ByProvision:
-		return "when the site was made"
+		return "created with the site"
 	case deploy.ByAPI:
 		return "by API"
 	case deploy.ByHook:
-		return "by a deploy hook"
+		return "by deploy hook"
 	case deploy.ByDashboard:
 		return "from the dashboard"
 	case deploy.ByPush:
-		return "by a push"
+		return "by push"
 	case deploy.ByRollback:
-		return "as a rollback"
+		return "by rollback"
 	case deploy.ByPromote:
-		return "as a promotion"
+		return "by promotion"
 	}
 	return string(r.Cause)
 }
@@ -94,11 +94,19 @@ func (r deploymentRow) Ended() bool { return r.Status.Ended() }
 // Host is its own address without the scheme.
 func (r deploymentRow) Host() string { return strings.TrimPrefix(r.URL, "https://") }
 
-// SiteURL and SiteHost are the address of the site itself.
-func (r deploymentRow) SiteURL() string { return r.head.URL }
+// VisitURL returns the address by which visitors know the site.
+func (r deploymentRow) VisitURL() string { return r.head.Visit }
 
-// SiteHost is the site's host.
-func (r deploymentRow) SiteHost() string { return r.head.Host }
+// VisitHost returns VisitURL without the scheme.
+func (r deploymentRow) VisitHost() string { return r.head.VisitHost }
+
+// Label names the deployment for screen readers, apart from others of the same title.
+func (r deploymentRow) Label() string {
+	if r.CommitHash != "" {
+		return short(80, r.Name()) + " (" + short(7, r.CommitHash) + ", " + r.ID.Label() + ")"
+	}
+	return short(80, r.Name()) + " (" + r.ID.Label() + ")"
+}
 
 // CanRollBack reports whether its release can be made live again.
 func (r deploymentRow) CanRollBack() bool {
@@ -112,8 +120,8 @@ func (r deploymentRow) CanPromote() bool {
 
 // PromoteTo says what promoting it will do.
 func (r deploymentRow) PromoteTo() string {
-	return fmt.Sprintf("%s will serve this preview of %s (%s). It happens at once and builds nothing: environment variables are those of its own build.",
-		r.head.Host, r.Branch, short(7, r.CommitHash))
+	return fmt.Sprintf("%s will serve this preview of %s (%s) immediately, without a new build. Build-time environment variables are those of the preview.",
+		r.head.VisitHost, r.Branch, short(7, r.CommitHash))
 }
 
 // PreviewHost is the stable address of its branch without the scheme; empty for production.
@@ -137,8 +145,8 @@ func (r deploymentRow) RollBackTo() string {
 	if r.CommitHash != "" {
 		what += " (" + short(7, r.CommitHash) + ")"
 	}
-	return fmt.Sprintf("%s will serve the release of %s again, deployed %s. It happens at once and builds nothing: environment variables are those of its own build. "+
-		"Later deployments stay in the list, and the next push or deploy hook deploys as usual.", r.head.Host, what, relative(time.Until(r.CreatedAt.Time())))
+	return fmt.Sprintf("%s will serve %s, deployed %s, immediately and without a new build. Build-time environment variables are those of that deployment. "+
+		"The next deployment of the production branch replaces it.", r.head.VisitHost, what, relative(time.Until(r.CreatedAt.Time())))
 }
 
 // Waits says what a pending one waits for.
@@ -146,14 +154,14 @@ func (r deploymentRow) Waits() string {
 	if r.Queue == nil {
 		return ""
 	}
-	why := "until a worker is free"
+	why := "waiting for a build slot"
 	if r.Queue.Reason == "site_busy" {
-		why = "until the deployment before it ends"
+		why = "waiting for the previous deployment to finish"
 	}
 	if r.Queue.Position <= 1 {
-		return "Next in line, " + why
+		return "Next in the queue, " + why
 	}
-	return fmt.Sprintf("Number %d in line, %s", r.Queue.Position, why)
+	return fmt.Sprintf("Number %d in the queue, %s", r.Queue.Position, why)
 }
 
 // PlanView is what the deployment found out and did; nil before it is known.
@@ -170,8 +178,8 @@ func (r deploymentRow) PlanView() *planView {
 }
 
 // stageNames are the stages in people's words.
-var stageNames = map[string]string{"queue": "Wait for a builder", "fetch": "Fetch", "prepare": "Prepare", "install": "Install", "build": "Build",
-	"publish": "Publish", "activate": "Go live"}
+var stageNames = map[string]string{"queue": "Queue", "fetch": "Fetch", "prepare": "Prepare", "install": "Install", "build": "Build",
+	"publish": "Publish", "activate": "Activate", "start": "Start"}
 
 // StageName is a stage in people's words.
 func (r deploymentRow) StageName(s string) string {
@@ -288,7 +296,7 @@ func (d *Dashboard) cancelDeployment(ctx context.Context, q *request) (answer, e
 		_, err := d.Deployments.CancelTx(ctx, tx, q.caller.Owner, x.ID)
 		return string(x.ID), err
 	})
-	return goTo(x.Path(), "The deployment is being canceled"), err
+	return goTo(x.Path(), "Canceling the deployment"), err
 }
 
 func (d *Dashboard) retryDeployment(ctx context.Context, q *request) (answer, error) {

@@ -153,7 +153,7 @@ func (d *Dashboard) logDownload(ctx context.Context, q *request) (answer, error)
 				fmt.Fprintf(out, "%s %-5s %-8s %s\n", l.At, l.Level, l.Stage, l.Message)
 			}
 			if lines, _, err = d.Deployments.Logs(ctx, q.caller.Owner, x.ID, lines[len(lines)-1].N, logRead); err != nil {
-				fmt.Fprintln(out, "the rest could not be read")
+				fmt.Fprintln(out, "(the rest of the log could not be read)")
 				return
 			}
 		}
@@ -172,7 +172,7 @@ func (d *Dashboard) logError(ctx context.Context, q *request) (answer, error) {
 			return answer{}, err
 		}
 		if len(lines) == 0 {
-			return goTo(x.Path(), "There is no error in this log"), nil
+			return goTo(x.Path(), "No errors in this log"), nil
 		}
 		for _, l := range lines {
 			if l.Level == "error" {

@@ -39,6 +39,9 @@ func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, e
 		return domainsData{}, err
 	}
 	list, err := d.Domains.ForSite(ctx, q.caller.Owner, string(head.Site.ID))
+	if err != nil {
+		return domainsData{}, err
+	}
 	own, err := d.Certificates.Of(ctx, d.DB, []string{head.Site.Slug})
 	if err != nil {
 		return domainsData{}, err
@@ -187,9 +190,9 @@ func (r domainRow) Says() string {
 	case len(r.Problems) > 0:
 		return r.Problems[0].Message
 	case r.RedirectTo != "":
-		return "Redirects to " + domain.Unicode(r.RedirectTo) + "."
+		return "Redirects to " + domain.Unicode(r.RedirectTo)
 	}
-	return "Serves the site."
+	return "Serves the site"
 }
 
 // Settled reports whether there is nothing left to do.
@@ -254,12 +257,12 @@ func (d *Dashboard) verifyDomain(ctx context.Context, q *request) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	says := "Checked: DNS not verified yet"
+	says := "DNS not verified yet"
 	switch {
 	case dom.Status == domain.Active:
-		says = "Checked: " + domain.Unicode(dom.Name) + " is active"
+		says = domain.Unicode(dom.Name) + " is active"
 	case dom.Proven():
-		says = "Checked: ownership verified, DNS does not point here yet"
+		says = "Ownership verified. DNS records don't point to Slipway yet"
 	}
 	return goTo(data.Base()+"/domains/"+string(dom.ID), says), nil
 }
@@ -283,9 +286,9 @@ func (d *Dashboard) makePrimary(ctx context.Context, q *request) (answer, error)
 }
 
 func (d *Dashboard) redirectDomain(ctx context.Context, q *request) (answer, error) {
-	to, says := strings.TrimSpace(q.value("redirect_to")), "Redirect removed: the domain serves the site"
+	to, says := strings.TrimSpace(q.value("redirect_to")), "Redirect removed"
 	if to != "" {
-		says = "Visitors are redirected to " + to
+		says = "Redirecting to " + to
 	}
 	a, err := d.changeDomain(ctx, q, domain.Update{RedirectTo: &to}, says)
 	return a, at("redirect_to", err)
@@ -300,5 +303,5 @@ func (d *Dashboard) removeDomain(ctx context.Context, q *request) (answer, error
 		_, err := d.Domains.DeleteTx(ctx, tx, q.caller.Owner, data.Dom.ID)
 		return account.AuditEvent{Action: "domain.removed", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
 	})
-	return goTo(data.Base()+"/domains", domain.Unicode(data.Dom.Name)+" was removed"), err
+	return goTo(data.Base()+"/domains", "Removed "+domain.Unicode(data.Dom.Name)), err
 }

@@ -42,10 +42,10 @@ func parseEnv(text string) ([]envPair, error) {
 		}
 		key, rest = strings.TrimSpace(key), strings.TrimSpace(rest)
 		if !ok {
-			return nil, bad("has no =", "a line is KEY=value")
+			return nil, bad("has no =", "enter lines such as KEY=value")
 		}
 		if !envKey.MatchString(key) {
-			return nil, bad("has no good name", "a name has letters, digits and underscores, and doesn't begin with a digit")
+			return nil, bad("has an invalid name", "names contain letters, digits and underscores and don't begin with a digit")
 		}
 		value := rest
 		if rest != "" && (rest[0] == '"' || rest[0] == '\'') {
@@ -65,10 +65,10 @@ func parseEnv(text string) ([]envPair, error) {
 				}
 			}
 			if end < 0 {
-				return nil, bad("opens a quote that is never closed", "close it, or put the value into the other kind of quotes")
+				return nil, bad("has an unclosed quote", "close it or use the other kind of quotes")
 			}
 			if tail := strings.TrimSpace(body[end+1:]); tail != "" && tail[0] != '#' {
-				return nil, bad("goes on after the closing quote", "put a \\ before a quote that belongs to the value")
+				return nil, bad("has text after the closing quote", "escape quotes inside the value with \\")
 			}
 			value = body[:end]
 			if quote == '"' {
@@ -85,10 +85,10 @@ func parseEnv(text string) ([]envPair, error) {
 		out = append(out, envPair{key, value})
 	}
 	if len(out) == 0 {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "There is no variable in this text", Details: "paste lines such as KEY=value", Code: "invalid_env"}
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "No variables found", Details: "enter lines such as KEY=value", Code: "invalid_env"}
 	}
 	if len(out) > 1000 {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "There are too many variables in this text", Details: "at most 1,000", Code: "invalid_env"}
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "Too many variables", Details: "at most 1,000 can be imported at once", Code: "invalid_env"}
 	}
 	return out, nil
 }

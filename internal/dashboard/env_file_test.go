@@ -26,10 +26,10 @@ func TestParseEnv(t *testing.T) {
 		"the last counts":   {in: "A=1\nB=2\nA=3", want: []envPair{{"A", "3"}, {"B", "2"}}},
 		"Windows":           {in: "\ufeffA=1\r\nB=2\r\n", want: []envPair{{"A", "1"}, {"B", "2"}}},
 		"no equals sign":    {in: "A=1\nhello", bad: "Line 2 has no ="},
-		"bad name":          {in: "A-B=1", bad: "Line 1 has no good name"},
-		"open quote":        {in: "A=1\n\nB=\"x\ny", bad: "Line 3 opens a quote"},
-		"after the quote":   {in: `A="x" y`, bad: "Line 1 goes on after"},
-		"nothing":           {in: "# nothing\n", bad: "There is no variable"},
+		"bad name":          {in: "A-B=1", bad: "Line 1 has an invalid name"},
+		"open quote":        {in: "A=1\n\nB=\"x\ny", bad: "Line 3 has an unclosed quote"},
+		"after the quote":   {in: `A="x" y`, bad: "Line 1 has text after the closing quote"},
+		"nothing":           {in: "# nothing\n", bad: "No variables found"},
 		"lines are counted": {in: "A='x\ny'\noops", bad: "Line 3 has no ="},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,13 +79,13 @@ func (d *Dashboard) setVar(ctx context.Context, q *request) (answer, error) {
 	}
 	key := q.value("key")
 	if slices.ContainsFunc(vars, func(v site.Var) bool { return v.Key == key }) {
-		return answer{}, at("key", &fault.Error{Kind: fault.Conflict, Message: "There is a variable of this name already", Details: "change that one, or choose another name"})
+		return answer{}, at("key", &fault.Error{Kind: fault.Conflict, Message: "A variable with this name already exists", Details: "edit it or choose another name"})
 	}
 	err = d.setVars(ctx, q, head.Site.ID, []site.NewVar{{Key: key, Value: q.value("value"), Secret: q.checked("secret"), Target: targetsOf(q)}})
 	if err != nil {
 		return answer{}, at(varField(err), err)
 	}
-	return d.thenDeploy(ctx, q, goTo(head.Base()+"/env", key+" is set"))
+	return d.thenDeploy(ctx, q, goTo(head.Base()+"/env", "Added "+key))
 }
 
 // thenDeploy puts a change in force where the button that made it says so. The change
@@ -96,7 +96,7 @@ func (d *Dashboard) thenDeploy(ctx context.Context, q *request, done answer) (an
 	}
 	watch, err := d.deploySite(ctx, q)
 	if f := fault.As(err); f != nil {
-		return goTo(done.to, done.flash+", but not deployed: "+f.Message), nil
+		return goTo(done.to, done.flash+". Not deployed: "+f.Message), nil
 	}
 	return watch, err
 }
@@ -179,7 +179,7 @@ func (d *Dashboard) changeVar(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, at(varField(err), err)
 	}
-	return d.thenDeploy(ctx, q, goTo(data.Base()+"/env", data.Var.Key+" is changed"))
+	return d.thenDeploy(ctx, q, goTo(data.Base()+"/env", "Updated "+data.Var.Key))
 }
 
 func (d *Dashboard) deleteVar(ctx context.Context, q *request) (answer, error) {
@@ -191,7 +191,7 @@ func (d *Dashboard) deleteVar(ctx context.Context, q *request) (answer, error) {
 		return account.AuditEvent{Action: "env.deleted", Subject: string(data.Site.ID), Detail: data.Var.Key},
 			d.Sites.DeleteEnvTx(ctx, tx, q.caller.Owner, data.Site.ID, data.Var.Key)
 	})
-	return goTo(data.Base()+"/env", data.Var.Key+" is deleted"), err
+	return goTo(data.Base()+"/env", "Deleted "+data.Var.Key), err
 }
 
 // exportEnv is every readable variable as a .env file. Secrets are named, not told.
@@ -273,8 +273,8 @@ func (d *Dashboard) importEnv(ctx context.Context, q *request) (answer, error) {
 		return page("site_import", "Import variables", data), nil
 	}
 	if len(write) == 0 {
-		return goTo(head.Base()+"/env", "Nothing had changed"), nil
+		return goTo(head.Base()+"/env", "No changes to import"), nil
 	}
 	err = d.setVars(ctx, q, head.Site.ID, write)
-	return goTo(head.Base()+"/env", plural(len(write), "variable")+" imported"), at("text", err)
+	return goTo(head.Base()+"/env", "Imported "+plural(len(write), "variable")), at("text", err)
 }

@@ -119,17 +119,17 @@ func plural(n int, noun string) string {
 // words are the statuses of nouns in people's words, each with its tone: ok, busy, wait,
 // bad or off.
 var words = map[string]map[string][2]string{
-	"site": {"pending": {"Waiting", "wait"}, "provisioning": {"Setting up", "busy"}, "active": {"Live", "ok"},
+	"site": {"pending": {"Queued", "wait"}, "provisioning": {"Deploying", "busy"}, "active": {"Live", "ok"},
 		"error": {"Failed", "bad"}, "stopped": {"Stopped", "off"}},
 	"deployment": {"pending": {"Queued", "wait"}, "building": {"Building", "busy"}, "deploying": {"Deploying", "busy"},
 		"success": {"Ready", "ok"}, "failed": {"Failed", "bad"}, "canceled": {"Canceled", "off"}},
-	"stage":       {"pending": {"Waiting", "off"}, "running": {"Running", "busy"}, "success": {"Done", "ok"}, "failed": {"Failed", "bad"}, "skipped": {"Skipped", "off"}},
+	"stage":       {"pending": {"Queued", "off"}, "running": {"Running", "busy"}, "success": {"Done", "ok"}, "failed": {"Failed", "bad"}, "skipped": {"Skipped", "off"}},
 	"domain":      {"pending": {"Waiting for DNS", "wait"}, "active": {"Active", "ok"}, "failed": {"Failed", "bad"}},
-	"certificate": {"pending": {"Being issued", "wait"}, "active": {"Valid", "ok"}, "failed": {"Failed", "bad"}, "expired": {"Expired", "bad"}},
+	"certificate": {"pending": {"Issuing", "wait"}, "active": {"Valid", "ok"}, "failed": {"Failed", "bad"}, "expired": {"Expired", "bad"}},
 	"record":      {"pending": {"Not found", "wait"}, "valid": {"Valid", "ok"}, "invalid": {"Invalid", "bad"}},
-	"delivery":    {"pending": {"Waiting", "wait"}, "success": {"Delivered", "ok"}, "failed": {"Failed", "bad"}},
+	"delivery":    {"pending": {"Pending", "wait"}, "success": {"Delivered", "ok"}, "failed": {"Failed", "bad"}},
 	"check":       {"ok": {"OK", "ok"}, "limited": {"Limited", "wait"}, "missing": {"Missing", "bad"}},
-	"switch":      {"on": {"On", "ok"}, "off": {"Off", "off"}},
+	"switch":      {"on": {"Enabled", "ok"}, "off": {"Disabled", "off"}},
 }
 
 // word is a status in people's words.

@@ -81,8 +81,8 @@ func (e *events) write(text string) error {
 func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *events) error) {
 	done, ok := d.streams.Begin(q.user.ID)
 	if !ok {
-		d.finish(w, q, route{}, answer{}, &fault.Error{Kind: fault.Limited, Message: "Too many live pages are open",
-			Details: fmt.Sprintf("close some: at most %d are kept up to date at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
+		d.finish(w, q, route{}, answer{}, &fault.Error{Kind: fault.Limited, Message: "Too many live pages open",
+			Details: fmt.Sprintf("close some of them: at most %d are updated at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
 		return
 	}
 	defer done()

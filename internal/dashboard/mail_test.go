@@ -75,7 +75,7 @@ func TestForgot(t *testing.T) {
 		return reply{resp.StatusCode, resp.Header, string(text)}
 	}
 	known, unknown := ask("ada@example.test"), ask("eve@example.test")
-	known.want(t, 200, `data-test="sent"`, "If <strong>ada@example.test</strong> can sign in here")
+	known.want(t, 200, `data-test="sent"`, "If <strong>ada@example.test</strong> has an account here")
 	if unknown.status != known.status || strings.ReplaceAll(unknown.body, "eve@", "ada@") != known.body {
 		t.Error("the page tells who has an account:", unknown)
 	}
@@ -94,7 +94,7 @@ func TestForgot(t *testing.T) {
 	if old.get("/account").status != 303 {
 		t.Error("a session outlives the reset")
 	}
-	b.get("/account/audit").want(t, 200, "Mailed a link for a new password", "by Slipway", "the sign-in page", "Set a password")
+	b.get("/account/audit").want(t, 200, "Password reset email sent", "by Slipway", "the sign-in page", "Password set")
 	if told := srv.Wait(2)[1]; told.Subject != "Your password was changed" || !strings.Contains(told.Text, w.srv.URL+"/forgot") {
 		t.Errorf("told %+v", told)
 	}
@@ -134,13 +134,13 @@ func TestForgotWithoutMail(t *testing.T) {
 	w := newWorld(t)
 	w.user("ada@example.test", false)
 	b := w.browser()
-	if p := b.get("/sign-in").want(t, 200, "The operator of this installation can make you a link"); p.has("forgot") {
+	if p := b.get("/sign-in").want(t, 200, "Ask the operator of this installation for a password reset link"); p.has("forgot") {
 		t.Error("there is a link to what does not work")
 	}
 	if p := b.get("/forgot").want(t, 200, `data-test="ask-operator"`); p.has("submit") {
 		t.Error("there is a form for what does not work")
 	}
-	b.post("/forgot", "email", "ada@example.test").want(t, 409, "sends no mails")
+	b.post("/forgot", "email", "ada@example.test").want(t, 409, "Email is not configured")
 }
 
 // An invitation goes by mail, and its link is shown all the same. The link for a new
@@ -156,7 +156,7 @@ func TestInviteByMail(t *testing.T) {
 	w.user("root@example.test", true)
 	ada := w.user("ada@example.test", false)
 	root := w.as("root@example.test")
-	p := root.post("/operator/users/invite", "email", "bob@example.test", "role", "user").want(t, 200, "A mail with this link is on its way to bob@example.test")
+	p := root.post("/operator/users/invite", "email", "bob@example.test", "role", "user").want(t, 200, "This link was emailed to bob@example.test")
 	got := srv.Wait(1)[0]
 	if got.To != "bob@example.test" || w.srv.URL+w.path(got) != p.value(t) {
 		t.Errorf("got %+v", got)
@@ -167,14 +167,14 @@ func TestInviteByMail(t *testing.T) {
 	if got := srv.Wait(2)[1]; w.srv.URL+w.path(got) != p.value(t) {
 		t.Errorf("a fresh invitation: %+v", got)
 	}
-	p = root.post("/operator/users/"+string(ada.ID)+"/link").want(t, 200, "A link for a new password")
+	p = root.post("/operator/users/"+string(ada.ID)+"/link").want(t, 200, "Password reset link")
 	if strings.Contains(p.body, "A mail with this link") {
 		t.Error("the page says that a password's link is mailed")
 	}
 	// A mailbox that is not there is in the log, where the page says.
-	root.post("/operator/users/invite", "email", "typo@example.test").want(t, 200, "the audit log says why")
+	root.post("/operator/users/invite", "email", "typo@example.test").want(t, 200, "the audit log shows why")
 	w.eventually("the refusal is in the log", func() bool { return w.logged("mail.undelivered") == 1 })
-	root.get("/operator/audit?what=mail").want(t, 200, "A mail could not be delivered", "No such mailbox", "Slipway")
+	root.get("/operator/audit?what=mail").want(t, 200, "Email delivery failed", "No such mailbox", "Slipway")
 	if all := srv.All(); len(all) != 2 {
 		t.Errorf("%d mails arrived, want the two invitations: %+v", len(all), all)
 	}

@@ -79,12 +79,31 @@ type planView struct {
 // Static reports whether the result is published as files.
 func (p planView) Static() bool { return p.Runtime == framework.Static }
 
+// StartText returns the command that starts the program; empty for static sites.
+func (p planView) StartText() string {
+	if p.Start == nil || len(p.Start.Command.Argv) == 0 && p.Start.Command.Shell == "" {
+		return ""
+	}
+	return p.Start.Command.String()
+}
+
+// Unsupported says why the result could not be served; empty when it can.
+func (p planView) Unsupported() string {
+	switch {
+	case p.Runtime == framework.PHP:
+		return "PHP applications are not supported yet. The deployment will fail."
+	case p.Runtime == framework.Node && p.Start == nil:
+		return "No start command found. Add a start script to package.json, or set run.command with the API."
+	}
+	return ""
+}
+
 // OutputText is the folder that is published.
 func (p planView) OutputText() string {
 	if o := path.Join(p.Root, p.Output); o != "" && o != "." {
 		return o
 	}
-	return "the repository itself"
+	return "Repository root"
 }
 
 func viewOf(p framework.Plan) planView {
@@ -197,7 +216,7 @@ func (d *Dashboard) look(ctx context.Context, who account.OwnerID, n *newData) e
 		return atLook(ctx, err)
 	}
 	if len(n.Branches) == 0 {
-		return at("repository", &fault.Error{Kind: fault.Invalid, Message: "The repository has no branch yet", Details: "push a commit to it first"})
+		return at("repository", &fault.Error{Kind: fault.Invalid, Message: "The repository has no branches", Details: "push a commit first"})
 	}
 	if !slices.Contains(n.Branches, n.Branch) {
 		if n.Branch = n.Default; n.Branch == "" {
@@ -219,7 +238,7 @@ func (d *Dashboard) look(ctx context.Context, who account.OwnerID, n *newData) e
 	case fault.As(err) != nil: // the owner may know better: it does not stand in the way
 		n.PlanWhy, _ = describe(err, "")
 	case ctx.Err() != nil:
-		n.PlanWhy = &problem{Message: "Reading the repository takes longer than we can wait here", Details: "deploy it, and the log says what was found"}
+		n.PlanWhy = &problem{Message: "Detection timed out", Details: "deploy the site to see the detected settings in the log"}
 	default:
 		return err
 	}
@@ -229,7 +248,7 @@ func (d *Dashboard) look(ctx context.Context, who account.OwnerID, n *newData) e
 // atLook says at which field a failed look at the repository belongs.
 func atLook(ctx context.Context, err error) error {
 	if fault.As(err) == nil && ctx.Err() == context.DeadlineExceeded {
-		err = &fault.Error{Kind: fault.Unavailable, Message: "The repository did not answer in time", Details: "try again in a moment", RetryAfter: 5 * time.Second}
+		err = &fault.Error{Kind: fault.Unavailable, Message: "Repository timed out", Details: "try again in a moment", RetryAfter: 5 * time.Second}
 	}
 	if f := fault.As(err); f != nil && f.Code == "credential_refused" {
 		return at("credential", err)

@@ -36,7 +36,7 @@ func (d *Dashboard) changeRole(ctx context.Context, q *request) (answer, error) 
 		return answer{}, err
 	}
 	if !admin && u.ID == q.user.ID {
-		a := goTo("/sign-in", "You are no operator any more: sign in again")
+		a := goTo("/sign-in", "You are no longer an operator. Sign in again")
 		a.cookies = []*http.Cookie{d.noCookie(sessionCookie)}
 		return a, nil
 	}
@@ -78,7 +78,7 @@ func (d *Dashboard) suspendUser(ctx context.Context, q *request) (answer, error)
 		}
 		return account.AuditEvent{Action: "user.suspended", Subject: string(u.ID), About: u.ID, Detail: detail}, err
 	})
-	says := u.Email + " is suspended"
+	says := "Suspended " + u.Email
 	if stopped > 0 {
 		says += ", and " + plural(stopped, "site") + " stopped"
 	}
@@ -97,7 +97,7 @@ func (d *Dashboard) resumeUser(ctx context.Context, q *request) (answer, error) 
 		_, err := d.Accounts.ResumeTx(ctx, tx, u.ID)
 		return account.AuditEvent{Action: "user.resumed", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
-	return goTo("/operator/users/"+string(u.ID), u.Email+" may come in again"), err
+	return goTo("/operator/users/"+string(u.ID), "Unsuspended "+u.Email), err
 }
 
 // deleteUser ends a user with all that is theirs. Where that includes sites, the address
@@ -117,10 +117,10 @@ func (d *Dashboard) deleteUser(ctx context.Context, q *request) (answer, error) 
 	detail := u.Email
 	if n := len(sites); n > 0 {
 		if q.value("sites") != strconv.Itoa(n) {
-			return answer{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("%s has %s by now", u.Email, plural(n, "site")), Details: "nothing was deleted: look again, and decide"}
+			return answer{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("%s now has %s", u.Email, plural(n, "site")), Details: "nothing was deleted: review the user's sites and try again"}
 		}
 		if strings.TrimSpace(q.value("confirm")) != u.Email {
-			return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The address you typed is not the user's", Details: "nothing was deleted: type " + u.Email + " to confirm"}
+			return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The email doesn't match", Details: "nothing was deleted: type " + u.Email + " to confirm"}
 		}
 		detail += ", with " + plural(n, "site")
 	}
@@ -136,7 +136,7 @@ func (d *Dashboard) deleteUser(ctx context.Context, q *request) (answer, error) 
 		_, err := d.Accounts.DeleteUserTx(ctx, tx, q.actor(), u.ID)
 		return account.AuditEvent{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: detail}, err
 	})
-	return goTo("/operator/users", u.Email+" is deleted"), err
+	return goTo("/operator/users", "Deleted "+u.Email), err
 }
 
 // sitesOf returns every site of an owner.

@@ -106,7 +106,7 @@ func TestOverview(t *testing.T) {
 	w.user("root@example.test", true)
 	root := w.as("root@example.test")
 	p := root.get("/operator")
-	if p.status != 200 || !p.has("queues") || !p.has("doctor") || p.has("status-missing") || !strings.Contains(p.body, "Being examined") {
+	if p.status != 200 || !p.has("queues") || !p.has("doctor") || p.has("status-missing") || !strings.Contains(p.body, "Checking") {
 		t.Fatal("the page waits for the doctor, or says nothing:", p)
 	}
 	close(ready)

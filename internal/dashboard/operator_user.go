@@ -106,7 +106,7 @@ func (d *Dashboard) uninvite(ctx context.Context, q *request) (answer, error) {
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		return account.AuditEvent{Action: "user.uninvited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, d.Accounts.UninviteTx(ctx, tx, u.ID)
 	})
-	return goTo("/operator/users", "The invitation is taken back"), err
+	return goTo("/operator/users", "Invite revoked"), err
 }
 
 func (d *Dashboard) signOutUser(ctx context.Context, q *request) (answer, error) {
@@ -119,7 +119,7 @@ func (d *Dashboard) signOutUser(ctx context.Context, q *request) (answer, error)
 		n, err = d.Accounts.EndSessionsTx(ctx, tx, u.ID, q.session.ID)
 		return account.AuditEvent{Action: "sessions.ended", Subject: string(u.ID), About: u.ID, Detail: plural(int(n), "session") + " of " + u.Email}, err
 	})
-	return goTo("/operator/users/"+string(u.ID), "Signed out "+plural(int(n), "session")), err
+	return goTo("/operator/users/"+string(u.ID), "Ended "+plural(int(n), "session")), err
 }
 
 func (d *Dashboard) dropFactor(ctx context.Context, q *request) (answer, error) {
@@ -133,5 +133,5 @@ func (d *Dashboard) dropFactor(ctx context.Context, q *request) (answer, error) 
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		return account.AuditEvent{Action: "second_factor.disabled", Subject: string(u.ID), About: u.ID, Detail: "of " + u.Email}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
 	})
-	return goTo("/operator/users/"+string(u.ID), "The second factor is off"), err
+	return goTo("/operator/users/"+string(u.ID), "Two-factor authentication disabled"), err
 }

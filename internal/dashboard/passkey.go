@@ -37,7 +37,7 @@ func (d *Dashboard) addPasskey(ctx context.Context, q *request) (answer, error) 
 		return answer{}, err
 	}
 	err := d.Accounts.AddPasskey(ctx, q.actor(), q.value("name"), q.value("token"), []byte(q.value("response")))
-	return goTo("/account/security", "The passkey is added"), err
+	return goTo("/account/security", "Passkey added"), err
 }
 
 func (d *Dashboard) removePasskey(ctx context.Context, q *request) (answer, error) {
@@ -48,5 +48,5 @@ func (d *Dashboard) removePasskey(ctx context.Context, q *request) (answer, erro
 	err := d.act(ctx, q, "passkey.removed", func(tx *db.Tx) (string, error) {
 		return string(id), d.Accounts.RemovePasskeyTx(ctx, tx, q.user.ID, id)
 	})
-	return goTo("/account/security", "The passkey is removed"), err
+	return goTo("/account/security", "Passkey removed"), err
 }

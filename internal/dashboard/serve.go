@@ -56,8 +56,8 @@ func (d *Dashboard) dispatch(w http.ResponseWriter, r *http.Request) {
 
 func (d *Dashboard) refuseForeign(w http.ResponseWriter, r *http.Request) {
 	d.handle(route{access: open, do: func(ctx context.Context, q *request) (answer, error) {
-		return answer{}, &fault.Error{Kind: fault.Forbidden, Message: "This form was sent from another site",
-			Details: "open the page here and send it again", Code: "cross_origin"}
+		return answer{}, &fault.Error{Kind: fault.Forbidden, Message: "Cross-origin request blocked",
+			Details: "open the page and submit the form again", Code: "cross_origin"}
 	}}).ServeHTTP(w, r)
 }
 
@@ -86,7 +86,7 @@ func (d *Dashboard) handle(rt route) http.Handler {
 func (d *Dashboard) run(w http.ResponseWriter, rt route, q *request) (answer, error) {
 	ctx := q.Context()
 	if !d.Ready() {
-		return answer{}, &fault.Error{Kind: fault.Unavailable, Message: "The service is starting or stopping", Details: "try again in a moment", RetryAfter: 2 * time.Second}
+		return answer{}, &fault.Error{Kind: fault.Unavailable, Message: "Slipway is starting or stopping", Details: "try again in a moment", RetryAfter: 2 * time.Second}
 	}
 	q.flash = d.readFlash(q.Request)
 	ctx = db.WithShare(ctx, "net:"+requestinfo.Network(q.addr))
@@ -144,7 +144,7 @@ func (d *Dashboard) admit(ctx context.Context, rt route, q *request) (to string,
 	case rt.access == halfway && q.signedIn():
 		return "/", nil
 	case wantsEvents(q.Request) || wantsJSON(q.Request):
-		return "", &fault.Error{Kind: fault.Unauthorized, Message: "You are signed out", Details: "sign in again", Code: "signed_out"}
+		return "", &fault.Error{Kind: fault.Unauthorized, Message: "Signed out", Details: "sign in again", Code: "signed_out"}
 	case pending && rt.access != halfway:
 		return "/sign-in/code" + nextOf(q), nil
 	}
@@ -165,15 +165,15 @@ func nextOf(q *request) string {
 func readForm(r *http.Request) error {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if kind = strings.TrimSpace(strings.ToLower(kind)); kind != "" && kind != "application/x-www-form-urlencoded" {
-		return &fault.Error{Kind: fault.Media, Message: "A form is sent as application/x-www-form-urlencoded"}
+		return &fault.Error{Kind: fault.Media, Message: "Unsupported content type", Details: "forms must be sent as application/x-www-form-urlencoded"}
 	}
 	err := r.ParseForm()
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
-		return &fault.Error{Kind: fault.TooLarge, Message: "The form is too large", Details: "at most 4 MiB are read"}
+		return &fault.Error{Kind: fault.TooLarge, Message: "The form is too large", Details: "the limit is 4 MiB"}
 	}
 	if err != nil {
-		return &fault.Error{Kind: fault.Invalid, Message: "The form can't be read"}
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid form data"}
 	}
 	for name, values := range r.PostForm {
 		for i, v := range values {

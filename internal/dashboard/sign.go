@@ -106,7 +106,7 @@ func (d *Dashboard) enter(q *request, s account.Session, token string) answer {
 }
 
 func (d *Dashboard) codePage(ctx context.Context, q *request) (answer, error) {
-	return page("sign_code", "Second factor", signInData{Next: local(q.query("next"))}), nil
+	return page("sign_code", "Two-factor authentication", signInData{Next: local(q.query("next"))}), nil
 }
 
 func (d *Dashboard) passCode(ctx context.Context, q *request) (answer, error) {
@@ -121,7 +121,7 @@ func (d *Dashboard) passCode(ctx context.Context, q *request) (answer, error) {
 }
 
 func (d *Dashboard) signOut(ctx context.Context, q *request) (answer, error) {
-	a := goTo("/sign-in", "You are signed out")
+	a := goTo("/sign-in", "Signed out")
 	a.cookies = []*http.Cookie{d.noCookie(sessionCookie)}
 	if q.user.ID == "" {
 		return a, nil
@@ -141,8 +141,9 @@ func (d *Dashboard) setTheme(ctx context.Context, q *request) (answer, error) {
 }
 
 type setupData struct {
-	First bool
-	Email string
+	First   bool
+	Invited bool // the account has no password yet
+	Email   string
 }
 
 func (d *Dashboard) setupPage(ctx context.Context, q *request) (answer, error) {
@@ -150,11 +151,14 @@ func (d *Dashboard) setupPage(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	title := "Choose a password"
-	if u.ID == "" {
+	title := "Choose a new password"
+	switch {
+	case u.ID == "":
 		title = "Welcome to Slipway"
+	case !u.Password:
+		title = "Accept your invite"
 	}
-	return page("sign_setup", title, setupData{u.ID == "", u.Email}), nil
+	return page("sign_setup", title, setupData{u.ID == "", u.ID != "" && !u.Password, u.Email}), nil
 }
 
 func (d *Dashboard) setUp(ctx context.Context, q *request) (answer, error) {
@@ -167,7 +171,7 @@ func (d *Dashboard) setUp(ctx context.Context, q *request) (answer, error) {
 	}
 	a := d.enter(q, s, token)
 	if !s.Pending {
-		a.flash = "Welcome aboard"
+		a.flash = "Welcome to Slipway"
 	}
 	return a, nil
 }

@@ -34,5 +34,5 @@ func (d *Dashboard) askReset(ctx context.Context, q *request) (answer, error) {
 	if err := d.Accounts.AskReset(ctx, q.value("email"), q.device()); err != nil {
 		return answer{}, err
 	}
-	return page("sign_forgot", "Look into your mailbox", forgotData{true, email}), nil
+	return page("sign_forgot", "Check your email", forgotData{true, email}), nil
 }

@@ -108,7 +108,7 @@ func (d *Dashboard) rollBack(ctx context.Context, q *request) (answer, error) {
 		x, err = d.Deployments.RollbackTx(ctx, tx, q.caller.Owner, id, deploy.ParseID(q.value("deployment")))
 		return string(x.ID), err
 	})
-	return goTo("/sites/"+string(id), "Rolled back: the earlier release is live"), err
+	return goTo("/sites/"+string(id), "Rolled back"), err
 }
 
 func (d *Dashboard) stopSite(ctx context.Context, q *request) (answer, error) {
@@ -117,7 +117,7 @@ func (d *Dashboard) stopSite(ctx context.Context, q *request) (answer, error) {
 		_, err := d.Sites.StopTx(ctx, tx, q.caller.Owner, id)
 		return string(id), err
 	})
-	return goTo("/sites/"+string(id), "The site is stopped"), err
+	return goTo("/sites/"+string(id), "Site stopped"), err
 }
 
 func (d *Dashboard) startSite(ctx context.Context, q *request) (answer, error) {
@@ -126,5 +126,5 @@ func (d *Dashboard) startSite(ctx context.Context, q *request) (answer, error) {
 		_, err := d.Sites.StartTx(ctx, tx, q.caller.Owner, id)
 		return string(id), err
 	})
-	return goTo("/sites/"+string(id), "The site is live again"), err
+	return goTo("/sites/"+string(id), "Site started"), err
 }

@@ -92,25 +92,25 @@ func troubles(h siteHead, list []deploy.Deployment, domains []domain.Domain) []t
 	var out []trouble
 	switch {
 	case h.Site.Status == site.Failed && h.Site.StatusReason != "":
-		t := trouble{"This site is not online", h.Site.StatusReason, "", ""}
+		t := trouble{"The site is not live", h.Site.StatusReason, "", ""}
 		if len(list) > 0 {
-			t.Link, t.Label = deploymentPath(h.Site.ID, list[0].ID), "See the log"
+			t.Link, t.Label = deploymentPath(h.Site.ID, list[0].ID), "View log"
 		}
 		out = append(out, t)
 	case len(list) > 0 && list[0].Status == deploy.Failed && h.Site.Status == site.Active:
-		out = append(out, trouble{"The last deployment failed, the one before it is still live", list[0].Error, deploymentPath(h.Site.ID, list[0].ID), "See the log"})
+		out = append(out, trouble{"Latest deployment failed. The previous deployment is still live", list[0].Error, deploymentPath(h.Site.ID, list[0].ID), "View log"})
 	}
 	for _, dom := range domains {
 		link := h.Base() + "/domains/" + string(dom.ID)
 		switch {
 		case dom.Status == domain.Failed:
-			out = append(out, trouble{dom.Name + " could not be verified", dom.Reason, link, "See what to set"})
+			out = append(out, trouble{domain.Unicode(dom.Name) + ": verification failed", dom.Reason, link, "View DNS records"})
 		case dom.Status == domain.Active && (dom.SSL == domain.SSLFailed || dom.SSL == domain.SSLExpired):
-			out = append(out, trouble{dom.Name + " has no valid certificate", dom.Certificate.LastError, link, "See the domain"})
+			out = append(out, trouble{domain.Unicode(dom.Name) + ": no valid certificate", dom.Certificate.LastError, link, "View domain"})
 		case dom.Status == domain.Active && dom.Certificate.LastError != "":
-			out = append(out, trouble{"The certificate of " + dom.Name + " could not be renewed", dom.Certificate.LastError, link, "See the domain"})
+			out = append(out, trouble{domain.Unicode(dom.Name) + ": certificate renewal failed", dom.Certificate.LastError, link, "View domain"})
 		case dom.Status == domain.Active && len(dom.Problems) > 0:
-			out = append(out, trouble{dom.Name + " needs a look", dom.Problems[0].Message, link, "See the domain"})
+			out = append(out, trouble{domain.Unicode(dom.Name) + ": DNS problem", dom.Problems[0].Message, link, "View domain"})
 		}
 	}
 	return out
@@ -160,6 +160,6 @@ func (d *Dashboard) firstLive(ctx context.Context, q *request) (answer, error) {
 	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 500 * time.Millisecond, render: func(ctx context.Context) ([]byte, bool, error) {
 		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: 1, Limit: 1})
-		return []byte("Waiting for a worker to take it up…"), len(list) > 0, err
+		return []byte("Waiting for the first deployment…"), len(list) > 0, err
 	}}}, nil
 }

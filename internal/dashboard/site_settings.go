@@ -65,7 +65,7 @@ func (d *Dashboard) saveSettings(ctx context.Context, q *request) (answer, error
 			p.Credential.DeployKey += "\n"
 		}
 		if p.Credential.Token == "" && p.Credential.DeployKey == "" {
-			return answer{}, at("token", &fault.Error{Kind: fault.Invalid, Message: "Give a token or a deploy key", Details: "to take the stored one away, use Remove"})
+			return answer{}, at("token", &fault.Error{Kind: fault.Invalid, Message: "Enter an access token or a deploy key", Details: "to delete the stored credential, use Remove credential"})
 		}
 	case "forget":
 		p.Credential = &source.Credential{}
@@ -73,7 +73,7 @@ func (d *Dashboard) saveSettings(ctx context.Context, q *request) (answer, error
 		p.Framework = text("framework")
 		p.Build = &site.Build{Root: text("build_root"), Install: text("build_install"), Command: text("build_command"), Output: text("build_output"), Node: text("build_node")}
 	default:
-		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "There is no such part of the settings"}
+		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "Unknown settings form"}
 	}
 	said := "Saved"
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
@@ -93,10 +93,10 @@ func (d *Dashboard) deleteSite(ctx context.Context, q *request) (answer, error) 
 		return answer{}, err
 	}
 	if strings.TrimSpace(q.value("confirm")) != head.Site.Name {
-		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The name you typed is not the site's", Details: "nothing was deleted: type " + head.Site.Name + " to confirm"}
+		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The name doesn't match", Details: "nothing was deleted: type " + head.Site.Name + " to confirm"}
 	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		return account.AuditEvent{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, d.Sites.DeleteTx(ctx, tx, q.caller.Owner, head.Site.ID)
 	})
-	return goTo("/", head.Site.Name+" is deleted"), err
+	return goTo("/", "Deleted "+head.Site.Name), err
 }

@@ -202,11 +202,11 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	if c, err := w.dash.Sites.CredentialOf(t.Context(), id); err != nil || c.Token != "tok-123" || asked.Token != "tok-123" {
 		t.Errorf("credential %v, %v", c, err)
 	}
-	b.get(to).want(t, 200, "being set up") // no worker runs
+	b.get(to).want(t, 200, "Setting up your site") // no worker runs
 	dep := w.deployment(s)
 	b.get(to).to(t, deploymentPath(id, dep))
 
-	b.get("/new?type=wordpress").want(t, 200, "can't install WordPress yet")
+	b.get("/new?type=wordpress").want(t, 200, "WordPress can't be installed yet")
 	b.post("/new", "type", "wordpress", "step", "create", "name", "Press").to(t, "/sites/")
 }
 
@@ -216,7 +216,7 @@ func TestNewSiteUnseen(t *testing.T) {
 	w := newWorld(t)
 	w.user("ada@example.test", false)
 	b := w.as("ada@example.test")
-	b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/site").want(t, 200, "is looked at when it is deployed", `name="branch"`)
+	b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/site").want(t, 200, "Not checked until it is deployed", `name="branch"`)
 	b.post("/new", "type", "static", "step", "create", "repository", "git.test/acme/site", "name", "S", "branch", "").to(t, "/sites/")
 }
 
@@ -263,7 +263,7 @@ func TestDeployAndRollBack(t *testing.T) {
 	base := "/sites/" + string(s.ID)
 	to := b.post(base+"/deploy").to(t, base+"/deployments/dep_")
 	first := deploy.ID(strings.TrimPrefix(to, base+"/deployments/"))
-	b.get(to).want(t, 200, `data-test="waits"`, "Next in line")
+	b.get(to).want(t, 200, `data-test="waits"`, "Next in the queue")
 	w.live(s, first)
 	b.get(to).want(t, 200, `data-test="live-link"`, ">Redeploy<")
 
@@ -279,7 +279,7 @@ func TestDeployAndRollBack(t *testing.T) {
 		t.Errorf("deployment %+v", x)
 	}
 	w.live(s, second)
-	p = b.get(base).want(t, 200, "roll-"+string(first), "will serve the release")
+	p = b.get(base).want(t, 200, "roll-"+string(first), "will serve")
 	if strings.Contains(p.body, "roll-"+string(second)) {
 		t.Error("what is live can be rolled back to")
 	}
@@ -427,11 +427,11 @@ func TestLogStream(t *testing.T) {
 	}
 	long := w.deployment(s)
 	w.lines(long, 1, many...)
-	p := b.get(deploymentPath(s.ID, long)).want(t, 200, "The lines after")
+	p := b.get(deploymentPath(s.ID, long)).want(t, 200, "Show lines after")
 	if len(p.body) > 100<<10 {
 		t.Errorf("the page weighs %d bytes", len(p.body))
 	}
-	b.get(deploymentPath(s.ID, long)+"?after=440").want(t, 200, `id="L441"`, `id="L450"`, "From the beginning")
+	b.get(deploymentPath(s.ID, long)+"?after=440").want(t, 200, `id="L441"`, `id="L450"`, "Show from the beginning")
 	n := 0
 	w.live(s, long)
 	b.follow(deploymentPath(s.ID, long)+"/log/follow", "", func(e event) bool {
@@ -486,7 +486,7 @@ func TestSettings(t *testing.T) {
 	if got.Name != "Journal" || got.Repository != "git.test/acme/other" || got.Branch != "next" || got.Framework != "vite" || *got.Build.Root != "web" || *got.Build.Command != "make" || !got.Credential {
 		t.Errorf("the site is %+v", got)
 	}
-	p := b.get(base+"/settings").want(t, 200, "A credential is stored", `value="make"`)
+	p := b.get(base+"/settings").want(t, 200, "Replace or remove the stored credential", `value="make"`)
 	if strings.Contains(p.body, "t0ken-of-mine") {
 		t.Error("the page tells the token")
 	}
@@ -518,7 +518,7 @@ func TestDomains(t *testing.T) {
 	to := b.post(base, "domain", "Shop.Example.com").to(t, base+"/dom_")
 	b.get(to).want(t, 200, "shop.example.com", "_slipway.shop.example.com", "CNAME", "data-copy", "It verifies ownership and sends traffic", `data-test="alternatives"`, `<code>shop</code>`, "/api/v1/domains/dom_")
 	b.post(base, "domain", "shop.example.com").want(t, 409, `data-test="wrong-domain"`)
-	b.get(base).want(t, 200, "shop.example.com", "Waiting for DNS", "Built-in address of the site", "Signed by this installation&#39;s own authority")
+	b.get(base).want(t, 200, "shop.example.com", "Waiting for DNS", "Built-in address of the site", "local certificate authority")
 	b.follow(base+"/follow", "", func(e event) bool { return strings.Contains(e.data, "shop.example.com") })
 	b.follow(to+"/follow", "", func(e event) bool { return strings.Contains(e.data, "_slipway.shop.example.com") })
 	second := b.post(base, "domain", "www.example.com").to(t, base+"/dom_")
@@ -587,7 +587,7 @@ func TestEnv(t *testing.T) {
 	b.post(base+"/var/NONE", append(both, "value", "x")...).want(t, 404)
 
 	text := "PLAIN=three\nNEW='a b'\nexport TOKEN=\"fresh\"\n"
-	p := b.post(base+"/import", "step", "preview", "text", text).want(t, 200, "Import 2 variables", "stays", "NEW=&#39;a b&#39;")
+	p := b.post(base+"/import", "step", "preview", "text", text).want(t, 200, "Import 2 variables", "Unchanged", "NEW=&#39;a b&#39;")
 	if strings.Count(p.body, "fresh") != 1 { // in the text area alone
 		t.Errorf("the preview tells a secret %d times", strings.Count(p.body, "fresh"))
 	}
@@ -608,7 +608,7 @@ func TestEnv(t *testing.T) {
 		t.Error("a stopped site offers to deploy")
 	}
 	b.post(base+"/var/LATER", append(both, "value", "y", "then", "deploy")...).to(t, base)
-	b.get(base).want(t, 200, "LATER is changed, but not deployed")
+	b.get(base).want(t, 200, "Updated LATER. Not deployed")
 	if v = read(); v["LATER"].Value != "y" {
 		t.Errorf("LATER is %q", v["LATER"].Value)
 	}

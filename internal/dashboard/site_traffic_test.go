@@ -49,14 +49,14 @@ func TestTrafficPage(t *testing.T) {
 	s := w.site(ada, "Blog")
 	b := w.as("ada@example.test")
 	at := "/sites/" + string(s.ID)
-	if p := b.get(at + "/traffic"); !p.has("empty") || !strings.Contains(p.body, "once the site is online") {
+	if p := b.get(at + "/traffic"); !p.has("empty") || !strings.Contains(p.body, "once the site is live") {
 		t.Error("before it is online:", p)
 	}
 	w.activate(s)
-	if p := b.get(at + "/traffic"); !strings.Contains(p.body, "your own visit shows here") || !strings.Contains(p.body, "Nobody came in the last 24 hours") {
+	if p := b.get(at + "/traffic"); !strings.Contains(p.body, "your visit appears here") || !strings.Contains(p.body, "No visitors in the last 24 hours") {
 		t.Error("before the first visit:", p)
 	}
-	if p := b.get(at); !strings.Contains(p.body, "Nobody came in the last 24 hours") {
+	if p := b.get(at); !strings.Contains(p.body, "No visitors in the last 24 hours") {
 		t.Error("the overview before the first visit:", p)
 	}
 	w.visit(s, 2*time.Hour, traffic.Counts{OK: 1200, Redirected: 3, ServerErrors: 1, Pages: 400, Bytes: 5 << 20})
@@ -161,7 +161,7 @@ func TestCards(t *testing.T) {
 	p := b.get("/")
 	at := "/sites/" + string(blog.ID) + "/pictures/" + id
 	for _, want := range []string{`aria-label="1,204 requests in the last 24 hours"`, "<b>1.2k</b> requests in 24 h", `src="` + at + `.png"`, `fill="#2456d6"`,
-		"&lt;/div&gt;&lt;img src=x onerror=alert(1)&gt; title", "What it says", "No requests in 24 h", "Nothing online yet", ">PO</text>"} {
+		"&lt;/div&gt;&lt;img src=x onerror=alert(1)&gt; title", "What it says", "No requests in 24 h", "No live deployment", ">PO</text>"} {
 		if !strings.Contains(p.body, want) {
 			t.Errorf("the cards lack %q", want)
 		}

@@ -133,8 +133,8 @@ func (v *view) Prove(id string) *field {
 	if v.Session.Fresh() {
 		return nil
 	}
-	f := v.Field("current", "Your password", "id", "f-current-"+id, "type", "password", "autocomplete", "current-password", "required", "",
-		"hint", "You signed in a while ago: show that it is you.")
+	f := v.Field("current", "Current password", "id", "f-current-"+id, "type", "password", "autocomplete", "current-password", "required", "",
+		"hint", "Confirm your password to continue.")
 	return &f
 }
 
@@ -181,7 +181,7 @@ func (d *Dashboard) render(w http.ResponseWriter, q *request, a answer) {
 	}
 	if err := t.ExecuteTemplate(&buf, "layout.html", d.view(q, a.title, a.data)); err != nil {
 		d.Log.ErrorContext(q.Context(), "page not rendered", "page", a.page, "request", q.id, "err", err)
-		http.Error(w, "Something went wrong on our side ("+q.id+")", http.StatusInternalServerError)
+		http.Error(w, "Internal error ("+q.id+")", http.StatusInternalServerError)
 		return
 	}
 	if q.flash != "" {

@@ -18,7 +18,7 @@ func (j *diagnosis) certification(c claim, s observed) {
 	case len(s.cas) > 0:
 		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s", s.caaName, cmp.Or(permitted, "nobody"), s.cas[0]))
 	case !c.public:
-		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s, and certificates come from this service's own authority here", s.caaName, cmp.Or(permitted, "nobody")))
+		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s, and certificates come from this installation's local authority here", s.caaName, cmp.Or(permitted, "nobody")))
 	case permitted == "":
 		j.problem("caa", fmt.Sprintf("The CAA records of %s permit no authority: remove them", s.caaName))
 	default:

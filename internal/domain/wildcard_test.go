@@ -143,7 +143,7 @@ func TestCAAOfUnnamedAuthorities(t *testing.T) {
 		"others":         {false, observed{caaName: "example.com", caa: []string{"other.example"}}, "permit other.example alone"},
 		"nobody":         {false, observed{caaName: "example.com", caa: []string{""}}, "permit no authority"},
 		"silence":        {false, observed{caaErr: errors.New("x")}, "not responding to CAA"},
-		"others, local":  {true, observed{caaName: "example.com", caa: []string{"other.example"}}, "this service's own authority"},
+		"others, local":  {true, observed{caaName: "example.com", caa: []string{"other.example"}}, "this installation's local authority"},
 		"nobody, local":  {true, observed{caaName: "example.com", caa: []string{""}}, "permit nobody"},
 		"silence, local": {true, observed{caaErr: errors.New("x")}, ""},
 	} {

@@ -154,6 +154,9 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if t.preview { // whatever the site's own rules say
 		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
 	}
+	if w.trial && (a.Kind != release.Found || len(a.Vary) > 0 || a.Auth != nil) {
+		return // the answer depends on more than the path, or is no file's
+	}
 	if !e.admitted(w, r, t, &a) {
 		return
 	}

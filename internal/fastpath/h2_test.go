@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the client under the test is x/net/http2 itself, with its own settings
+
 package fastpath
 
 import (

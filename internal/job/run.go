@@ -20,7 +20,9 @@ func (j *Jobs) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := j.announce(ctx); err != nil {
+	if err := j.announce(ctx); err != nil && ctx.Err() != nil {
+		return nil // it is over before it began
+	} else if err != nil {
 		return err
 	}
 	// What runs outlives ctx by the drain.

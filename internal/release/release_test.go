@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
@@ -327,16 +326,6 @@ func TestEndings(t *testing.T) {
 	}
 	if _, err := r.Load(t.Context(), ID(d.String())); !errors.Is(err, errManifest) {
 		t.Errorf("Load of something that is no manifest: %v", err)
-	}
-}
-
-func ids(list ...ID) iter.Seq2[ID, error] {
-	return func(yield func(ID, error) bool) {
-		for _, id := range list {
-			if !yield(id, nil) {
-				return
-			}
-		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/webhook"
 )
 
 // Serving says how a site's requests are answered beyond its release.
@@ -97,15 +98,18 @@ func VerifyPassword(hash, password string) bool {
 }
 
 // UpdateServingTx changes the settings of the owner's site; hash stands for the patch's
-// password. A change is in force within a second, without a deployment.
+// password. A change is in force within a second, without a deployment;
+// a patch that changes nothing writes nothing and emits nothing.
 func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p ServingPatch, hash string) (Serving, error) {
-	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
+	site, err := s.LockTx(ctx, tx, owner, id)
+	if err != nil {
 		return Serving{}, err
 	}
 	v, err := s.ServingOf(ctx, tx, id)
 	if err != nil {
 		return v, err
 	}
+	before := v
 	if p.ProxyHosts != nil {
 		if v.ProxyHosts, err = proxyHosts(*p.ProxyHosts); err != nil {
 			return v, err
@@ -123,6 +127,9 @@ func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	if v.Protection != "none" && v.Hash == "" {
 		return v, &fault.Error{Kind: fault.Invalid, Message: "Password required", Details: "protection needs a password; send password with it", Code: "invalid_password"}
 	}
+	if before.Protection == v.Protection && before.Hash == v.Hash && slices.Equal(before.ProxyHosts, v.ProxyHosts) {
+		return v, nil
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return v, err
@@ -136,10 +143,10 @@ func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	if err != nil {
 		return v, err
 	}
-	if _, err := tx.Exec(ctx, `UPDATE sites SET live_version = $2 WHERE id = $1`, id, version); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE sites SET live_version = $2, updated_at = $3 WHERE id = $1`, id, version, db.Now()); err != nil {
 		return v, fmt.Errorf("update serving settings: %w", err)
 	}
-	return v, nil
+	return v, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.ref(site), "serving"))
 }
 
 func proxyHosts(list []string) ([]string, error) {

@@ -49,6 +49,10 @@ func TestServing(t *testing.T) {
 	if after := r.count(t, `SELECT version FROM live WHERE site_id = $1`, s.ID); after <= before {
 		t.Error("the edges are not told")
 	}
+	before = r.count(t, `SELECT version FROM live WHERE site_id = $1`, s.ID)
+	if _, err := update(site.ServingPatch{Protection: text("previews"), ProxyHosts: &[]string{"api.example.com", "x.test:8443"}}, ""); err != nil || r.count(t, `SELECT version FROM live WHERE site_id = $1`, s.ID) != before {
+		t.Errorf("a change of nothing: %v", err)
+	}
 	for _, bad := range []string{"", "localhost", "https://a.test", "a.test/x", "user@a.test", "a..test", ".test", "a.test:0", "a.test:x", "[::1]:80", strings.Repeat("a.", 200) + "test"} {
 		if _, err := update(site.ServingPatch{ProxyHosts: &[]string{bad}}, ""); !fault.Is(err, fault.Invalid) {
 			t.Errorf("host %q: %v", bad, err)

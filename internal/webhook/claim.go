@@ -124,6 +124,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]
 		return nil, fmt.Errorf("find due webhooks: %w", err)
 	}
 	var out []flight
+	var visited []ID
 	for _, e := range endpoints {
 		if room == len(out) {
 			break
@@ -158,9 +159,10 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]
 		if _, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $2 WHERE id = $1`, e.hook, floor); err != nil {
 			return nil, fmt.Errorf("move webhook on: %w", err)
 		}
-		if err := retime(ctx, tx, e.hook); err != nil {
-			return nil, err
-		}
+		visited = append(visited, e.hook)
+	}
+	if err := retimeAll(ctx, tx, visited); err != nil {
+		return nil, fmt.Errorf("set turns of webhooks: %w", err)
 	}
 	return out, nil
 }
@@ -169,20 +171,22 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]
 // it has no room or nothing is queued. The caller holds the row's lock from an earlier
 // statement, so that this one sees what others queued meanwhile (PostgreSQL).
 func retime(ctx context.Context, tx *db.Tx, hook ID) error {
-	const first = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending')`
-	_, err := tx.Exec(ctx, `
-		UPDATE webhooks SET turn_at = CASE
-			WHEN (SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
-				>= `+window+` THEN 1152921504606846976
-			WHEN `+first+` IS NULL THEN 1152921504606846976
-			WHEN `+first+` > floor_at THEN `+first+`
-			ELSE floor_at END
-		WHERE id = $1`, hook)
-	if err != nil {
+	if err := retimeAll(ctx, tx, []ID{hook}); err != nil {
 		return fmt.Errorf("set turn of webhook: %w", err)
 	}
 	return nil
 }
+
+const (
+	firstDue = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending')`
+	setTurn  = `
+		UPDATE webhooks SET turn_at = CASE
+			WHEN (SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
+				>= ` + window + ` THEN 1152921504606846976
+			WHEN ` + firstDue + ` IS NULL THEN 1152921504606846976
+			WHEN ` + firstDue + ` > floor_at THEN ` + firstDue + `
+			ELSE floor_at END`
+)
 
 // health holds what a batch of outcomes says of one endpoint.
 type health struct {
@@ -206,6 +210,7 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
 	now := db.Now()
 	hooks := map[ID]*health{}
 	var order []ID
+	var all, attempts []settled
 	for _, o := range done {
 		h := hooks[o.hook]
 		if h == nil {
@@ -214,43 +219,41 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
 			order = append(order, o.hook)
 		}
 		h.troubled = h.troubled || o.troubled
-		state, next, finished := "pending", db.Time(0), db.Time(0)
-		failures := o.failures
+		x := settled{outcome: o, state: "pending", failures: o.failures}
 		switch {
 		case o.abandoned:
-			next = now
+			x.next = now
 		case o.ok():
-			state, finished = "succeeded", now
+			x.state, x.finished = "succeeded", now
 		default:
-			failures++
-			if failures > len(w.c.Schedule) || o.status == 410 {
-				state, finished = "failed", now
+			x.failures++
+			if x.failures > len(w.c.Schedule) || o.status == 410 {
+				x.state, x.finished = "failed", now
 				break
 			}
-			delay := jitter(w.c.Schedule[failures-1])
+			delay := jitter(w.c.Schedule[x.failures-1])
 			if o.wait > 0 {
 				delay = min(max(o.wait, delay), 24*time.Hour)
 			}
-			next = now.Add(delay)
+			x.next = now.Add(delay)
 		}
-		n, err := tx.Exec(ctx, `
-			UPDATE webhook_deliveries SET state = $3, failures = $4, next_at = $5, finished_at = $6, lease_until = 0
-			WHERE id = $1 AND claims = $2 AND state = 'leased'`, o.id, o.claims, state, failures, next, finished)
-		if err != nil {
-			return fmt.Errorf("write outcome: %w", err)
+		all = append(all, x)
+		if !o.abandoned {
+			attempts = append(attempts, x)
 		}
-		if o.abandoned {
+	}
+	mine, err := writeSettled(ctx, tx, all)
+	if err != nil {
+		return fmt.Errorf("write outcomes: %w", err)
+	}
+	if err := writeAttempts(ctx, tx, attempts, mine); err != nil {
+		return fmt.Errorf("write attempts: %w", err)
+	}
+	for _, o := range attempts {
+		if !mine[o.id] {
 			continue
 		}
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, request, response, answer, late)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-			o.id, o.claims, o.started, o.took.Milliseconds(), o.status, o.err, o.request, o.response, o.answer, n == 0); err != nil {
-			return fmt.Errorf("write attempt: %w", err)
-		}
-		if n == 0 {
-			continue
-		}
+		h := hooks[o.hook]
 		if o.ok() {
 			h.ok, h.answered, h.failures, h.timeouts = true, true, 0, 0
 			h.succeeded++
@@ -258,7 +261,7 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
 		}
 		h.failures++
 		h.failed++
-		if silent(o) {
+		if silent(o.outcome) {
 			h.timeouts++
 		} else {
 			h.answered, h.timeouts = true, 0
@@ -268,10 +271,16 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
 			h.cool = max(h.cool, now.Add(min(o.wait, 24*time.Hour)))
 		}
 	}
+	if err := writeHours(ctx, tx, order, hooks, now); err != nil {
+		return fmt.Errorf("count attempts: %w", err)
+	}
 	for _, id := range order {
 		if err := w.updateHealth(ctx, tx, id, *hooks[id], now); err != nil {
 			return err
 		}
+	}
+	if err := retimeAll(ctx, tx, order); err != nil {
+		return fmt.Errorf("set turns of webhooks: %w", err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func silent(o outcome) bool {
 	return false
 }
 
-// updateHealth writes what outcomes say of an endpoint, and gives it its next turn.
+// updateHealth writes what outcomes say of an endpoint; its turn is the caller's to set.
 func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health, now db.Time) error {
 	if h.ok || h.failures > 0 {
 		// On one node this matters only when something changes; on several it takes the lock.
@@ -43,13 +43,13 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 					failures = CASE WHEN $2 THEN 0 ELSE failures END + $3,
 					failing_since = CASE WHEN $3 = 0 THEN CASE WHEN $2 THEN 0 ELSE failing_since END
 						WHEN failing_since = 0 OR $2 THEN $4 ELSE failing_since END,
-					timeouts = CASE WHEN $6 THEN 0 ELSE timeouts END + $7,
+					timeouts = CASE WHEN $6 THEN 0 ELSE timeouts END + CAST($7 AS BIGINT),
 					succeeded_at = CASE WHEN $2 THEN $4 ELSE succeeded_at END,
 					warned_at = CASE WHEN $2 THEN 0 ELSE warned_at END,
 					floor_at = CASE
-						WHEN $7 > 0 AND CASE WHEN $6 THEN 0 ELSE timeouts END + $7 >= $8 AND $9 > $5 THEN $9
-						WHEN $3 = 0 AND $2 AND timeouts >= $8 THEN $4
-						WHEN floor_at < $5 THEN $5 ELSE floor_at END
+						WHEN CAST($7 AS BIGINT) > 0 AND CASE WHEN $6 THEN 0 ELSE timeouts END + CAST($7 AS BIGINT) >= CAST($8 AS BIGINT) AND CAST($9 AS BIGINT) > CAST($5 AS BIGINT) THEN CAST($9 AS BIGINT)
+						WHEN $3 = 0 AND $2 AND timeouts >= CAST($8 AS BIGINT) THEN CAST($4 AS BIGINT)
+						WHEN floor_at < CAST($5 AS BIGINT) THEN CAST($5 AS BIGINT) ELSE floor_at END
 				WHERE id = $1`, id, h.ok, h.failures, now, h.cool, h.answered, h.timeouts, breakerAfter, now.Add(probeEvery)); err != nil {
 				return fmt.Errorf("write health of webhook: %w", err)
 			}
@@ -57,14 +57,6 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 	} else if !w.c.DB.Single() {
 		if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id); err != nil {
 			return fmt.Errorf("lock webhook: %w", err)
-		}
-	}
-	if h.succeeded+h.failed > 0 {
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO webhook_hours (hook_id, hour, succeeded, failed) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (hook_id, hour) DO UPDATE SET succeeded = webhook_hours.succeeded + excluded.succeeded, failed = webhook_hours.failed + excluded.failed`,
-			id, now.Time().Unix()/3600, h.succeeded, h.failed); err != nil {
-			return fmt.Errorf("count attempts: %w", err)
 		}
 	}
 	if h.gone {
@@ -80,7 +72,7 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 			return fmt.Errorf("skip deliveries: %w", err)
 		}
 	}
-	return retime(ctx, tx, id)
+	return nil
 }
 
 // disable turns a webhook off, skips what is queued for it and tells its owner.
