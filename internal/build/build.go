@@ -26,7 +26,7 @@ import (
 	"slipway/internal/toolchain"
 )
 
-// Config holds what builds run in. Without a Runner they are refused with Why.
+// Config says what builds run in. Without a Runner they are refused with Why.
 type Config struct {
 	DB        *db.DB
 	Runner    sandbox.Runner
@@ -86,7 +86,7 @@ func (r Report) printf(level, format string, args ...any) {
 	r.Line(level, fmt.Sprintf(format, args...), "")
 }
 
-// Artefact holds the result of a build. It exists until the function that got it returns.
+// Artefact is what a build has made. It exists until the function that got it returns.
 type Artefact struct {
 	Files  *os.Root // the folder to publish, or to run from
 	Folder string   // its path in the repository; empty: the repository itself

@@ -63,7 +63,7 @@ func (b *build) readScripts(ctx context.Context, name string, into map[string]st
 	}
 }
 
-// bashism matches syntax that bash understands and a plain sh does not.
+// bashism is what bash understands and a plain sh does not.
 var bashism = regexp.MustCompile(`\[\[ |(^|[;&|({]\s*)(source|shopt|declare|typeset|pushd|popd|mapfile)\s|pipefail|<\(|<<<|&>|\$'|\$\{\w+(//?|\^|,)|\$\{\w+:\d|(^|[;&|]\s*)\w+=\(|\bfunction\s+\w+|\{\d+\.\.\d+\}|\*\*/`)
 
 // shell returns the shell for a text: bash for what only it understands, where the host

@@ -61,7 +61,7 @@ func newSite(t *testing.T, change ...func(*Config)) *site {
 	return s
 }
 
-// outcome is the result of one build.
+// outcome is what one build came to.
 type outcome struct {
 	err    error
 	files  map[string]string // of the artefact

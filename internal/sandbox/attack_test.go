@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// helper is the program re-executed inside; "" is the test binary itself. The race
+// helper is what is re-executed inside; "" is the test binary itself. The race
 // detector wants more memory than an attacker is given, so a raced test binary
 // attacks with one that is not.
 var helper string

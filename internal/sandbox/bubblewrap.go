@@ -113,7 +113,7 @@ var etc = map[string]string{
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
-// hostEtc lists the files of the host's /etc that a build may see.
+// hostEtc is what a build may see of the host's /etc.
 var hostEtc = []string{"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types"}
 
@@ -313,7 +313,7 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"), self, nil
 }
 
-// spec holds the shim's instructions.
+// spec is what the shim is to do.
 func (r *run) spec(inside bool) spec {
 	c := r.c
 	s := spec{Argv: c.Argv, Dir: c.Dir, Rlimits: []rlimit{

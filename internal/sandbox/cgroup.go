@@ -72,7 +72,7 @@ type group struct {
 	cpu     string
 	acct    string
 	freezer string
-	tasks   map[string]string // version 1 controller → tasks file of the leaf
+	doors   map[string]string // version 1 controller → tasks file of the leaf
 }
 
 var errNoCgroup = errors.New("no cgroup hierarchy is writable")
@@ -80,7 +80,7 @@ var errNoCgroup = errors.New("no cgroup hierarchy is writable")
 // newGroup makes the leaf parent/id in every hierarchy that has something for us and
 // lets us in, and sets the limits. It returns errNoCgroup when there is none.
 func newGroup(hs []hierarchy, parent, id string, l Limits) (*group, error) {
-	g := &group{tasks: map[string]string{}}
+	g := &group{doors: map[string]string{}}
 	for _, h := range hs {
 		c := h.controllers
 		if !h.v2 && !c["memory"] && !c["pids"] && !c["cpu"] && !c["cpuacct"] && !c["freezer"] {
@@ -117,7 +117,7 @@ func newGroup(hs []hierarchy, parent, id string, l Limits) (*group, error) {
 			pick(&g.acct, "cpu", "cpu.stat")
 		} else {
 			for name := range c { // options of the mount are among them; they have no home
-				g.tasks[name] = filepath.Join(dir, "tasks")
+				g.doors[name] = filepath.Join(dir, "tasks")
 			}
 			pick(&g.memory, "memory", "memory.limit_in_bytes")
 			pick(&g.cpu, "cpu", "cpu.cfs_quota_us")
@@ -223,17 +223,17 @@ func (g *group) holds(pid int) bool {
 	return true
 }
 
-// enter opens the tasks files for a thread that is about to fork into the group. Moving
+// enter opens the doors for a thread that is about to fork into the group. Moving
 // another process takes a lock that waits for all processors, some 12 ms; a thread
 // that moves itself does not, and what it forks is born where it is.
 //
-// A file that does not open is left out (in a container, our own cgroup may be beyond
+// A door that does not open is left out (in a container, our own cgroup may be beyond
 // what is mounted); attach makes up for it.
 //
-// A file that does not open is left out; attach makes up for it.
+// A door that does not open is left out; attach makes up for it.
 func (g *group) enter() *visit {
 	v := &visit{in: map[string]*os.File{}, unified: -1}
-	for controller, tasks := range g.tasks {
+	for controller, tasks := range g.doors {
 		if f, err := os.OpenFile(tasks, os.O_WRONLY, 0); err == nil {
 			v.in[controller] = f
 		}

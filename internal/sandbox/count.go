@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tally counts the bytes and files of a tree.
+// tally is what a tree takes.
 type tally struct{ bytes, files int64 }
 
 // maxDepth of directories; nothing honest is deeper, and each level costs a descriptor.

@@ -22,7 +22,7 @@ type Check struct {
 	Detail   string // one sentence: what is there, or what is missing and what to do
 }
 
-// Report holds the findings of Probe.
+// Report is what Probe found.
 type Report []Check
 
 // Ready reports whether everything required is there.

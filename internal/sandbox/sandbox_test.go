@@ -36,7 +36,7 @@ const (
 
 func isRoot() bool { return os.Geteuid() == 0 }
 
-// siteUID is the uid a caller would pass: ignored for a plain user.
+// siteUID is what a caller would pass: ignored for a plain user.
 func siteUID() int { return testUID }
 
 func newSandbox(t testing.TB) *Bubblewrap {

@@ -160,7 +160,7 @@ func (w *watch) disk() {
 	})
 }
 
-// free returns the free bytes and files of dir's file system. Some count no files; they
+// free is what dir's file system has left for everybody. Some count no files; they
 // answer 0 always.
 func free(dir string) tally {
 	var st unix.Statfs_t

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// catalogue holds the registry's releases of one package: the releases, newest first.
+// catalogue is what the registry has of one package: the releases, newest first.
 type catalogue struct {
 	Fetched  time.Time
 	Releases []release

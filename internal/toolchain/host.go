@@ -18,7 +18,7 @@ import (
 // somebody's home say, does not exist for builds.
 var sandboxPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// host holds the Node.js and package managers of the server itself.
+// host is what the server itself offers.
 type host struct {
 	node    version
 	npm     version

@@ -36,7 +36,7 @@ func TestRealRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), CAFile: os.Getenv("SLIPWAY_TEST_CA"),
-		Network: proxySocket(t, dir, out.Proxy(egress.ProxyConfig{}))})
+		Network: door(t, dir, out.Proxy(egress.ProxyConfig{}))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -243,15 +243,15 @@ func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 		t.Fatal(err)
 	}
 	proxy := out.Proxy(egress.ProxyConfig{Resolve: true, Direct: map[string]string{"registry.test:80": r.Listener.Addr().String(), "registry.test": r.Listener.Addr().String()}})
-	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), Registry: "http://registry.test/", Network: proxySocket(t, dir, proxy)})
+	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), Registry: "http://registry.test/", Network: door(t, dir, proxy)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tc
 }
 
-// proxySocket serves the proxy on a socket of its own for each run.
-func proxySocket(t testing.TB, dir string, proxy *egress.Proxy) func(context.Context) (sandbox.Network, func(), error) {
+// door serves the proxy on a socket of its own for each run.
+func door(t testing.TB, dir string, proxy *egress.Proxy) func(context.Context) (sandbox.Network, func(), error) {
 	var n atomic.Int64
 	return func(context.Context) (sandbox.Network, func(), error) {
 		path := filepath.Join(dir, fmt.Sprintf("proxy-%d.sock", n.Add(1)))
