@@ -25,6 +25,7 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
@@ -101,6 +102,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		RateLimit: 100_000,
 		Limits:    limits,
 	}
+	c.Git = git.New(git.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
 	for _, f := range with {
 		f(&c)
 	}

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/egress"
 	"slipway/internal/fault"
 	"slipway/internal/gc"
+	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/job"
 	"slipway/internal/operation"
@@ -57,6 +58,7 @@ type node struct {
 	operations  *operation.Operations
 	sites       *site.Sites
 	deployments *deploy.Deployments
+	git         *git.Git
 	domains     *domain.Domains
 	traffic     *traffic.Traffic
 	answers     *idempotency.Answers
@@ -138,7 +140,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms}})
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetGit}})
+	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
@@ -154,7 +157,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
-		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
+		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
 			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
@@ -202,6 +205,11 @@ func (h *node) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, i
 // forgetDomains releases the domains of a deleted site.
 func (h *node) forgetDomains(ctx context.Context, id site.ID) error {
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) })
+}
+
+// forgetGit removes what is stored of a deleted site's repository.
+func (h *node) forgetGit(ctx context.Context, id site.ID) error {
+	return h.db.Write(ctx, func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) })
 }
 
 // emitDomain tells webhooks what happens to a domain.
