@@ -44,6 +44,7 @@ var matrix = map[string]row{
 	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},
 	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
 	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
+	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
 	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},
 	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},
 	"listDeployments":   {path: "/sites/{site}/deployments", status: 200},
@@ -90,6 +91,14 @@ type m = map[string]any
 
 func activate(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// programmed makes a program answer for the site.
+func programmed(w *world, key string, x things) {
+	activate(w, key, x)
+	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET runtime = 'node' WHERE id = '"+x["site"]+"'"); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -94,7 +94,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 				return s.Slug, err
 			}}),
 		Traffic:  traffic.New(traffic.Config{DB: d}),
-		Apps:     app.New(app.Config{DB: d}),
+		Apps:     app.New(app.Config{DB: d, Operations: operations}),
 		Webhooks: hooks, Operations: operations,
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),

@@ -130,10 +130,11 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
 		}
 	}
+	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
+	apps.Operations = h.operations
 	h.apps = app.New(apps)
 	limits := account.NewLimits(s.limits)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
-	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
@@ -153,6 +154,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.sites.Work(h.jobs)
 	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
+	h.apps.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
