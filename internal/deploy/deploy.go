@@ -239,7 +239,7 @@ func (d *Deployments) byID(ctx context.Context, r db.Reader, id ID) (Deployment,
 // event returns what webhooks say of a deployment.
 func (x Deployment) event() webhook.Deployment {
 	return webhook.Deployment{ID: string(x.ID), URL: x.URL, Status: x.Status.webhookWord(), Branch: x.Branch,
-		CommitHash: x.CommitHash, CommitMessage: x.CommitMessage, CommitAuthor: x.CommitAuthor, Trigger: string(x.Cause), Target: "production",
+		CommitHash: x.CommitHash, CommitMessage: x.CommitMessage, CommitAuthor: x.CommitAuthor, Trigger: string(x.Cause), Target: string(x.Target),
 		Error: x.Error, Hops: x.Hops, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, CompletedAt: x.CompletedAt}
 }
 

@@ -59,6 +59,9 @@ func TestAnotherBranchIsAPreview(t *testing.T) {
 	if got := w.served(s.ID, "feature-cart"); got != string(x.ID) {
 		t.Errorf("the branch's address serves %s, want %s", got, x.ID)
 	}
+	if e := x.event(); e.Target != "preview" || e.Branch != "feature/Cart" || e.CommitHash != commit {
+		t.Errorf("webhooks are told %+v", e)
+	}
 	if log := strings.Join(w.log(x.ID), "\n"); !strings.Contains(log, "info Preview at "+x.PreviewURL) || strings.Contains(log, "Live at") {
 		t.Errorf("the log says\n%s", log)
 	}
