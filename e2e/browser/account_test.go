@@ -18,7 +18,7 @@ func (s *story) account() {
 	s.Click("details.menu summary")
 	s.Click(`.menu-panel button[value="system"]`)
 	s.Press("@sign-out")
-	s.Sees("@flash", "signed out")
+	s.Sees("@flash", "Signed out")
 	s.Go("/account")
 	s.Sees("#f-email")
 	s.Look("sign-in")

@@ -26,7 +26,7 @@ func (s *story) apiKey() {
 	}
 	s.Look("key-made")
 	var list struct{ Data []struct{ Name string } }
-	s.asked(s.Copied(".code .copy"), key, &list)
+	s.asked(s.Copied("@try .copy"), key, &list)
 	s.Go("/account/keys")
 	s.hides(key)
 	s.Look("keys")
@@ -120,7 +120,7 @@ func (s *story) deployHook() {
 		if status, body := s.curl(command, ""); status/100 != 2 {
 			s.t.Fatalf("the hook answers %d: %s", status, body)
 		}
-		s.Sees("@deployments .dep:first-child", "by a deploy hook")
+		s.Sees("@deployments .dep:first-child", "by deploy hook")
 		s.Sees("@deployments .dep:first-child @status-success")
 	})
 	s.Go(s.site + "/hooks")
@@ -147,7 +147,7 @@ func (s *story) deployHook() {
 		s.t.Errorf("turned on again it answers %d: %s", status, body)
 	}
 	s.Go(s.site + "/deployments")
-	s.Sees("@deployments .dep:first-child", "by a deploy hook")
+	s.Sees("@deployments .dep:first-child", "by deploy hook")
 	s.Until("the hooks' deployments don't end", `document.querySelectorAll('.dep .status.ok').length === document.querySelectorAll('.dep').length`)
 	if !strings.Contains(command, s.Listen) {
 		s.t.Errorf("the command goes elsewhere: %s", command)

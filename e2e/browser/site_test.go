@@ -78,7 +78,7 @@ func (s *story) deployed(button string) {
 }
 
 func (s *story) variables() {
-	s.step("variables: readable, secret, imported; in force with a deployment")
+	s.step("variables: readable, secret, imported; in effect with a deployment")
 	s.commit("acme/harbor", "Say what the variables say", s.project(`page((process.env.GREETING ?? 'no greeting') + ' ' + (process.env.PORTS ?? ''))
 console.log('the token is ' + process.env.TOKEN)
 `))
@@ -102,7 +102,7 @@ console.log('the token is ' + process.env.TOKEN)
 	s.Go(s.site + "/env/import")
 	s.Type("#f-text", "# harbours\nexport GREETING=\"Ahoy\"\nPORTS='Oslo, Bergen'\nTOKEN="+secret+"\n")
 	s.Press("@preview")
-	s.Sees("@changes", "PORTS", "Oslo, Bergen", "new", "GREETING")
+	s.Sees("@changes", "PORTS", "Oslo, Bergen", "New", "GREETING")
 	s.Look("env-import")
 	s.Press("@apply")
 	s.Sees("@vars", "PORTS", "Oslo, Bergen")
@@ -134,7 +134,7 @@ func (s *story) goBack() {
 	s.Go(s.site + "/deployments")
 	s.Look("deployments")
 	s.Click(".dep:nth-child(2) @open-roll-*")
-	s.Sees("dialog:popover-open", "Roll back to this release?", "harbor.localhost")
+	s.Sees("dialog:popover-open", "Roll back to this deployment?", "harbor.localhost")
 	s.Look("roll-back")
 	s.Press("dialog:popover-open @do-roll-*")
 	s.Sees("@flash", "Rolled back")

@@ -12,13 +12,16 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/deploy"
+	"slipway/internal/domain"
 	"slipway/internal/fault"
+	"slipway/internal/site"
 )
 
 // auditPerPage is how many lines of the log a page shows.
 const auditPerPage = 50
 
-// auditNouns are what the log can be narrowed to.
+// auditNouns are the resources by which the log can be filtered.
 var auditNouns = []string{"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook"}
 
 type auditData struct {
@@ -28,8 +31,9 @@ type auditData struct {
 	All     bool   // everybody's
 	Older   string // link; empty at the end
 
-	What      string // a noun or a whole action
-	User, Key string // ids
+	What      string            // a noun or a whole action
+	User, Key string            // ids
+	SiteNames map[string]string // by entry: the site that it is about, where that still exists
 	Narrowed  []narrowed
 }
 
@@ -103,9 +107,50 @@ func (d *Dashboard) audit(ctx context.Context, q *request, data auditData, templ
 		data.Narrowed = append(data.Narrowed, narrowed{says, data.With("key", "")})
 	}
 	if strings.Contains(data.What, ".") {
-		data.Narrowed = append(data.Narrowed, narrowed{deedWords(data.What), data.With("what", "")})
+		data.Narrowed = append(data.Narrowed, narrowed{auditLabel(data.What), data.With("what", "")})
 	}
-	return page(template, "Audit log", data), nil
+	data.SiteNames, err = d.auditSites(ctx, data.Entries)
+	return page(template, "Audit log", data), err
+}
+
+// auditSites returns the names of the sites that entries are about, by the entries' ids.
+func (d *Dashboard) auditSites(ctx context.Context, list []account.Entry) (map[string]string, error) {
+	out, names := map[string]string{}, map[site.ID]string{}
+	for _, e := range list {
+		if e.Owner == "" || strings.HasPrefix(e.Action, "site.") && e.Detail != "" {
+			continue // nobody's, or it says the name itself
+		}
+		id := site.ID(e.Subject)
+		switch {
+		case strings.HasPrefix(e.Subject, "site_"):
+		case strings.HasPrefix(e.Subject, "dep_"):
+			x, err := d.Deployments.Get(ctx, e.Owner, deploy.ParseID(e.Subject))
+			if err != nil && fault.As(err) == nil {
+				return nil, err
+			}
+			id = x.Site
+		case strings.HasPrefix(e.Subject, "dom_"):
+			x, err := d.Domains.Get(ctx, d.DB, e.Owner, domain.ID(e.Subject))
+			if err != nil && fault.As(err) == nil {
+				return nil, err
+			}
+			id = site.ID(x.SiteID)
+		default:
+			id = ""
+		}
+		if id == "" {
+			continue
+		}
+		if _, known := names[id]; !known {
+			s, err := d.Sites.Get(ctx, e.Owner, id)
+			if err != nil && fault.As(err) == nil {
+				return nil, err
+			}
+			names[id] = s.Name // empty for one that is gone
+		}
+		out[e.ID] = names[id]
+	}
+	return out, nil
 }
 
 func (d *Dashboard) auditDownload(ctx context.Context, q *request) (answer, error) {

@@ -83,16 +83,36 @@ var lives = []struct {
 	{"7d", "7 days", 7 * 24 * time.Hour}, {"never", "Never", 0},
 }
 
+// A scopePreset ticks the scopes that a common use of a key needs.
+type scopePreset struct {
+	ID, Name string
+	Scopes   []string
+}
+
+var scopePresets = []scopePreset{
+	{"deploy", "Deploy from CI", scopeNames(account.SitesRead, account.DeploymentsWrite)},
+	{"read", "Read only", scopeNames(account.SitesRead, account.DeploymentsRead, account.DomainsRead, account.EnvRead, account.WebhooksRead, account.BackupsRead, account.AccountRead)},
+	{"manage", "Manage sites", scopeNames(account.SitesWrite, account.DeploymentsWrite, account.DomainsWrite, account.EnvWrite)},
+}
+
+func scopeNames(list ...account.Scope) (names []string) {
+	for _, s := range list {
+		names = append(names, string(s))
+	}
+	return names
+}
+
 type newKeyData struct {
-	Scopes []scopeChoice
-	Lives  any
-	Sites  []site.Site
-	More   int // sites that are not offered
+	Presets []scopePreset
+	Scopes  []scopeChoice
+	Lives   any
+	Sites   []site.Site
+	More    int // sites that are not offered
 }
 
 func (d *Dashboard) newKeyPage(ctx context.Context, q *request) (answer, error) {
 	sites, total, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{Page: 1, Limit: maxChoices})
-	return page("account_key_new", "New API key", newKeyData{scopeChoices, lives, sites, total - len(sites)}), err
+	return page("account_key_new", "New API key", newKeyData{scopePresets, scopeChoices, lives, sites, total - len(sites)}), err
 }
 
 type madeKeyData struct {

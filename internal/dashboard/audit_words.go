@@ -2,8 +2,8 @@ package dashboard
 
 import "strings"
 
-// deeds are the audit log's actions in people's words.
-var deeds = map[string]string{
+// auditLabels are the audit log's actions in people's words.
+var auditLabels = map[string]string{
 	"session.started": "Signed in", "session.refused": "Sign-in refused", "session.ended": "Session ended", "sessions.ended": "Other sessions ended",
 	"password.set": "Password set", "password.changed": "Password changed", "password.link": "Password reset link created", "password.reset_mailed": "Password reset email sent",
 	"mail.undelivered":      "Email delivery failed",
@@ -14,9 +14,9 @@ var deeds = map[string]string{
 	"user.suspended": "User suspended", "user.resumed": "User unsuspended", "user.role": "Role changed", "user.deleted": "User deleted",
 }
 
-// deedWords is an action in words; one that has none is shown as it stands.
-func deedWords(action string) string {
-	if w, ok := deeds[action]; ok {
+// auditLabel is an action in words; one that has none is shown as it stands.
+func auditLabel(action string) string {
+	if w, ok := auditLabels[action]; ok {
 		return w
 	}
 	noun, verb, _ := strings.Cut(action, ".")

@@ -4,7 +4,7 @@
 // Routes stand in one list (routes.go). A handler takes a request and returns an answer
 // or an error; one place (serve.go) turns faults into pages, and a form that fails is
 // shown again with what was typed and the sentence at its field. Every change goes
-// through the same rooms as the REST interface, as the signed-in user, with a line of
+// through the same services as the REST interface, as the signed-in user, with a line of
 // the audit log in the same transaction (Dashboard.act). Nothing is loaded from another
 // host, no script or style stands in a page, and pages are never cached.
 //
@@ -44,7 +44,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-// Config names the rooms that the pages show.
+// Config names the services that the pages show.
 type Config struct {
 	Certificates certs.Addresses // of sites' own addresses
 	DB           *db.DB
@@ -67,6 +67,12 @@ type Config struct {
 	Branches func(ctx context.Context, who account.OwnerID, repository string, c *source.Credential) (branches []string, byDefault string, err error)
 	// Detect says how a branch would be built. Optional: without it that shows in the build's log.
 	Detect func(ctx context.Context, who account.OwnerID, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error)
+
+	// Process returns the state of the program of a site's live deployment, and ProgramLog
+	// the latest lines that a site's programs printed, the oldest first. Optional: without
+	// them the pages show neither.
+	Process    func(s site.Site) Process
+	ProgramLog func(ctx context.Context, id site.ID, stream, search string, limit int) ([]ProgramLine, error)
 
 	// What the operator's pages show of the installation. Optional, each: a nil one is left out.
 	Queues func(ctx context.Context) ([]Queue, error)
@@ -93,7 +99,7 @@ type Disk struct {
 	Parts []DiskPart
 }
 
-// DiskPart is what one part of the data directory takes.
+// DiskPart holds the size of one part of the data directory.
 type DiskPart struct {
 	Name string
 	Size int64 // bytes
@@ -117,8 +123,8 @@ type Dashboard struct {
 	routes  []route
 	mux     *http.ServeMux
 	streams requestinfo.Streams
-	disk    kept[Disk]
-	doctor  kept[[]Finding]
+	disk    cached[Disk]
+	doctor  cached[[]Finding]
 }
 
 // New reads the templates and lists the routes. It starts nothing.
@@ -133,8 +139,8 @@ func New(c Config) *Dashboard {
 		// Guesses are counted in the database also on one node: a restart forgives nothing.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
 	}
-	d.disk.look, d.disk.good = c.Disk, time.Minute
-	d.doctor.look, d.doctor.good = c.Doctor, time.Minute
+	d.disk.load, d.disk.good = c.Disk, time.Minute
+	d.doctor.load, d.doctor.good = c.Doctor, time.Minute
 	d.assets = loadAssets()
 	d.pages = d.loadPages()
 	d.routes = d.listRoutes()

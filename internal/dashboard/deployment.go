@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ func rowsOf(h siteHead, list []deploy.Deployment) []deploymentRow {
 // Path is where its page is.
 func (r deploymentRow) Path() string { return deploymentPath(r.Site, r.ID) }
 
-// Name is what people know a deployment by.
+// Name returns the title of a deployment, or what stands in for one.
 func (r deploymentRow) Name() string {
 	line, _, _ := strings.Cut(r.CommitMessage, "\n")
 	switch {
@@ -67,7 +68,7 @@ func (r deploymentRow) Name() string {
 	return "Deployment " + r.ID.Label()
 }
 
-// By is what asked for it.
+// By says what triggered it.
 func (r deploymentRow) By() string {
 	switch r.Cause {
 	case deploy.ByProvision:
@@ -164,7 +165,7 @@ func (r deploymentRow) Waits() string {
 	return fmt.Sprintf("Number %d in the queue, %s", r.Queue.Position, why)
 }
 
-// PlanView is what the deployment found out and did; nil before it is known.
+// PlanView returns the build plan; nil before it is known.
 func (r deploymentRow) PlanView() *planView {
 	if len(r.Plan) == 0 {
 		return nil
@@ -198,7 +199,31 @@ type deploymentsData struct {
 	Pages pages
 	Open  bool // the form for a deployment of one's own is open
 	Live  string
+
+	Filter   deploymentFilter
+	Statuses []deploy.Status
 }
+
+// deploymentFilter holds the filters of the list. Unknown values are ignored.
+type deploymentFilter struct{ Branch, Target, Status string }
+
+func readDeploymentFilter(q *request) deploymentFilter {
+	f := deploymentFilter{short(255, clean(strings.TrimSpace(q.query("branch")))), q.query("target"), q.query("status")}
+	if !slices.Contains(deploy.Targets, deploy.Target(f.Target)) {
+		f.Target = ""
+	}
+	if !slices.Contains(deploy.Statuses, deploy.Status(f.Status)) {
+		f.Status = ""
+	}
+	return f
+}
+
+func (f deploymentFilter) link(path string, page int) string {
+	return link(path, "branch", f.Branch, "target", f.Target, "status", f.Status, "page", strconv.Itoa(page))
+}
+
+// Any reports whether the list is narrowed at all.
+func (f deploymentFilter) Any() bool { return f != deploymentFilter{} }
 
 func (d *Dashboard) deploymentsPage(ctx context.Context, q *request) (answer, error) {
 	data, err := d.deploymentsData(ctx, q)
@@ -226,14 +251,14 @@ func (d *Dashboard) deploymentsData(ctx context.Context, q *request) (deployment
 	if err != nil {
 		return deploymentsData{}, err
 	}
-	n := pageNumber(q)
-	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: n, Limit: deploymentsPerPage})
+	n, f := pageNumber(q), readDeploymentFilter(q)
+	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Branch: f.Branch, Target: deploy.Target(f.Target), Status: deploy.Status(f.Status), Page: n, Limit: deploymentsPerPage})
 	if err != nil {
 		return deploymentsData{}, err
 	}
 	base := head.Base() + "/deployments"
-	return deploymentsData{head, rowsOf(head, list), turn(n, total, deploymentsPerPage, func(p int) string { return base + "?page=" + strconv.Itoa(p) }),
-		q.problem != nil, base + "/follow?page=" + strconv.Itoa(n)}, nil
+	return deploymentsData{siteHead: head, Rows: rowsOf(head, list), Pages: turn(n, total, deploymentsPerPage, func(p int) string { return f.link(base, p) }),
+		Open: q.problem != nil, Live: f.link(base+"/follow", n), Filter: f, Statuses: deploy.Statuses}, nil
 }
 
 // pageNumber is which page of a list is asked for; what is no number is the first.
@@ -247,6 +272,9 @@ type deploymentData struct {
 	Dep deploymentRow
 	Log logView
 }
+
+// Refreshing reports whether the page changes by itself.
+func (x deploymentData) Refreshing() bool { return !x.Dep.Ended() }
 
 // deployment loads the asker's own deployment of the site in the address.
 func (d *Dashboard) deployment(ctx context.Context, q *request) (siteHead, deploymentRow, error) {

@@ -57,7 +57,7 @@ func (d *Dashboard) envPage(ctx context.Context, q *request) (answer, error) {
 		turn(n, len(all), varsPerPage, func(p int) string { return head.Base() + "/env?page=" + strconv.Itoa(p) })}), nil
 }
 
-// targetsOf reads the boxes that say who sees a variable; none is an error of the room's.
+// targetsOf reads the boxes that say who sees a variable; none is an error of the service.
 func targetsOf(q *request) []string {
 	out := []string{}
 	for _, t := range []string{"build", "runtime"} {
@@ -212,7 +212,7 @@ func (d *Dashboard) exportEnv(ctx context.Context, q *request) (answer, error) {
 	}}, nil
 }
 
-// varChange is what an import would do to one variable.
+// varChange describes the effect of an import on one variable.
 type varChange struct {
 	Key, Kind      string // new, changed, same
 	Before, After  string // empty where secret

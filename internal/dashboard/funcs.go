@@ -16,9 +16,10 @@ func (d *Dashboard) funcs() template.FuncMap {
 	return template.FuncMap{
 		"asset": d.assets.url, "rest": d.rest, "ago": ago, "day": day, "bytes": bytesWord, "status": status, "word": word, "took": took,
 		"picture": picture, "dict": dict, "short": short, "lines": func(list []string) string { return strings.Join(list, "\n") }, "plural": plural, "list": func(s ...string) []string { return s },
-		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "deed": deedWords,
+		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "auditLabel": auditLabel,
 		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },
 		"unicode": domain.Unicode, "relative": domain.Relative, "thousands": thousands, "rough": rough,
+		"clock": func(t db.Time) string { return t.Time().Format("15:04:05") },
 	}
 }
 
@@ -129,6 +130,7 @@ var words = map[string]map[string][2]string{
 	"record":      {"pending": {"Not found", "wait"}, "valid": {"Valid", "ok"}, "invalid": {"Invalid", "bad"}},
 	"delivery":    {"pending": {"Pending", "wait"}, "success": {"Delivered", "ok"}, "failed": {"Failed", "bad"}},
 	"check":       {"ok": {"OK", "ok"}, "limited": {"Limited", "wait"}, "missing": {"Missing", "bad"}},
+	"process":     {"none": {"Not running", "off"}, "starting": {"Starting", "busy"}, "running": {"Running", "ok"}, "sleeping": {"Sleeping", "off"}, "stopped": {"Stopped", "off"}, "crashed": {"Crashed", "bad"}},
 	"switch":      {"on": {"Enabled", "ok"}, "off": {"Disabled", "off"}},
 }
 

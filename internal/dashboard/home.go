@@ -22,13 +22,15 @@ type card struct {
 	Host   string
 	Last   *deploy.Deployment // nil: none yet
 	Domain string             // the first active domain of its own, or empty
-	Look   look
+	Look   siteTheme
 	Spark  spark
 }
 
 type homeFilter struct {
 	Status string // of the list below, or empty
 	Text   string // part of a name, address or repository
+	Sort   string // of the list below, or empty: the newest first
+	View   string // list, or empty: cards
 	Page   int
 }
 
@@ -43,8 +45,9 @@ type homeData struct {
 	Cards  []card
 	Tabs   []homeTab
 	Filter homeFilter
-	Any    bool // the user has sites at all
-	Total  int  // that match
+	Views  []homeTab // cards and list
+	Any    bool      // the user has sites at all
+	Total  int       // that match
 	Pages  pages
 	Live   string // where the live part comes from
 }
@@ -53,10 +56,12 @@ type homeData struct {
 type pages struct {
 	Page, Last int
 	Prev, Next string // links; empty where there is none
+	First, End string // links to the first and the last page
 }
 
 func turn(page, total, per int, link func(page int) string) pages {
-	p := pages{Page: page, Last: max(1, (total+per-1)/per)}
+	p := pages{Page: page, Last: max(1, (total+per-1)/per), First: link(1)}
+	p.End = link(p.Last)
 	if page > 1 {
 		p.Prev = link(min(page-1, p.Last))
 	}
@@ -68,6 +73,12 @@ func turn(page, total, per int, link func(page int) string) pages {
 
 func readHomeFilter(q *request) homeFilter {
 	f := homeFilter{Status: q.query("status"), Text: strings.TrimSpace(q.query("q"))}
+	if s := site.Sort(q.query("sort")); s == site.ByName || s == site.ByUpdated {
+		f.Sort = string(s)
+	}
+	if q.query("view") == "list" {
+		f.View = "list"
+	}
 	if !slices.Contains(site.Statuses, site.Status(f.Status)) {
 		f.Status = ""
 	}
@@ -84,7 +95,7 @@ func (f homeFilter) link(dir string) string {
 	if f.Page > 1 {
 		page = strconv.Itoa(f.Page)
 	}
-	return link(dir, "status", f.Status, "q", f.Text, "page", page)
+	return link(dir, "status", f.Status, "q", f.Text, "sort", f.Sort, "view", f.View, "page", page)
 }
 
 func (d *Dashboard) homeAlias(ctx context.Context, q *request) (answer, error) {
@@ -94,7 +105,7 @@ func (d *Dashboard) homeAlias(ctx context.Context, q *request) (answer, error) {
 func (d *Dashboard) home(ctx context.Context, q *request) (answer, error) {
 	data, err := d.homeData(ctx, q)
 	if err == nil {
-		err = d.dress(ctx, q, data.Cards, &days{})
+		err = d.addCardDetails(ctx, q, data.Cards, &days{})
 	}
 	return page("home", "Sites", data), err
 }
@@ -106,7 +117,7 @@ func (d *Dashboard) homeLive(ctx context.Context, q *request) (answer, error) {
 	return answer{live: live{wake: wake, stop: stop, render: func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.homeData(ctx, q)
 		if err == nil {
-			err = d.dress(ctx, q, data.Cards, &kept)
+			err = d.addCardDetails(ctx, q, data.Cards, &kept)
 		}
 		if err != nil {
 			return nil, false, err
@@ -136,15 +147,18 @@ func (d *Dashboard) homeData(ctx context.Context, q *request) (homeData, error) 
 		if tally[s] == 0 && s != "" && string(s) != f.Status {
 			continue
 		}
-		data.Tabs = append(data.Tabs, homeTab{string(s), name, tally[s], homeFilter{Status: string(s), Text: f.Text}.link("/"), f.Status == string(s)})
+		data.Tabs = append(data.Tabs, homeTab{string(s), name, tally[s], homeFilter{Status: string(s), Text: f.Text, Sort: f.Sort, View: f.View}.link("/"), f.Status == string(s)})
+	}
+	for _, v := range [][2]string{{"", "Cards"}, {"list", "List"}} {
+		data.Views = append(data.Views, homeTab{Name: v[1], Link: homeFilter{Status: f.Status, Text: f.Text, Sort: f.Sort, View: v[0]}.link("/"), On: f.View == v[0]})
 	}
 	data.Any = all > 0
-	list, total, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{Status: site.Status(f.Status), Search: f.Text, Page: f.Page, Limit: cardsPerPage})
+	list, total, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{Status: site.Status(f.Status), Search: f.Text, Sort: site.Sort(f.Sort), Page: f.Page, Limit: cardsPerPage})
 	if err != nil {
 		return data, err
 	}
 	data.Total = total
-	data.Pages = turn(f.Page, total, cardsPerPage, func(p int) string { return homeFilter{f.Status, f.Text, p}.link("/") })
+	data.Pages = turn(f.Page, total, cardsPerPage, func(p int) string { return homeFilter{f.Status, f.Text, f.Sort, f.View, p}.link("/") })
 	ids, names := make([]site.ID, len(list)), make([]string, len(list))
 	for i, s := range list {
 		ids[i], names[i] = s.ID, string(s.ID)

@@ -76,7 +76,7 @@ func (d *Dashboard) createHook(ctx context.Context, q *request) (answer, error) 
 		h, err := d.Sites.CreateHookTx(ctx, tx, q.caller.Owner, head.Site.ID, n)
 		return account.AuditEvent{Action: "hook.created", Subject: string(head.Site.ID), Detail: h.Name}, err
 	})
-	return goTo(head.Base()+"/hooks", "The deploy hook is made"), err
+	return goTo(head.Base()+"/hooks", "Deploy hook created"), err
 }
 
 // changeHook does something to a hook of this very site, and says so in the audit log
@@ -102,16 +102,16 @@ func (d *Dashboard) changeHook(ctx context.Context, q *request, action, says str
 }
 
 func (d *Dashboard) rotateHook(ctx context.Context, q *request) (answer, error) {
-	return d.changeHook(ctx, q, "hook.rotated", "The hook has a new address; the old one is unknown from now on", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+	return d.changeHook(ctx, q, "hook.rotated", "URL rotated. The previous URL no longer works", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
 		return d.Sites.UpdateHookTx(ctx, tx, q.caller.Owner, id, site.PatchHook{Rotate: true})
 	})
 }
 
 func (d *Dashboard) switchHook(ctx context.Context, q *request) (answer, error) {
 	on := q.value("to") == "on"
-	says := "The hook is turned off"
+	says := "Deploy hook disabled"
 	if on {
-		says = "The hook is turned on"
+		says = "Deploy hook enabled"
 	}
 	return d.changeHook(ctx, q, "hook.updated", says, func(tx *db.Tx, id site.HookID) (site.Hook, error) {
 		return d.Sites.UpdateHookTx(ctx, tx, q.caller.Owner, id, site.PatchHook{Active: &on})
@@ -119,7 +119,7 @@ func (d *Dashboard) switchHook(ctx context.Context, q *request) (answer, error) 
 }
 
 func (d *Dashboard) deleteHook(ctx context.Context, q *request) (answer, error) {
-	return d.changeHook(ctx, q, "hook.deleted", "The hook is deleted", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+	return d.changeHook(ctx, q, "hook.deleted", "Deploy hook deleted", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
 		return site.Hook{}, d.Sites.DeleteHookTx(ctx, tx, q.caller.Owner, id)
 	})
 }

@@ -155,12 +155,12 @@ func (n newData) build() site.Build {
 	return site.Build{Root: some("root"), Install: some("install"), Command: some("command"), Output: some("output"), Node: some("node")}
 }
 
-// newPage is the form; after a failure it is what was typed, in the step that failed.
+// newPage shows the form; after a failure with the values submitted, at the step that failed.
 func (d *Dashboard) newPage(ctx context.Context, q *request) (answer, error) {
 	n := readNew(q)
 	if q.problem != nil && q.value("step") == "create" && n.Type == string(site.Static) {
 		n.Step = 2
-		if err := d.look(ctx, q.caller.Owner, &n); err != nil {
+		if err := d.inspect(ctx, q.caller.Owner, &n); err != nil {
 			n.Step = 1 // the problem at hand is shown, there
 		}
 	}
@@ -180,7 +180,7 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 		return page("new_site", "New site", n), nil
 	default:
 		n.Step = 2
-		if err := d.look(ctx, q.caller.Owner, &n); err != nil {
+		if err := d.inspect(ctx, q.caller.Owner, &n); err != nil {
 			return answer{}, err
 		}
 		return page("new_site", "New site", n), nil
@@ -197,8 +197,8 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 	return goTo("/sites/"+string(s.ID)+"/first", ""), nil
 }
 
-// look checks that the repository can be read, and says what it is.
-func (d *Dashboard) look(ctx context.Context, who account.OwnerID, n *newData) error {
+// inspect checks that the repository can be read, and says what it is.
+func (d *Dashboard) inspect(ctx context.Context, who account.OwnerID, n *newData) error {
 	repo, err := source.ParseRepository(n.Repository)
 	if err != nil {
 		return at("repository", err)
@@ -213,7 +213,7 @@ func (d *Dashboard) look(ctx context.Context, who account.OwnerID, n *newData) e
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	if n.Branches, n.Default, err = d.Branches(ctx, who, n.Repository, n.credential()); err != nil {
-		return atLook(ctx, err)
+		return atRepository(ctx, err)
 	}
 	if len(n.Branches) == 0 {
 		return at("repository", &fault.Error{Kind: fault.Invalid, Message: "The repository has no branches", Details: "push a commit first"})
@@ -245,8 +245,8 @@ func (d *Dashboard) look(ctx context.Context, who account.OwnerID, n *newData) e
 	return nil
 }
 
-// atLook says at which field a failed look at the repository belongs.
-func atLook(ctx context.Context, err error) error {
+// atRepository says at which field a failed look at the repository belongs.
+func atRepository(ctx context.Context, err error) error {
 	if fault.As(err) == nil && ctx.Err() == context.DeadlineExceeded {
 		err = &fault.Error{Kind: fault.Unavailable, Message: "Repository timed out", Details: "try again in a moment", RetryAfter: 5 * time.Second}
 	}

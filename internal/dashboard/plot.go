@@ -28,7 +28,7 @@ type plot struct {
 // plotSeries is one of the values that are stacked, with the class that colours it.
 type plotSeries struct{ Name, Class string }
 
-// bar is what one stretch of time shows: one value for each series, from the bottom up.
+// bar holds the values of one time step, one for each series, from the bottom up.
 type bar struct {
 	At     db.Time
 	Values []int64
@@ -155,7 +155,7 @@ func rough(n int64) string {
 }
 
 // many is a number and its noun.
-func many(n int64, noun string) string {
+func pluralize(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -173,7 +173,7 @@ type spark struct {
 // sparkOf draws a day. Without visits there is no line.
 func sparkOf(s traffic.Series) spark {
 	out := spark{Requests: s.Total().Requests()}
-	out.Says = many(out.Requests, "request") + " in the last 24 hours"
+	out.Says = pluralize(out.Requests, "request") + " in the last 24 hours"
 	if out.Requests == 0 || len(s.Points) < 2 {
 		return out
 	}

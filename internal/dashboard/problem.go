@@ -34,7 +34,7 @@ type fieldError struct {
 
 func (e *fieldError) Unwrap() error { return e.error }
 
-// fieldsByCode says which field of our forms a room's fault is about.
+// fieldsByCode says which form field a service's fault is about.
 var fieldsByCode = map[string]string{
 	"invalid_email": "email", "email_taken": "email", "weak_password": "password", "wrong_code": "code",
 	"invalid_name": "name", "unknown_scope": "scopes", "scopes_required": "scopes", "invalid_sites": "sites",

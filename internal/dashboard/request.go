@@ -9,14 +9,14 @@ import (
 	"slipway/internal/account"
 )
 
-// request is what a handler is given: the HTTP request, and who it comes from.
+// request holds the HTTP request that a handler serves, and its user.
 type request struct {
 	*http.Request
 	id      string
 	addr    netip.Addr // of the client; invalid when it has none
 	session account.Session
 	user    account.User   // zero for somebody who is not signed in
-	caller  account.Caller // the user as the rooms know them
+	caller  account.Caller // the user as the services know them
 	flash   string         // said by the page before
 	problem *problem       // why the form on this page failed; nil when it didn't
 
@@ -26,7 +26,7 @@ type request struct {
 // signedIn reports whether a user is there who owes nothing.
 func (q *request) signedIn() bool { return q.user.ID != "" && !q.session.Pending }
 
-// value is what was typed into a field.
+// value returns the submitted value of a field.
 func (q *request) value(name string) string { return q.PostForm.Get(name) }
 
 // checked reports whether a box was ticked.
@@ -45,7 +45,7 @@ func (q *request) actor() account.Actor {
 	return account.Actor{User: q.user.ID, Owner: q.caller.Owner, Session: q.session.ID, Addr: q.addr}
 }
 
-// answer is what a handler returns: a page, a place to go to, or something else.
+// answer holds the response of a handler: a page, a redirect, or something else.
 type answer struct {
 	page   string // templates/<page>.html
 	title  string

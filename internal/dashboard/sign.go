@@ -24,7 +24,7 @@ const (
 	perFactor      = 10
 )
 
-// guesses is what is counted, and how many of it pass.
+// guesses holds a key to count attempts by, and how many are allowed.
 type guesses struct {
 	key   string
 	limit int

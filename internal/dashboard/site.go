@@ -17,6 +17,8 @@ func (d *Dashboard) siteRoutes() []route {
 
 		get("/sites/{id}", user, d.siteOverview),
 		get("/sites/{id}/follow", user, d.siteLive),
+		get("/sites/{id}/logs", user, d.programPage),
+		get("/sites/{id}/logs/follow", user, d.programLive),
 		get("/sites/{id}/traffic", user, d.trafficPage),
 		get("/sites/{id}/traffic/follow", user, d.trafficLive),
 		get("/sites/{id}/rules", user, d.rulesPage),
@@ -38,7 +40,7 @@ func (d *Dashboard) siteRoutes() []route {
 	return rs
 }
 
-// siteHead is what stands over every page of a site (templates/frame_site.html). Pages'
+// siteHead holds the data of the header of every page of a site (templates/frame_site.html). Pages'
 // data embed it.
 type siteHead struct {
 	Site site.Site
@@ -48,7 +50,7 @@ type siteHead struct {
 
 	Visit     string // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string
-	Look      look
+	Look      siteTheme
 }
 
 // Base is where the site's pages are.
@@ -75,7 +77,7 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 		return siteHead{}, err
 	}
 	url := d.Sites.URL(s.Slug)
-	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Look: lookOf(s, portraits[s.ID])}
+	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Look: themeOf(s, portraits[s.ID])}
 	h.Visit, h.VisitHost = h.URL, h.Host
 	if primary != "" {
 		_, port, _ := strings.Cut(h.Host, ":")

@@ -622,7 +622,7 @@ func TestHooks(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
 	base := "/sites/" + string(s.ID) + "/hooks"
-	b.get(base).want(t, 200, "No deploy hook yet")
+	b.get(base).want(t, 200, "No deploy hooks yet")
 	b.get("/sites/"+string(s.ID)).want(t, 200, `data-test="first-hook"`)
 	b.post(base, "name", "", "branch", "dev").want(t, 422, `data-test="wrong-name"`, `value="dev"`)
 	b.post(base, "name", "CMS", "branch", "", "any_branch", "1").to(t, base)
@@ -635,7 +635,7 @@ func TestHooks(t *testing.T) {
 		return list[0]
 	}
 	h := one()
-	b.get(base).want(t, 200, w.srv.URL+"/hooks/deploy/"+h.ID.Reveal(), "curl -X POST "+w.srv.URL, "Never called", "the one the caller names")
+	b.get(base).want(t, 200, w.srv.URL+"/hooks/deploy/"+h.ID.Reveal(), "curl -X POST "+w.srv.URL, "Never called", "the branch in the request")
 	b.post(base+"/switch", "hook", h.ID.Reveal(), "to", "off").to(t, base)
 	if one().Active {
 		t.Error("the hook is still on")
@@ -653,7 +653,7 @@ func TestHooks(t *testing.T) {
 		t.Error("the audit log tells a hook's id")
 	}
 	b.post(base+"/delete", "hook", n.ID.Reveal()).to(t, base)
-	b.get(base).want(t, 200, "No deploy hook yet")
+	b.get(base).want(t, 200, "No deploy hooks yet")
 	for i := range 45 {
 		b.post(base, "name", fmt.Sprintf("hook %d", i)).to(t, base)
 	}
@@ -677,7 +677,7 @@ func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)
 	owner := w.users["ada@example.test"].Owner
-	b.get("/webhooks").want(t, 200, "No webhook yet")
+	b.get("/webhooks").want(t, 200, "No webhooks yet")
 	b.get("/webhooks/new").want(t, 200, "deployment.completed", "deployment.succeeded", "ssl.renewed", "Some events have two names")
 	b.post("/webhooks/new", "form-events", "1", "url", "http://plain.example.com/x", "events", "domain.added").want(t, 422, `data-test="wrong-url"`, "http://plain.example.com/x", `value="domain.added" checked`)
 	b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/in").want(t, 422, `data-test="wrong-events"`)
@@ -692,7 +692,7 @@ func TestWebhooks(t *testing.T) {
 	}
 	b.post(to+"/secret").want(t, 200, secret)
 	b.post(to+"/ping").to(t, to)
-	b.get(to).want(t, 200, `data-test="deliveries"`, "ping", "Not tried yet")
+	b.get(to).want(t, 200, `data-test="deliveries"`, "ping", "No attempts yet")
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, answer, late)
 			SELECT id, 1, $1, 42, 500, '', $2, FALSE FROM webhook_deliveries`, db.Now(), hostile)
@@ -744,7 +744,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("webhook %+v", got)
 	}
 	own := b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/own", "events", "site.deleted", "secret", "brought by myself").to(t, "/webhooks/hook_")
-	if p := b.get(own).want(t, 200, "You brought its secret"); strings.Contains(p.body, "brought by myself") {
+	if p := b.get(own).want(t, 200, "You provided the secret"); strings.Contains(p.body, "brought by myself") {
 		t.Error("the page tells a secret that its owner knows")
 	}
 	b.post(own+"/secret").want(t, 409)

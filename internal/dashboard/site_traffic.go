@@ -45,7 +45,7 @@ func chosen(list []stretch, name string, link func(name string) string) (all []s
 	return all, all[at]
 }
 
-// visits is what templates show of a site's traffic.
+// visits holds a site's traffic for templates.
 type visits struct {
 	Stretches []stretch
 	Stretch   stretch
@@ -165,10 +165,10 @@ func barsOf(s traffic.Series, values func(traffic.Counts) []int64, says func(tra
 }
 
 func pagesPlot(s traffic.Series, on stretch) plot {
-	sum := many(s.Total().Pages, "page view")
+	sum := pluralize(s.Total().Pages, "page view")
 	p := plot{ID: "pages", Title: "Page views", Sum: thousands(s.Total().Pages), Says: "Page views over time: " + sum + " in " + on.Words,
 		Series: []plotSeries{{"Page views", "s-pages"}}}
-	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Pages} }, func(c traffic.Counts) string { return many(c.Pages, "page view") })
+	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Pages} }, func(c traffic.Counts) string { return pluralize(c.Pages, "page view") })
 	p.draw(bars, time.Duration(s.Step), roundTop(most), rough)
 	return p
 }
@@ -176,7 +176,7 @@ func pagesPlot(s traffic.Series, on stretch) plot {
 func requestsPlot(s traffic.Series, on stretch) plot {
 	t := s.Total()
 	p := plot{ID: "requests", Title: "Requests", Sum: thousands(t.Requests()),
-		Says:   fmt.Sprintf("Requests over time by status: %s in %s, of them %s, %s and %s", many(t.Requests(), "request"), on.Words, "redirects and unchanged "+thousands(t.Redirected), "not found and refused "+thousands(t.ClientErrors), "failed "+thousands(t.ServerErrors)),
+		Says:   fmt.Sprintf("Requests over time by status: %s in %s, of them %s, %s and %s", pluralize(t.Requests(), "request"), on.Words, "redirects and unchanged "+thousands(t.Redirected), "not found and refused "+thousands(t.ClientErrors), "failed "+thousands(t.ServerErrors)),
 		Series: []plotSeries{{"Answered (2xx)", "s-ok"}, {"Redirected, unchanged (3xx)", "s-moved"}, {"Not found, refused (4xx)", "s-client"}, {"Failed (5xx)", "s-server"}}}
 	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.OK, c.Redirected, c.ClientErrors, c.ServerErrors} }, statusWords)
 	p.draw(bars, time.Duration(s.Step), roundTop(most), rough)
@@ -194,7 +194,7 @@ func bytesPlot(s traffic.Series, on stretch) plot {
 
 // statusWords says how many requests there were, and those that are not as they should be.
 func statusWords(c traffic.Counts) string {
-	text := many(c.Requests(), "request")
+	text := pluralize(c.Requests(), "request")
 	for _, x := range []struct {
 		n    int64
 		what string

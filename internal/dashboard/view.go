@@ -17,7 +17,7 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// view is what a template sees.
+// view holds the data of a template.
 type view struct {
 	Title   string
 	Data    any // what the handler returned
@@ -32,13 +32,22 @@ type view struct {
 	q *request
 }
 
+// Refresh returns after how many seconds a browser without scripts loads the page again; 0
+// never. Pages whose data has a method Refreshing decide.
+func (v *view) Refresh() int {
+	if r, ok := v.Data.(interface{ Refreshing() bool }); ok && r.Refreshing() {
+		return 5
+	}
+	return 0
+}
+
 // SignedIn reports whether there is somebody to show the navigation to.
 func (v *view) SignedIn() bool { return v.q.signedIn() }
 
 // In reports whether the page lies at or below a path, for the navigation.
 func (v *view) In(dir string) bool { return v.Path == dir || strings.HasPrefix(v.Path, dir+"/") }
 
-// Value is what was typed into a field when its form has failed, else def: also for
+// Value returns the submitted value of a field when its form has failed, else def: also for
 // fields of other forms on the page.
 func (v *view) Value(name, def string) string {
 	if v.q.problem == nil || !v.q.PostForm.Has(name) {

@@ -93,11 +93,11 @@ func chosenEvents(q *request, def []string) []string {
 }
 
 func (d *Dashboard) newWebhookPage(ctx context.Context, q *request) (answer, error) {
-	return page("webhook_new", "New webhook", eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"}))), nil
+	return page("webhook_new", "Create webhook", eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"}))), nil
 }
 
 // webhookMade is what the page that follows the making of a webhook says, and knows it by.
-const webhookMade = "The webhook is made"
+const webhookMade = "Webhook created"
 
 func (d *Dashboard) createWebhook(ctx context.Context, q *request) (answer, error) {
 	var w webhook.Webhook
@@ -191,7 +191,7 @@ func (d *Dashboard) changeWebhook(ctx context.Context, q *request) (answer, erro
 	if err := d.updateWebhook(ctx, q, id, webhook.Change{URL: &url, Events: events}); err != nil {
 		return answer{}, atWebhook(err)
 	}
-	return goTo("/webhooks/"+string(id), "The webhook is changed"), nil
+	return goTo("/webhooks/"+string(id), "Webhook saved"), nil
 }
 
 // updateWebhook changes a webhook and says so in the audit log.
@@ -204,9 +204,9 @@ func (d *Dashboard) updateWebhook(ctx context.Context, q *request, id webhook.ID
 
 func (d *Dashboard) switchWebhook(ctx context.Context, q *request) (answer, error) {
 	id, on := webhook.ID(q.PathValue("webhook")), q.value("to") == "on"
-	says := "The webhook is turned off; what was queued for it is not sent"
+	says := "Webhook disabled. Queued deliveries are not sent"
 	if on {
-		says = "The webhook is turned on"
+		says = "Webhook enabled"
 	}
 	return goTo("/webhooks/"+string(id), says), d.updateWebhook(ctx, q, id, webhook.Change{Active: &on})
 }
@@ -217,7 +217,7 @@ func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error)
 		_, err := d.Webhooks.PingTx(ctx, tx, q.caller.Owner, id)
 		return string(id), err
 	})
-	return goTo("/webhooks/"+string(id)+"#deliveries", "A test event is on its way"), err
+	return goTo("/webhooks/"+string(id)+"#deliveries", "Test event queued"), err
 }
 
 func (d *Dashboard) deleteWebhook(ctx context.Context, q *request) (answer, error) {
@@ -226,5 +226,5 @@ func (d *Dashboard) deleteWebhook(ctx context.Context, q *request) (answer, erro
 		w, err := d.Webhooks.DeleteTx(ctx, tx, q.caller.Owner, id)
 		return account.AuditEvent{Action: "webhook.deleted", Subject: string(id), Detail: w.URL}, err
 	})
-	return goTo("/webhooks", "The webhook is deleted"), err
+	return goTo("/webhooks", "Webhook deleted"), err
 }

@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/account"
+	"slipway/internal/app"
 	"slipway/internal/dashboard"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/framework"
 	"slipway/internal/job"
+	"slipway/internal/site"
 	"slipway/internal/source"
 )
 
@@ -26,7 +28,28 @@ func (h *house) dashboardConfig() dashboard.Config {
 		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
 		Branches: h.branches, Detect: h.detect, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
+		Process: h.processOf, ProgramLog: h.programLog,
 	}
+}
+
+// processOf is the state of the program of a site's live deployment.
+func (h *house) processOf(s site.Site) dashboard.Process {
+	p := h.apps.Status(s.LiveDeployment)
+	out := dashboard.Process{State: string(p.State), Restarts: p.Restarts, Memory: p.Memory, Message: p.Message}
+	if !p.Since.IsZero() {
+		out.Since = db.At(p.Since)
+	}
+	return out
+}
+
+// programLog is the latest lines that a site's programs printed.
+func (h *house) programLog(ctx context.Context, id site.ID, stream, search string, limit int) ([]dashboard.ProgramLine, error) {
+	lines, err := h.apps.Logs(ctx, string(id), app.LogFilter{Stream: stream, Search: search, Limit: limit})
+	out := make([]dashboard.ProgramLine, len(lines))
+	for i, l := range lines {
+		out[i] = dashboard.ProgramLine{N: l.N, At: l.At, Level: l.Level, Stream: l.Stream, Message: l.Message}
+	}
+	return out, err
 }
 
 // branches looks at a repository that somebody is about to make a site of.

@@ -15,12 +15,34 @@ type Filter struct {
 	Type   Type
 	Status Status
 	Search string // part of a name, subdomain, domain or repository; see search.go
+	Sort   Sort   // Optional: the newest first.
 	Only   []ID   // at most a few hundred; nil means all
 	Page   int    // from 1
 	Limit  int    // 1 to 100; 0 asks for the total alone
 }
 
-// List returns one page of the owner's sites, the newest first, and how many there are.
+// Sort is an order of sites.
+type Sort string
+
+// The orders.
+const (
+	ByCreated Sort = ""        // the newest first
+	ByName    Sort = "name"    // A to Z
+	ByUpdated Sort = "updated" // the site that changed last first
+)
+
+// order returns the ORDER BY clause. Anything else than the orders above is ByCreated.
+func (o Sort) order() string {
+	switch o {
+	case ByName:
+		return "lower(name), id"
+	case ByUpdated:
+		return "updated_at DESC, id DESC"
+	}
+	return "created_at DESC, id DESC"
+}
+
+// List returns one page of the owner's sites in the order of f.Sort, and how many there are.
 func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Site, int, error) {
 	w := where{}
 	w.and("owner_id = "+w.args.Add(owner), "deleted_at = 0")
@@ -30,7 +52,7 @@ func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Si
 	page, offset := []Site{}, (f.Page-1)*f.Limit
 	if f.Limit > 0 {
 		rows, err := s.c.DB.Query(ctx, `SELECT `+columns+` FROM sites WHERE `+w.String()+`
-			ORDER BY created_at DESC, id DESC LIMIT `+w.args.Add(f.Limit)+` + 0 OFFSET `+w.args.Add(offset), w.args...)
+			ORDER BY `+f.Sort.order()+` LIMIT `+w.args.Add(f.Limit)+` + 0 OFFSET `+w.args.Add(offset), w.args...)
 		if page, err = db.CollectInto(make([]Site, 0, min(f.Limit, 100)), rows, err, scanner()); err != nil {
 			return nil, 0, fmt.Errorf("list sites: %w", err)
 		}

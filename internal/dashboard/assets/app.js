@@ -76,7 +76,7 @@
     while (at) { const next = at.nextSibling; at.remove(); at = next; }
   };
   const follow = (el) => {
-    const source = new EventSource(el.dataset.live);
+    const source = el.source = new EventSource(el.dataset.live);
     source.addEventListener('html', (e) => {
       const active = el.contains(document.activeElement) && document.activeElement;
       const t = document.createElement('template');
@@ -97,6 +97,38 @@
     window.addEventListener('pagehide', () => source.close());
   };
   for (const el of document.querySelectorAll('[data-live]')) follow(el);
+
+  // Search as you type: the page for what is typed is fetched, and its results take the place
+  // of those that are shown. Only the newest answer counts.
+  for (const b of document.querySelectorAll('[data-needless]')) b.hidden = true;
+  for (const s of document.querySelectorAll('[data-submit-on-change]')) s.addEventListener('change', () => s.form.requestSubmit());
+  for (const input of document.querySelectorAll('[data-search-as-typed]')) {
+    let typing, asked;
+    input.addEventListener('input', () => {
+      clearTimeout(typing);
+      typing = setTimeout(async () => {
+        if (asked) asked.abort();
+        asked = new AbortController();
+        const query = new URLSearchParams(new FormData(input.form));
+        for (const [k, v] of [...query]) if (!v) query.delete(k);
+        const url = input.form.action.split('?')[0] + (query.size ? '?' + query : '');
+        try {
+          const r = await fetch(url, { signal: asked.signal, redirect: 'error' });
+          if (!r.ok) return;
+          const page = new DOMParser().parseFromString(await r.text(), 'text/html');
+          const now = page.querySelector('[data-results="sites"]'), old = document.querySelector('[data-results="sites"]');
+          if (!now || !old) return;
+          for (const el of old.querySelectorAll('[data-live]')) if (el.source) el.source.close();
+          old.replaceChildren(...now.childNodes);
+          const chips = page.querySelector('[data-results="bar"] .chips'), was = document.querySelector('[data-results="bar"] .chips');
+          if (chips && was) was.replaceChildren(...chips.childNodes);
+          freshen(old);
+          for (const el of old.querySelectorAll('[data-live]')) follow(el);
+          history.replaceState(null, '', url);
+        } catch (e) { if (e.name !== 'AbortError') input.form.requestSubmit(); }
+      }, 250);
+    });
+  }
 
   // A page from the back-forward cache has closed its sources: load it anew.
   window.addEventListener('pageshow', (e) => { if (e.persisted) location.reload(); });
@@ -136,6 +168,20 @@
       root.dataset.theme = theme;
       for (const b of document.querySelectorAll('[data-theme-form] button')) b.setAttribute('aria-pressed', String(b.value === theme));
       fetch(f.action, { method: 'POST', body: new URLSearchParams({ theme, back: '/' }), redirect: 'manual' });
+    });
+  }
+
+  // Presets tick the scopes of a new key.
+  for (const box of document.querySelectorAll('[data-presets]')) {
+    box.hidden = false;
+    const form = box.closest('form');
+    box.addEventListener('click', (e) => {
+      const b = e.target.closest('[data-preset]');
+      if (!b) return;
+      const want = b.dataset.preset.split(' ');
+      for (const c of form.querySelectorAll('input[name="scopes"]')) c.checked = want.includes(c.value);
+      form.querySelector('input[name="power"][value="some"]').checked = true;
+      say(b.textContent + ': ' + want.length + ' scopes selected');
     });
   }
 

@@ -10,13 +10,13 @@ import (
 )
 
 // One look at a time; askers get what was found before, and an error only while nothing was.
-func TestKept(t *testing.T) {
+func TestCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var looks atomic.Int64
 		broken := errors.New("broken")
 		fails := true
-		k := kept[int64]{good: time.Minute, look: func(context.Context) (int64, error) {
+		k := cached[int64]{good: time.Minute, load: func(context.Context) (int64, error) {
 			n := looks.Add(1)
 			time.Sleep(time.Second)
 			if fails {

@@ -26,8 +26,8 @@ func (y *days) fill(ctx context.Context, d *Dashboard, q *request, ids []string)
 	return err
 }
 
-// dress puts what there is to look at on cards: pictures and traffic.
-func (d *Dashboard) dress(ctx context.Context, q *request, cards []card, kept *days) error {
+// addCardDetails puts pictures and traffic on cards.
+func (d *Dashboard) addCardDetails(ctx context.Context, q *request, cards []card, kept *days) error {
 	var ids []site.ID
 	var names []string
 	for _, c := range cards {
@@ -41,7 +41,7 @@ func (d *Dashboard) dress(ctx context.Context, q *request, cards []card, kept *d
 		return err
 	}
 	for i, c := range cards {
-		cards[i].Look = lookOf(c.Site, portraits[c.Site.ID])
+		cards[i].Look = themeOf(c.Site, portraits[c.Site.ID])
 		cards[i].Spark = sparkOf(kept.bySite[string(c.Site.ID)])
 	}
 	return nil

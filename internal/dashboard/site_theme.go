@@ -18,18 +18,19 @@ import (
 	"slipway/internal/site"
 )
 
-// look is how a site is shown: by what its own pages say, and until that is known by its
-// name before colours that belong to its address.
-type look struct {
+// siteTheme is how a site is shown: by the metadata of its pages or, while there is none, by
+// its name before colors derived from its subdomain.
+type siteTheme struct {
 	Name, Seed  string
 	Title, Text string
 	Colour      string // #rrggbb, or empty
 	Icon, Image string // addresses of pictures of our own making, or empty
 	Online      bool   // there is something to show
+	Failed      bool   // the site is not live because its deployment failed
 }
 
-func lookOf(s site.Site, p deploy.Portrait) look {
-	l := look{Name: s.Name, Seed: s.Slug, Title: cmp.Or(p.Title, s.Name), Text: p.Text, Colour: p.Colour, Online: s.LiveRelease != ""}
+func themeOf(s site.Site, p deploy.Portrait) siteTheme {
+	l := siteTheme{Name: s.Name, Seed: s.Slug, Title: cmp.Or(p.Title, s.Name), Text: p.Text, Colour: p.Colour, Online: s.LiveRelease != "", Failed: s.Status == site.Failed}
 	at := "/sites/" + string(s.ID) + "/pictures/" + string(p.Release)
 	if p.Icon {
 		l.Icon = at + ".png"
@@ -41,7 +42,7 @@ func lookOf(s site.Site, p deploy.Portrait) look {
 }
 
 // shade are numbers that belong to a site's address.
-func (l look) shade() uint32 {
+func (l siteTheme) shade() uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(l.Seed))
 	return h.Sum32()
@@ -49,7 +50,7 @@ func (l look) shade() uint32 {
 
 // ground is the site's colour as an SVG attribute takes it, and a colour that can be read
 // on it.
-func (l look) ground() (back, ink string) {
+func (l siteTheme) ground() (back, ink string) {
 	if c := l.Colour; len(c) == 7 && c[0] == '#' {
 		if n, err := strconv.ParseUint(c[1:], 16, 32); err == nil {
 			if 299*(n>>16)+587*(n>>8&0xff)+114*(n&0xff) > 160_000 {
@@ -61,9 +62,9 @@ func (l look) ground() (back, ink string) {
 	return fmt.Sprintf("hsl(%d 38%% 45%%)", l.shade()%360), "#fff"
 }
 
-// Backdrop is what a site's page lies on: its colour, and shapes that belong to its
+// Backdrop returns the background of a site's preview: its color, and shapes derived from its
 // address.
-func (l look) Backdrop() template.HTML {
+func (l siteTheme) Backdrop() template.HTML {
 	n := l.shade()
 	back, _ := l.ground()
 	return template.HTML(fmt.Sprintf(`<svg class="shot-back" viewBox="0 0 320 140" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect width="320" height="140" fill="%s"/>`+
@@ -72,7 +73,7 @@ func (l look) Backdrop() template.HTML {
 }
 
 // picture is a site's icon, or its initials.
-func picture(l look) template.HTML {
+func picture(l siteTheme) template.HTML {
 	if l.Icon != "" {
 		return template.HTML(`<img class="picture icon" src="` + template.HTMLEscapeString(l.Icon) + `" alt="" width="96" height="96">`)
 	}

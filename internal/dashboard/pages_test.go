@@ -1,0 +1,188 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/site"
+)
+
+// The list of deployments is narrowed by branch, target and status, tells equal buttons apart
+// and has its first and last page.
+func TestDeploymentList(t *testing.T) {
+	t.Parallel()
+	w, b, s := ada(t)
+	base := "/sites/" + string(s.ID)
+	first, second, failed := w.deployment(s), w.deployment(s), w.deployment(s)
+	w.live(s, first)
+	w.live(s, second)
+	w.end(failed, deploy.Failed, "no luck")
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE deployments SET branch = 'dev', target = 'preview' WHERE id = $1`, failed)
+		return err
+	}))
+	shows := func(query string, want ...deploy.ID) {
+		t.Helper()
+		p := b.get(base+"/deployments"+query).want(t, 200)
+		n := 0
+		for _, id := range want {
+			if p.has("dep-" + string(id)) {
+				n++
+			}
+		}
+		if n != len(want) || strings.Count(p.body, `data-test="dep-dep_`) != len(want) {
+			t.Errorf("%q shows %d of %d", query, strings.Count(p.body, `data-test="dep-dep_`), len(want))
+		}
+	}
+	shows("", first, second, failed)
+	shows("?branch=dev", failed)
+	shows("?target=preview", failed)
+	shows("?status=success", first, second)
+	shows("?status=failed&target=production")
+	shows("?status=nonsense&target=x", first, second, failed)
+	b.get(base+"/deployments?target=preview").want(t, 200, `data-test="preview"`, `<option value="preview" selected>`)
+	b.get(base+"/deployments?branch=none").want(t, 200, "No matching deployments")
+	p := b.get(base+"/deployments").want(t, 200, `aria-label="Roll back: `)
+	if n := strings.Count(p.body, "("+first.Label()+`)"`); n != 1 {
+		t.Errorf("%d buttons name %s", n, first)
+	}
+	for range 50 {
+		w.end(w.deployment(s), deploy.Failed, "no luck")
+	}
+	b.get(base+"/deployments?status=failed&page=2").want(t, 200, `page=1&amp;status=failed" data-test="first-page"`, `page=3&amp;status=failed" data-test="last-page"`)
+}
+
+// Without scripts a deployment's page loads itself again while it changes, and no longer.
+func TestDeploymentRefreshes(t *testing.T) {
+	t.Parallel()
+	w, b, s := ada(t)
+	id := w.deployment(s)
+	const refresh = `<noscript><meta http-equiv="refresh" content="5"></noscript>`
+	b.get(deploymentPath(s.ID, id)).want(t, 200, refresh)
+	w.end(id, deploy.Failed, "no luck")
+	if p := b.get(deploymentPath(s.ID, id)).want(t, 200); strings.Contains(p.body, "http-equiv") {
+		t.Error("a deployment that has ended refreshes")
+	}
+}
+
+// The audit log names the site that an entry is about.
+func TestAuditNamesSites(t *testing.T) {
+	t.Parallel()
+	w, b, s := ada(t)
+	b.post("/sites/"+string(s.ID)+"/deploy").to(t, "/sites/")
+	b.post("/sites/"+string(s.ID)+"/env", "key", "A", "value", "1", "target", "build").to(t, "/sites/")
+	p := b.get("/account/audit").want(t, 200, `data-test="audit-site">`+s.Name)
+	if n := strings.Count(p.body, `data-test="audit-site"`); n != 2 {
+		t.Errorf("%d entries name their site, want 2", n)
+	}
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error { return w.dash.Sites.DeleteTx(t.Context(), tx, s.Owner, s.ID) }))
+	b.get("/account/audit").want(t, 200, "audit-env.set")
+}
+
+// Sites are listed as cards or rows, in the order asked for; a failed one shows why.
+func TestHomeViews(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", false)
+	zoo, bar := w.site(ada, "zoo"), w.site(ada, "Bar")
+	why := "The build command failed: " + strings.Repeat("x", 90) + " because of this"
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		if err := w.dash.Sites.ProvisioningTx(t.Context(), tx, zoo.ID); err != nil {
+			return err
+		}
+		return w.dash.Sites.FailTx(t.Context(), tx, zoo.ID, why)
+	}))
+	b := w.as("ada@example.test")
+	before := func(path string, first, second site.Site) {
+		t.Helper()
+		p := b.get(path).want(t, 200)
+		i, j := strings.Index(p.body, "card-"+string(first.ID)), strings.Index(p.body, "card-"+string(second.ID))
+		if i < 0 || j < i {
+			t.Errorf("%s: %s at %d, %s at %d", path, first.Name, i, second.Name, j)
+		}
+	}
+	before("/?sort=name", bar, zoo)
+	before("/?sort=updated", zoo, bar)
+	before("/?sort=nonsense&view=nonsense", bar, zoo)
+	b.get("/").want(t, 200, `data-test="card-why">`+why, `class="shot failed"`)
+	b.get("/?view=list&sort=name").want(t, 200, `data-test="list"`, why, `href="/?sort=name"`, `status=pending`, "view=list")
+}
+
+// A program's page shows its state and what it printed, escaped; strangers see neither.
+func TestProgramPage(t *testing.T) {
+	t.Parallel()
+	asked := ""
+	w := newWorld(t, func(c *Config) {
+		c.Process = func(s site.Site) Process {
+			return Process{State: "crashed", Restarts: 7, Memory: 64 << 20, Message: "exit <b>1</b>"}
+		}
+		c.ProgramLog = func(_ context.Context, id site.ID, stream, search string, limit int) ([]ProgramLine, error) {
+			asked = stream + "|" + search
+			return []ProgramLine{{N: 1, At: db.Now(), Level: "error", Stream: "stderr", Message: "<script>alert(1)</script>"}}, nil
+		}
+	})
+	ada := w.user("ada@example.test", false)
+	w.user("eve@example.test", false)
+	s := w.site(ada, "App")
+	b := w.as("ada@example.test")
+	at := "/sites/" + string(s.ID)
+	if p := b.get(at).want(t, 200); strings.Contains(p.body, at+"/logs") {
+		t.Error("a site without a program links to its log")
+	}
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		if err := w.dash.Sites.ProvisioningTx(t.Context(), tx, s.ID); err != nil {
+			return err
+		}
+		_, err := w.dash.Sites.ActivateTx(t.Context(), tx, s.ID, "dep_x", "rel", "node")
+		return err
+	}))
+	b.get(at).want(t, 200, at+"/logs")
+	p := b.get(at+"/logs?q=oops&stream=stderr").want(t, 200, "status-crashed", "64.0 MiB", "<dd>7</dd>", "exit &lt;b&gt;", "&lt;script&gt;alert")
+	if asked != "stderr|oops" || strings.Contains(p.body, "<script>alert") {
+		t.Errorf("asked for %q", asked)
+	}
+	b.get(at + "/logs?stream=nonsense&q=" + strings.Repeat("x", 1000))
+	if asked != "|"+strings.Repeat("x", maxLogSearch) {
+		t.Errorf("asked for %d bytes", len(asked))
+	}
+	w.as("eve@example.test").get(at+"/logs").want(t, 404)
+}
+
+// The key page's commands can be pasted into any shell, and presets name scopes that exist.
+func TestKeyPages(t *testing.T) {
+	t.Parallel()
+	w, b, _ := ada(t)
+	p := b.post("/account/keys/new", "name", "CI", "power", "all", "reach", "all", "expires", "never").want(t, 200, "<code>export SLIPWAY_KEY=slw_")
+	if strings.Contains(p.body, "read -rs") {
+		t.Error("the snippet reads from the terminal")
+	}
+	p = b.get("/account/keys/new").want(t, 200)
+	for _, x := range scopePresets {
+		if _, err := account.ParseScopes(x.Scopes); err != nil || !p.has("preset-"+x.ID) {
+			t.Error(x, err)
+		}
+		for _, s := range x.Scopes {
+			if !strings.Contains(p.body, `value="`+s+`"`) {
+				t.Errorf("%s ticks %s, which the form does not offer", x.ID, s)
+			}
+		}
+	}
+	_ = w
+}
+
+// An invite says what it is; a reset says that other sessions end.
+func TestSetupSaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("root@example.test", true)
+	root := w.as("root@example.test")
+	link := root.post("/operator/users/invite", "email", "bob@example.test", "role", "user").want(t, 200).value(t)
+	p := w.browser().get(strings.TrimPrefix(link, w.srv.URL)).want(t, 200, "Accept your invite")
+	if strings.Contains(p.body, "other") {
+		t.Error("an invite speaks of other sessions")
+	}
+}

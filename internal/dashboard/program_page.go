@@ -1,0 +1,100 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/site"
+)
+
+// maxLogSearch is how many bytes of a search text are used, and programLines how many lines
+// of a program's log a page shows.
+const (
+	maxLogSearch = 200
+	programLines = 300
+)
+
+// Process is the state of a site's program.
+type Process struct {
+	State    string // starting, running, sleeping, stopped or crashed
+	Since    db.Time
+	Restarts int
+	Memory   int64  // bytes
+	Message  string // why it crashed
+}
+
+// ProgramLine is one line that a program printed.
+type ProgramLine struct {
+	N       int64
+	At      db.Time
+	Level   string // debug, info, warn, error
+	Stream  string // stdout, stderr, system
+	Message string
+}
+
+// HasProgram reports whether the site's live deployment is a program.
+func (h siteHead) HasProgram() bool {
+	return h.Site.Runtime != "" && h.Site.Runtime != "static" && h.Site.Runtime != "wordpress" && h.Site.LiveDeployment != ""
+}
+
+type programData struct {
+	siteHead
+	Process *Process // nil: the site has no program
+	Lines   []ProgramLine
+	Search  string
+	Stream  string
+	Live    string
+	Limit   int
+}
+
+// process returns the state of the site's program, or nil where it has none.
+func (d *Dashboard) process(h siteHead) *Process {
+	if !h.HasProgram() || d.Process == nil {
+		return nil
+	}
+	p := d.Process(h.Site)
+	if h.Site.Status == site.Stopped {
+		p.State, p.Message = "stopped", ""
+	}
+	return &p
+}
+
+func (d *Dashboard) programData(ctx context.Context, q *request) (programData, error) {
+	head, err := d.head(ctx, q, "logs")
+	if err != nil {
+		return programData{}, err
+	}
+	data := programData{siteHead: head, Process: d.process(head), Search: short(maxLogSearch, clean(strings.TrimSpace(q.query("q")))), Stream: q.query("stream"), Limit: programLines}
+	switch data.Stream {
+	case "stdout", "stderr", "system":
+	default:
+		data.Stream = ""
+	}
+	data.Live = link(head.Base()+"/logs/follow", "q", data.Search, "stream", data.Stream)
+	if d.ProgramLog != nil {
+		data.Lines, err = d.ProgramLog(ctx, head.Site.ID, data.Stream, data.Search, programLines)
+	}
+	return data, err
+}
+
+func (d *Dashboard) programPage(ctx context.Context, q *request) (answer, error) {
+	data, err := d.programData(ctx, q)
+	return page("site_logs", "Logs of "+data.Site.Name, data), err
+}
+
+// programLive sends the state and the lines again whenever they change.
+func (d *Dashboard) programLive(ctx context.Context, q *request) (answer, error) {
+	if _, err := d.head(ctx, q, "logs"); err != nil {
+		return answer{}, err
+	}
+	return answer{live: live{poll: 2 * time.Second, render: func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.programData(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.part(ctx, q, "site_logs", "program", data)
+		return html, false, err
+	}}}, nil
+}
