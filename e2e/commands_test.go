@@ -48,6 +48,7 @@ type story struct {
 //	get [-H K:V]… [METHOD] URL           one request to a site, over its own TLS; "!" wants 4xx or 5xx
 //	until [-within D] COMMAND… REGEXP    repeat api or get until the output matches; "!" until it doesn't
 //	repo [-private TOKEN] [-branch B] NAME DIR [MESSAGE]   commit DIR to git.test/NAME; $COMMIT is the commit
+//	pushes NAME URL SECRET               from now on the repository tells URL of each push, signed as GitHub signs
 //	hook [-n N] [-secret S] PATH EVENT [REGEXP]   wait for N deliveries of an event, check signatures; prints them
 //	answer PATH STATUS…                  what the receiver says next at a path
 //	refuse REGEXP COMMAND…               run the program: it must end at once, not with 0, with one line like REGEXP, having changed nothing
@@ -56,7 +57,7 @@ type story struct {
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"serve": serve, "restart": restart, "stop": stop, "user": user, "key": key, "api": api, "set": set, "get": get,
 	"until": until, "repo": repo, "hook": hook, "answer": answer, "refuse": refuse, "absent": absent, "sql": change,
-	"setting": setting, "without": without,
+	"setting": setting, "without": without, "pushes": pushes,
 }
 
 func of(ts *testscript.TestScript) *story { return ts.Value(storyKey).(*story) }
@@ -283,6 +284,10 @@ func repo(ts *testscript.TestScript, neg bool, args []string) {
 	commit, err := g.Commit(args[0], branch, ts.MkAbs(args[1]), message)
 	ts.Check(err)
 	ts.Setenv("COMMIT", commit)
+}
+
+func pushes(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(of(ts).world.Git.Tell(args[0], args[1], args[2]))
 }
 
 func answer(ts *testscript.TestScript, neg bool, args []string) {

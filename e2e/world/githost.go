@@ -158,3 +158,23 @@ func WriteFiles(dir string, files map[string]string) error {
 	}
 	return nil
 }
+
+// postReceive tells an address of each pushed ref, in the words of GitHub.
+const postReceive = `#!/bin/sh
+set -e
+while read -r before after ref; do
+	body="{\"ref\":\"$ref\",\"before\":\"$before\",\"after\":\"$after\",\"repository\":{\"clone_url\":\"https://git.test/NAME.git\",\"default_branch\":\"main\"},\"head_commit\":{\"id\":\"$after\",\"message\":\"$(git log -1 --format=%s "$after")\",\"author\":{\"name\":\"Test\"}},\"commits\":[]}"
+	signature=$(printf %s "$body" | openssl dgst -sha256 -hmac 'SECRET' -r | cut -d' ' -f1)
+	printf %s "$body" | curl -sS --fail-with-body -H "X-GitHub-Event: push" -H "X-GitHub-Delivery: $after" -H "X-Hub-Signature-256: sha256=$signature" --data-binary @- 'URL'
+done
+`
+
+// Tell makes a repository call an address after each push to it, signed with a secret.
+func (g *GitHost) Tell(name, url, secret string) error {
+	script := strings.NewReplacer("NAME", name, "SECRET", secret, "URL", url).Replace(postReceive)
+	dir := filepath.Join(g.Path(name), "hooks")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "post-receive"), []byte(script), 0o700)
+}

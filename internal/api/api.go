@@ -23,6 +23,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
@@ -38,6 +39,7 @@ type Config struct {
 	Accounts    *account.Accounts
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
+	Git         *git.Git
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
@@ -113,6 +115,7 @@ func (a *API) routes() {
 	a.domainRoutes()
 	a.envRoutes()
 	a.hookRoutes()
+	a.gitRoutes()
 	a.webhookRoutes()
 	a.operationRoutes()
 	a.backupRoutes()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -79,11 +80,16 @@ type logOut struct{ Body func(huma.Context) }
 
 func (a *API) logRoute(r Route) {
 	r.Method, r.Status, r.Stream = http.MethodGet, http.StatusOK, true
-	op := a.operation(r, typeOf[logBody]())
+	streamRoute(a, r, typeOf[logBody](), a.logs)
+}
+
+// streamRoute lists a route that answers with JSON, or with events where the client accepts them.
+func streamRoute[In any](a *API, r Route, body reflect.Type, do func(context.Context, Route, *In) (func(huma.Context), error)) {
+	op := a.operation(r, body)
 	op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString,
 		Description: "Server-sent events whose data are log entries as JSON."}}
-	huma.Register(a.huma, op, func(ctx context.Context, in *logsIn) (*logOut, error) {
-		out, err := a.logs(ctx, r, in)
+	huma.Register(a.huma, op, func(ctx context.Context, in *In) (*logOut, error) {
+		out, err := do(ctx, r, in)
 		if err != nil {
 			return nil, a.problem(ctx, err)
 		}
@@ -120,16 +126,18 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 				return func(ctx huma.Context) { ctx.SetStatus(http.StatusNoContent) }, nil
 			}
 		}
-		done, ok := a.streams.Begin(c.User)
-		if !ok {
-			return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
-				Details: fmt.Sprintf("a user can follow at most %d logs at once", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
-		}
-		return func(ctx huma.Context) {
-			defer done()
-			_, w := humago.Unwrap(ctx)
-			a.follow(ctx.Context(), w, c, d.ID, after)
-		}, nil
+		return a.stream(c, func() (<-chan struct{}, func()) { return a.Deployments.Listen(d.ID) }, func(ctx context.Context) (list []event, end any, err error) {
+			lines, status, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxEvents)
+			for _, l := range lines {
+				list, after = append(list, event{l.N, showLine(l)}), l.N
+			}
+			if status.Ended() {
+				end = struct {
+					Status deploy.Status `json:"status"`
+				}{status}
+			}
+			return list, end, err
+		})
 	}
 	lines, _, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxLines+1)
 	if err != nil {
@@ -151,9 +159,36 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 	}, nil
 }
 
-// follow sends what a deployment says until it has ended, the client is gone, its key no
-// longer allows it or the service stops; then the client comes back with Last-Event-ID.
-func (a *API) follow(ctx context.Context, w http.ResponseWriter, c account.Caller, id deploy.ID, after int64) {
+// event is one line of a log that is followed.
+type event struct {
+	n    int64
+	data any
+}
+
+// maxEvents is how many are asked for at once.
+const maxEvents = 500
+
+// stream answers with events for as long as there are any. listen says when to look again;
+// next returns those that follow, at most maxEvents, and the last event's data where
+// nothing can follow them.
+func (a *API) stream(c account.Caller, listen func() (<-chan struct{}, func()), next func(context.Context) ([]event, any, error)) (func(huma.Context), error) {
+	done, ok := a.streams.Begin(c.User)
+	if !ok {
+		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
+			Details: fmt.Sprintf("a user can follow at most %d logs at once", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
+	}
+	return func(ctx huma.Context) {
+		defer done()
+		_, w := humago.Unwrap(ctx)
+		wake, stop := listen() // before the first look: nothing falls between
+		defer stop()
+		a.follow(ctx.Context(), w, c, wake, next)
+	}, nil
+}
+
+// follow sends events until nothing can follow, the client is gone, its key no longer
+// allows it or the service stops; then the client comes back with Last-Event-ID.
+func (a *API) follow(ctx context.Context, w http.ResponseWriter, c account.Caller, wake <-chan struct{}, next func(context.Context) ([]event, any, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go a.watch(ctx, cancel, c)
@@ -169,8 +204,6 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, c account.Calle
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
 	w.WriteHeader(http.StatusOK)
-	wake, stop := a.Deployments.Listen(id) // before the first look: nothing falls between
-	defer stop()
 	poll := time.NewTicker(streamPoll)
 	defer poll.Stop()
 	last := time.Now()
@@ -178,22 +211,24 @@ func (a *API) follow(ctx context.Context, w http.ResponseWriter, c account.Calle
 		return
 	}
 	for a.Ready() {
-		lines, status, err := a.Deployments.Logs(ctx, c.Owner, id, after, 500)
+		events, end, err := next(ctx)
 		if err != nil {
 			return // the site is gone, or the database: coming back finds out which
 		}
-		for _, l := range lines {
-			event, err := encode(showLine(l))
-			if err != nil || !send("id: %d\ndata: %s\n\n", l.N, bytes.TrimSpace(event)) {
+		for _, e := range events {
+			data, err := encode(e.data)
+			if err != nil || !send("id: %d\ndata: %s\n\n", e.n, bytes.TrimSpace(data)) {
 				return
 			}
-			after, last = l.N, time.Now()
+			last = time.Now()
 		}
-		if len(lines) == 500 {
+		if len(events) == maxEvents {
 			continue // there is more
 		}
-		if status.Ended() {
-			send("event: end\ndata: {\"status\":%q}\n\n", status)
+		if end != nil {
+			if data, err := encode(end); err == nil {
+				send("event: end\ndata: %s\n\n", bytes.TrimSpace(data))
+			}
 			return
 		}
 		if time.Since(last) > heartbeat {

@@ -56,7 +56,12 @@ func event(t *testing.T, s *bufio.Scanner) (id, name, text string) {
 
 func (w *world) open(dep, key string, headers ...string) (*http.Response, *bufio.Scanner) {
 	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), "GET", w.srv.URL+"/api/v1/deployments/"+dep+"/logs", nil)
+	return w.openPath("/deployments/"+dep+"/logs", key, headers...)
+}
+
+func (w *world) openPath(path, key string, headers ...string) (*http.Response, *bufio.Scanner) {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), "GET", w.srv.URL+"/api/v1"+path, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -44,6 +44,7 @@ var matrix = map[string]row{
 	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},
 	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
 	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
+	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
 	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},
 	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},
 	"listDeployments":   {path: "/sites/{site}/deployments", status: 200},
@@ -68,6 +69,9 @@ var matrix = map[string]row{
 	"createHook":        {path: "/sites/{site}/hooks", body: m{"name": "ci"}, status: 201, did: "hook.created"},
 	"updateHook":        {path: "/hooks/{hook}", body: m{"active": false}, status: 200, did: "hook.updated"},
 	"deleteHook":        {path: "/hooks/{hook}", status: 200, did: "hook.deleted"},
+	"getGit":            {path: "/sites/{site}/git", status: 200},
+	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
+	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
 	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
 	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true, did: "webhook.created"},
@@ -87,6 +91,14 @@ type m = map[string]any
 
 func activate(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// programmed makes a program answer for the site.
+func programmed(w *world, key string, x things) {
+	activate(w, key, x)
+	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET runtime = 'node' WHERE id = '"+x["site"]+"'"); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -18,6 +18,7 @@ var nouns = []*huma.Tag{
 	{Name: "Domains", Description: "Custom domains of sites, and whether a name can be registered."},
 	{Name: "Environment variables", Description: "What builds and running sites see in their environment."},
 	{Name: "Deploy hooks", Description: "A URL that deploys a site when something POSTs to it."},
+	{Name: "Git", Description: "What pushes to a site's repository do, and the address that its forge calls."},
 	{Name: "Webhooks", Description: "Signed notifications to HTTPS endpoints of yours."},
 	{Name: "Operations", Description: "Work that outlives the request which started it."},
 	{Name: "Backups", Description: "Copies of a site."},
@@ -132,7 +133,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 		statuses = append(statuses, 402)
 	}
 	if r.Hook {
-		statuses = append(statuses, 403, 410)
+		statuses = append(statuses, 401, 403, 410, 413)
 		op.Servers = []*huma.Server{{URL: a.APIURL}}
 	}
 	for _, s := range statuses {

@@ -161,6 +161,9 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 		if hook, ok := a.hookKey(ctx, r); ok {
 			return hook, nil
 		}
+		if hook, ok := a.gitHookKey(ctx, r); ok {
+			return hook, nil
+		}
 		return key, nil
 	}
 	if preflight(r) { // browsers send it without the key

@@ -25,6 +25,7 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
@@ -93,7 +94,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 				return s.Slug, err
 			}}),
 		Traffic:  traffic.New(traffic.Config{DB: d}),
-		Apps:     app.New(app.Config{DB: d}),
+		Apps:     app.New(app.Config{DB: d, Operations: operations}),
 		Webhooks: hooks, Operations: operations,
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
@@ -101,6 +102,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		RateLimit: 100_000,
 		Limits:    limits,
 	}
+	c.Git = git.New(git.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
 	for _, f := range with {
 		f(&c)
 	}

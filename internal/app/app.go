@@ -18,9 +18,11 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/operation"
 	"slipway/internal/runtime"
 )
 
@@ -43,8 +45,9 @@ type Config struct {
 	Engine runtime.Engine // Optional: nil refuses with Why.
 	Why    string
 	// Wanted returns what a deployment runs, as it is now: with today's variables.
-	Wanted func(ctx context.Context, deployment string) (Wanted, error)
-	Log    *slog.Logger // Optional.
+	Wanted     func(ctx context.Context, deployment string) (Wanted, error)
+	Operations *operation.Operations // required by RestartTx and its job
+	Log        *slog.Logger          // Optional.
 
 	WakeTime time.Duration // how long a request waits for a program to come up. Optional: 0 means 30s.
 	Tick     time.Duration // how often the loop looks. Optional: 0 means 1s.
@@ -56,9 +59,16 @@ type Apps struct {
 	c    Config
 	logs logs
 
-	mu       sync.Mutex // guards programs, closing
+	up   atomic.Int64   // instances, those on their way up or down included
+	work sync.WaitGroup // what starts or stops one
+	down chan struct{}  // closed when the service stops
+
+	mu       sync.Mutex // guards programs, closing; taken before a program's own
 	programs map[string]*program
 	closing  bool
+
+	known map[string]row // what the sites of programs serve; Run's alone
+	asked time.Time      // when it was read
 }
 
 // New returns Apps. It starts nothing: Run keeps the order.
@@ -67,7 +77,7 @@ func New(c Config) *Apps {
 	c.WakeTime = cmp.Or(c.WakeTime, 30*time.Second)
 	c.Tick = cmp.Or(c.Tick, time.Second)
 	c.Most = cmp.Or(c.Most, 500)
-	a := &Apps{c: c, programs: map[string]*program{}}
+	a := &Apps{c: c, programs: map[string]*program{}, down: make(chan struct{})}
 	a.logs.init(c.DB, c.Log)
 	return a
 }

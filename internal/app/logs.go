@@ -29,6 +29,8 @@ const (
 	linesPerSec = 500
 	lineBurst   = 2_000
 	maxWaiting  = 50_000
+	waitingMost = 32 << 20 // bytes of them
+	lineCost    = 512      // a line counts as one more for every so many bytes
 	flushEvery  = 250 * time.Millisecond
 )
 
@@ -40,6 +42,7 @@ type logs struct {
 	mu      sync.Mutex // guards what follows
 	sites   map[string]*siteLog
 	waiting []entry
+	bytes   int // of waiting
 	wake    chan struct{}
 }
 
@@ -80,19 +83,20 @@ func (l *logs) add(site, deployment, stream, text string) {
 	}
 	s.tokens = min(lineBurst, s.tokens+now.Sub(s.at).Seconds()*linesPerSec)
 	s.at = now
-	if s.tokens < 1 || len(l.waiting) >= maxWaiting {
+	if s.tokens < 1 || len(l.waiting) >= maxWaiting || l.bytes >= waitingMost {
 		s.dropped++
 		return
 	}
-	s.tokens--
+	s.tokens -= 1 + float64(len(text)/lineCost)
 	put := func(stream, text string) {
 		// Microseconds, so that numbers grow over restarts without anybody reading the last.
 		s.last = max(s.last+1, now.UnixMicro())
+		l.bytes += len(text)
 		l.waiting = append(l.waiting, entry{site, Line{N: s.last, At: db.Time(now.UnixMilli()), Level: levelOf(stream, text), Stream: stream,
 			Process: "web", Deployment: deployment, Message: text}})
 	}
 	if s.dropped > 0 {
-		put("system", fmt.Sprintf("%d lines were dropped: at most %d a second are stored", s.dropped, linesPerSec))
+		put("system", fmt.Sprintf("%d lines were dropped: at most %d a second are stored, long ones count as several", s.dropped, linesPerSec))
 		s.dropped = 0
 	}
 	put(stream, text)
@@ -140,7 +144,7 @@ func (l *logs) run(ctx context.Context) {
 func (l *logs) flush(ctx context.Context) {
 	l.mu.Lock()
 	batch := l.waiting
-	l.waiting = nil
+	l.waiting, l.bytes = nil, 0
 	l.mu.Unlock()
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), 500)]
@@ -151,6 +155,9 @@ func (l *logs) flush(ctx context.Context) {
 			l.mu.Lock()
 			if len(l.waiting)+len(batch) <= maxWaiting {
 				l.waiting = append(batch, l.waiting...)
+				for _, e := range batch {
+					l.bytes += len(e.Message)
+				}
 			}
 			l.mu.Unlock()
 			return
@@ -256,5 +263,13 @@ func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM app_logs WHERE site_id = $1`, site); err != nil {
 		return fmt.Errorf("forget application log: %w", err)
 	}
+	tx.AfterCommit(func() { a.logs.forget(site) })
 	return nil
+}
+
+// forget drops what is remembered of a site's share.
+func (l *logs) forget(site string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sites, site)
 }

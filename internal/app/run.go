@@ -3,6 +3,9 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +21,8 @@ func (a *Apps) Run(ctx context.Context) error {
 	flushed := make(chan struct{})
 	flush, stopFlush := context.WithCancel(context.Background())
 	go func() { defer close(flushed); a.logs.run(flush) }()
-	a.keepUp(ctx)
-	for {
+	go a.keepUp(ctx)
+	for changed := true; ; {
 		select {
 		case <-ctx.Done():
 			a.close()
@@ -27,9 +30,12 @@ func (a *Apps) Run(ctx context.Context) error {
 			<-flushed
 			return nil
 		case <-wake:
+			changed = true
 		case <-tick.C:
 		}
-		if err := a.compare(ctx); err != nil && ctx.Err() == nil {
+		err := a.compare(ctx, changed)
+		changed = err != nil
+		if err != nil && ctx.Err() == nil {
 			a.c.Log.WarnContext(ctx, "programs not compared with what should run, will be tried again", "err", err)
 		}
 	}
@@ -40,8 +46,12 @@ type row struct {
 	site, deployment, state string
 }
 
-// compare moves every program towards where it should be.
-func (a *Apps) compare(ctx context.Context) error {
+// askEvery is how long what sites serve is believed where nobody has said that it changed.
+const askEvery = 30 * time.Second
+
+// compare moves every program towards where it should be. The database is asked when a
+// site's state has changed or a program of a new site has come, and else now and then.
+func (a *Apps) compare(ctx context.Context, changed bool) error {
 	a.mu.Lock()
 	all := make([]*program, 0, len(a.programs))
 	for _, p := range a.programs {
@@ -49,72 +59,128 @@ func (a *Apps) compare(ctx context.Context) error {
 	}
 	a.mu.Unlock()
 	if len(all) == 0 {
+		a.known = nil
 		return nil
 	}
-	rows, err := a.c.DB.Query(ctx, `SELECT site_id, deployment_id, state FROM live WHERE backend = 'program'`)
-	list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) { return r, s.Scan(&r.site, &r.deployment, &r.state) })
-	if err != nil {
-		return fmt.Errorf("read live: %w", err)
-	}
-	live := make(map[string]string, len(list)) // site → what it serves
-	stopped := map[string]bool{}
-	for _, r := range list {
-		switch r.state {
-		case "live":
-			live[r.site] = r.deployment
-		case "stopped", "deleted":
-			stopped[r.site] = true
+	sites := map[string]bool{}
+	stale := changed || a.known == nil || time.Since(a.asked) > askEvery
+	for _, p := range all {
+		p.mu.Lock()
+		site := p.want.Site
+		p.mu.Unlock()
+		if site != "" {
+			sites[site] = true
+			if _, ok := a.known[site]; !ok {
+				stale = true
+			}
 		}
 	}
-	var wg sync.WaitGroup
-	for _, p := range all {
-		wg.Go(func() { a.move(p, live, stopped) })
+	if stale {
+		known, err := a.read(ctx, slices.Collect(maps.Keys(sites)))
+		if err != nil {
+			a.known = nil // what changed is asked for again
+			return err
+		}
+		a.known, a.asked = known, time.Now()
 	}
-	wg.Wait()
+	a.moveAll(all, a.known)
 	return nil
 }
 
-// previewSleep is how long a program that no site serves stays up unused: it is somebody's
-// look at a preview or an old deployment.
-const previewSleep = time.Minute
+func (a *Apps) moveAll(all []*program, known map[string]row) {
+	for _, p := range all {
+		a.move(p, known)
+	}
+}
+
+// read returns what sites serve; one that is gone has an empty row.
+func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error) {
+	known := make(map[string]row, len(sites))
+	for part := range slices.Chunk(sites, 200) {
+		marks, args := make([]string, len(part)), make([]any, len(part))
+		for i, site := range part {
+			marks[i], args[i], known[site] = fmt.Sprintf("$%d", i+1), site, row{site: site}
+		}
+		rows, err := a.c.DB.Query(ctx, `SELECT site_id, deployment_id, state FROM live WHERE site_id IN (`+strings.Join(marks, ", ")+`)`, args...)
+		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) { return r, s.Scan(&r.site, &r.deployment, &r.state) })
+		if err != nil {
+			return nil, fmt.Errorf("read live: %w", err)
+		}
+		for _, r := range list {
+			known[r.site] = r
+		}
+	}
+	return known, nil
+}
+
+// How long a program that no site serves stays up unused, because it is somebody's look at
+// a preview or an old deployment, and how long one that does not run is remembered.
+const (
+	previewSleep = time.Minute
+	rememberTime = 10 * time.Minute
+)
 
 // move decides what becomes of one program.
-func (a *Apps) move(p *program, live map[string]string, stopped map[string]bool) {
+func (a *Apps) move(p *program, known map[string]row) {
 	now := time.Now()
 	p.mu.Lock()
 	in, want, was := p.now, p.want, p.live
-	p.live = live[want.Site] == p.deployment
-	replaced := was && !p.live
-	if replaced {
+	serves := known[want.Site]
+	stopped := want.Site != "" && (serves.state == "stopped" || serves.state == "deleted")
+	p.live = serves.state == "live" && serves.deployment == p.deployment
+	switch {
+	case p.live:
+		p.drain = time.Time{} // it may have come back
+	case was && in != nil:
 		p.drain = now.Add(want.Drain)
 	}
-	drain, forget := p.drain, in == nil && p.starting == nil && !p.live && now.Sub(p.since) > 10*time.Minute
-	revive := in == nil && p.starting == nil && p.live && want.Sleep == 0 && p.state != Stopped && now.After(p.retry)
+	if stopped && in == nil && p.starting == nil && p.state != Stopped {
+		p.set(Stopped, "")
+		p.failures, p.retry = 0, time.Time{}
+	}
+	if !stopped && p.state == Stopped && in == nil {
+		p.set(Sleeping, "")
+	}
+	drain, awake := p.drain, p.live && want.Sleep == 0
+	down := in == nil && p.starting == nil
+	forget := down && !awake && now.Sub(p.since) > rememberTime
+	revive := down && awake && now.After(p.retry)
 	p.mu.Unlock()
 	switch {
 	case forget:
-		a.mu.Lock()
-		delete(a.programs, p.deployment)
-		a.mu.Unlock()
+		a.forget(p)
 	case revive:
-		_, _, _ = p.take(false)
+		if in, _, _ := p.take(false); in != nil { // a request was quicker
+			in.release()
+		}
 	case in == nil:
-	case stopped[want.Site]:
+	case stopped:
 		p.stop(in, true, Stopped)
 	case !drain.IsZero():
 		p.stop(in, now.After(drain), Sleeping)
 	default:
 		in.mu.Lock()
 		idle := now.Sub(in.used)
-		busy := in.active > 0
 		in.mu.Unlock()
 		limit := want.Sleep
 		if !p.live {
 			limit = previewSleep
 		}
-		if !busy && limit > 0 && idle > limit {
+		if limit > 0 && idle > limit {
 			p.stop(in, false, Sleeping)
 		}
+	}
+}
+
+// forget drops a program that does not run, unless somebody has just asked for it.
+func (a *Apps) forget(p *program) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now == nil && p.starting == nil {
+		p.gone = true
+		delete(a.programs, p.deployment)
 	}
 }
 
@@ -128,37 +194,60 @@ func (a *Apps) keepUp(ctx context.Context) {
 		}
 		return
 	}
+	slots := make(chan struct{}, 4)
 	for _, r := range list {
 		want, err := a.c.Wanted(ctx, r.deployment)
 		if err != nil || want.Sleep != 0 {
 			continue
 		}
-		if p, err := a.program(r.deployment); err == nil {
-			_, _, _ = p.take(true)
+		done := func() { <-slots }
+		select {
+		case slots <- struct{}{}:
+		case <-time.After(5 * time.Second): // those that hang hold the others up for so long
+			done = func() {}
+		case <-ctx.Done():
+			return
+		}
+		p, err := a.program(r.deployment)
+		if err != nil {
+			return
+		}
+		in, try, _ := p.take(true)
+		if in != nil {
+			in.release()
+		}
+		if try != nil {
+			go func() { <-try.done; done() }()
+		} else {
+			done()
 		}
 	}
 }
 
-// close ends every program.
+// close ends every program and returns when all of them are gone.
 func (a *Apps) close() {
 	a.mu.Lock()
 	a.closing = true
 	all := a.programs
+	a.programs = map[string]*program{}
 	a.mu.Unlock()
+	close(a.down)
 	var wg sync.WaitGroup
 	for _, p := range all {
 		wg.Go(func() {
 			p.mu.Lock()
-			in, starting := p.now, p.starting
+			p.gone = true // nothing begins after this
+			try := p.starting
 			p.mu.Unlock()
-			if starting != nil {
-				<-starting
-				p.mu.Lock()
-				in = p.now
-				p.mu.Unlock()
+			if try != nil {
+				<-try.done
 			}
+			p.mu.Lock()
+			in := p.now
+			p.mu.Unlock()
 			p.stop(in, true, Sleeping)
 		})
 	}
 	wg.Wait()
+	a.work.Wait()
 }

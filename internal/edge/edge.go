@@ -62,6 +62,9 @@ type Config struct {
 	// fault that says why it can't be. Optional: without it sites that are programs are
 	// answered with a page that says to try again.
 	Programs func(ctx context.Context, deployment string) (Program, error)
+	// FirstByte is what a program may take before the first byte of its answer. Optional: 0
+	// means 100s.
+	FirstByte time.Duration
 
 	// OnVisits is given what each site's visitors asked for since a moment, a group of
 	// sites at a time, from one goroutine. Every site stands in a group once. What it

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/fault"
@@ -22,8 +24,8 @@ type Program struct {
 	Release   func()            // to be called when the request has ended
 }
 
-// What a program may take before the first byte of its answer, and how long a visitor may
-// take to take or send some bytes.
+// How long a program may take to begin its answer, where Config doesn't say, and a visitor
+// to take or send some bytes.
 const (
 	firstByte = 100 * time.Second
 	flowTime  = time.Minute
@@ -43,14 +45,16 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	late := time.AfterFunc(firstByte, func() { cancel(errFirstByte) })
+	late := &patience{long: cmp.Or(e.FirstByte, firstByte)}
+	late.timer = time.AfterFunc(late.long, func() { cancel(errFirstByte) })
+	defer late.end()
 	proxy := httputil.ReverseProxy{
 		Rewrite:       rewrite,
 		Transport:     p.Transport,
 		FlushInterval: -1, // streams and events go out as they come
 		ErrorLog:      slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
-			late.Stop()
+			late.end()
 			e.ownCookies(resp.Header, hostname(r.Host))
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
 				w.page = true
@@ -58,18 +62,17 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			late.Stop()
+			late.end()
 			if context.Cause(ctx) == errFirstByte {
 				err = errFirstByte
 			}
 			e.programFailed(w, r, t, err)
 		},
 	}
-	defer late.Stop()
 	in := r.WithContext(ctx)
 	conn := http.NewResponseController(w)
 	if r.Body != nil && r.Body != http.NoBody {
-		in.Body = &flowingBody{r.Body, conn}
+		in.Body = &flowingBody{r.Body, conn, late}
 	} else {
 		_ = conn.SetReadDeadline(time.Time{})
 	}
@@ -97,15 +100,41 @@ func (f *flowing) Unwrap() http.ResponseWriter { return f.recorder }
 type flowingBody struct {
 	io.ReadCloser
 	conn *http.ResponseController
+	late *patience
 }
 
 func (b *flowingBody) Read(p []byte) (int, error) {
 	_ = b.conn.SetReadDeadline(time.Now().Add(flowTime))
 	n, err := b.ReadCloser.Read(p)
+	b.late.again()
 	if err != nil {
 		_ = b.conn.SetReadDeadline(time.Time{})
 	}
 	return n, err
+}
+
+// patience is the time that a program has for the first byte of its answer. It counts from
+// the last byte of the request that came: an upload takes as long as it takes.
+type patience struct {
+	long  time.Duration
+	timer *time.Timer
+	mu    sync.Mutex // guards over
+	over  bool
+}
+
+func (p *patience) again() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.timer.Reset(p.long)
+	}
+}
+
+func (p *patience) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	p.timer.Stop()
 }
 
 var errFirstByte = errors.New("no answer in time")
@@ -116,7 +145,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.Scheme, p.Out.URL.Host = "http", "program"
 	p.Out.Host = p.In.Host
 	for name := range p.Out.Header {
-		if strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" || name == "X-Real-Ip" {
+		if ours(name) {
 			delete(p.Out.Header, name)
 		}
 	}
@@ -141,6 +170,14 @@ func rewrite(p *httputil.ProxyRequest) {
 		node = `"[` + addr + `]"` // RFC 7239 §6
 	}
 	h["Forwarded"] = []string{fmt.Sprintf("for=%s;host=%q;proto=%s", node, p.In.Host, proto)}
+}
+
+// ours reports whether a header may come from us alone. An underscore counts as a hyphen,
+// as it does for the many programs that read headers as CGI names them; Proxy is a variable
+// of the environment there.
+func ours(name string) bool {
+	name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	return strings.HasPrefix(name, "X-Forwarded-") || name == "X-Forwarded" || name == "Forwarded" || name == "X-Real-Ip" || name == "Proxy"
 }
 
 // asleep answers for a program that could not be woken.

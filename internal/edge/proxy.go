@@ -101,16 +101,20 @@ func (e *Edge) ownCookies(h http.Header, host string) {
 		return
 	}
 	h["Set-Cookie"] = slices.DeleteFunc(h["Set-Cookie"], func(line string) bool {
-		c, err := http.ParseSetCookie(line)
-		if err != nil {
-			return strings.Contains(strings.ToLower(line), "domain") // what browsers make of it is anybody's guess
+		// Read as browsers do, who forgive spaces that http.ParseSetCookie doesn't.
+		_, attributes, _ := strings.Cut(line, ";")
+		for attribute := range strings.SplitSeq(attributes, ";") {
+			name, value, _ := strings.Cut(attribute, "=")
+			domain := strings.ToLower(strings.TrimLeft(strings.TrimSpace(value), "."))
+			if !strings.EqualFold(strings.TrimSpace(name), "domain") || domain == "" || domain == host {
+				continue
+			}
+			shared := domain == e.SiteDomain || strings.HasSuffix(e.SiteDomain, "."+domain) || strings.HasSuffix(host, "."+e.SiteDomain)
+			if shared || !strings.HasSuffix(host, "."+domain) {
+				return true
+			}
 		}
-		domain := strings.ToLower(strings.TrimPrefix(c.Domain, "."))
-		if domain == "" || domain == host {
-			return false
-		}
-		shared := domain == e.SiteDomain || strings.HasSuffix(e.SiteDomain, "."+domain) || strings.HasSuffix(host, "."+e.SiteDomain)
-		return shared || !strings.HasSuffix(host, "."+domain)
+		return false
 	})
 	if len(h["Set-Cookie"]) == 0 {
 		delete(h, "Set-Cookie")

@@ -284,7 +284,7 @@ type recorder struct {
 }
 
 func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 {
+	if r.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // 103 and the like come before the answer
 		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)

@@ -59,7 +59,7 @@ func Doctor(ctx context.Context, s Store, m SMTP, c Certificates, out io.Writer)
 
 // examine looks at everything once.
 func examine(ctx context.Context, s Store, m SMTP) []check {
-	checks := []check{dataDir(s), database(ctx, s), files(ctx, s), jobs(ctx, s), git(ctx), loopback(), mailServer(ctx, m)}
+	checks := []check{dataDir(s), database(ctx, s), files(ctx, s), jobs(ctx, s), gitTool(ctx), loopback(), mailServer(ctx, m)}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
 		// Without a sandbox sites that need no build still work.
 		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
@@ -185,7 +185,7 @@ func jobs(ctx context.Context, s Store) check {
 	return c
 }
 
-func git(ctx context.Context) check {
+func gitTool(ctx context.Context) check {
 	c := check{name: "git", required: true}
 	out, err := exec.CommandContext(ctx, "git", "version").Output()
 	if err != nil {

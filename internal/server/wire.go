@@ -32,6 +32,7 @@ import (
 	"slipway/internal/egress"
 	"slipway/internal/fault"
 	"slipway/internal/gc"
+	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/job"
 	"slipway/internal/operation"
@@ -57,6 +58,7 @@ type house struct {
 	operations  *operation.Operations
 	sites       *site.Sites
 	deployments *deploy.Deployments
+	git         *git.Git
 	domains     *domain.Domains
 	traffic     *traffic.Traffic
 	answers     *idempotency.Answers
@@ -128,17 +130,19 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
 		}
 	}
+	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
+	apps.Operations = h.operations
 	h.apps = app.New(apps)
 	limits := account.NewLimits(s.limits)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
-	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms}})
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetGit}})
+	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
@@ -150,10 +154,11 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.sites.Work(h.jobs)
 	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
+	h.apps.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
-		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains,
+		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
 			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
 	}
@@ -204,6 +209,11 @@ func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, 
 // forgetDomains releases the domains of a deleted site.
 func (h *house) forgetDomains(ctx context.Context, id site.ID) error {
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) })
+}
+
+// forgetGit removes what is stored of a deleted site's repository.
+func (h *house) forgetGit(ctx context.Context, id site.ID) error {
+	return h.db.Write(ctx, func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) })
 }
 
 // emitDomain tells webhooks what happens to a domain.

@@ -1,0 +1,280 @@
+// Package programs owns the promises about applications, told to the real program: one
+// takes over from the next without a failed request, and nothing outlives a kill.
+package programs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// binary is the program, built once.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m, &binary)) }
+
+// script is the file that the sites of these tests run; by its name their processes are found.
+const script = "app-of-e2e-programs.js"
+
+// server is a Node.js server without dependencies.
+func server(version string) map[string]string {
+	return map[string]string{
+		"package.json": `{"name": "app", "private": true, "scripts": {"start": "node ` + script + `"}}`,
+		script: `const http = require('http')
+http.createServer((q, r) => {
+  let n = 0
+  q.on('data', b => { n += b.length })
+  q.on('end', () => setTimeout(() => r.end('` + version + ` got ' + n), q.url === '/slow' ? 300 : 0))
+}).listen(process.env.PORT)`,
+	}
+}
+
+// installation is one with a user in it and a site that is a program.
+type installation struct {
+	*world.World
+	t        *testing.T
+	key      string
+	ID, URL  string
+	browser  *http.Client
+	versions []string // ids of deployments
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the program's last words:\n%s", w.Log(3000))
+		}
+	})
+	h := &installation{World: w, t: t}
+	if h.key, err = w.User("ada@example.test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.commit("one")
+	var made struct{ Data struct{ ID, URL string } }
+	h.call("POST", "/sites", map[string]any{"name": "app", "type": "static", "repository": "git.test/acme/app", "branch": "main"}, &made)
+	h.ID, h.URL = made.Data.ID, made.Data.URL
+	if h.browser, err = w.Browser(); err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Data []struct{ ID string } }
+	h.call("GET", "/sites/"+h.ID+"/deployments", nil, &list)
+	h.ended(list.Data[0].ID)
+	return h
+}
+
+func (h *installation) call(method, path string, body, out any) {
+	h.t.Helper()
+	if err := h.Call(context.Background(), h.key, method, path, body, out); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *installation) commit(version string) {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	if err := world.WriteFiles(dir, server(version)); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.Git.Commit("acme/app", "main", dir, version); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// until waits for what must come.
+func (h *installation) until(what string, look func() (bool, error)) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(h.t.Context(), 2*time.Minute, fmt.Errorf("waited in vain for %s", what))
+	defer cancel()
+	if err := world.Until(ctx, 50*time.Millisecond, look); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// ended waits until a deployment has succeeded.
+func (h *installation) ended(id string) {
+	h.t.Helper()
+	h.until("deployment "+id, func() (bool, error) {
+		var d struct{ Status, Error string }
+		err := h.Call(h.t.Context(), h.key, "GET", "/deployments/"+id, nil, &d)
+		if d.Status == "failed" || d.Status == "canceled" {
+			h.t.Fatalf("deployment %s: %s %s", id, d.Status, d.Error)
+		}
+		return d.Status == "success", err
+	})
+	h.versions = append(h.versions, id)
+}
+
+func (h *installation) deploy(version string) {
+	h.t.Helper()
+	h.commit(version)
+	var out struct{ DeploymentID string }
+	h.call("POST", "/sites/"+h.ID+"/deploy", nil, &out)
+	h.ended(out.DeploymentID)
+}
+
+// visit asks the site once and returns what it says, or why it is no good answer.
+func (h *installation) visit(method, path, body string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, h.URL+path, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	a, err := world.Read(h.browser.Do(req))
+	if err != nil {
+		return "", err
+	}
+	if text := string(a.Body); a.Status == 200 && strings.HasSuffix(text, fmt.Sprintf(" got %d", len(body))) {
+		return text, nil
+	}
+	return "", fmt.Errorf("%s %s: %d %.200s", method, path, a.Status, a.Body)
+}
+
+// processes are the pids of everything that runs the sites' script.
+func processes() (list []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range all {
+		if b, err := os.ReadFile(name); err == nil && bytes.Contains(b, []byte(script)) {
+			list = append(list, filepath.Base(filepath.Dir(name)))
+		}
+	}
+	return list
+}
+
+// While visitors ask without a pause, 100 times another deployment takes over, and the
+// program is restarted: not one request fails.
+func TestSwitchesDropNothing(t *testing.T) {
+	h := install(t)
+	for _, v := range []string{"two", "three"} {
+		h.deploy(v)
+	}
+	var failed, good atomic.Int64
+	stop := make(chan struct{})
+	var visitors sync.WaitGroup
+	for i := range 6 {
+		visitors.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				method, path, body := "GET", "/", ""
+				switch (i + n) % 3 {
+				case 1:
+					method, body = "POST", strings.Repeat("x", n%5000)
+				case 2:
+					path = "/slow"
+				}
+				if _, err := h.visit(method, path, body); err != nil {
+					failed.Add(1)
+					t.Errorf("request %d: %v", good.Load(), err)
+					return
+				}
+				good.Add(1)
+			}
+		})
+	}
+	for i := range 100 {
+		switch {
+		case i%20 == 19:
+			h.deploy(fmt.Sprint("deployed", i))
+		case i%20 == 9:
+			var op struct{ ID string }
+			h.call("POST", "/sites/"+h.ID+"/restart", nil, &op)
+			h.until("the restart", func() (bool, error) {
+				var o struct{ Status, Error string }
+				err := h.Call(t.Context(), h.key, "GET", "/operations/"+op.ID, nil, &o)
+				if o.Status == "failed" {
+					t.Fatal(o.Error)
+				}
+				return o.Status == "success", err
+			})
+		default:
+			h.call("POST", "/sites/"+h.ID+"/rollback", map[string]any{"deploymentId": h.versions[i%2]}, nil)
+			h.until("the rollback", func() (bool, error) {
+				text, err := h.visit("GET", "/", "")
+				return strings.HasPrefix(text, []string{"one", "two"}[i%2]+" got"), err
+			})
+		}
+		if failed.Load() > 0 {
+			break
+		}
+	}
+	close(stop)
+	visitors.Wait()
+	t.Logf("%d requests were answered, %d failed", good.Load(), failed.Load())
+	if good.Load() < 100 {
+		t.Errorf("only %d requests were answered", good.Load())
+	}
+}
+
+// Killed during traffic again and again, the service leaves no program behind, and serves
+// what is live as soon as it is back.
+func TestKilledDuringTraffic(t *testing.T) {
+	h := install(t)
+	h.deploy("two")
+	for i := range 10 {
+		stop := make(chan struct{})
+		var visitors sync.WaitGroup
+		for range 4 {
+			visitors.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						_, _ = h.visit("GET", "/slow", "") // what is under way in a kill is lost
+					}
+				}
+			})
+		}
+		if i%2 == 1 { // amid a switch
+			h.call("POST", "/sites/"+h.ID+"/rollback", map[string]any{"deploymentId": h.versions[(i/2)%2]}, nil)
+		}
+		h.Kill()
+		close(stop)
+		visitors.Wait()
+		h.until("the end of all programs", func() (bool, error) {
+			left := processes()
+			return len(left) == 0, fmt.Errorf("processes %v run", left)
+		})
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := "two"
+		if i%2 == 1 {
+			want = []string{"one", "two"}[(i/2)%2]
+		} else if i > 0 {
+			want = []string{"one", "two"}[((i-1)/2)%2]
+		}
+		if text, err := h.visit("GET", "/", ""); err != nil || !strings.HasPrefix(text, want+" got") {
+			t.Fatalf("after kill %d: %q, %v; want %s", i+1, text, err, want)
+		}
+	}
+	if err := h.World.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := processes(); len(left) > 0 {
+		t.Errorf("after an orderly end processes %v run", left)
+	}
+}

@@ -1,0 +1,201 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"net/url"
+	"regexp"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/git"
+	"slipway/internal/idempotency"
+	"slipway/internal/site"
+)
+
+type gitBody struct {
+	HookURL     *string  `json:"hookUrl" doc:"Give it to the forge as the webhook's address. It holds a secret. Null: there is none yet."`
+	Provider    *string  `json:"provider" doc:"Which forge called last: github, gitlab, gitea or bitbucket. Null: none yet."`
+	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was made."`
+	AutoDeploy  bool     `json:"autoDeploy" doc:"Whether pushes deploy."`
+	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, or branches with an open pull request. all is branches."`
+	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: the build's root folder decides."`
+	LastEventAt *string  `json:"lastEventAt" format:"date-time"`
+	LastEvent   *string  `json:"lastEvent" doc:"What the forge sent last, and what came of it."`
+}
+
+func (a *API) gitRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Git", Summary: summary, Doc: doc, Scope: s, Noun: "Git settings", Private: true}
+	}
+	get(a, r("/sites/{id}/git", "getGit", "Read a site's Git settings", "With the hook's address, which holds a secret.", account.DeploymentsWrite), a.getGit)
+	change(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "In force with the next push.", account.DeploymentsWrite), a.updateGit)
+	create := r("/sites/{id}/git/hook", "createGitHook", "Make a Git hook", "An address and a secret for the forge's webhook settings. The secret is shown this once. An earlier hook of the site ends.", account.DeploymentsWrite)
+	create.Status = http.StatusCreated
+	post(a, create, a.createGitHook)
+	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Tell of a push", Noun: "Git hook", Hook: true,
+		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo and Bitbucket. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
+			"A push to the production branch deploys exactly the pushed commit, one to another branch a preview where the site's settings say so; what is not deployed is answered with `skipped` and the reason. A delivery acts once."})
+}
+
+func (a *API) showGit(s git.Settings) gitBody {
+	b := gitBody{Provider: some(string(s.Provider)), Connected: s.LastEventAt != 0, AutoDeploy: s.AutoDeploy, Previews: string(s.Previews), Watch: append([]string{}, s.Watch...),
+		LastEventAt: when(s.LastEventAt), LastEvent: some(s.LastEvent)}
+	if s.Hook != "" {
+		b.HookURL = some(a.gitHookURL(s.Hook))
+	}
+	return b
+}
+
+func (a *API) gitHookURL(id git.HookID) string {
+	return a.APIURL + "/hooks/git/" + url.PathEscape(id.Reveal())
+}
+
+func (a *API) getGit(ctx context.Context, c account.Caller, in *ByID) (gitBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return gitBody{}, err
+	}
+	s, err := a.Git.Get(ctx, a.DB, c.Owner, site.ID(in.ID))
+	return a.showGit(s), err
+}
+
+type updateGitIn struct {
+	ByID
+	Body struct {
+		AutoDeploy *bool    `json:"autoDeploy,omitempty"`
+		Previews   *string  `json:"previews,omitempty" enum:"off,branches,pull_requests,all"`
+		Watch      []string `json:"watch,omitempty" maxItems:"50" doc:"At most 50 patterns such as src/**, docs or !**/*.md, from the repository's root; the last one that matches a file counts. An empty list: the build's root folder decides." example:"[\"apps/web/**\", \"!**/*.md\"]"`
+	}
+}
+
+func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn, did *account.AuditEvent) (gitBody, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return gitBody{}, err
+	}
+	now, err := a.Git.Get(ctx, tx, c.Owner, site.ID(in.ID))
+	if err == nil {
+		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch"}, a.showGit(now), nil)
+	}
+	if err != nil {
+		return gitBody{}, err
+	}
+	p := git.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch}
+	if in.Body.Previews != nil {
+		mode := git.Previews(*in.Body.Previews)
+		p.Previews = &mode
+	}
+	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	*did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
+	return a.showGit(s), err
+}
+
+type madeGitHook struct {
+	URL    string `json:"url" doc:"The address for the forge's webhook settings."`
+	Secret string `json:"secret" doc:"The secret, or token, for the same page. It is not shown again."`
+}
+
+func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (madeGitHook, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return madeGitHook{}, err
+	}
+	id, secret, err := a.Git.NewHookTx(ctx, tx, c.Owner, site.ID(in.ID))
+	*did = account.AuditEvent{Action: "git_hook.created", Subject: in.ID}
+	return madeGitHook{a.gitHookURL(id), secret}, err
+}
+
+type callGitHookIn struct {
+	Hook string `path:"hook"`
+}
+
+type calledGitHook struct {
+	Message      string   `json:"message"`
+	DeploymentID string   `json:"deploymentId,omitempty" doc:"Of the first deployment that the event asked for."`
+	Status       string   `json:"status,omitempty"`
+	Deployments  []string `json:"deployments,omitempty" doc:"All that it asked for, where it is more than one."`
+	Skipped      bool     `json:"skipped,omitempty" doc:"True when nothing is deployed."`
+	Reason       string   `json:"reason,omitempty"`
+}
+
+// postGitHook registers the address that forges call.
+func (a *API) postGitHook(r Route) {
+	r.Method, r.Status = http.MethodPost, http.StatusOK
+	op := a.operation(r, typeOf[calledGitHook]())
+	op.Path = r.Path
+	huma.Register(a.huma, op, func(ctx context.Context, in *callGitHookIn) (*reply, error) {
+		out, err := a.callGitHook(ctx, r, git.HookID(in.Hook))
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return out, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func (a *API) callGitHook(ctx context.Context, r Route, id git.HookID) (*reply, error) {
+	set, err := a.Git.ByHook(ctx, a.DB, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Accounts.Stands(ctx, a.DB, set.Owner); err != nil {
+		return nil, err
+	}
+	req := from(ctx)
+	if len(req.body) > maxBody {
+		return nil, errTooLarge
+	}
+	if err := set.Verify(req.http.Header, req.body); err != nil { // also where the answer is stored
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(set.Owner)), most)
+	defer cancel()
+	var k idempotency.Key
+	if keys := req.http.Header["Idempotency-Key"]; len(keys) > 0 {
+		k = idempotency.Key{Scope: "git/" + id.Digest(), Method: r.Method, Path: "/hooks/git", Key: keys[0], Owner: string(set.Owner), Request: req.body}
+		if len(keys) > 1 {
+			k.Key = ""
+		}
+		if err := idempotency.Check(k.Key); err != nil {
+			return nil, err
+		}
+	}
+	kept, replayed, err := a.Answers.Once(ctx, k, sha256.Sum256(req.body), func(tx *db.Tx) ([]byte, error) {
+		o, err := a.Git.HandleTx(ctx, tx, id, req.http.Header, req.body)
+		if err != nil {
+			return nil, err
+		}
+		out := calledGitHook{Message: o.Message, Skipped: o.Reason != "", Reason: o.Reason}
+		for _, d := range o.Deployments {
+			out.Deployments = append(out.Deployments, string(d.ID))
+			err := a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: set.Owner, Via: "Git hook", Addr: req.addr}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+			if err != nil {
+				return nil, err
+			}
+		}
+		switch len(out.Deployments) {
+		case 0:
+		case 1:
+			out.Deployments = nil
+			fallthrough
+		default:
+			out.DeploymentID, out.Status = string(o.Deployments[0].ID), string(o.Deployments[0].Status)
+		}
+		return r.keep(out)
+	})
+	return unkeep(kept, replayed, err)
+}
+
+var gitHookForm = regexp.MustCompile(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
+
+// gitHookKey is what a call of a Git hook is counted under: see hookKey.
+func (a *API) gitHookKey(ctx context.Context, r *http.Request) (string, bool) {
+	m := gitHookForm.FindStringSubmatch(r.URL.Path)
+	if m == nil {
+		return "", false
+	}
+	id := git.HookID(m[1])
+	_, err := a.Git.ByHook(ctx, a.DB, id)
+	return "hook:" + id.Digest(), err == nil
+}

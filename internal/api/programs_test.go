@@ -1,0 +1,88 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"slipway/internal/app"
+	"slipway/internal/db"
+)
+
+// print lets the site's program print lines.
+func (w *world) print(site string, n int, lines ...string) {
+	w.t.Helper()
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		for i, l := range lines {
+			if _, err := tx.Exec(w.t.Context(), `INSERT INTO app_logs (site_id, n, at, level, stream, process, deployment_id, message) VALUES ($1, $2, $3, 'info', 'stdout', 'web', '', $4)`,
+				site, n+i, db.Now(), l); err != nil {
+				return err
+			}
+		}
+		tx.Notify(app.LogTopic(site))
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestFollowSiteLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	id := w.site(key, "x")
+	w.print(id, 1, "one", "two")
+	resp, s := w.openPath("/sites/"+id+"/logs?limit=1", key)
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatal(resp.StatusCode, resp.Header)
+	}
+	expect := func(n int, want string) {
+		t.Helper()
+		number, _, text := event(t, s)
+		var line struct {
+			N       int
+			Message string
+		}
+		if err := json.Unmarshal([]byte(text), &line); err != nil || number != fmt.Sprint(n) || line.N != n || line.Message != want {
+			t.Fatalf("%q %q, %v; want %d %q", number, text, err, n, want)
+		}
+	}
+	expect(2, "two")
+	var many []string // more than the stream began with, and than one batch
+	for i := range 700 {
+		many = append(many, fmt.Sprint("line ", i))
+	}
+	w.print(id, 3, many...)
+	for i, text := range many {
+		expect(3+i, text)
+	}
+	_, s = w.openPath("/sites/"+id+"/logs", key, "Last-Event-ID: 700")
+	expect(701, "line 698")
+
+	_, other := w.user("b@example.test")
+	if resp, _ := w.openPath("/sites/"+id+"/logs", other); resp.StatusCode != 404 {
+		t.Errorf("another user's stream: %d", resp.StatusCode)
+	}
+	for _, bad := range []string{"?after=-1", "?after=x", "?stream=stdin", "?since=yesterday"} {
+		if resp, _ := w.openPath("/sites/"+id+"/logs"+bad, key); resp.StatusCode != 400 {
+			t.Errorf("%s: %d, want 400", bad, resp.StatusCode)
+		}
+	}
+}
+
+func TestRestartSite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("a@example.test")
+	x := w.belongings(u, key)
+	w.must(409, "POST", "/sites/"+x["site"]+"/restart", key, nil) // no program
+	programmed(w, key, x)
+	op := w.must(202, "POST", "/sites/"+x["site"]+"/restart", key, nil)
+	if op["kind"] != "site.restart" || op["status"] != "pending" || op["siteId"] != x["site"] {
+		t.Errorf("restart answers %v", op)
+	}
+	w.must(409, "POST", "/sites/"+x["site"]+"/restart", key, nil) // one at a time
+	w.must(200, "POST", "/sites/"+x["site"]+"/stop", key, nil)
+	w.must(409, "POST", "/sites/"+x["site"]+"/restart", key, nil)
+}

@@ -1,0 +1,173 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/runtime"
+)
+
+// startTime bounds a start up to the moment when the program runs; Wanted.Health bounds what follows.
+const startTime = 2 * time.Minute
+
+// idleConn is how long a connection to a program waits for the next request. Node.js closes
+// its end after 5 s: a request that is not safe to repeat must not meet that moment.
+const idleConn = 3 * time.Second
+
+// launch starts the program and returns once it listens. now is a start for a deployment,
+// which a site's share does not hold back.
+func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, error) {
+	a := p.apps
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	want, err := a.c.Wanted(ctx, p.deployment)
+	if err != nil {
+		return nil, want, err
+	}
+	if !now {
+		if err := a.share(ctx, p, want.Site); err != nil {
+			return nil, want, err
+		}
+	}
+	p.mu.Lock()
+	p.want = want
+	p.mu.Unlock()
+	if a.c.Engine == nil {
+		return nil, want, &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Details: a.c.Why, Code: "no_runtime"}
+	}
+	want.Spec.ID = db.NewID("run")
+	want.Spec.Output = func(stream, line string) { a.logs.add(want.Site, p.deployment, stream, line) }
+	running, err := a.c.Engine.Start(ctx, want.Spec)
+	if err != nil {
+		return nil, want, err
+	}
+	in := &instance{running: running, begun: time.Now(), used: time.Now()}
+	in.transport = &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return running.Dial(ctx) },
+		MaxIdleConns:        256,
+		MaxIdleConnsPerHost: 256,
+		IdleConnTimeout:     idleConn,
+		DisableCompression:  true,
+		Proxy:               nil,
+	}
+	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
+	defer cancel()
+	for {
+		c, err := running.Dial(probe)
+		if err == nil {
+			_ = c.Close()
+			return in, want, nil
+		}
+		select {
+		case <-running.Done():
+			return nil, want, ended(running.Exit())
+		case <-probe.Done():
+			running.Stop(0)
+			return nil, want, &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+				Message: fmt.Sprintf("The application does not listen on port %d after %s", runtime.Port, want.Health.Round(time.Second)),
+				Details: "it must listen on the port that the variable PORT names, at 127.0.0.1 or all addresses"}
+		case <-time.After(probeEvery):
+		}
+	}
+}
+
+func ended(e runtime.Exit) error {
+	f := &fault.Error{Kind: fault.Invalid, Message: "The application exited: " + e.Reason, Code: "application_crashed", Details: "its log says why"}
+	if e.OutOfMemory {
+		f.Details = "raise the site's memory limit, or let the application use less"
+	}
+	return f
+}
+
+func reasonOf(err error) string {
+	if f := fault.As(err); f != nil {
+		return f.Message
+	}
+	return "The application could not be started"
+}
+
+// healthy asks the program until it answers with anything but a server error.
+func (p *program) healthy(ctx context.Context, in *instance) error {
+	p.mu.Lock()
+	want := p.want
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, want.Health)
+	defer cancel()
+	path := want.HealthPath
+	if path == "" {
+		path = "/"
+	}
+	last := "it does not answer"
+	for {
+		status, err := in.ask(ctx, want.Host, path)
+		switch {
+		case err == nil && status < 500:
+			return nil
+		case err == nil:
+			last = fmt.Sprintf("it answers %s with %d", path, status)
+		}
+		select {
+		case <-in.running.Done():
+			return ended(in.running.Exit())
+		case <-ctx.Done():
+			return &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+				Message: fmt.Sprintf("The application is not healthy after %s: %s", want.Health.Round(time.Second), last),
+				Details: "it must answer " + path + " with anything but a server error"}
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (in *instance) ask(ctx context.Context, host, path string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("User-Agent", "Slipway-Health/1")
+	req.Header.Set("X-Forwarded-Proto", "https")
+	resp, err := in.transport.RoundTrip(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	return resp.StatusCode, nil
+}
+
+// share holds a site to so many programs at once that its addresses wake: what it serves is
+// always among them.
+func (a *Apps) share(ctx context.Context, p *program, site string) error {
+	a.mu.Lock()
+	up := 0
+	for _, other := range a.programs {
+		if other == p {
+			continue
+		}
+		other.mu.Lock()
+		if other.want.Site == site && (other.now != nil || other.starting != nil) {
+			up++
+		}
+		other.mu.Unlock()
+	}
+	a.mu.Unlock()
+	if up < perSite {
+		return nil
+	}
+	serves, err := a.read(ctx, []string{site})
+	if err != nil {
+		return err
+	}
+	if serves[site].deployment == p.deployment {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("%d deployments of this site are running already", perSite), Code: "too_many_programs", RetryAfter: 30 * time.Second}
+}
+
+// perSite is how many programs a site's addresses keep awake at once.
+const perSite = 10

@@ -1,0 +1,82 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/site"
+	"slipway/internal/source"
+)
+
+// PushTx asks for a deployment of a commit that was pushed. It takes the place of older
+// ones of the same branch that hooks and pushes asked for and that still wait.
+func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, t Trigger) (Deployment, error) {
+	t.Cause = ByPush
+	x, err := d.TriggerTx(ctx, tx, owner, id, t)
+	if err != nil {
+		return Deployment{}, err
+	}
+	return x, d.supersede(ctx, tx, x)
+}
+
+// Skipped is a pushed commit that is not deployed.
+type Skipped struct {
+	Branch  string
+	Commit  string
+	Message string
+	Author  string
+	Target  Target
+	Reason  string // what the list of deployments shows
+}
+
+// SkipTx puts on record that a pushed commit is not deployed: as a deployment that ended
+// as canceled before it began. Nobody is told of it by webhook, for nothing was started.
+func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, k Skipped) (Deployment, error) {
+	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return Deployment{}, err
+	}
+	if err := source.CheckBranch(k.Branch); err != nil {
+		return Deployment{}, err
+	}
+	if err := source.CheckCommit(k.Commit); err != nil {
+		return Deployment{}, err
+	}
+	now := db.Now()
+	x := Deployment{ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Canceled, Cause: ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true,
+		CommitMessage: k.Message, CommitAuthor: k.Author, CreatedAt: now, CompletedAt: now}
+	if err := d.write(ctx, tx, x, ""); err != nil {
+		return Deployment{}, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE deployments SET error = $2 WHERE id = $1`, x.ID, k.Reason); err != nil {
+		return Deployment{}, fmt.Errorf("note why a push was skipped: %w", err)
+	}
+	tx.Notify(x.Owner.Topic())
+	return x, nil
+}
+
+// EndPreviewTx ends the preview address of a branch that is gone, and the previews of it
+// that have not ended.
+func (d *Deployments) EndPreviewTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch string) (had bool, err error) {
+	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return false, err
+	}
+	rows, err := tx.Query(ctx, `SELECT id FROM deployments WHERE site_id = $1 AND branch = $2 AND target = 'preview' AND status IN `+open, id, branch)
+	ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
+	if err != nil {
+		return false, fmt.Errorf("find previews of a branch: %w", err)
+	}
+	for _, one := range ids {
+		if err := d.cancel(ctx, tx, one, "The branch was deleted"); err != nil {
+			return false, err
+		}
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM preview_hosts WHERE site_id = $1 AND branch = $2`, id, branch)
+	if err != nil {
+		return false, fmt.Errorf("end preview address: %w", err)
+	}
+	tx.Notify("previews")
+	return n > 0, nil
+}

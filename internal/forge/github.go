@@ -1,0 +1,122 @@
+package forge
+
+import "strings"
+
+type commitBody struct {
+	ID       string   `json:"id"`
+	Message  string   `json:"message"`
+	Author   author   `json:"author"`
+	Added    []string `json:"added"`
+	Removed  []string `json:"removed"`
+	Modified []string `json:"modified"`
+}
+
+type author struct {
+	Name string `json:"name"`
+}
+
+// files adds what commits changed, and the new commit's message, to a change.
+func (c *Change) files(commits []commitBody) {
+	for _, x := range commits {
+		c.Files = append(append(append(c.Files, x.Added...), x.Removed...), x.Modified...)
+		if x.ID == c.Commit {
+			c.Message, c.Author = x.Message, x.Author.Name
+		}
+	}
+}
+
+type githubRepository struct {
+	CloneURL      string `json:"clone_url"`
+	SSHURL        string `json:"ssh_url"`
+	HTMLURL       string `json:"html_url"`
+	FullName      string `json:"full_name"`
+	DefaultBranch string `json:"default_branch"`
+}
+
+// maxListed is how many commits GitHub lists at most.
+const maxListed = 2048
+
+// github reads the payloads of GitHub, which Gitea and Forgejo follow.
+func (e *Event) github(body []byte) error {
+	var b struct {
+		Ref        string           `json:"ref"`
+		RefType    string           `json:"ref_type"`
+		Before     string           `json:"before"`
+		After      string           `json:"after"`
+		Forced     bool             `json:"forced"`
+		Deleted    bool             `json:"deleted"`
+		Commits    []commitBody     `json:"commits"`
+		Head       *commitBody      `json:"head_commit"`
+		Total      *int             `json:"total_commits"` // Gitea
+		Repository githubRepository `json:"repository"`
+
+		Action string `json:"action"`
+		Number int    `json:"number"`
+		Pull   *struct {
+			Title string `json:"title"`
+			State string `json:"state"`
+			Head  struct {
+				Ref  string            `json:"ref"`
+				SHA  string            `json:"sha"`
+				Repo *githubRepository `json:"repo"`
+			} `json:"head"`
+		} `json:"pull_request"`
+	}
+	if err := decode(body, &b); err != nil {
+		return err
+	}
+	r := b.Repository
+	e.Repository, e.DefaultBranch = addresses(r.CloneURL, r.SSHURL, r.HTMLURL), r.DefaultBranch
+	switch e.Name {
+	case "ping":
+		e.Kind = Ping
+	case "push":
+		e.Kind = Push
+		c := Change{Commit: b.After, Deleted: b.Deleted || unset(b.After)}
+		c.ref(b.Ref)
+		if c.Deleted {
+			c.Commit = ""
+		}
+		c.files(b.Commits)
+		if b.Head != nil && b.Head.ID == b.After {
+			c.Message, c.Author = b.Head.Message, b.Head.Author.Name
+		}
+		c.All = !b.Forced && !unset(b.Before) && len(b.Commits) > 0 && len(b.Commits) < maxListed
+		if e.Provider == Gitea { // it doesn't say what was forced, but lists the commits up to the new one
+			c.All = c.All && b.Total != nil && *b.Total == len(b.Commits)
+		}
+		e.Changes = []Change{c}
+	case "delete":
+		e.Kind = Push
+		c := Change{Deleted: true}
+		if name := strings.TrimPrefix(strings.TrimPrefix(b.Ref, "refs/heads/"), "refs/tags/"); b.RefType == "branch" {
+			c.Branch = name
+		} else {
+			c.Tag = name
+		}
+		e.Changes = []Change{c}
+	case "pull_request", "pull_request_sync":
+		if b.Pull == nil {
+			return nil
+		}
+		e.Kind = PullRequest
+		h := b.Pull.Head
+		e.Pull = &Pull{Number: b.Number, Title: b.Pull.Title, Branch: h.Ref, Commit: h.SHA, Open: b.Pull.State != "closed" && b.Action != "closed",
+			Fork: h.Repo == nil || !strings.EqualFold(h.Repo.FullName, r.FullName)}
+		switch b.Action {
+		case "opened", "reopened", "synchronize", "synchronized":
+			e.Pull.Moved = true
+		}
+	}
+	return nil
+}
+
+// addresses are those that are not empty.
+func addresses(list ...string) (out []string) {
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}

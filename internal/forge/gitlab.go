@@ -1,0 +1,58 @@
+package forge
+
+// gitlab reads GitLab's payloads. A test from its settings looks like a real event.
+func (e *Event) gitlab(body []byte) error {
+	type project struct {
+		HTTPURL       string `json:"git_http_url"`
+		SSHURL        string `json:"git_ssh_url"`
+		WebURL        string `json:"web_url"`
+		DefaultBranch string `json:"default_branch"`
+	}
+	var b struct {
+		ObjectKind string       `json:"object_kind"`
+		Ref        string       `json:"ref"`
+		Before     string       `json:"before"`
+		After      string       `json:"after"`
+		Total      int          `json:"total_commits_count"`
+		Commits    []commitBody `json:"commits"`
+		Project    project      `json:"project"`
+		Merge      struct {
+			IID     int     `json:"iid"`
+			Title   string  `json:"title"`
+			Action  string  `json:"action"`
+			State   string  `json:"state"`
+			OldRev  string  `json:"oldrev"`
+			Branch  string  `json:"source_branch"`
+			Source  project `json:"source"`
+			Project int64   `json:"source_project_id"`
+			Target  int64   `json:"target_project_id"`
+			Last    struct {
+				ID string `json:"id"`
+			} `json:"last_commit"`
+		} `json:"object_attributes"`
+	}
+	if err := decode(body, &b); err != nil {
+		return err
+	}
+	e.Repository, e.DefaultBranch = addresses(b.Project.HTTPURL, b.Project.SSHURL, b.Project.WebURL), b.Project.DefaultBranch
+	switch b.ObjectKind {
+	case "push", "tag_push":
+		e.Kind = Push
+		c := Change{Commit: b.After, Deleted: unset(b.After)}
+		c.ref(b.Ref)
+		if c.Deleted {
+			c.Commit = ""
+		}
+		c.files(b.Commits)
+		// It lists the newest 20, and doesn't say what was forced; only a single one whose
+		// predecessor is known would tell, so more than it lists is not all.
+		c.All = !unset(b.Before) && len(b.Commits) > 0 && b.Total == len(b.Commits)
+		e.Changes = []Change{c}
+	case "merge_request":
+		e.Kind = PullRequest
+		m := b.Merge
+		e.Pull = &Pull{Number: m.IID, Title: m.Title, Branch: m.Branch, Commit: m.Last.ID, Open: m.State != "closed" && m.State != "merged",
+			Moved: m.Action == "open" || m.Action == "reopen" || m.Action == "update" && m.OldRev != "", Fork: m.Project != m.Target}
+	}
+	return nil
+}

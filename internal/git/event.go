@@ -1,0 +1,263 @@
+package git
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/forge"
+	"slipway/internal/site"
+	"slipway/internal/source"
+)
+
+// keepDeliveries is how many calls of a site are remembered.
+const keepDeliveries = 1000
+
+// Outcome says what came of an event.
+type Outcome struct {
+	Message     string
+	Reason      string              // why nothing is deployed; empty where something is
+	Deployments []deploy.Deployment // that it asked for
+}
+
+// HandleTx does what a call of a site's hook asks for, once. It is an Unauthorized fault
+// where the call isn't signed with the hook's secret.
+func (g *Git) HandleTx(ctx context.Context, tx *db.Tx, id HookID, h http.Header, body []byte) (Outcome, error) {
+	set, err := g.ByHook(ctx, tx, id)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := set.Verify(h, body); err != nil {
+		return Outcome{}, err
+	}
+	e, err := forge.Read(h, body)
+	if err != nil {
+		return Outcome{}, err
+	}
+	s, err := g.c.Sites.LockTx(ctx, tx, set.Owner, set.Site)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if e.Kind == forge.Push || e.Kind == forge.PullRequest {
+		if !same(s.Repository, e.Repository) {
+			return Outcome{}, &fault.Error{Kind: fault.Forbidden, Message: "The event is of another repository", Details: "this hook is for " + s.Repository, Code: "wrong_repository"}
+		}
+	}
+	again, err := seenTx(ctx, tx, s.ID, e.Provider, h, body)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if again {
+		return skipped("This delivery was handled before"), nil
+	}
+	out, err := g.act(ctx, tx, set, s, e)
+	if err != nil {
+		return Outcome{}, err
+	}
+	said := out.Message
+	if out.Reason != "" {
+		said = out.Reason
+	}
+	_, err = tx.Exec(ctx, `UPDATE git_settings SET provider = $2, last_event = $3, last_event_at = $4 WHERE site_id = $1`, s.ID, e.Provider, clean(e.Name+": "+said, 500), db.Now())
+	if err != nil {
+		return Outcome{}, fmt.Errorf("note git event: %w", err)
+	}
+	tx.Notify(s.Owner.Topic())
+	return out, nil
+}
+
+// Verify is an Unauthorized fault for a call that isn't signed with the hook's secret.
+func (s Settings) Verify(h http.Header, body []byte) error {
+	return forge.Verify(h, body, s.secret, time.Now())
+}
+
+func skipped(why string) Outcome { return Outcome{Message: "Nothing to deploy", Reason: why} }
+
+func (g *Git) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event) (Outcome, error) {
+	switch e.Kind {
+	case forge.Ping:
+		return Outcome{Message: "The hook is set up", Reason: "A ping deploys nothing"}, nil
+	case forge.Push:
+		out := skipped("The push changed no branch")
+		for _, c := range e.Changes {
+			one, err := g.push(ctx, tx, set, s, e, c)
+			if err != nil {
+				return Outcome{}, err
+			}
+			one.Deployments = append(out.Deployments, one.Deployments...)
+			if len(out.Deployments) > 0 { // one branch's reason is not the push's
+				one.Message, one.Reason = out.Message, ""
+			}
+			out = one
+		}
+		return out, nil
+	case forge.PullRequest:
+		return g.pull(ctx, tx, set, s, e)
+	}
+	return skipped("Events of this kind deploy nothing"), nil
+}
+
+// push does what one change of a push asks for.
+func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event, c forge.Change) (Outcome, error) {
+	main := s.Branch
+	if main == "" {
+		main = e.DefaultBranch
+	}
+	switch {
+	case c.Tag != "":
+		return skipped("Tags deploy nothing"), nil
+	case c.Branch == "":
+		return skipped("The push changed no branch"), nil
+	case source.CheckBranch(c.Branch) != nil:
+		return skipped("The branch's name has characters that are not supported"), nil
+	case c.Deleted && c.Branch == main:
+		return skipped("The production branch was deleted; the site keeps its release"), nil
+	case c.Deleted:
+		had, err := g.c.Deployments.EndPreviewTx(ctx, tx, s.Owner, s.ID, c.Branch)
+		if !had {
+			return skipped("The branch was deleted"), err
+		}
+		return skipped("The branch was deleted; its preview address has ended"), err
+	}
+	target := deploy.Preview
+	if c.Branch == main {
+		target = deploy.Production
+	}
+	if target == deploy.Preview { // these would fill the list of deployments
+		switch set.Previews {
+		case Off:
+			return skipped("Previews are off, and " + c.Branch + " is not the production branch"), nil
+		case PullRequests:
+			return skipped("Only branches with a pull request have previews"), nil
+		}
+	}
+	return g.deploy(ctx, tx, s, target, c, g.unwanted(set, s, c))
+}
+
+// pull does what an event of a pull request asks for.
+func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event) (Outcome, error) {
+	p := *e.Pull
+	c := forge.Change{Branch: p.Branch, Commit: p.Commit, Message: p.Title}
+	switch {
+	case p.Fork:
+		return skipped("Pull requests from forks are not deployed"), nil
+	case source.CheckBranch(p.Branch) != nil:
+		return skipped("The branch's name has characters that are not supported"), nil
+	case p.Branch == s.Branch || s.Branch == "" && p.Branch == e.DefaultBranch:
+		return skipped("The production branch has no preview"), nil
+	case set.Previews != PullRequests:
+		return skipped("Pull requests deploy nothing of their own: previews are set to " + string(set.Previews)), nil
+	case !p.Open:
+		_, err := g.c.Deployments.EndPreviewTx(ctx, tx, s.Owner, s.ID, p.Branch)
+		return skipped("The pull request was closed; its preview address has ended"), err
+	case !p.Moved:
+		return skipped("The pull request has no new commit"), nil
+	}
+	return g.deploy(ctx, tx, s, deploy.Preview, c, g.unwanted(set, s, c))
+}
+
+// deploy asks for a deployment, or puts on record why there is none.
+func (g *Git) deploy(ctx context.Context, tx *db.Tx, s site.Site, target deploy.Target, c forge.Change, why string) (Outcome, error) {
+	if why != "" {
+		_, err := g.c.Deployments.SkipTx(ctx, tx, s.Owner, s.ID, deploy.Skipped{Branch: c.Branch, Commit: c.Commit, Target: target, Message: clean(c.Message, 500), Author: clean(c.Author, 200), Reason: "Skipped: " + why})
+		return skipped(why), err
+	}
+	x, err := g.c.Deployments.PushTx(ctx, tx, s.Owner, s.ID, deploy.Trigger{Branch: c.Branch, Commit: c.Commit, Target: target})
+	return Outcome{Message: "Deployment triggered", Deployments: []deploy.Deployment{x}}, err
+}
+
+var skipWord = regexp.MustCompile(`(?i)\[(skip ci|ci skip|no ci|skip deploy|deploy skip)\]`)
+
+// unwanted says why a pushed commit is not to be deployed; empty where it is.
+func (g *Git) unwanted(set Settings, s site.Site, c forge.Change) string {
+	word := skipWord.FindString(c.Message)
+	switch {
+	case !set.AutoDeploy:
+		return "automatic deployments are off"
+	case s.Status == site.Stopped:
+		return "the site is stopped"
+	case word != "":
+		return "the commit message says " + strings.ToLower(word)
+	case !c.All:
+		return "" // what the forge doesn't say can't be left out
+	case len(set.Watch) > 0 && !watched(set.Watch, c.Files):
+		return "no watched file changed"
+	case len(set.Watch) == 0 && s.Build.Root != nil && !concerns(*s.Build.Root, c.Files):
+		return "nothing changed below " + *s.Build.Root
+	}
+	return ""
+}
+
+// seenTx reports whether a call was handled before, and notes it. A forge's name for a
+// call is not signed except by Standard Webhooks, so what signs the body alone is known by
+// its body as well.
+func seenTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.Provider, h http.Header, body []byte) (bool, error) {
+	var names []string
+	if d := forge.Delivery(h); d != "" {
+		names = append(names, "delivery "+d)
+	}
+	if p != forge.GitLab || len(names) == 0 {
+		names = append(names, "body "+string(body))
+	}
+	for _, name := range names {
+		sum := sha256.Sum256([]byte(name))
+		n, err := tx.Exec(ctx, `INSERT INTO git_deliveries (site_id, digest, seq) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, id, hex.EncodeToString(sum[:]), db.NewID("gdl"))
+		if err != nil {
+			return false, fmt.Errorf("note delivery: %w", err)
+		}
+		if n == 0 {
+			return true, nil
+		}
+	}
+	_, err := tx.Exec(ctx, `
+		DELETE FROM git_deliveries WHERE site_id = $1 AND seq < (
+			SELECT MIN(seq) FROM (SELECT seq FROM git_deliveries WHERE site_id = $1 ORDER BY seq DESC LIMIT $2) AS kept)`, id, keepDeliveries)
+	if err != nil {
+		return false, fmt.Errorf("forget deliveries: %w", err)
+	}
+	return false, nil
+}
+
+// same reports whether one of a repository's addresses is the site's. Letter case does not
+// count, and neither does a port that only one of them names.
+func same(repository string, addresses []string) bool {
+	want := strings.ToLower(repository)
+	return want != "" && slices.ContainsFunc(addresses, func(a string) bool {
+		if !strings.Contains(a, "://") { // git@host:owner/repo.git
+			a = "ssh://" + strings.Replace(a, ":", "/", 1)
+		}
+		u, err := url.Parse(a)
+		if err != nil {
+			return false
+		}
+		path := "/" + strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+		return strings.ToLower(u.Host+path) == want || strings.ToLower(u.Hostname()+path) == want
+	})
+}
+
+// clean makes text of a stranger fit to be stored and shown: the first line, without
+// control characters, at most n characters.
+func clean(s string, n int) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > n {
+		s = string(r[:n])
+	}
+	return s
+}

@@ -1,0 +1,222 @@
+// Package git owns what pushes to a site's repository do: the address that its forge
+// calls, which events deploy what, and which are skipped and why.
+//
+// An event is handled in the transaction of the call: what it starts, what it skips and
+// that it was seen are written together, so a call that is sent again acts once. The
+// package starts deployments and runs none.
+package git
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/forge"
+	"slipway/internal/seal"
+	"slipway/internal/site"
+)
+
+// Previews says which branches have previews.
+type Previews string
+
+// The modes.
+const (
+	Off          Previews = "off"
+	Branches     Previews = "branches"      // every push to a branch that is not the production branch
+	PullRequests Previews = "pull_requests" // branches with an open pull request
+	All          Previews = "all"           // as branches; pull requests add nothing of their own
+)
+
+// Modes are all there are.
+var Modes = []Previews{Off, Branches, PullRequests, All}
+
+// Settings of a site.
+type Settings struct {
+	Site        site.ID
+	Owner       account.OwnerID
+	Hook        HookID // empty: there is none yet
+	AutoDeploy  bool
+	Previews    Previews
+	Watch       []string // globs; empty: see unwatched
+	Provider    forge.Provider
+	LastEvent   string
+	LastEventAt db.Time
+
+	secret string
+}
+
+// HookID is "ghk_" and 256 random bits. It is a secret.
+type HookID string
+
+// String keeps the secret out of logs and messages.
+func (HookID) String() string { return "[redacted]" }
+
+// Reveal returns the secret, for its owner's eyes.
+func (id HookID) Reveal() string { return string(id) }
+
+// Digest stands for the id where it must not.
+func (id HookID) Digest() string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
+}
+
+// Config says what the package stands on.
+type Config struct {
+	DB          *db.DB
+	Sites       *site.Sites
+	Deployments *deploy.Deployments
+	Seal        *seal.Sealer
+}
+
+// Git owns the settings of all sites.
+type Git struct{ c Config }
+
+// New returns Git. It starts nothing.
+func New(c Config) *Git { return &Git{c} }
+
+const columns = `g.site_id, s.owner_id, g.hook_sealed, g.secret, g.auto_deploy, g.previews, g.watch, g.provider, g.last_event, g.last_event_at`
+
+const from = ` FROM git_settings g JOIN open_sites s ON s.id = g.site_id `
+
+func (g *Git) scan(row db.Scanner) (s Settings, err error) {
+	var hook, secret, watch string
+	err = row.Scan(&s.Site, &s.Owner, &hook, &secret, &s.AutoDeploy, &s.Previews, &watch, &s.Provider, &s.LastEvent, &s.LastEventAt)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal([]byte(watch), &s.Watch); err != nil {
+		return s, fmt.Errorf("read watch of %s: %w", s.Site, err)
+	}
+	for _, x := range []struct {
+		box, purpose string
+		to           func(string)
+	}{{hook, "hook", func(v string) { s.Hook = HookID(v) }}, {secret, "secret", func(v string) { s.secret = v }}} {
+		if x.box == "" {
+			continue
+		}
+		plain, err := g.c.Seal.Open(x.box, purpose(s.Site, x.purpose))
+		if err != nil {
+			return s, fmt.Errorf("open git %s: %w", x.purpose, err)
+		}
+		x.to(string(plain))
+	}
+	return s, nil
+}
+
+func purpose(id site.ID, what string) string { return "site/" + string(id) + "/git " + what }
+
+// Get returns the settings of the owner's site.
+func (g *Git) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) (Settings, error) {
+	s, err := g.c.Sites.ByID(ctx, r, id)
+	if err == nil && s.Owner != owner {
+		err = fault.Missing("site")
+	}
+	if err != nil {
+		return Settings{}, err
+	}
+	set, err := g.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE g.site_id = $1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Settings{Site: id, Owner: owner, AutoDeploy: true, Previews: Off, Watch: []string{}}, nil
+	}
+	return set, err
+}
+
+// ByHook returns the settings of the site whose hook has that id, or a NotFound fault.
+func (g *Git) ByHook(ctx context.Context, r db.Reader, id HookID) (Settings, error) {
+	s, err := g.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE g.hook_digest = $1`, id.Digest()))
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, fault.Missing("git hook")
+	}
+	return s, err
+}
+
+// Patch changes what is not nil.
+type Patch struct {
+	AutoDeploy *bool
+	Previews   *Previews
+	Watch      []string
+}
+
+// UpdateTx changes the settings of the owner's site.
+func (g *Git) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, p Patch) (Settings, error) {
+	s, err := g.lockTx(ctx, tx, owner, id)
+	if err != nil {
+		return s, err
+	}
+	if p.AutoDeploy != nil {
+		s.AutoDeploy = *p.AutoDeploy
+	}
+	if p.Previews != nil {
+		if !slices.Contains(Modes, *p.Previews) {
+			return s, &fault.Error{Kind: fault.Invalid, Message: "Invalid previews", Details: "previews must be off, branches, pull_requests or all", Received: string(*p.Previews), Code: "invalid_previews"}
+		}
+		s.Previews = *p.Previews
+	}
+	if p.Watch != nil {
+		if err := checkWatch(p.Watch); err != nil {
+			return s, err
+		}
+		s.Watch = p.Watch
+	}
+	watch, err := json.Marshal(s.Watch)
+	if err != nil {
+		return s, err
+	}
+	_, err = tx.Exec(ctx, `UPDATE git_settings SET auto_deploy = $2, previews = $3, watch = $4 WHERE site_id = $1`, id, s.AutoDeploy, s.Previews, string(watch))
+	if err != nil {
+		return s, fmt.Errorf("update git settings: %w", err)
+	}
+	return s, nil
+}
+
+// NewHookTx gives the owner's site a hook with a new address and secret; the old one ends.
+func (g *Git) NewHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (hook HookID, secret string, err error) {
+	if _, err := g.lockTx(ctx, tx, owner, id); err != nil {
+		return "", "", err
+	}
+	key := make([]byte, 32)
+	rand.Read(key)
+	// As a whole it is any forge's secret; after the prefix it is Standard Webhooks' key.
+	hook, secret = HookID("ghk_"+db.Random(32)), forge.SecretPrefix+base64.StdEncoding.EncodeToString(key)
+	_, err = tx.Exec(ctx, `UPDATE git_settings SET hook_digest = $2, hook_sealed = $3, secret = $4, provider = '', last_event = '', last_event_at = 0 WHERE site_id = $1`,
+		id, hook.Digest(), g.c.Seal.Seal([]byte(hook), purpose(id, "hook")), g.c.Seal.Seal([]byte(secret), purpose(id, "secret")))
+	if err != nil {
+		return "", "", fmt.Errorf("make git hook: %w", err)
+	}
+	return hook, secret, nil
+}
+
+// lockTx returns the settings of the owner's site, and has a row for them.
+func (g *Git) lockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (Settings, error) {
+	if _, err := g.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return Settings{}, err
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO git_settings (site_id, hook_digest, hook_sealed, secret, auto_deploy, previews, watch, provider, last_event, last_event_at)
+		VALUES ($1, '', '', '', TRUE, 'off', '[]', '', '', 0) ON CONFLICT DO NOTHING`, id)
+	if err != nil {
+		return Settings{}, fmt.Errorf("make git settings: %w", err)
+	}
+	return g.Get(ctx, tx, owner, id)
+}
+
+// ForgetTx removes what is stored of a site.
+func (g *Git) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+	for _, q := range []string{`DELETE FROM git_settings WHERE site_id = $1`, `DELETE FROM git_deliveries WHERE site_id = $1`} {
+		if _, err := tx.Exec(ctx, q, id); err != nil {
+			return fmt.Errorf("forget git settings: %w", err)
+		}
+	}
+	return nil
+}

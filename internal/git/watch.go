@@ -1,0 +1,110 @@
+package git
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"slipway/internal/fault"
+)
+
+// Bounds of watch.
+const (
+	maxGlobs = 50
+	maxGlob  = 200 // bytes
+)
+
+func checkWatch(globs []string) error {
+	bad := func(details, received string) error {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid watch", Details: details, Received: received, Code: "invalid_watch"}
+	}
+	if len(globs) > maxGlobs {
+		return bad(fmt.Sprintf("watch has at most %d patterns", maxGlobs), "")
+	}
+	for _, g := range globs {
+		p := strings.TrimPrefix(g, "!")
+		switch {
+		case len(g) > maxGlob || !utf8.ValidString(g) || strings.ContainsRune(g, 0):
+			return bad("a pattern has at most 200 bytes of text", "")
+		case strings.Trim(p, "/") == "" || strings.HasPrefix(path.Clean(strings.TrimLeft(p, "/")), ".."):
+			return bad("a pattern is a path from the repository's root such as src/**, docs or !**/*.md", g)
+		}
+	}
+	return nil
+}
+
+// compile turns a glob into an expression: ** is any folders, * and ? stay within one
+// name. A pattern that matches a folder matches everything below it.
+func compile(glob string) *regexp.Regexp {
+	glob = strings.Trim(glob, "/")
+	var b strings.Builder
+	b.WriteString(`(?s)^`)
+	for glob != "" {
+		switch {
+		case strings.HasPrefix(glob, "**/"):
+			b.WriteString(`(?:.*/)?`)
+			glob = glob[3:]
+		case strings.HasPrefix(glob, "**"):
+			b.WriteString(`.*`)
+			glob = glob[2:]
+		case glob[0] == '*':
+			b.WriteString(`[^/]*`)
+			glob = glob[1:]
+		case glob[0] == '?':
+			b.WriteString(`[^/]`)
+			glob = glob[1:]
+		default:
+			_, n := utf8.DecodeRuneInString(glob)
+			b.WriteString(regexp.QuoteMeta(glob[:n]))
+			glob = glob[n:]
+		}
+	}
+	b.WriteString(`(?:/.*)?$`)
+	return regexp.MustCompile(b.String())
+}
+
+// watched reports whether any of the files matches. Of the patterns that match a file the
+// last one counts; one that begins with ! excludes. Where all do, everything else counts.
+func watched(globs, files []string) bool {
+	type rule struct {
+		re  *regexp.Regexp
+		not bool
+	}
+	rules, others := make([]rule, len(globs)), true
+	for i, g := range globs {
+		p, not := strings.CutPrefix(g, "!")
+		rules[i] = rule{compile(p), not}
+		others = others && not
+	}
+	for _, f := range files {
+		match := others
+		for _, r := range rules {
+			if r.re.MatchString(f) {
+				match = !r.not
+			}
+		}
+		if match {
+			return true
+		}
+	}
+	return false
+}
+
+// concerns reports whether files of a repository may matter to the project in one of its
+// folders: those below the folder, those at the repository's root (lock files, workspace
+// definitions), and those of packages that workspaces share, which by custom lie below
+// packages and libs.
+func concerns(root string, files []string) bool {
+	root = strings.Trim(path.Clean("/"+root), "/")
+	if root == "" {
+		return true
+	}
+	for _, f := range files {
+		if strings.HasPrefix(f, root+"/") || !strings.Contains(f, "/") || strings.HasPrefix(f, "packages/") || strings.HasPrefix(f, "libs/") {
+			return true
+		}
+	}
+	return false
+}

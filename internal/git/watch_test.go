@@ -1,0 +1,67 @@
+package git
+
+import "testing"
+
+func TestWatched(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		globs []string
+		file  string
+		want  bool
+	}{
+		"a folder":               {[]string{"src"}, "src/a/b.js", true},
+		"its name's beginning":   {[]string{"src"}, "src2/a.js", false},
+		"one star in a name":     {[]string{"src/*.js"}, "src/a/b.js", false},
+		"two stars":              {[]string{"src/**/*.js"}, "src/a/b.js", true},
+		"two stars over nothing": {[]string{"src/**/*.js"}, "src/b.js", true},
+		"anywhere":               {[]string{"**/*.md"}, "a.md", true},
+		"excluded":               {[]string{"src/**", "!**/*.md"}, "src/a.md", false},
+		"the last one counts":    {[]string{"!**/*.md", "src/**"}, "src/a.md", true},
+		"only exclusions":        {[]string{"!docs"}, "src/a.js", true},
+		"only exclusions, hit":   {[]string{"!docs"}, "docs/a.js", false},
+		"letters of expressions": {[]string{"a.(b|c)+[x]"}, "aX(b|c)+[x]", false},
+		"a line break in a name": {[]string{"src/**"}, "src/a\nb", true},
+		"another alphabet":       {[]string{"ä?/x"}, "äö/x", true},
+	} {
+		if got := watched(tt.globs, []string{"other/file", tt.file}[1:]); got != tt.want {
+			t.Errorf("%s: watched(%q, %q) = %v", name, tt.globs, tt.file, got)
+		}
+	}
+	for _, bad := range [][]string{{""}, {"!"}, {"../x"}, {"/../x"}, {"\xff"}, make([]string, 51)} {
+		if checkWatch(bad) == nil {
+			t.Errorf("watch %q is accepted", bad)
+		}
+	}
+}
+
+func TestSameRepository(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		"https://git.test/acme/site.git":       true,
+		"http://git.test:3000/Acme/Site":       true,
+		"git@git.test:acme/site.git":           true,
+		"ssh://git@git.test:22/acme/site.git":  true,
+		"https://evil.test/acme/site.git":      false,
+		"https://git.test/acme/site/more":      false,
+		"https://git.test@evil.test/acme/site": false,
+		"https://evil.test/git.test/acme/site": false,
+		"":                                     false,
+		"%":                                    false,
+	} {
+		if got := same("git.test/acme/site", []string{address}); got != want {
+			t.Errorf("same(%q) = %v", address, got)
+		}
+	}
+}
+
+// No pattern and no name panics or takes time beyond its length, and a pattern without
+// wildcards matches itself.
+func FuzzWatched(f *testing.F) {
+	f.Add("src/**/*.js", "src/a.js")
+	f.Fuzz(func(t *testing.T, glob, file string) {
+		if checkWatch([]string{glob}) != nil {
+			return
+		}
+		watched([]string{glob}, []string{file})
+	})
+}
