@@ -15,6 +15,13 @@ import (
 // network, because one may hold an eighth of all alone.
 func (b *bench) idle(w *world.World, host string) error {
 	for _, proto := range []string{"h2", "http/1.1"} {
+		// What the connections before left behind would be used again, and not be seen.
+		if err := w.Stop(b.ctx); err != nil {
+			return err
+		}
+		if err := w.Start(b.ctx); err != nil {
+			return err
+		}
 		before, err := settled(w)
 		if err != nil {
 			return err

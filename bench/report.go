@@ -53,6 +53,10 @@ What the lines mean:
 - **webhook**: from reading the answer of the request that caused the event to the receiver having the first attempt in hand.
 - **memory**: resident set of the process (VmRSS). The live sites were written straight into the database; each answers with one real release.
 - **start**: from starting the process to the first 200 of ` + "`/readyz`" + `; the median of five.
+- **files**: h2load on one thread asks for one file that doesn't compress, over 16 connections with 16 streams each (HTTP/2) or 64 connections (HTTP/1.1); all servers
+  in turn, five rounds, the median of each figure and of the ratios of each round. *CPU* is what the kernel charged the server's processes with, per request; in the ratio,
+  theirs divided by ours. nginx sends from its cache of open files with a worker per core; Caddy is built from ` + "`bench/caddy`" + `, without its access log. Random hosts: 512
+  connections over HTTP/1.1, each to a host of its own, beside as many to one host, in the same process. Idle connections have had one answer and wait.
 - **handshakes**: TLS 1.3 with ECDSA P-256 certificates, no request after it, four clients at a time, HTTP/2 and HTTP/1.1 on offer; both servers in turn,
   a second each, five rounds, medians of the ratios. The client takes more than a server does and shares its cores, so the first line of each pair is of the
   whole machine; *by server CPU* divides by the CPU time that the server's processes used. A name such as X25519 is the key exchange that was agreed on:

@@ -19,7 +19,7 @@ type varBody struct {
 	Key       string   `json:"key" example:"API_TOKEN"`
 	Value     *string  `json:"value" doc:"Null where secret."`
 	Secret    bool     `json:"secret"`
-	Target    []string `json:"target" doc:"Who sees it: build, runtime or both."`
+	Target    []string `json:"target" doc:"Who sees it: build, runtime or both; with production or preview: in deployments for that target alone."`
 	CreatedAt string   `json:"createdAt" format:"date-time"`
 	UpdatedAt string   `json:"updatedAt" format:"date-time"`
 }
@@ -29,7 +29,7 @@ type newVar struct {
 	Key    string   `json:"key" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" patternDescription:"letters, digits and underscores, not beginning with a digit" doc:"Letters, digits and underscores, not beginning with a digit."`
 	Value  string   `json:"value" doc:"At most 32 KiB."`
 	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and kept out of logs."`
-	Target []string `json:"target,omitempty" enum:"build,runtime" doc:"Without it: both."`
+	Target []string `json:"target,omitempty" enum:"build,runtime,production,preview" doc:"Who sees it: build, runtime, or both without either. production or preview: deployments for that target alone."`
 }
 
 // newVars is one variable or an array of them, as they were sent.
@@ -98,12 +98,12 @@ func (a *API) envRoutes() {
 		return Route{Path: path, ID: id, Tag: "Environment variables", Summary: summary, Doc: doc, Scope: s, Noun: "variable"}
 	}
 	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
-	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
+	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. One key may be set once for `production` and once for `preview`, or once for both. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
 	set.Status, set.Loose = 201, true
 	set.Limited = true
 	postPrepared(a, set, a.sealEnv, a.setEnv)
-	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
-	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "", account.EnvWrite), a.deleteEnv)
+	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "By its key, or by its id where the key exists for both targets. A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
+	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "By its key, for every target, or by its id.", account.EnvWrite), a.deleteEnv)
 }
 
 func (a *API) listEnv(ctx context.Context, c account.Caller, in *partOf) (data[varBody], error) {
@@ -165,7 +165,7 @@ type updateEnvIn struct {
 	Body struct {
 		Value  *string  `json:"value,omitempty"`
 		Secret *bool    `json:"secret,omitempty"`
-		Target []string `json:"target,omitempty" enum:"build,runtime"`
+		Target []string `json:"target,omitempty" enum:"build,runtime,production,preview"`
 	}
 }
 

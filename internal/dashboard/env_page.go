@@ -37,7 +37,13 @@ type envData struct {
 }
 
 // VarPath is where one variable is edited.
-func (h siteHead) VarPath(key string) string { return h.Base() + "/env/var/" + url.PathEscape(key) }
+func (h siteHead) VarPath(v site.Var) string {
+	name := v.Key
+	if v.Scope() != "" { // there may be two
+		name = v.ID
+	}
+	return h.Base() + "/env/var/" + url.PathEscape(name)
+}
 
 // Both reports whether a variable is for builds and for the running site.
 func (envData) Both(v site.Var) bool { return len(v.Target) == 2 }
@@ -149,7 +155,7 @@ func (d *Dashboard) variable(ctx context.Context, q *request) (varData, error) {
 		return varData{}, err
 	}
 	for _, v := range all {
-		if v.Key == q.PathValue("var") {
+		if v.ID == q.PathValue("var") || v.Key == q.PathValue("var") {
 			return varData{head, v}, nil
 		}
 	}
@@ -169,11 +175,14 @@ func (d *Dashboard) changeVar(ctx context.Context, q *request) (answer, error) {
 	}
 	secret := q.checked("secret")
 	p := site.PatchVar{Secret: &secret, Target: targetsOf(q)}
+	if scope := data.Var.Scope(); scope != "" && len(p.Target) > 0 { // the form doesn't ask for it
+		p.Target = append(p.Target, scope)
+	}
 	if value := q.value("value"); !data.Var.Secret || value != "" {
 		p.Value = &value
 	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		_, err := d.Sites.UpdateEnvTx(ctx, tx, q.caller.Owner, data.Site.ID, data.Var.Key, p)
+		_, err := d.Sites.UpdateEnvTx(ctx, tx, q.caller.Owner, data.Site.ID, data.Var.ID, p)
 		return account.AuditEvent{Action: "env.set", Subject: string(data.Site.ID), Detail: data.Var.Key}, err
 	})
 	if err != nil {
@@ -189,7 +198,7 @@ func (d *Dashboard) deleteVar(ctx context.Context, q *request) (answer, error) {
 	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		return account.AuditEvent{Action: "env.deleted", Subject: string(data.Site.ID), Detail: data.Var.Key},
-			d.Sites.DeleteEnvTx(ctx, tx, q.caller.Owner, data.Site.ID, data.Var.Key)
+			d.Sites.DeleteEnvTx(ctx, tx, q.caller.Owner, data.Site.ID, data.Var.ID)
 	})
 	return goTo(data.Base()+"/env", "Deleted "+data.Var.Key), err
 }

@@ -66,7 +66,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 // environment returns what the commands of a build see beside what every build sees, and
 // the values that its log must hide.
 func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deployment, plan framework.Plan) (env map[string]string, secrets []build.Secret, err error) {
-	vars, err := d.c.Sites.Variables(ctx, s.ID, "build")
+	vars, err := d.c.Sites.Variables(ctx, s.ID, "build", string(x.Target))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -112,7 +112,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	vars, err := d.c.Sites.Variables(ctx, s.ID, "runtime")
+	vars, err := d.c.Sites.Variables(ctx, s.ID, "runtime", string(x.Target))
 	if err != nil {
 		return Program{}, err
 	}

@@ -8,6 +8,9 @@
 // nothing else is ever cached. Certificates come from Config.Certificate, which is told
 // what the tables say about a host; a name that is not ours ends in a TLS alert.
 //
+// Plain requests are answered by package fastpath with answers that the files backend has
+// given before (ready.go); everything else goes through net/http to a backend.
+//
 // The edge reads the views live, custom_hosts and previews and knows no service. It never
 // serves the control plane's bytes on a site's host or a site's bytes on the control
 // plane's, and it redirects to no host but the one that the request named or the one

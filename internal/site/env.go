@@ -2,8 +2,6 @@ package site
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -23,7 +21,7 @@ type Var struct {
 	Key       string
 	Value     string
 	Secret    bool
-	Target    []string // build, runtime
+	Target    []string // build, runtime; and production or preview where it is for one of them alone
 	CreatedAt db.Time
 	UpdatedAt db.Time
 }
@@ -44,7 +42,21 @@ const (
 var (
 	keyPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	targets    = []string{"build", "runtime"}
+	scopes     = []string{"production", "preview"}
 )
+
+// Scope is production or preview where a variable is for one of them alone, else empty.
+func (v Var) Scope() string { return scopeOf(v.Target) }
+
+func scopeOf(target []string) string {
+	if last := target[len(target)-1]; slices.Contains(scopes, last) {
+		return last
+	}
+	return ""
+}
+
+// slot is what a site has at most one variable of.
+type slot struct{ key, scope string }
 
 func envPurpose(id ID, key string) string { return "site/" + string(id) + "/env/" + key }
 
@@ -56,18 +68,21 @@ func (s *Sites) Env(ctx context.Context, owner account.OwnerID, id ID) ([]Var, e
 	return s.vars(ctx, s.c.DB, id, false)
 }
 
-// Variables opens every value meant for the target, for the ones that run the site's code.
-func (s *Sites) Variables(ctx context.Context, id ID, target string) ([]Var, error) {
+// Variables opens every value meant for build or runtime of a deployment for production or
+// preview, for the ones that run the site's code. What is for the other alone stays closed.
+func (s *Sites) Variables(ctx context.Context, id ID, target, scope string) ([]Var, error) {
 	all, err := s.vars(ctx, s.c.DB, id, true)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(v Var) bool { return !slices.Contains(v.Target, target) }), nil
+	return slices.DeleteFunc(all, func(v Var) bool {
+		return !slices.Contains(v.Target, target) || v.Scope() != "" && v.Scope() != scope
+	}), nil
 }
 
 func (s *Sites) vars(ctx context.Context, r db.Reader, id ID, secrets bool) ([]Var, error) {
 	rows, err := r.Query(ctx, `
-		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 ORDER BY key`, id)
+		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 ORDER BY key, scope DESC`, id)
 	out, err := db.Collect(rows, err, func(row db.Scanner) (Var, error) { return s.scanVar(row, id, secrets) })
 	if err != nil {
 		return nil, fmt.Errorf("list env: %w", err)
@@ -111,17 +126,25 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 		return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array holds 1 to 1,000 variables"}
 	}
 	out := SealedVars{site: id}
-	at := map[string]int{}
+	at := map[slot]int{}
 	for _, v := range vars {
 		if err := checkVar(&v); err != nil {
 			return SealedVars{}, err
 		}
 		sealed := sealedVar{v, s.c.Seal.Seal([]byte(v.Value), envPurpose(id, v.Key))}
-		if i, twice := at[v.Key]; twice { // the last one counts
+		place := slot{v.Key, scopeOf(v.Target)}
+		if i, twice := at[place]; twice { // the last one counts
 			out.vars[i] = sealed
 			continue
 		}
-		at[v.Key] = len(out.vars)
+		_, both := at[slot{v.Key, ""}]
+		_, production := at[slot{v.Key, scopes[0]}]
+		_, preview := at[slot{v.Key, scopes[1]}]
+		if both || place.scope == "" && (production || preview) {
+			return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "A variable is sent for both targets and for one of them", Details: "send a key once for both, or once for production and once for preview",
+				Received: short(v.Key), Code: "invalid_variable"}
+		}
+		at[place] = len(out.vars)
 		out.vars = append(out.vars, sealed)
 	}
 	return out, nil
@@ -156,9 +179,26 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 	now := db.Now()
 	out := make([]Var, len(sealed.vars)) // in the order they were sent
 	var write []int
-	added := 0
+	added, replaced := 0, 0
 	for i, v := range sealed.vars {
-		old, exists := have[v.Key]
+		place := slot{v.Key, scopeOf(v.Target)}
+		old, exists := have[place]
+		if !exists || place.scope == "" { // what is for both takes the place of what is for one, and the other way round
+			for _, other := range []slot{{v.Key, ""}, {v.Key, scopes[0]}, {v.Key, scopes[1]}} {
+				x, there := have[other]
+				if !there || other == place || other.scope != "" && place.scope != "" {
+					continue
+				}
+				if !exists {
+					old, exists = x, true
+				}
+				if _, err := tx.Exec(ctx, `DELETE FROM env WHERE id = $1`, x.ID); err != nil {
+					return nil, fmt.Errorf("replace env: %w", err)
+				}
+				delete(have, other)
+				replaced++
+			}
+		}
 		if exists && s.same(id, old, v.NewVar) {
 			out[i] = old.Var
 			out[i].Value = v.Value
@@ -179,6 +219,9 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		return nil, &fault.Error{Kind: fault.Conflict, Message: "The site has too many variables", Details: "at most 1,000; delete some first", Code: "too_many_variables"}
 	}
 	if len(write) == 0 {
+		if replaced > 0 {
+			return out, s.envChanged(ctx, tx, site)
+		}
 		return out, nil
 	}
 	if added > 0 {
@@ -191,11 +234,11 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		site, at := w.args.Add(id), w.args.Add(now)
 		for _, i := range batch {
 			v := sealed.vars[i]
-			w.and("(" + strings.Join([]string{w.args.Add(out[i].ID), site, w.args.Add(v.Key), w.args.Add(v.box), w.args.Add(v.Secret), w.args.Add(strings.Join(v.Target, ",")), at, at}, ", ") + ")")
+			w.and("(" + strings.Join([]string{w.args.Add(out[i].ID), site, w.args.Add(v.Key), w.args.Add(v.box), w.args.Add(v.Secret), w.args.Add(strings.Join(v.Target, ",")), w.args.Add(scopeOf(v.Target)), at, at}, ", ") + ")")
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO env (id, site_id, key, value, secret, target, created_at, updated_at) VALUES `+strings.Join(w.parts, ", ")+`
-			ON CONFLICT (site_id, key) DO UPDATE SET value = excluded.value, secret = excluded.secret, target = excluded.target, updated_at = excluded.updated_at`,
+			INSERT INTO env (id, site_id, key, value, secret, target, scope, created_at, updated_at) VALUES `+strings.Join(w.parts, ", ")+`
+			ON CONFLICT (site_id, key, scope) DO UPDATE SET value = excluded.value, secret = excluded.secret, target = excluded.target, updated_at = excluded.updated_at`,
 			w.args...)
 		if err != nil {
 			return nil, fmt.Errorf("set env: %w", err)
@@ -210,16 +253,16 @@ type varRow struct {
 	box string
 }
 
-// varRows reads a site's variables by key and opens none.
-func (s *Sites) varRows(ctx context.Context, r db.Reader, id ID) (map[string]varRow, error) {
-	out := map[string]varRow{}
+// varRows reads a site's variables and opens none.
+func (s *Sites) varRows(ctx context.Context, r db.Reader, id ID) (map[slot]varRow, error) {
+	out := map[slot]varRow{}
 	rows, err := r.Query(ctx, `SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1`, id)
 	_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
 		var v varRow
 		var target string
 		err := row.Scan(&v.ID, &v.Key, &v.box, &v.Secret, &target, &v.CreatedAt, &v.UpdatedAt)
 		v.Target = strings.Split(target, ",")
-		out[v.Key] = v
+		out[slot{v.Key, v.Scope()}] = v
 		return struct{}{}, err
 	})
 	if err != nil {
@@ -250,12 +293,24 @@ func (s *Sites) VarTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id 
 	if _, err := s.GetTx(ctx, tx, owner, id); err != nil {
 		return Var{}, err
 	}
-	v, err := s.scanVar(tx.QueryRow(ctx, `
-		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 AND key = $2`, id, key), id, false)
-	if errors.Is(err, sql.ErrNoRows) {
+	return s.variable(ctx, tx, id, key, false)
+}
+
+// variable returns the site's variable of that key, or of that id: a key that exists for
+// each target names two.
+func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, secrets bool) (Var, error) {
+	rows, err := r.Query(ctx, `
+		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 AND (key = $2 OR id = $2)`, id, name)
+	list, err := db.Collect(rows, err, func(row db.Scanner) (Var, error) { return s.scanVar(row, id, secrets) })
+	switch {
+	case err != nil:
+		return Var{}, fmt.Errorf("find variable: %w", err)
+	case len(list) == 0:
 		return Var{}, fault.Missing("variable")
+	case len(list) > 1:
+		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists for production and for previews", Details: "name the one you mean by its id in the place of its key", Code: "variable_ambiguous"}
 	}
-	return v, err
+	return list[0], nil
 }
 
 // UpdateEnvTx changes one variable. A secret one stays secret unless a new value comes
@@ -264,15 +319,11 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
 		return Var{}, err
 	}
-	have, err := s.scanVar(tx.QueryRow(ctx, `
-		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 AND key = $2`, id, key), id, true)
-	if errors.Is(err, sql.ErrNoRows) {
-		return Var{}, fault.Missing("variable")
-	}
+	have, err := s.variable(ctx, tx, id, key, true)
 	if err != nil {
 		return Var{}, err
 	}
-	n := NewVar{Key: key, Value: have.Value, Secret: have.Secret, Target: have.Target}
+	n := NewVar{Key: have.Key, Value: have.Value, Secret: have.Secret, Target: have.Target}
 	if p.Value != nil {
 		n.Value = *p.Value
 	}
@@ -284,6 +335,14 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	if p.Target != nil {
 		n.Target = p.Target
+		if err := checkVar(&n); err != nil {
+			return Var{}, err
+		}
+		if to := scopeOf(n.Target); to != "" && have.Scope() != "" && to != have.Scope() { // it moves
+			if _, err := tx.Exec(ctx, `DELETE FROM env WHERE id = $1`, have.ID); err != nil {
+				return Var{}, fmt.Errorf("move variable: %w", err)
+			}
+		}
 	}
 	set, err := s.SetEnvTx(ctx, tx, owner, id, []NewVar{n})
 	if err != nil {
@@ -292,13 +351,13 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return set[0], nil
 }
 
-// DeleteEnvTx removes a variable.
+// DeleteEnvTx removes the variable of that id, or what there is of that key.
 func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string) error {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return err
 	}
-	n, err := tx.Exec(ctx, `DELETE FROM env WHERE site_id = $1 AND key = $2`, id, key)
+	n, err := tx.Exec(ctx, `DELETE FROM env WHERE site_id = $1 AND (key = $2 OR id = $2)`, id, key)
 	if err != nil {
 		return fmt.Errorf("delete env: %w", err)
 	}
@@ -334,14 +393,23 @@ func checkVar(v *NewVar) error {
 	if v.Target == nil {
 		v.Target = targets
 	}
+	const allowed = "target holds build, runtime or both, and production or preview where it is for one of them alone"
+	if len(v.Target) == 0 {
+		return bad("The variable has no target", allowed, nil)
+	}
 	for _, t := range v.Target {
-		if !slices.Contains(targets, t) {
-			return bad("Unknown variable target", "target holds build, runtime or both", short(t))
+		if !slices.Contains(targets, t) && !slices.Contains(scopes, t) {
+			return bad("Unknown variable target", allowed, short(t))
 		}
 	}
+	sent := v.Target
+	left := func(t string) bool { return !slices.Contains(sent, t) }
+	v.Target = slices.DeleteFunc(slices.Clone(targets), left)
 	if len(v.Target) == 0 {
-		return bad("The variable has no target", "target holds build, runtime or both", nil)
+		v.Target = slices.Clone(targets)
 	}
-	v.Target = slices.DeleteFunc(slices.Clone(targets), func(t string) bool { return !slices.Contains(v.Target, t) })
+	if only := slices.DeleteFunc(slices.Clone(scopes), left); len(only) == 1 {
+		v.Target = append(v.Target, only[0])
+	}
 	return nil
 }

@@ -35,11 +35,11 @@ func TestEnvIsSealedAndSecretsStaySecret(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Key != "MODE" || list[1].Value != "" || !list[1].Secret {
 		t.Fatalf("list %+v, %v", list, err)
 	}
-	build, err := r.Variables(ctx, s.ID, "build")
+	build, err := r.Variables(ctx, s.ID, "build", "production")
 	if err != nil || len(build) != 2 || build[1].Value != "hunter2" {
 		t.Fatalf("build sees %+v, %v", build, err)
 	}
-	if runtime, _ := r.Variables(ctx, s.ID, "runtime"); len(runtime) != 1 || runtime[0].Key != "TOKEN" {
+	if runtime, _ := r.Variables(ctx, s.ID, "runtime", "preview"); len(runtime) != 1 || runtime[0].Key != "TOKEN" {
 		t.Fatalf("runtime sees %+v", runtime)
 	}
 	if got, _ := r.Get(ctx, anna, s.ID); !got.NeedsRedeploy {
@@ -83,7 +83,7 @@ func TestEnvRefusesAllWhenOneIsBad(t *testing.T) {
 		"too long":       {Key: "A", Value: strings.Repeat("x", 32<<10+1)},
 		"NUL":            {Key: "A", Value: "a\x00b"},
 		"no UTF-8":       {Key: "A", Value: "\xff"},
-		"target":         {Key: "A", Target: []string{"preview"}},
+		"target":         {Key: "A", Target: []string{"staging"}},
 		"no target":      {Key: "A", Target: []string{}},
 	} {
 		err := r.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -193,4 +193,64 @@ func TestUpdateKeepsTheAddressAndMarksARedeploy(t *testing.T) {
 	if _, err := update(site.Patch{Build: &site.Build{Root: &bad}}); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("root %q: %v, want Invalid", bad, err)
 	}
+}
+
+// A preview never sees what is for production alone; a key exists once for each, or once
+// for both.
+func TestEnvTargets(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	s := r.create(t, anna, "One")
+	ctx := t.Context()
+	see := func(of, scope string) string {
+		t.Helper()
+		vars, err := r.Variables(ctx, s.ID, of, scope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for _, v := range vars {
+			text += v.Key + "=" + v.Value + " "
+		}
+		return text
+	}
+	check := func(what, production, preview string) {
+		t.Helper()
+		if got := see("build", "production"); got != production {
+			t.Errorf("%s: production sees %q, want %q", what, got, production)
+		}
+		if got := see("build", "preview"); got != preview {
+			t.Errorf("%s: previews see %q, want %q", what, got, preview)
+		}
+	}
+	r.setEnv(t, s.ID, site.NewVar{Key: "K", Value: "both", Secret: true})
+	check("both", "K=both ", "K=both ")
+	r.setEnv(t, s.ID, site.NewVar{Key: "K", Value: "live", Secret: true, Target: []string{"production"}})
+	check("production alone takes the place of both", "K=live ", "")
+	out := r.setEnv(t, s.ID, site.NewVar{Key: "K", Value: "test", Target: []string{"build", "preview"}})
+	check("one for each", "K=live ", "K=test ")
+	if see("runtime", "preview") != "" || see("runtime", "production") != "K=live " {
+		t.Error("what is for builds alone is seen at runtime")
+	}
+	value := "test 2"
+	update := func(name string, p site.PatchVar) error {
+		return r.db.Write(ctx, func(tx *db.Tx) error { _, err := r.UpdateEnvTx(ctx, tx, anna, s.ID, name, p); return err })
+	}
+	if err := update("K", site.PatchVar{Value: &value}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a change of one of two: %v", err)
+	}
+	if err := update(out[0].ID, site.PatchVar{Value: &value}); err != nil {
+		t.Error(err)
+	}
+	check("changed by its id", "K=live ", "K=test 2 ")
+	both := []site.NewVar{{Key: "X", Value: "1"}, {Key: "X", Value: "2", Target: []string{"preview"}}}
+	if _, err := r.SealEnv(s.ID, both); !fault.Is(err, fault.Invalid) {
+		t.Errorf("both and one at once: %v", err)
+	}
+	r.setEnv(t, s.ID, site.NewVar{Key: "X", Value: "1", Target: []string{"production"}}, site.NewVar{Key: "X", Value: "2", Target: []string{"preview"}})
+	check("two at once", "K=live X=1 ", "K=test 2 X=2 ")
+	r.setEnv(t, s.ID, site.NewVar{Key: "X", Value: "3", Target: []string{"production", "preview"}})
+	check("both again", "K=live X=3 ", "K=test 2 X=3 ")
+	r.write(t, func(tx *db.Tx) error { return r.DeleteEnvTx(ctx, tx, anna, s.ID, "K") })
+	check("deleted by its key", "X=3 ", "X=3 ")
 }
