@@ -5,10 +5,10 @@ import "slipway/internal/server"
 // mailFlags name the mail server. There is no flag for the password: the command line can
 // be read by every user of the machine.
 type mailFlags struct {
-	SMTP             string `name:"smtp" help:"Mail server for new passwords and invitations; no mails without it." placeholder:"HOST:PORT"`
-	SMTPUser         string `name:"smtp-user" help:"Who signs in to it." placeholder:"NAME"`
-	SMTPPasswordFile string `name:"smtp-password-file" help:"File that holds the password; or put it into SLIPWAY_SMTP_PASSWORD." type:"path" placeholder:"FILE"`
-	SMTPFrom         string `name:"smtp-from" help:"Sender of mails, with a name or without." placeholder:"ADDRESS"`
+	SMTP             string `name:"smtp" help:"SMTP server for password resets and invitations. Without it no email is sent." placeholder:"HOST:PORT"`
+	SMTPUser         string `name:"smtp-user" help:"SMTP user name." placeholder:"NAME"`
+	SMTPPasswordFile string `name:"smtp-password-file" help:"File with the SMTP password. Alternatively set SLIPWAY_SMTP_PASSWORD." type:"path" placeholder:"FILE"`
+	SMTPFrom         string `name:"smtp-from" help:"Sender of emails, with or without a display name." placeholder:"ADDRESS"`
 	SMTPTLS          string `name:"smtp-tls" help:"auto, implicit, starttls or off. auto is implicit on port 465, off on loopback, else STARTTLS." default:"auto" enum:"auto,implicit,starttls,off"`
 }
 

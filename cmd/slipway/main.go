@@ -22,12 +22,12 @@ var version = "dev"
 // commands is the command line. Each flag is also an environment variable, SLIPWAY_ and
 // its name in capitals, and a key of the file given by --config, in that order.
 type commands struct {
-	Config  configFile     `help:"TOML file whose keys are the names of flags." type:"path" placeholder:"FILE"`
+	Config  configFile     `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
 	Serve   serveCommand   `cmd:"" help:"Run the service."`
 	User    userCommand    `cmd:"" help:"Manage users."`
 	Key     keyCommand     `cmd:"" help:"Manage API keys."`
-	CA      caCommand      `cmd:"" name:"ca" help:"The local certificate authority."`
-	Doctor  doctorCommand  `cmd:"" help:"Show what of this machine's abilities is there and what is missing."`
+	CA      caCommand      `cmd:"" name:"ca" help:"Manage the local certificate authority."`
+	Doctor  doctorCommand  `cmd:"" help:"Check this machine: what works and what is missing."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
@@ -69,7 +69,7 @@ func complain(err error) int {
 	line := strings.Join(strings.Fields(err.Error()), " ")
 	var p *kong.ParseError
 	if errors.As(err, &p) {
-		fmt.Fprintf(os.Stderr, "slipway: %s; slipway --help lists what there is\n", line)
+		fmt.Fprintf(os.Stderr, "slipway: %s; run slipway --help for usage\n", line)
 		return 2
 	}
 	fmt.Fprintf(os.Stderr, "slipway: %s\n", line)

@@ -15,9 +15,9 @@ import (
 
 type userCommand struct {
 	Create  userCreate  `cmd:"" help:"Create a user. The password is read from standard input; without one a one-time link is printed."`
-	List    userList    `cmd:"" help:"List users: address, role, and who is suspended."`
-	Suspend userSuspend `cmd:"" help:"Keep a user out: sessions end, keys are refused. Their sites stay on the air."`
-	Resume  userResume  `cmd:"" help:"Let a suspended user in again."`
+	List    userList    `cmd:"" help:"List users with email address, role and status."`
+	Suspend userSuspend `cmd:"" help:"Suspend a user: sessions end and API keys are rejected. Their sites stay online."`
+	Resume  userResume  `cmd:"" help:"Reactivate a suspended user."`
 }
 
 type userList struct{ common }
@@ -27,8 +27,8 @@ func (u userList) Run(ctx context.Context) error { return server.ListUsers(ctx, 
 
 type userSuspend struct {
 	common
-	Email  string `help:"The user's e-mail address." required:"" placeholder:"EMAIL"`
-	Reason string `help:"What the user is told when they try to come in." placeholder:"TEXT"`
+	Email  string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
+	Reason string `help:"Reason shown to the user at sign-in." placeholder:"TEXT"`
 }
 
 // Run suspends the user, also while the server runs.
@@ -38,7 +38,7 @@ func (u userSuspend) Run(ctx context.Context) error {
 
 type userResume struct {
 	common
-	Email string `help:"The user's e-mail address." required:"" placeholder:"EMAIL"`
+	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
 }
 
 // Run lets the user in again, also while the server runs.
@@ -48,9 +48,9 @@ func (u userResume) Run(ctx context.Context) error {
 
 type userCreate struct {
 	common
-	Email   string `help:"The user's e-mail address." required:"" placeholder:"EMAIL"`
+	Email   string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
 	Admin   bool   `help:"Make the user an operator of this installation."`
-	BaseURL string `name:"base-url" help:"Address for the one-time link." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	BaseURL string `name:"base-url" help:"Base URL of the one-time link." default:"http://127.0.0.1:8080" placeholder:"URL"`
 }
 
 // Run creates the user, also while the server runs and before its first start.
@@ -83,10 +83,10 @@ type keyCommand struct {
 
 type keyCreate struct {
 	common
-	User    string        `help:"E-mail address of the user the key acts for." required:"" placeholder:"EMAIL"`
-	Name    string        `help:"What the key is for." required:"" placeholder:"NAME"`
-	Scope   []string      `help:"What the key may do, such as sites:read. Repeatable; everything when absent." placeholder:"SCOPE"`
-	Expires time.Duration `help:"How long the key is good, such as 720h; for ever when absent." placeholder:"DURATION"`
+	User    string        `help:"Email address of the user that the key belongs to." required:"" placeholder:"EMAIL"`
+	Name    string        `help:"Name of the key." required:"" placeholder:"NAME"`
+	Scope   []string      `help:"Scope of the key, such as sites:read. Repeatable. Default: all scopes." placeholder:"SCOPE"`
+	Expires time.Duration `help:"Lifetime of the key, such as 720h. Default: no expiry." placeholder:"DURATION"`
 }
 
 // Run creates the key, also while the server runs.
@@ -98,7 +98,7 @@ func (k keyCreate) Run(ctx context.Context) error {
 }
 
 type caCommand struct {
-	Export caExport `cmd:"" help:"Print the root certificate of the local authority, to be trusted by browsers and tools."`
+	Export caExport `cmd:"" help:"Print the root certificate of the local certificate authority, to trust it in browsers and tools."`
 }
 
 type caExport struct{ common }
@@ -109,11 +109,11 @@ func (c caExport) Run(ctx context.Context) error { return server.ExportCA(ctx, c
 type doctorCommand struct {
 	common
 	mailFlags
-	OutboundCAFile string `name:"outbound-ca-file" help:"Further roots to trust for mail." type:"path" placeholder:"FILE"`
+	OutboundCAFile string `name:"outbound-ca-file" help:"Additional root certificates to trust for email." type:"path" placeholder:"FILE"`
 
 	SiteDomain string   `name:"site-domain" help:"Sites live at <subdomain>.<site domain>." default:"localhost" placeholder:"DOMAIN"`
-	ACMECA     []string `name:"acme-ca" help:"ACME directory that certificates come from. Repeatable." placeholder:"URL"`
-	ACMEDNS    string   `name:"acme-dns" help:"Where challenges in the DNS are answered." placeholder:"HOST:PORT"`
+	ACMECA     []string `name:"acme-ca" help:"ACME directory URL to issue certificates from. Repeatable." placeholder:"URL"`
+	ACMEDNS    string   `name:"acme-dns" help:"Address that answers ACME DNS challenges." placeholder:"HOST:PORT"`
 }
 
 // Run prints what is there and what is missing.

@@ -13,9 +13,9 @@ var lookupEnv = os.LookupEnv
 
 // common holds the settings that every command that touches the data needs.
 type common struct {
-	DataDir  string `help:"Database, blobs, work directories, certificates, secrets key." default:"./slipway-data" placeholder:"DIR"`
-	Database string `help:"postgres://… instead of SQLite in the data directory." placeholder:"URL"`
-	Blobs    string `help:"Where files are kept: s3://BUCKET?endpoint=https://HOST, with credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a directory; the data directory when absent." placeholder:"URL"`
+	DataDir  string `help:"Data directory: database, blobs, work directories, certificates, encryption key." default:"./slipway-data" placeholder:"DIR"`
+	Database string `help:"PostgreSQL URL (postgres://…). Default: SQLite in the data directory." placeholder:"URL"`
+	Blobs    string `help:"Where files are stored: s3://BUCKET?endpoint=https://HOST, with credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a directory; the data directory when absent." placeholder:"URL"`
 }
 
 func (c common) store() server.Store {
@@ -24,45 +24,45 @@ func (c common) store() server.Store {
 
 type serveCommand struct {
 	common
-	Listen       string   `help:"REST interface, deploy hooks and dashboard." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	EdgeHTTP     *string  `name:"edge-http" help:"The sites over HTTP; empty turns it off (127.0.0.1:8081)." placeholder:"HOST:PORT"`
-	EdgeHTTPS    *string  `name:"edge-https" help:"The sites over HTTPS; empty turns it off (127.0.0.1:8443)." placeholder:"HOST:PORT"`
-	BaseURL      string   `name:"base-url" help:"Address of the REST interface and the dashboard in links; from --listen when absent." placeholder:"URL"`
-	APIURL       string   `name:"api-url" help:"Address that deploy hooks show; --base-url when absent." placeholder:"URL"`
+	Listen       string   `help:"Address of the API, deploy hooks and dashboard." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	EdgeHTTP     *string  `name:"edge-http" help:"Address of sites over HTTP (127.0.0.1:8081). Empty disables it." placeholder:"HOST:PORT"`
+	EdgeHTTPS    *string  `name:"edge-https" help:"Address of sites over HTTPS (127.0.0.1:8443). Empty disables it." placeholder:"HOST:PORT"`
+	BaseURL      string   `name:"base-url" help:"Public URL of the API and the dashboard. Default: derived from --listen." placeholder:"URL"`
+	APIURL       string   `name:"api-url" help:"Public URL of deploy hooks. Default: --base-url." placeholder:"URL"`
 	SiteDomain   string   `help:"Sites live at <subdomain>.<site-domain>." default:"localhost" placeholder:"DOMAIN"`
 	SharedDomain bool     `help:"Allow sites and control plane to share a registrable domain."`
 	ACMECA       []string `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it. Repeatable: a further one is asked when the first can't help." placeholder:"URL"`
-	ACMEEmail    string   `name:"acme-email" help:"Contact for the ACME directory." placeholder:"EMAIL"`
-	ACMEEAB      []string `name:"acme-eab" help:"External account binding that an ACME directory asks for; its host in front where there are several. Better in the environment. Repeatable." placeholder:"[HOST=]KID:HMAC"`
-	ACMEDNS      string   `name:"acme-dns" help:"Where challenges in the DNS are answered, over UDP and TCP, for wildcard certificates." placeholder:"HOST:PORT"`
-	ACMEDNSZone  string   `name:"acme-dns-zone" help:"The zone that is answered for there, and delegated to it by an NS record." placeholder:"DOMAIN"`
-	PublicAddr   []string `name:"public-address" help:"IP address by which the internet finds the sites, for where domains must point; from the sites' own names when absent. Repeatable." placeholder:"IP"`
-	BlobCache    int      `name:"blob-cache" help:"MiB of this machine's disk for copies of files that are kept in an object store." default:"2048"`
-	Roles        []string `help:"What this process does: api, worker, edge." default:"api,worker,edge"`
-	GitHost      []string `help:"HOST=ADDRESS: where the repositories of a host are fetched from, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
+	ACMEEmail    string   `name:"acme-email" help:"Contact email for the ACME account." placeholder:"EMAIL"`
+	ACMEEAB      []string `name:"acme-eab" help:"External account binding of an ACME directory, prefixed with its host if there are several directories. Prefer the environment variable. Repeatable." placeholder:"[HOST=]KID:HMAC"`
+	ACMEDNS      string   `name:"acme-dns" help:"Address that answers ACME DNS challenges over UDP and TCP, for wildcard certificates." placeholder:"HOST:PORT"`
+	ACMEDNSZone  string   `name:"acme-dns-zone" help:"Zone served at --acme-dns; delegate it to this server with an NS record." placeholder:"DOMAIN"`
+	PublicAddr   []string `name:"public-address" help:"Public IP address that domains must point to. Default: the addresses of the site domain. Repeatable." placeholder:"IP"`
+	BlobCache    int      `name:"blob-cache" help:"Size in MiB of the local cache for an object store." default:"2048"`
+	Roles        []string `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
+	GitHost      []string `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
-	OutboundAllow  []string      `help:"CIDR that webhooks and fetches may reach although it is private. Repeatable." placeholder:"CIDR"`
-	OutboundCAFile string        `name:"outbound-ca-file" help:"Further roots to trust for webhook deliveries and fetches, and mail." type:"path" placeholder:"FILE"`
-	Limits         string        `help:"What each account may have of sites, domains and so on, and exceptions per user, in TOML. See docs/operating.md." type:"path" placeholder:"FILE"`
-	DNSResolver    string        `name:"dns-resolver" help:"host:port for domain verification; the system's when absent." placeholder:"HOST:PORT"`
-	RateLimit      int           `help:"Requests per minute and key." default:"100"`
-	Registry       string        `help:"Who is asked for domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
-	Prices         string        `help:"Price list for domain availability, over the one that ships: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
-	TrustedProxy   []string      `help:"CIDR of proxies whose X-Forwarded-For is believed. Repeatable." placeholder:"CIDR"`
-	MaxConns       int           `name:"max-connections" help:"Connections of visitors of sites at a time; when 0, what the limit of open files allows." default:"0" placeholder:"N"`
-	MaxConnsOfOne  int           `name:"max-connections-per-address" help:"Connections of one address, or one IPv6 /64, to the sites; an eighth of all when 0." default:"0" placeholder:"N"`
+	OutboundAllow  []string      `help:"Private network (CIDR) that webhooks and Git fetches may reach. Repeatable." placeholder:"CIDR"`
+	OutboundCAFile string        `name:"outbound-ca-file" help:"Additional root certificates to trust for webhook deliveries, Git fetches and email." type:"path" placeholder:"FILE"`
+	Limits         string        `help:"TOML file with limits per account (sites, domains and so on) and exceptions per user. See docs/operating.md." type:"path" placeholder:"FILE"`
+	DNSResolver    string        `name:"dns-resolver" help:"DNS resolver (host:port) for domain verification. Default: the system's." placeholder:"HOST:PORT"`
+	RateLimit      int           `help:"API requests per minute and API key." default:"100"`
+	Registry       string        `help:"Source of domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
+	Prices         string        `help:"Price list for domain availability, in addition to the built-in one: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
+	TrustedProxy   []string      `help:"Network (CIDR) of proxies whose X-Forwarded-For is trusted. Repeatable." placeholder:"CIDR"`
+	MaxConns       int           `name:"max-connections" help:"Maximum number of visitor connections. 0: as many as the open file limit allows." default:"0" placeholder:"N"`
+	MaxConnsOfOne  int           `name:"max-connections-per-address" help:"Maximum number of visitor connections per IP address or IPv6 /64. 0: an eighth of all." default:"0" placeholder:"N"`
 	FastPath       bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
-	DrainDelay     time.Duration `help:"How long the listeners stay open after SIGTERM, while /readyz says no." default:"3s"`
-	Builds         int           `help:"Builds that run at once; half the processors when 0." default:"0"`
-	MaxFileSize    int           `help:"MiB of one published file." default:"2048"`
-	MaxReleaseSize int           `help:"MiB of all files of one release." default:"4096"`
-	BuildMemory    int           `help:"MiB of memory that one build may use." default:"2048"`
-	BuildTime      time.Duration `help:"How long one stage of a build may take." default:"15m"`
+	DrainDelay     time.Duration `help:"How long listeners stay open after SIGTERM while /readyz answers 503." default:"3s"`
+	Builds         int           `help:"Number of concurrent builds. 0: half the number of CPUs." default:"0"`
+	MaxFileSize    int           `help:"Maximum size of one published file in MiB." default:"2048"`
+	MaxReleaseSize int           `help:"Maximum size of one release in MiB." default:"4096"`
+	BuildMemory    int           `help:"Memory limit of one build in MiB." default:"2048"`
+	BuildTime      time.Duration `help:"Timeout of one build stage." default:"15m"`
 	mailFlags
-	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only where every user is trusted."`
+	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only safe if you trust every user."`
 
-	LogFormat string `help:"Log lines as text or json." default:"text" enum:"text,json"`
-	LogLevel  string `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
+	LogFormat string `help:"Log format: text or json." default:"text" enum:"text,json"`
+	LogLevel  string `help:"Log level: debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
 }
 
 // Run serves until a signal.

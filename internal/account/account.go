@@ -5,7 +5,7 @@
 // SHA-256 digests; the secrets themselves are shown once and never stored or logged, except
 // that a mail waits sealed until the mail server has it. A key is looked up on every
 // request, so revoking it works on the next one. The package decides what a Caller may
-// do but never asks on its behalf: rooms take the owner, faces call Require.
+// do but never asks on its behalf: services take the owner, transports call Require.
 package account
 
 import (
@@ -35,7 +35,7 @@ type Config struct {
 	Limits *Limits // Optional: without it the service's own.
 }
 
-// Accounts is the front door of the room. It is safe for concurrent use.
+// Accounts is the service. It is safe for concurrent use.
 type Accounts struct {
 	db     *db.DB
 	seal   *seal.Sealer

@@ -39,7 +39,7 @@ type Entry struct {
 	Detail  string // in words
 }
 
-// AuditEvent is what somebody did. Nothing in it is a secret.
+// AuditEvent is one entry of the audit log: what was done to what. It holds no secret.
 type AuditEvent struct {
 	Action  string // noun.verb
 	Subject string // Optional.

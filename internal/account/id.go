@@ -7,6 +7,6 @@ type UserID string
 // characters. Today each owner is one user's personal account.
 type OwnerID string
 
-// Topic is what wakes those who show an owner's things (db.DB.Listen). Whoever changes
+// Topic returns the topic that wakes those who show an owner's things (db.DB.Listen). Whoever changes
 // one of them notifies it; the changes of others wake nobody.
 func (id OwnerID) Topic() string { return "owner/" + string(id) }

@@ -32,7 +32,7 @@ type Key struct {
 	UsedAddr  string
 }
 
-// NewKey is what a key is made of.
+// NewKey holds the settings of a key to create.
 type NewKey struct {
 	Name    string // 1 to 100 characters
 	Scopes  Scopes

@@ -34,13 +34,13 @@ var defaultLimits = map[Limit]int64{
 	LimitSites: 5000, LimitDomains: 10_000, LimitDeployments: 5000, LimitWebhooks: 100, LimitKeys: 200, LimitEnv: 100_000, LimitHooks: 10_000,
 }
 
-// limited says what a limit counts, for sentences.
+// limited names what a limit counts, for sentences.
 var limited = map[Limit]string{
 	LimitSites: "sites", LimitDomains: "domains", LimitDeployments: "pending deployments", LimitWebhooks: "webhooks",
 	LimitKeys: "API keys", LimitEnv: "environment variables", LimitHooks: "deploy hooks",
 }
 
-// LimitSettings are what the operator says about limits; see ParseLimits.
+// LimitSettings holds the operator's limits; see ParseLimits.
 type LimitSettings struct {
 	Defaults map[Limit]int64            // Optional: those that are absent are the service's own.
 	Users    map[string]map[Limit]int64 // exceptions by e-mail address. Optional.

@@ -114,7 +114,7 @@ func (a *Accounts) ListPasskeys(ctx context.Context, owner UserID) ([]Passkey, e
 	return list, nil
 }
 
-// Ceremony is what a browser is asked, and the token with which its answer comes back.
+// Ceremony holds the options for the browser's WebAuthn call, and the token with which its answer comes back.
 type Ceremony struct {
 	Token   string `json:"token"`
 	Options any    `json:"options"` // for navigator.credentials, as JSON

@@ -24,7 +24,7 @@ func (a *Accounts) SetRoleTx(ctx context.Context, tx *db.Tx, id UserID, admin bo
 }
 
 // DeleteUserTx removes a user with everything that lets them in. Their sites go first,
-// through the room that owns them: a user who has any is a Conflict fault. What they did
+// through the service that owns them: a user who has any is a Conflict fault. What they did
 // stays in the audit log. Nobody deletes themselves, and the last operator stays.
 func (a *Accounts) DeleteUserTx(ctx context.Context, tx *db.Tx, by Actor, id UserID) (User, error) {
 	if err := notOneself(by, id, "delete"); err != nil {

@@ -33,7 +33,7 @@ const (
 var AllScopes = Scopes{SitesRead, SitesWrite, DeploymentsRead, DeploymentsWrite, DomainsRead, DomainsWrite,
 	WebhooksRead, WebhooksWrite, EnvRead, EnvWrite, BackupsRead, BackupsWrite, KeysWrite, AccountRead, All}
 
-// Scopes is what a key may do.
+// Scopes lists what a key may do.
 type Scopes []Scope
 
 // ParseScopes checks names and drops repetitions; an unknown one is an Invalid fault.

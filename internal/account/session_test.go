@@ -277,7 +277,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("older: %q", got)
 	}
 	// Signing in, and failing to, is in the log; for strangers nothing is written. What was
-	// refused is written together, at the latest when the room stops.
+	// refused is written together, at the latest when the service stops.
 	signIn(t, a, "ada@example.test")
 	for _, email := range []string{"ada@example.test", "nobody@example.test"} {
 		if _, _, err := a.SignIn(ctx, email, "wrong", laptop); !fault.Is(err, fault.Unauthorized) {

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/account"
 )
 
-// codeAt is what an authenticator app shows at a moment.
+// codeAt returns the code that an authenticator app shows at a time.
 func codeAt(t *testing.T, secret string, at time.Time) string {
 	t.Helper()
 	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)

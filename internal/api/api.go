@@ -1,8 +1,8 @@
-// Package api owns the REST face: /api/v1, deploy-hook URLs, the OpenAPI document and
+// Package api owns the REST API: /api/v1, deploy-hook URLs, the OpenAPI document and
 // the reference page made from it.
 //
 // A request meets, in this order: its id, the caller, the rate limit, the body's checks,
-// the route. Handlers are typed functions that call one room and return its error; one
+// the route. Handlers are typed functions that call one service and return its error; one
 // place turns errors into status and body. What changes something runs in one
 // transaction, and a POST keeps its answer in it when the client sends an
 // Idempotency-Key. The package holds no rules of its own and writes no table.
@@ -33,7 +33,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-// Config names the rooms that the interface opens to the outside.
+// Config names the services that the API exposes.
 type Config struct {
 	DB          *db.DB
 	Accounts    *account.Accounts
@@ -58,9 +58,10 @@ type Config struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
 	Ready          func() bool    // false while starting or draining. Optional: always.
 	Version        string         // of the program. Optional.
+	FontURL        string         // of the reference's font, on the same host. Optional: the system's.
 }
 
-// API is the REST face.
+// API is the REST API.
 type API struct {
 	Config
 	mux       *http.ServeMux
@@ -68,9 +69,11 @@ type API struct {
 	ops       []Route
 	byPattern map[string]Route // by the mux's pattern
 	streams   requestinfo.Streams
-	spec      []byte // openapi.json
-	docs      []byte // the reference page
-	home      []byte // the page at /
+	spec      []byte            // openapi.json
+	pages     map[string][]byte // by path: the page at / and those of the reference
+	reference reference         // what they are rendered from
+	index     []indexed         // of their search
+	css       string            // of all of them
 }
 
 // New registers every route. It starts nothing.

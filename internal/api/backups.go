@@ -26,7 +26,7 @@ func (a *API) backupRoutes() {
 		Doc: "Newest first."}, a.listBackups)
 }
 
-// listBackups is empty until something makes backups: the room is not built yet.
+// listBackups is empty until something makes backups: there is no service for them yet.
 func (a *API) listBackups(ctx context.Context, c account.Caller, in *partOf) (data[backupBody], error) {
 	_, err := a.site(ctx, c, in.ID)
 	return part(in.PartIn, []backupBody{}, err)

@@ -28,15 +28,30 @@ var (
 	docsCSS string
 )
 
-// reference is what docs.html shows.
+// reference holds the data of docs.html: of the guide, of one group of operations, or of
+// the results of a search.
 type reference struct {
 	CSS             template.CSS
+	Title           string
 	BaseURL, APIURL string
 	Limit           int
+	Guide           []guideSection
 	Groups          []group
+	Group           *group // of the page; nil: the guide or a search
+	Query           string // of the search; empty: none
+	Hits            []hit
 	Scopes          [][2]string
 	Failures        []failure
 	Events          []webhook.Entry
+}
+
+// guideSection is a section of the guide at /docs.
+type guideSection struct{ ID, Name string }
+
+var guide = []guideSection{
+	{"start", "First steps"}, {"authentication", "Authentication"}, {"scopes", "Scopes"}, {"formats", "Formats"}, {"errors", "Errors"},
+	{"limits", "Rate limits"}, {"paging", "Pagination"}, {"idempotency", "Idempotent requests"}, {"receiving", "Receiving webhooks"},
+	{"calling", "Calling deploy hooks"}, {"following", "Streaming logs"},
 }
 
 type group struct {
@@ -65,9 +80,14 @@ type failure struct {
 	When   template.HTML
 }
 
-// render makes the reference page and the page at /, once: they hold nothing of a user.
-func (a *API) render(doc *huma.OpenAPI) (docs, home []byte) {
-	ref := reference{CSS: template.CSS(docsCSS), BaseURL: a.BaseURL, APIURL: a.APIURL, Limit: a.RateLimit, Scopes: scopes(), Events: webhook.Catalogue()}
+// render makes the pages of the reference and the page at /, once: they hold nothing of a
+// user.
+func (a *API) render(doc *huma.OpenAPI) {
+	a.css = docsCSS
+	if a.FontURL != "" {
+		a.css = `@font-face{font-family:"Inter Slipway";src:url("` + a.FontURL + `") format("woff2");font-weight:100 900;font-display:swap}` + "\n" + docsCSS
+	}
+	ref := reference{CSS: template.CSS(a.css), BaseURL: a.BaseURL, APIURL: a.APIURL, Limit: a.RateLimit, Guide: guide, Scopes: scopes(), Events: webhook.Catalogue()}
 	for _, t := range doc.Tags {
 		g := group{ID: anchor(t.Name), Name: t.Name, Text: t.Description}
 		for _, r := range a.ops {
@@ -81,22 +101,40 @@ func (a *API) render(doc *huma.OpenAPI) (docs, home []byte) {
 		ref.Failures = append(ref.Failures, failure{status, inline(f.when)})
 	}
 	slices.SortFunc(ref.Failures, func(a, b failure) int { return a.Status - b.Status })
-	page := func(name, text string) []byte {
-		var b bytes.Buffer
-		if err := template.Must(template.New(name).Parse(text)).Execute(&b, ref); err != nil {
-			panic(err) // our own template over our own values: every test would end here
-		}
-		return b.Bytes()
+	ref.Title = "Reference"
+	a.pages = map[string][]byte{"/": renderPage(homePage, ref), "/docs": renderPage(docsPage, ref)}
+	for i, g := range ref.Groups {
+		of := ref
+		of.Title, of.Group = g.Name, &ref.Groups[i]
+		a.pages["/docs/"+g.ID] = renderPage(docsPage, of)
 	}
-	return page("docs", docsHTML), page("home", homeHTML)
+	a.reference, a.index = ref, searchIndex(ref.Groups, string(a.pages["/docs"]))
+}
+
+var (
+	docsPage = template.Must(template.New("docs").Parse(docsHTML))
+	homePage = template.Must(template.New("home").Parse(homeHTML))
+)
+
+func renderPage(t *template.Template, ref reference) []byte {
+	var b bytes.Buffer
+	if err := t.Execute(&b, ref); err != nil {
+		panic(err) // our own template over our own values: every test would end here
+	}
+	return b.Bytes()
 }
 
 // servePage answers everything outside of /api and /hooks.
 func (a *API) servePage(w http.ResponseWriter, r *http.Request) {
-	body := map[string][]byte{"/": a.home, "/docs": a.docs}[r.URL.Path]
-	sum := sha256.Sum256([]byte(docsCSS))
+	body := a.pages[r.URL.Path]
+	if q := searchQuery(r); q != "" && r.URL.Path == "/docs" {
+		ref := a.reference
+		ref.Title, ref.Query, ref.Hits = "Search", q, search(a.index, q)
+		body = renderPage(docsPage, ref)
+	}
+	sum := sha256.Sum256([]byte(a.css))
 	h := w.Header()
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
 	switch {
 	case body == nil:

@@ -119,7 +119,7 @@ type setEnvIn struct {
 	Body newVars
 }
 
-// sealedEnv is what a request sets, ready to be written.
+// sealedEnv holds the variables that a request sets, ready to be written.
 type sealedEnv struct {
 	vars   site.SealedVars
 	many   bool   // they came as an array

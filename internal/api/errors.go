@@ -58,7 +58,7 @@ func (p *problem) headers(h http.Header) {
 
 const internalError = "Internal error"
 
-// statuses is what each kind of fault answers, and the code of one that has none.
+// statuses maps each kind of fault to its HTTP status, and to the code of one that has none.
 var statuses = map[fault.Kind]struct {
 	status int
 	code   string

@@ -279,7 +279,7 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 
 var hookForm = regexp.MustCompile(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)
 
-// hookKey is what a call of a deploy hook is counted under: the hook when there is one,
+// hookKey returns the key that a call of a deploy hook is counted under: the hook when there is one,
 // so that one address (a CI's) may call many, else the caller's address, so that
 // guessing has a limit.
 func (a *API) hookKey(ctx context.Context, r *http.Request) (string, bool) {

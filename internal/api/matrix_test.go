@@ -10,7 +10,7 @@ import (
 	"slipway/internal/operation"
 )
 
-// things is what a user has, by the placeholder that names it in a path.
+// things holds the ids of a user's things, by the placeholder that names each in a path.
 type things map[string]string
 
 // row says how to make a route succeed.

@@ -53,7 +53,7 @@ type reply struct {
 	Body        []byte
 }
 
-// answered is what an operation with its own status returns instead of its body.
+// answered wraps the body of an operation that sets its own status.
 type answered interface{ status() int }
 
 // get registers an operation that reads.

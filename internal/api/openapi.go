@@ -107,7 +107,7 @@ func (a *API) finish() {
 	if err != nil {
 		panic(err) // the document is made of our own types: every test would end here
 	}
-	a.docs, a.home = a.render(doc)
+	a.render(doc)
 }
 
 // complete adds what all operations have in common.

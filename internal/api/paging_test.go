@@ -105,7 +105,7 @@ func TestEveryListPages(t *testing.T) {
 	}
 }
 
-// names is what tells the items of a list apart.
+// names returns what tells the items of a list apart.
 func names(items []any) (out []string) {
 	for _, v := range items {
 		out = append(out, fmt.Sprint(v.(m)["id"], v.(m)["name"]))

@@ -29,7 +29,7 @@ func polish(spec []byte) ([]byte, error) {
 	return encode(doc)
 }
 
-// objectAt is what stands at the end of a path of names, or nil.
+// objectAt returns the object at the end of a path of names, or nil.
 func objectAt(v map[string]any, names ...string) map[string]any {
 	for _, n := range names {
 		v, _ = v[n].(map[string]any)
@@ -52,7 +52,7 @@ func withoutExtras(v any) {
 	}
 }
 
-// parameters says what stands in a path, and the bounds and defaults of a query.
+// parameters describes path parameters, and adds the bounds and defaults of query parameters.
 func parameters(path string, op map[string]any) {
 	list, _ := op["parameters"].([]any)
 	for _, p := range list {

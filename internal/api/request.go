@@ -19,7 +19,7 @@ import (
 	"slipway/internal/requestinfo"
 )
 
-// request is what is known of a request by the time a handler runs.
+// request holds what is known of a request by the time a handler runs.
 type request struct {
 	id     string
 	addr   netip.Addr // of the client; invalid when it has none

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -358,7 +359,7 @@ func TestSecretsStayInside(t *testing.T) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for path, status := range map[string]int{"/": 200, "/docs": 200, "/nope": 404, "/docs/": 404} {
+	for path, status := range map[string]int{"/": 200, "/docs": 200, "/docs/sites": 200, "/docs/deploy-hooks": 200, "/docs?q=rollback": 200, "/docs?q=" + strings.Repeat("x", 5000): 200, "/docs?q=%ff%3Cscript%3E": 200, "/nope": 404, "/docs/": 404, "/docs/nothing": 404} {
 		a := w.send("GET", path, "", nil)
 		if a.status != status {
 			t.Errorf("%s: %d, want %d", path, a.status, status)
@@ -370,10 +371,18 @@ func TestPages(t *testing.T) {
 	if a := w.send("POST", "/docs", "", nil); a.status != http.StatusMethodNotAllowed {
 		t.Errorf("POST /docs: %s", a)
 	}
-	docs := w.send("GET", "/docs", "", nil).body
 	for _, r := range api.New(w.c).Routes() {
-		if !strings.Contains(docs, `id="`+r.ID+`"`) {
-			t.Errorf("the reference does not show %s %s", r.Method, r.Path)
+		page := "/docs/" + strings.ReplaceAll(strings.ToLower(r.Tag), " ", "-")
+		if docs := w.send("GET", page, "", nil).body; !strings.Contains(docs, `<h3 id="`+r.ID+`">`) {
+			t.Errorf("%s does not show %s %s", page, r.Method, r.Path)
+		}
+		if !strings.Contains(w.send("GET", "/docs?q="+r.ID, "", nil).body, `href="`+page+"#"+r.ID+`"`) {
+			t.Errorf("a search for %s does not find it", r.ID)
+		}
+	}
+	for query, want := range map[string]string{"rollback": "/docs/sites#rollbackSite", "Idempotency-Key": "/docs#idempotency", "zeppelin": "No results"} {
+		if docs := w.send("GET", "/docs?q="+url.QueryEscape(query), "", nil).body; !strings.Contains(docs, want) {
+			t.Errorf("a search for %q does not find %s", query, want)
 		}
 	}
 }

@@ -65,7 +65,7 @@ type createdSite struct {
 	Message string      `json:"message"`
 }
 
-// Triggered is what every way of asking for a deployment answers.
+// Triggered is the answer of every operation that triggers a deployment.
 type Triggered struct {
 	Message      string `json:"message"`
 	DeploymentID string `json:"deploymentId" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
@@ -124,7 +124,7 @@ func (a *API) site(ctx context.Context, c account.Caller, id string) (site.Site,
 // allowed checks that the site exists and the caller may touch it, in a transaction.
 func (a *API) allowed(ctx context.Context, tx *db.Tx, c account.Caller, id string) error {
 	if len(c.Sites) == 0 {
-		return nil // the room finds out whose it is
+		return nil // the service checks whose it is
 	}
 	if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); err != nil {
 		return err

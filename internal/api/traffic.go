@@ -27,7 +27,7 @@ type trafficSpan struct {
 	CountsBody
 }
 
-// CountsBody is what was counted. It is exported because huma sees no fields of embedded
+// CountsBody holds the counts of a time span. It is exported because huma sees no fields of embedded
 // types that are not.
 type CountsBody struct {
 	Requests int64        `json:"requests"`
@@ -63,7 +63,7 @@ type since string
 // Schema is how the reference shows it.
 func (since) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
-// longAgo is more than is kept of anything, which the room refuses. Still longer ago would
+// longAgo is more than is kept of anything, which the service refuses. Still longer ago would
 // overflow.
 const longAgo = 4000 * 24 * time.Hour
 

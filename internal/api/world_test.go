@@ -35,7 +35,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-// world is the interface over real rooms on a database of its own. No worker runs: what
+// world is the API over real services on a database of its own. No worker runs: what
 // jobs would do stays to be done.
 type world struct {
 	t    testing.TB

@@ -39,7 +39,7 @@ type Wanted struct {
 	Drain      time.Duration // what it is given to finish once another has taken its place
 }
 
-// Config says what Apps stand on.
+// Config holds what Apps needs.
 type Config struct {
 	DB     *db.DB
 	Engine runtime.Engine // Optional: nil refuses with Why.
@@ -54,7 +54,7 @@ type Config struct {
 	Most     int           // programs at once. Optional: 0 means 500.
 }
 
-// Apps is what runs on this machine. It is safe for concurrent use.
+// Apps holds the programs that run on this machine. It is safe for concurrent use.
 type Apps struct {
 	c    Config
 	logs logs

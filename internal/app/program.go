@@ -12,7 +12,7 @@ import (
 	"slipway/internal/runtime"
 )
 
-// program is what a deployment runs.
+// program is the program of one deployment.
 type program struct {
 	apps       *Apps
 	deployment string
@@ -60,13 +60,13 @@ const (
 	crashLoop   = 3 // ends in a row that are called so
 )
 
-// stopGrace is what a program is given to end by itself when it is put to sleep.
+// stopGrace is the time a program has to exit by itself when it is put to sleep.
 const stopGrace = 10 * time.Second
 
 // probeEvery is how often a program that comes up is asked whether it listens.
 const probeEvery = 3 * time.Millisecond
 
-// errCrashed is what a request gets while a program that crashes is not tried again yet.
+// errCrashed returns the error of requests while a program that crashed waits for its next start.
 func errCrashed(why string, after time.Duration) error {
 	return &fault.Error{Kind: fault.Unavailable, Message: "The application crashed", Details: why, Code: "application_crashed", RetryAfter: max(time.Second, after)}
 }

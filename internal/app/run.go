@@ -41,7 +41,7 @@ func (a *Apps) Run(ctx context.Context) error {
 	}
 }
 
-// row is what the database says of a site whose program runs here.
+// row holds the database's settings of a site whose program runs here.
 type row struct {
 	site, deployment, state string
 }

@@ -97,7 +97,7 @@ type Entry struct {
 // The grace of a Sweep must be much longer.
 const RefreshAfter = 15 * time.Minute
 
-// Config is what a Store is made of.
+// Config holds what a Store needs.
 type Config struct {
 	Backend   Backend
 	Scratch   string    // directory for what is too long for memory. Optional: "" means the system's.

@@ -24,7 +24,7 @@ const (
 	maxPaths = 64 << 20
 )
 
-// Stored says what Store has stored.
+// Stored describes a stored bundle.
 type Stored struct {
 	ID    ID
 	Files int

@@ -12,7 +12,7 @@ import (
 // Expired is the state of a certificate that has ended, as Status has it.
 const Expired State = "expired"
 
-// Status is what is known of the certificate of a site's own address. Times are zero where
+// Status describes the certificate of a site's own address. Times are zero where
 // there is nothing to say.
 type Status struct {
 	State       State // Pending, Active, Failed or Expired

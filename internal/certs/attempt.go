@@ -60,7 +60,7 @@ func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 	defer renewing.Wait()
 	renewing.Go(func() { leases.Run(ctx) })
 	job.Loop{Places: s.c.Workers, Wake: wake, Poll: time.Second,
-		Claim: func(ctx context.Context) (func(), error) {
+		Lease: func(ctx context.Context) (func(), error) {
 			r, found, err := s.due(ctx)
 			if !found {
 				return nil, err

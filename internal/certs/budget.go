@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// class is what an order is for. Each has orders that no other can use up.
+// class is the purpose of an order. Each has orders that no other can use up.
 type class string
 
 const (
@@ -26,7 +26,7 @@ const (
 	ownerRenewals = 100
 )
 
-// reserved is what each class has to itself; the rest of maxOrders is for whoever comes first.
+// reserved is the number of orders that each class has to itself; the rest of maxOrders is for whoever comes first.
 var reserved = map[class]int{classRenewal: 100, classSite: 60, classCustom: 60}
 
 // placed is one order of the past.

@@ -52,7 +52,7 @@ const (
 	gone State = "gone" // nobody wants it any more; kept so that every node hears of it
 )
 
-// Event is what happened, as subscribers of webhooks hear it.
+// Event names a change, as subscribers of webhooks hear it.
 type Event string
 
 // The events of a Report. Failures are told once when they begin, then once a day, and
@@ -77,7 +77,7 @@ type Report struct {
 	Event       Event
 }
 
-// Config is what Certs is made of.
+// Config holds what Certs needs.
 type Config struct {
 	DB   *db.DB
 	Seal *seal.Sealer
@@ -86,7 +86,7 @@ type Config struct {
 	CAs   []string // ACME directories, the one to prefer first. Optional: without one the local authority signs.
 	Email string   // contact of the account. Optional.
 
-	// Bindings are what authorities gave the operator to tie an account to (RFC 8555,
+	// Bindings are the keys that authorities gave the operator to tie an account to (RFC 8555,
 	// section 7.3.4), by the host of their directory. Optional.
 	Bindings map[string]Binding
 
@@ -124,7 +124,7 @@ type Binding struct {
 // LogValue keeps the key out of logs.
 func (Binding) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// Certs is the front door. It is safe for concurrent use.
+// Certs is the service. It is safe for concurrent use.
 type Certs struct {
 	c          Config
 	storage    *Storage
@@ -186,7 +186,7 @@ func (s *Certs) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// magic is what places orders: certmagic with our storage and our issuers. Its own cache
+// magic places orders: certmagic with our storage and our issuers. Its own cache
 // and maintenance stay empty.
 func (s *Certs) magic() (m *certmagic.Config, stop func()) {
 	var config *certmagic.Config

@@ -25,7 +25,7 @@ const (
 	leafRenew = 10 * 24 * time.Hour // before it ends
 )
 
-// leaf is what a handshake needs, and what is reported of it. What was parsed is dropped:
+// leaf holds what a handshake needs of a certificate, and what is reported of it. What was parsed is dropped:
 // it is most of the memory that a certificate takes.
 type leaf struct {
 	cert        *tls.Certificate

@@ -33,7 +33,7 @@ const (
 	ledgerRenewed = "renewed"
 )
 
-// class is what an attempt's order counts as.
+// class returns the class that an attempt's order counts as.
 func (a *attempt) class() class {
 	switch {
 	case a.material != "":

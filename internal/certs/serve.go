@@ -36,7 +36,7 @@ type held struct {
 	next  int               // of above, to be replaced
 }
 
-// entry is what is known of a name: a certificate, or that there is none until a moment.
+// entry holds what is known of a name: a certificate, or that there is none until a moment.
 type entry struct {
 	cert    *tls.Certificate
 	until   time.Time // of a name without one

@@ -50,7 +50,7 @@ func (a *attempt) limit(i *issuer, until time.Time, mine bool) error {
 	return err
 }
 
-// words is what the owner reads about an attempt that failed.
+// words returns the sentence that the owner reads about an attempt that failed.
 func (a *attempt) words(cause error) string {
 	if len(a.errs) > 0 {
 		return clip(strings.Join(a.errs, " "))

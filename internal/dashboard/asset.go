@@ -95,6 +95,9 @@ func (a assets) url(name string) string {
 	return "/assets/" + public
 }
 
+// FontURL returns the path of the interface's font, for other pages of the same host.
+func (d *Dashboard) FontURL() string { return d.assets.url("inter.woff2") }
+
 func (d *Dashboard) asset(ctx context.Context, q *request) (answer, error) {
 	name := q.PathValue("name")
 	f, ok := d.assets.files[name]

@@ -68,7 +68,7 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 	if err != nil {
 		return siteHead{}, err
 	}
-	portraits, err := d.Deployments.Portraits(ctx, q.caller.Owner, []site.ID{s.ID})
+	portraits, err := d.Deployments.Thumbnails(ctx, q.caller.Owner, []site.ID{s.ID})
 	if err != nil {
 		return siteHead{}, err
 	}

@@ -4,8 +4,8 @@
 // It speaks SQLite and PostgreSQL through database/sql with one set of statements:
 // $1 parameters, TEXT, BIGINT, BOOLEAN, RETURNING and ON CONFLICT. On SQLite there is
 // one writer connection (a Write inside a Write would wait for itself, hence the Tx
-// twins of the rooms) and a pool of readers that cannot write. The package knows no
-// table; every table is written by the room that its migration names.
+// twins of the services) and a pool of readers that cannot write. The package knows no
+// table; every table is written by the package that its migration names.
 package db
 
 import (
@@ -44,7 +44,7 @@ type DB struct {
 	log    *slog.Logger
 	topics topics
 	seen   func(q string)
-	turns  *turns
+	slots  *slots
 
 	prepared prepared
 	writing  writing
@@ -104,7 +104,7 @@ func (d *DB) openSQLite(path string, readers int) error {
 	d.read.SetMaxOpenConns(readers)
 	d.read.SetMaxIdleConns(readers)
 	d.single = true
-	d.turns = newTurns(1, 1)
+	d.slots = newSlots(1, 1)
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (d *DB) openPostgres(conns int) error {
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	d.write, d.read = pool, pool
-	d.turns = newTurns(conns/2, conns/4) // the other half reads
+	d.slots = newSlots(conns/2, conns/4) // the other half reads
 	return nil
 }
 
@@ -188,8 +188,8 @@ func (d *DB) Integrity(ctx context.Context) error {
 	return rows.Err()
 }
 
-// Reader is what reads: the database itself, or a transaction that must see its own
-// writes. Rooms take it where one query serves both.
+// Reader runs queries: the database itself, or a transaction that must see its own
+// writes. Services take it where one query serves both.
 type Reader interface {
 	Query(ctx context.Context, q string, args ...any) (*sql.Rows, error)
 	QueryRow(ctx context.Context, q string, args ...any) *sql.Row

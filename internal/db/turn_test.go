@@ -14,7 +14,7 @@ import (
 func TestTurnsAreTakenOverShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newTurns(1, 1)
+		q := newSlots(1, 1)
 		first, err := q.take(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestTurnsAreTakenOverShares(t *testing.T) {
 func TestTurnsBoundAShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newTurns(4, 2)
+		q := newSlots(4, 2)
 		greedy := WithShare(t.Context(), "greedy")
 		var held []func()
 		for range 2 {

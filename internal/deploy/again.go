@@ -89,7 +89,7 @@ func (d *Deployments) goLiveTx(ctx context.Context, tx *db.Tx, s site.Site, old 
 	if !live {
 		return Deployment{}, fmt.Errorf("%s %s: a newer deployment is live", words.verb, old.ID)
 	}
-	if err := portrayTx(ctx, tx, x.Release); err != nil {
+	if err := drawThumbnailTx(ctx, tx, x.Release); err != nil {
 		return Deployment{}, err
 	}
 	if err := appendLines(ctx, tx, x.ID, 0, []Line{{N: 1, At: now, Level: "info", Stage: "activate",

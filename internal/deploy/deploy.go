@@ -79,7 +79,7 @@ func (s Status) webhookWord() string {
 	return string(s)
 }
 
-// Cause says what asked for a deployment.
+// Cause names what triggered a deployment.
 type Cause string
 
 // The causes.
@@ -137,13 +137,13 @@ type Stage struct {
 	CompletedAt db.Time `json:"completedAt"`
 }
 
-// Queue says what a deployment that waits waits for.
+// Queue holds the position of a waiting deployment, and why it waits.
 type Queue struct {
 	Position int    // 1 is next
 	Reason   string // site_busy: another deployment of the site runs; workers_busy: all are taken
 }
 
-// Config says what deployments stand on.
+// Config holds what Deployments needs.
 type Config struct {
 	DB       *db.DB
 	Sites    *site.Sites

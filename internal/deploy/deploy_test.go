@@ -35,7 +35,7 @@ import (
 
 const anna = account.OwnerID("usr_anna")
 
-// world is the room with everything real below it: git, files, database, jobs.
+// world is the service with everything real below it: git, files, database, jobs.
 type world struct {
 	*Deployments
 	t     *testing.T
@@ -530,7 +530,7 @@ func TestDeleteEndsWhatRunsAndLeavesNothing(t *testing.T) {
 		err := w.db.QueryRow(t.Context(), `SELECT count(*) FROM deployments`).Scan(&n)
 		return err == nil && n == 0
 	})
-	w.until("other rooms were told", func() bool { mu.Lock(); defer mu.Unlock(); return slices.Equal(gone, []site.ID{s.ID}) })
+	w.until("other services were told", func() bool { mu.Lock(); defer mu.Unlock(); return slices.Equal(gone, []site.ID{s.ID}) })
 	w.until("only the row for the edges waits to be forgotten", func() bool {
 		var n int
 		err := w.db.QueryRow(t.Context(), `SELECT count(*) FROM jobs WHERE kind <> 'site.forget'`).Scan(&n)
@@ -622,7 +622,7 @@ func TestHeldReleasesAreRoots(t *testing.T) {
 	}
 }
 
-// testLog shows the room's log with the test that caused it.
+// testLog shows the service's log with the test that caused it.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(b []byte) (int, error) { l.t.Logf("%s", b); return len(b), nil }

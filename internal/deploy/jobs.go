@@ -24,7 +24,7 @@ const maxWait = 24 * time.Hour
 // Kind names the job.
 func (Collect) Kind() string { return "deploy.collect" }
 
-// Work registers this room's jobs.
+// Work registers this service's jobs.
 func (d *Deployments) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
 		Timeout:  d.c.Timeout + maxWait,
@@ -42,13 +42,13 @@ func (d *Deployments) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
 		Attempts: maxCrashes,
 		GivenUp: func(ctx context.Context, args []byte, _ error) error { // an empty one, or it would be asked for again
-			var p Portray
+			var p DrawThumbnail
 			if err := json.Unmarshal(args, &p); err != nil {
 				return err
 			}
-			return d.keepPortrait(ctx, p.Release, thumbnail.Portrait{})
+			return d.storeThumbnail(ctx, p.Release, thumbnail.Thumbnail{})
 		},
-	}, d.portray)
+	}, d.drawThumbnail)
 	job.Handle(j, job.Policy{Attempts: 1000}, d.purge)
 	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, d.collect)
 }
@@ -91,7 +91,7 @@ func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) 
 }
 
 // purge removes what a deleted site leaves behind: it ends what runs, then deletes rows,
-// files and what other rooms keep. Every step may be repeated.
+// files and what other services keep. Every step may be repeated.
 func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	var running bool
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -182,7 +182,7 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 	if err := d.c.Builds.Sweep(ctx); err != nil {
 		return err
 	}
-	if err := d.tidyPortraits(ctx); err != nil {
+	if err := d.tidyThumbnails(ctx); err != nil {
 		return err
 	}
 	return job.Later(time.Hour)

@@ -48,7 +48,7 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	return plan, nil
 }
 
-// Detect says what a commit is and how it would be built.
+// Detect returns the framework of a commit and how it would be built.
 func Detect(ctx context.Context, tree *source.Tree, o framework.Overrides) (framework.Plan, error) {
 	files, err := tree.Files(ctx)
 	if err != nil {

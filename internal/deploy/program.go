@@ -19,7 +19,7 @@ import (
 	"slipway/internal/site"
 )
 
-// Program says what a deployment runs.
+// Program holds the program of a deployment.
 type Program struct {
 	Site   site.Site
 	Bundle bundle.ID

@@ -26,7 +26,7 @@ const flushEvery = 40 * time.Millisecond
 // errFenced says that this worker's token is no longer the deployment's.
 var errFenced = errors.New("another worker runs this deployment, or it has ended")
 
-// progress is what one run has to say: log lines, stages and status, written to the
+// progress collects what one run reports: log lines, stages and status, written to the
 // database in groups and, at the end, in the transaction that ends the deployment.
 type progress struct {
 	d       *Deployments

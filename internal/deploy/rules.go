@@ -24,7 +24,7 @@ type RuleTest struct {
 	Files      map[string]string // rule files in the place of the published ones. Optional.
 }
 
-// RuleAnswer is what would be answered, and why.
+// RuleAnswer holds what would be answered, and why.
 type RuleAnswer struct {
 	Action      string // file, rewrite, redirect, proxy, error or password
 	Status      int

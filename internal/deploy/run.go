@@ -206,7 +206,7 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 	return d.activate(ctx, *x, rel, plan, byDefault, p)
 }
 
-// noWordPress is what stands in for the room that is not built yet.
+// noWordPress is the error for WordPress sites, which are not supported yet.
 const noWordPress = "WordPress sites can't be installed by this version of the service yet"
 
 // fetch brings the branch's newest commit here and notes which one it is.
@@ -283,7 +283,7 @@ func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Se
 			return errFenced
 		}
 		if x.Target == Production {
-			if err := portrayTx(ctx, tx, rel.ID); err != nil {
+			if err := drawThumbnailTx(ctx, tx, rel.ID); err != nil {
 				return err
 			}
 		}

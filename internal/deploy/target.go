@@ -13,7 +13,7 @@ import (
 	"slipway/internal/site"
 )
 
-// Target says what a deployment is for.
+// Target is production or preview.
 type Target string
 
 // The targets.

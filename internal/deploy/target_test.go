@@ -29,7 +29,7 @@ func (w *world) reload(id site.ID) site.Site {
 	return s
 }
 
-// served is what a preview label serves.
+// served returns the release that a preview label serves.
 func (w *world) served(id site.ID, label string) (deployment string) {
 	w.t.Helper()
 	err := w.db.QueryRow(w.t.Context(), `SELECT deployment_id FROM preview_hosts WHERE site_id = $1 AND label = $2`, id, label).Scan(&deployment)

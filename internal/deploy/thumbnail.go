@@ -18,8 +18,8 @@ import (
 	"slipway/internal/thumbnail"
 )
 
-// Portrait is what a site that is live looks like at a glance.
-type Portrait struct {
+// Thumbnail holds what a live site looks like at a glance.
+type Thumbnail struct {
 	Release release.ID
 	Title   string
 	Text    string
@@ -28,22 +28,22 @@ type Portrait struct {
 	Image   bool
 }
 
-// Portray is the job that draws the portrait of a release that has become live. It is
+// DrawThumbnail is the job that draws the thumbnail of a release that has become live. It is
 // drawn from the release alone, so once more gives the same.
-type Portray struct{ Release release.ID }
+type DrawThumbnail struct{ Release release.ID }
 
 // Kind names the job.
-func (Portray) Kind() string { return "deploy.portray" }
+func (DrawThumbnail) Kind() string { return "deploy.portray" }
 
-// portrayTx asks for a portrait of what has just become live. They are drawn one at a
+// drawThumbnailTx asks for a thumbnail of what has just become live. They are drawn one at a
 // time: decoding a few large pictures at once would take much memory.
-func portrayTx(ctx context.Context, tx *db.Tx, id release.ID) error {
-	_, err := job.Enqueue(ctx, tx, Portray{id}, job.Options{Unique: "portray/" + string(id), Group: "portray"})
+func drawThumbnailTx(ctx context.Context, tx *db.Tx, id release.ID) error {
+	_, err := job.Enqueue(ctx, tx, DrawThumbnail{id}, job.Options{Unique: "portray/" + string(id), Group: "portray"})
 	return err
 }
 
-// portray draws and keeps a portrait.
-func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
+// drawThumbnail draws and stores a thumbnail.
+func (d *Deployments) drawThumbnail(ctx context.Context, p DrawThumbnail, _ int64) error {
 	var known bool
 	err := d.c.DB.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM portraits WHERE release = $1)`, p.Release).Scan(&known)
 	if err != nil || known {
@@ -54,7 +54,7 @@ func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
 		return nil // let go of, and deleted
 	}
 	if err != nil {
-		return fmt.Errorf("portray: %w", err)
+		return fmt.Errorf("draw thumbnail: %w", err)
 	}
 	var broken error
 	got := thumbnail.Of(ctx, thumbnail.Files{
@@ -81,42 +81,42 @@ func (d *Deployments) portray(ctx context.Context, p Portray, _ int64) error {
 		return context.Cause(ctx) // it was cut short; the next start makes it whole
 	}
 	if broken != nil {
-		return fmt.Errorf("portray %s: %w", p.Release, broken)
+		return fmt.Errorf("draw thumbnail %s: %w", p.Release, broken)
 	}
-	return d.keepPortrait(ctx, p.Release, got)
+	return d.storeThumbnail(ctx, p.Release, got)
 }
 
-func (d *Deployments) keepPortrait(ctx context.Context, id release.ID, got thumbnail.Portrait) error {
+func (d *Deployments) storeThumbnail(ctx context.Context, id release.ID, got thumbnail.Thumbnail) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
 			INSERT INTO portraits (release, title, text, colour, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
 			ON CONFLICT (release) DO NOTHING`,
 			id, got.Title, got.Text, got.Colour, base64.StdEncoding.EncodeToString(got.Icon), base64.StdEncoding.EncodeToString(got.Image), db.Now())
 		if err != nil {
-			return fmt.Errorf("keep portrait: %w", err)
+			return fmt.Errorf("store thumbnail: %w", err)
 		}
 		return nil
 	})
 }
 
-// tidyPortraits forgets those of releases that are live no longer, and asks for those
+// tidyThumbnails forgets those of releases that are live no longer, and asks for those
 // that are missing.
-func (d *Deployments) tidyPortraits(ctx context.Context) error {
+func (d *Deployments) tidyThumbnails(ctx context.Context) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		// One may have been drawn a moment before its release becomes live for another site.
 		_, err := tx.Exec(ctx, `DELETE FROM portraits WHERE made_at < $1 AND release NOT IN (SELECT live_release FROM open_sites)`, db.Now().Add(-time.Hour))
 		if err != nil {
-			return fmt.Errorf("forget portraits: %w", err)
+			return fmt.Errorf("delete thumbnails: %w", err)
 		}
 		rows, err := tx.Query(ctx, `
 			SELECT DISTINCT live_release FROM open_sites
 			WHERE live_release <> '' AND live_release NOT IN (SELECT release FROM portraits) LIMIT 500`)
 		missing, err := db.Collect(rows, err, func(s db.Scanner) (id release.ID, err error) { return id, s.Scan(&id) })
 		if err != nil {
-			return fmt.Errorf("find missing portraits: %w", err)
+			return fmt.Errorf("find missing thumbnails: %w", err)
 		}
 		for _, id := range missing {
-			if err := portrayTx(ctx, tx, id); err != nil {
+			if err := drawThumbnailTx(ctx, tx, id); err != nil {
 				return err
 			}
 		}
@@ -124,9 +124,9 @@ func (d *Deployments) tidyPortraits(ctx context.Context) error {
 	})
 }
 
-// Portraits returns what those of the owner's sites look like that have a portrait.
-func (d *Deployments) Portraits(ctx context.Context, owner account.OwnerID, sites []site.ID) (map[site.ID]Portrait, error) {
-	out := map[site.ID]Portrait{}
+// Thumbnails returns what those of the owner's sites look like that have a thumbnail.
+func (d *Deployments) Thumbnails(ctx context.Context, owner account.OwnerID, sites []site.ID) (map[site.ID]Thumbnail, error) {
+	out := map[site.ID]Thumbnail{}
 	if len(sites) == 0 {
 		return out, nil
 	}
@@ -138,47 +138,47 @@ func (d *Deployments) Portraits(ctx context.Context, owner account.OwnerID, site
 		WHERE s.owner_id = $1 AND s.id IN (`+list+`)`, args...)
 	type found struct {
 		site site.ID
-		Portrait
+		Thumbnail
 	}
 	all, err := db.Collect(rows, err, func(s db.Scanner) (f found, err error) {
 		return f, s.Scan(&f.site, &f.Release, &f.Title, &f.Text, &f.Colour, &f.Icon, &f.Image)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read portraits: %w", err)
+		return nil, fmt.Errorf("read thumbnails: %w", err)
 	}
 	for _, f := range all {
-		out[f.site] = f.Portrait
+		out[f.site] = f.Thumbnail
 	}
 	return out, nil
 }
 
-// PortraitIcon returns the icon of what the owner's site serves, and its media type, or a
+// ThumbnailIcon returns the icon of what the owner's site serves, and its media type, or a
 // NotFound fault.
-func (d *Deployments) PortraitIcon(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) (icon []byte, mediaType string, err error) {
-	icon, err = d.portraitPart(ctx, `SELECT p.icon`, owner, id, of)
+func (d *Deployments) ThumbnailIcon(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) (icon []byte, mediaType string, err error) {
+	icon, err = d.thumbnailPart(ctx, `SELECT p.icon`, owner, id, of)
 	return icon, thumbnail.IconType(icon), err
 }
 
-// PortraitImage returns the picture of what the owner's site serves, a JPEG, or a
+// ThumbnailImage returns the picture of what the owner's site serves, a JPEG, or a
 // NotFound fault.
-func (d *Deployments) PortraitImage(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
-	return d.portraitPart(ctx, `SELECT p.image`, owner, id, of)
+func (d *Deployments) ThumbnailImage(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
+	return d.thumbnailPart(ctx, `SELECT p.image`, owner, id, of)
 }
 
-func (d *Deployments) portraitPart(ctx context.Context, what string, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
+func (d *Deployments) thumbnailPart(ctx context.Context, what string, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
 	rows, err := d.c.DB.Query(ctx, what+`
 		FROM open_sites s JOIN portraits p ON p.release = s.live_release
 		WHERE s.owner_id = $1 AND s.id = $2 AND p.release = $3`, owner, id, of)
 	found, err := db.Collect(rows, err, func(s db.Scanner) (text string, err error) { return text, s.Scan(&text) })
 	if err != nil {
-		return nil, fmt.Errorf("read portrait: %w", err)
+		return nil, fmt.Errorf("read thumbnail: %w", err)
 	}
 	if len(found) == 0 || found[0] == "" {
 		return nil, fault.Missing("page")
 	}
 	b, err := base64.StdEncoding.DecodeString(found[0])
 	if err != nil {
-		return nil, fmt.Errorf("read portrait of %s: %w", of, err)
+		return nil, fmt.Errorf("read thumbnail of %s: %w", of, err)
 	}
 	return b, nil
 }

@@ -26,11 +26,11 @@ func icon(c color.Color) string {
 }
 
 // portrait waits until the site has one of what it serves.
-func (w *world) portrait(id site.ID) Portrait {
+func (w *world) portrait(id site.ID) Thumbnail {
 	w.t.Helper()
-	var p Portrait
+	var p Thumbnail
 	w.until("there is a portrait", func() bool {
-		all, err := w.Portraits(w.t.Context(), anna, []site.ID{id})
+		all, err := w.Thumbnails(w.t.Context(), anna, []site.ID{id})
 		ok(w.t, err)
 		var there bool
 		p, there = all[id]
@@ -50,7 +50,7 @@ func TestPortraits(t *testing.T) {
 	if p.Title != "First" || p.Colour != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
 		t.Errorf("%+v", p)
 	}
-	b, kind, err := w.PortraitIcon(t.Context(), anna, s.ID, p.Release)
+	b, kind, err := w.ThumbnailIcon(t.Context(), anna, s.ID, p.Release)
 	ok(t, err)
 	if kind != "image/png" {
 		t.Error("the icon is", kind)
@@ -59,16 +59,16 @@ func TestPortraits(t *testing.T) {
 		t.Error("the icon:", err)
 	}
 	for name, err := range map[string]error{
-		"no image":        second(w.PortraitImage(t.Context(), anna, s.ID, p.Release)),
-		"a stranger":      third(w.PortraitIcon(t.Context(), "usr_eve", s.ID, p.Release)),
-		"another release": third(w.PortraitIcon(t.Context(), anna, s.ID, "0123")),
-		"no site":         third(w.PortraitIcon(t.Context(), anna, "site_x", p.Release)),
+		"no image":        second(w.ThumbnailImage(t.Context(), anna, s.ID, p.Release)),
+		"a stranger":      third(w.ThumbnailIcon(t.Context(), "usr_eve", s.ID, p.Release)),
+		"another release": third(w.ThumbnailIcon(t.Context(), anna, s.ID, "0123")),
+		"no site":         third(w.ThumbnailIcon(t.Context(), anna, "site_x", p.Release)),
 	} {
 		if !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if all, err := w.Portraits(t.Context(), account.OwnerID("usr_eve"), []site.ID{s.ID}); err != nil || len(all) != 0 {
+	if all, err := w.Thumbnails(t.Context(), account.OwnerID("usr_eve"), []site.ID{s.ID}); err != nil || len(all) != 0 {
 		t.Errorf("a stranger sees %v, %v", all, err)
 	}
 
@@ -78,7 +78,7 @@ func TestPortraits(t *testing.T) {
 	w.until("the second is portrayed", func() bool { return w.portrait(s.ID).Title == "Second" })
 	// The first one's goes with time, and comes back with its release.
 	ok(t, w.db.Admin(t.Context(), `UPDATE portraits SET made_at = 1`))
-	ok(t, w.tidyPortraits(t.Context()))
+	ok(t, w.tidyThumbnails(t.Context()))
 	var n int
 	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM portraits`).Scan(&n))
 	if n != 1 {
@@ -96,13 +96,13 @@ func TestPortraits(t *testing.T) {
 		return n == 0
 	})
 	ok(t, w.db.Admin(t.Context(), `DELETE FROM portraits`))
-	ok(t, w.tidyPortraits(t.Context()))
+	ok(t, w.tidyThumbnails(t.Context()))
 	if p := w.portrait(s.ID); p.Title != "First" {
 		t.Errorf("made up for: %+v", p)
 	}
 	// What is no longer there is no failure, and what is broken is given up.
-	ok(t, w.portray(t.Context(), Portray{"0000000000000000000000000000000000000000000000000000000000000000"}, 1))
-	if err := w.portray(t.Context(), Portray{"nonsense"}, 1); err == nil {
+	ok(t, w.drawThumbnail(t.Context(), DrawThumbnail{"0000000000000000000000000000000000000000000000000000000000000000"}, 1))
+	if err := w.drawThumbnail(t.Context(), DrawThumbnail{"nonsense"}, 1); err == nil {
 		t.Error("nonsense was portrayed")
 	}
 }

@@ -30,7 +30,7 @@ const QueueName = "deploy"
 // maxPending bounds what may wait for one site.
 const maxPending = 100
 
-// Trigger says what is wanted of a deployment. All fields but Cause are optional.
+// Trigger holds the settings of a deployment to trigger. All fields but Cause are optional.
 type Trigger struct {
 	Cause      Cause
 	Branch     string // empty: the site's
@@ -131,7 +131,7 @@ func (d *Deployments) write(ctx context.Context, tx *db.Tx, x Deployment, previe
 	return nil
 }
 
-// HookCall is what somebody who calls a deploy hook asks for.
+// HookCall holds the parameters of a deploy hook's call.
 type HookCall struct {
 	Branch     string
 	Title      string
@@ -140,7 +140,7 @@ type HookCall struct {
 	Hops       int    // webhooks and deploy hooks that led to it
 }
 
-// TriggerHookTx is what a deploy hook does. A call that finds a deployment of its own
+// TriggerHookTx triggers the deployment of a deploy hook. A call that finds a deployment of its own
 // kind still waiting, with the same branch, title and cache wish, is folded into it: it
 // has fetched nothing yet, so it will deploy what the caller means. One that differs
 // takes the place of those that wait for the same branch, which end as canceled.

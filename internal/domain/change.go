@@ -11,7 +11,7 @@ import (
 	"slipway/internal/fault"
 )
 
-// Update is what can be changed of a domain; nil leaves a field as it is.
+// Update holds the changes of a domain; nil leaves a field as it is.
 type Update struct {
 	SiteID     *string // another site of the owner
 	RedirectTo *string // empty: serve the site itself

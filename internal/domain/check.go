@@ -98,7 +98,7 @@ func (d *Domains) ours(ctx context.Context, r db.Reader, name string) (bool, err
 	return n > 0, nil
 }
 
-// verdict is what somebody outside knows about a name.
+// verdict is the answer of a registry or the DNS about a name.
 type verdict struct {
 	taken  bool
 	source string

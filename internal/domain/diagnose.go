@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// claim is what an observation is compared with.
+// claim holds what an observation is compared with.
 type claim struct {
 	name       string
 	token      string // of the account
@@ -21,7 +21,7 @@ type claim struct {
 	proven     bool   // the name is held already: the proof need not be seen again
 }
 
-// diagnosis is what follows from an observation.
+// diagnosis holds the result of an observation.
 type diagnosis struct {
 	findings
 	proof     string // txt or cname; empty: none was seen

@@ -110,7 +110,7 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// Certificate is what the edge last reported about a domain's certificate.
+// Certificate holds the last report about a domain's certificate.
 type Certificate struct {
 	Issuer        string
 	NotBefore     db.Time
@@ -133,7 +133,7 @@ const (
 	GaveUp   = "domain.failed"   // checks gave up, or somebody else proved the name
 )
 
-// Config is what Domains needs.
+// Config holds what Domains needs.
 type Config struct {
 	DB  *db.DB
 	Out *http.Client // from egress: refuses private addresses. Asks registries.
@@ -174,7 +174,7 @@ type Config struct {
 	Limits *account.Limits // Optional: without it the service's own.
 }
 
-// Domains is the front door. It is safe for concurrent use.
+// Domains is the service. It is safe for concurrent use.
 type Domains struct {
 	c         Config
 	prices    Prices
@@ -191,7 +191,7 @@ type Domains struct {
 	budget, hedge time.Duration
 }
 
-// New builds the room; it starts nothing.
+// New returns the service; it starts nothing.
 func New(c Config) *Domains {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Registry = cmp.Or(c.Registry, "auto")
@@ -213,7 +213,7 @@ const columns = `id, owner_id, site_id, name, status, reason, is_primary, redire
 	astray_at, findings, checks, tries, pending_at, checked_at, next_check_at, ssl_status, cert_issuer,
 	cert_not_before, cert_expires_at, cert_error, cert_next_at, created_at, updated_at, delegated, redirect_lost_at`
 
-// findings is what a check saw, as the table keeps it.
+// findings holds the result of a check, as the table stores it.
 type findings struct {
 	Verification []Record  `json:"verification"`
 	DNS          []Record  `json:"dns"`

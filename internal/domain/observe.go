@@ -17,7 +17,7 @@ const observeBudget = 10 * time.Second
 
 const caaBudget = 4 * time.Second // of it
 
-// observed is what the DNS shows of a claimed name at one moment. An error beside a value
+// observed holds the DNS records of a claimed name at one time. An error beside a value
 // means that nobody answered: the value is not known, rather than empty.
 type observed struct {
 	tokens   []string // the TXT records at _slipway.<name>

@@ -13,7 +13,7 @@ import (
 //go:embed prices.txt
 var defaultPrices string
 
-// Price is what a year of a name costs.
+// Price is the price of a name for one year.
 type Price struct {
 	Amount   int    // whole units of the currency, 0 or more
 	Currency string // ISO 4217 code

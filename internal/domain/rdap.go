@@ -41,7 +41,7 @@ func newRegistries(out *http.Client) *registries {
 	if err != nil {
 		panic("rdap.json: " + err.Error()) // shipped with the program; a test reads it
 	}
-	c := http.Client{Transport: noWayOut{}}
+	c := http.Client{Transport: errNoHTTPClient{}}
 	if out != nil {
 		c = *out
 	}
@@ -58,10 +58,10 @@ func newRegistries(out *http.Client) *registries {
 	return &registries{client: &c, shipped: shipped, quiet: map[string]time.Time{}}
 }
 
-// noWayOut is what there is without a client from egress.
-type noWayOut struct{}
+// errNoHTTPClient is the error without a client from egress.
+type errNoHTTPClient struct{}
 
-func (noWayOut) RoundTrip(*http.Request) (*http.Response, error) {
+func (errNoHTTPClient) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("no way out is configured")
 }
 

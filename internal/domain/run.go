@@ -27,7 +27,7 @@ func (d *Domains) Run(ctx context.Context) error {
 	wake, stop := d.c.DB.Listen(topic)
 	defer stop()
 	job.Loop{Places: workers, Wake: wake, Poll: pollEvery,
-		Claim: func(ctx context.Context) (func(), error) {
+		Lease: func(ctx context.Context) (func(), error) {
 			dom, found, err := d.due(ctx)
 			if !found {
 				return nil, err

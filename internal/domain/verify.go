@@ -31,7 +31,7 @@ const (
 var backoff = []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
 	10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
 
-// restart is what Verify sets: a failed claim is pending again, and checks are frequent.
+// restart holds what Verify sets: a failed claim is pending again, and checks are frequent.
 const restart = `tries = 0,
 	pending_at = CASE WHEN status = 'failed' THEN $3 ELSE pending_at END,
 	status = CASE WHEN status = 'failed' THEN 'pending' ELSE status END`

@@ -17,14 +17,14 @@ import (
 	"slipway/internal/fault"
 )
 
-// event is one that the room announced.
+// event is one that the service announced.
 type event struct {
 	name  string
 	owner account.OwnerID
 	d     Domain
 }
 
-// world is an installation: the room, its database, the DNS and a registry of .com.
+// world is an installation: the service, its database, the DNS and a registry of .com.
 type world struct {
 	*Domains
 	t      testing.TB

@@ -28,7 +28,7 @@ var (
 	ErrQuota  = errors.New("transfer quota used up")
 )
 
-// ProxyConfig is one door for one purpose: a fetch, or a build. All fields are optional.
+// ProxyConfig configures one proxy for one purpose: a fetch, or a build. All fields are optional.
 type ProxyConfig struct {
 	User, Password string            // asked for as Basic Proxy-Authorization; both empty: the listener itself must be private
 	Hosts          []string          // "host", "*.host" or "host:port"; nil: every public host on Ports
@@ -264,7 +264,7 @@ func (p *Proxy) spend(n int) error {
 	return nil
 }
 
-// allowed judges host and port by the door's own rules; the address is judged by dial.
+// allowed checks host and port by the proxy's own rules; the address is judged by dial.
 func (p *Proxy) allowed(addr string) error {
 	if _, ok := p.c.Direct[addr]; ok {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// door serves a proxy on loopback and returns a client that goes through it.
-func door(t *testing.T, e *Egress, c ProxyConfig, user *url.Userinfo, srv *httptest.Server) (*Proxy, *http.Client, string) {
+// proxyClient serves a proxy on loopback and returns a client that goes through it.
+func proxyClient(t *testing.T, e *Egress, c ProxyConfig, user *url.Userinfo, srv *httptest.Server) (*Proxy, *http.Client, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +104,7 @@ func TestProxyPolicy(t *testing.T) {
 			if strings.HasPrefix(name, "a number") {
 				ec.Resolver = zone(t, func(string) string { return "" })
 			}
-			p, c, _ := door(t, open(t, ec), tt.c, tt.user, tls)
+			p, c, _ := proxyClient(t, open(t, ec), tt.c, tt.user, tls)
 			method, body := "GET", ""
 			if tt.method != "" {
 				method, body = tt.method, "body"
@@ -201,7 +201,7 @@ func TestProxyResolves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, _, addr := door(t, open(t, Config{Resolver: names}), want.c, nil, nil)
+			_, _, addr := proxyClient(t, open(t, Config{Resolver: names}), want.c, nil, nil)
 			got, err := fetch(&http.Client{Timeout: 5 * time.Second}, "GET", "http://"+addr+"/resolve?name="+url.QueryEscape(name), "")
 			if err != nil || !strings.HasPrefix(got, want.code) || strings.Contains(got, "10.0") {
 				t.Errorf("answered %q, %v, want %s", got, err, want.code)

@@ -1,7 +1,7 @@
 // Package fault owns the error that carries a sentence for the user.
 //
 // A *Error is made only where we know what the user can do about it. Every other
-// error is the operator's: faces answer it with "Internal error" and log the chain.
+// error is the operator's: transports answer it with "Internal error" and log the chain.
 package fault
 
 import (
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Kind says what went wrong in terms a face can turn into a status.
+// Kind says what went wrong in terms a transport can turn into a status.
 type Kind int
 
-// The kinds, with the HTTP status a face answers.
+// The kinds, with the HTTP status a transport answers.
 const (
 	Internal     Kind = iota // 500: never made by hand, it is what an unknown error is
 	Invalid                  // 400: the request can never succeed as it is

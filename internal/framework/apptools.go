@@ -205,7 +205,7 @@ func angularOutput(p *project) (string, []string) {
 	return base, []string{path.Join(base, "browser")}
 }
 
-// bundlers are what is left of a front end when no framework is known by name.
+// bundlers are the presets of front ends without a framework that is known by name.
 func bundlers() []preset {
 	return []preset{
 		{Preset: Preset{"rsbuild", "Rsbuild", Static}, tier: weak,

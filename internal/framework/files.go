@@ -21,7 +21,7 @@ const (
 	maxWarnings = 20
 )
 
-// ErrTooLarge is what Files.ReadFile returns for a file over its limit.
+// ErrTooLarge is returned by Files.ReadFile for a file over its limit.
 var ErrTooLarge = errors.New("file too large")
 
 // Files is a tree of regular files at rest: a checked-out directory (FromFS), or a git

@@ -13,7 +13,7 @@ import (
 
 // What files written for other hosts say: netlify.toml and vercel.json.
 
-// netlifyFile is what we take from netlify.toml: [build] and, over it,
+// netlifyFile holds what we take from netlify.toml: [build] and, over it,
 // [context.production].
 type netlifyFile struct {
 	base, publish, command *string

@@ -108,7 +108,7 @@ type Start struct {
 	FrontController string  `json:"frontController,omitempty"` // PHP: answers what is not a file, relative to DocumentRoot
 }
 
-// Overrides is what the site's settings or the deploy request say. A nil field was not
+// Overrides holds the build settings of the site or the deploy request. A nil field was not
 // said. An empty Install or Command skips that step; an empty Output or Root names the
 // folder itself; an empty Framework or Node is as good as nil.
 type Overrides struct {

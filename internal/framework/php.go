@@ -5,7 +5,7 @@ import "encoding/json"
 // PHP: Composer projects and plain files. They are recognised and planned; serving
 // them is the runtime's business.
 
-// composer is what composer.json requires, nil without a readable one.
+// composer returns what composer.json requires, nil without a readable one.
 func (p *project) composer() map[string]string {
 	if !p.has("composer.json") {
 		return nil

@@ -27,7 +27,7 @@ import (
 // What is referred to when Roots is called, and goes on being referred to, must be marked.
 type Roots func(ctx context.Context, mark func(blob.Digest)) error
 
-// Config says what is collected.
+// Config holds what a Collector needs.
 type Config struct {
 	DB    *db.DB
 	Blobs *blob.Store

@@ -37,7 +37,7 @@ type Config struct {
 	Bytes int64         // most bytes of answers of one owner. Optional: 0 means 64 MiB.
 }
 
-// Answers is what was answered. It is safe for concurrent use.
+// Answers stores answers of requests. It is safe for concurrent use.
 type Answers struct {
 	db   *db.DB
 	seal *seal.Sealer

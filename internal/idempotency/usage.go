@@ -14,7 +14,7 @@ import (
 var errDropped = &fault.Error{Kind: fault.Conflict, Message: "The request was already completed and its response is no longer stored",
 	Details: "check the result; send a new Idempotency-Key to repeat the request", Code: "idempotency_answer_dropped"}
 
-// row is what counts of an answer against its owner's bounds.
+// row returns the size of an answer as counted against its owner's limits.
 type row struct {
 	owner string // empty: stored before answers were counted
 	size  int64

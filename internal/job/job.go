@@ -1,17 +1,17 @@
 // Package job owns work that must happen: it is written in the transaction that asks
 // for it, done at least once, and survives crashes.
 //
-// A job is claimed with a lease and a fencing token (its attempt); a worker that lost
+// A job is taken with a lease and a fencing token (its attempt); a worker that lost
 // its lease cannot write the job's end over its successor's. On SQLite one process
 // serves, so after a restart everything it held is ready again at once; on PostgreSQL
-// the lease has to end first, which takes at most 20 s. A worker claims only the kinds
+// the lease has to end first, which takes at most 20 s. A worker leases only the kinds
 // that it has handlers for: during an upgrade, jobs of a new kind wait for the first node
 // that knows them, and Unknown reports those that no running node knows. Jobs of one
 // group run one at a time and in order, and queues are fair over shares. The package
 // never knows what a job does.
 //
 // Leases, Loop and Backoff are the parts that a queue of another package needs when its
-// work is more than a job: a claimed row kept, places filled, the wait after a failure.
+// work is more than a job: a leased row kept, places filled, the wait after a failure.
 package job
 
 import (
@@ -26,7 +26,7 @@ import (
 	"slipway/internal/db"
 )
 
-// Args is what a job is told, kept as JSON. Kind names the job for ever: a renamed kind
+// Args holds the arguments of a job, stored as JSON. Kind names the job for ever: a renamed kind
 // orphans those already enqueued.
 type Args interface{ Kind() string }
 
@@ -35,7 +35,7 @@ type Options struct {
 	Queue  string  // "" means "default"
 	Unique string  // at most one unfinished job has this key; a second is not enqueued
 	Group  string  // at most one job of the group runs at a time, in the order of enqueueing
-	Share  string  // claims take turns over shares, such as users
+	Share  string  // leases alternate over shares, such as users
 	At     db.Time // not before this moment
 }
 
@@ -93,7 +93,7 @@ var (
 	ErrLost     = errors.New("job lease lost to another worker")
 )
 
-// Later is what a handler returns to be called again after d; it is not a failure.
+// Later is returned by a handler to be called again after d; it is not a failure.
 func Later(d time.Duration) error { return later(d) }
 
 type later time.Duration
@@ -108,7 +108,7 @@ type Policy struct {
 	GivenUp  func(ctx context.Context, args []byte, why error) error // says so where users look. It may be called again.
 }
 
-// Config says what to serve and how eagerly.
+// Config holds what Jobs needs.
 type Config struct {
 	DB     *db.DB
 	Log    *slog.Logger
@@ -129,11 +129,11 @@ type Jobs struct {
 
 type handler struct {
 	policy Policy
-	call   func(ctx context.Context, c *claimed) error
+	call   func(ctx context.Context, c *leased) error
 }
 
-// claimed is a job this process holds.
-type claimed struct {
+// leased is a job this process holds.
+type leased struct {
 	id, kind, queue string
 	args            []byte
 	attempt         int64
@@ -159,7 +159,7 @@ func Handle[A Args](j *Jobs, p Policy, fn func(ctx context.Context, a A, attempt
 	if p.Backoff == nil {
 		p.Backoff = doubling
 	}
-	j.handlers[zero.Kind()] = handler{policy: p, call: func(ctx context.Context, c *claimed) error {
+	j.handlers[zero.Kind()] = handler{policy: p, call: func(ctx context.Context, c *leased) error {
 		var a A
 		if err := json.Unmarshal(c.args, &a); err != nil {
 			return fmt.Errorf("read job arguments: %w", err)

@@ -250,7 +250,7 @@ func TestRestartTakesOver(t *testing.T) {
 	enqueue(t, d, "x", Options{Group: "g"})
 	dead := New(Config{DB: d, Log: slog.New(slog.DiscardHandler), Lease: 400 * time.Millisecond})
 	Handle(dead, Policy{}, func(context.Context, work, int64) error { return nil })
-	c, err := dead.claim(t.Context(), "default")
+	c, err := dead.lease(t.Context(), "default")
 	if err != nil || c == nil {
 		t.Fatal(c, err)
 	}
@@ -269,14 +269,14 @@ func TestLostLeaseIsFenced(t *testing.T) {
 	enqueue(t, d, "x", Options{})
 	j := New(Config{DB: d, Log: slog.New(slog.DiscardHandler)})
 	Handle(j, Policy{}, func(context.Context, work, int64) error { return nil })
-	first, err := j.claim(t.Context(), "default")
+	first, err := j.lease(t.Context(), "default")
 	if err != nil || first == nil {
 		t.Fatal(first, err)
 	}
 	if err := j.rescue(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	second, err := j.claim(t.Context(), "default")
+	second, err := j.lease(t.Context(), "default")
 	if err != nil || second == nil || second.attempt != 2 {
 		t.Fatal(second, err)
 	}

@@ -17,8 +17,8 @@ import (
 // over after at most five quarters, which is 20 s.
 const LeaseTime = 16 * time.Second
 
-// Leases keeps what this process has claimed from a queue, which is a table with a
-// column that says until when a row is leased and one that counts its claims. The count
+// Leases keeps what this process has leased from a queue, which is a table with a
+// column that says until when a row is leased and one that counts its leases. The count
 // is the fencing token: every write of the holder names it in its WHERE, so that a
 // holder who lost the lease changes nothing.
 type Leases struct {
@@ -46,8 +46,8 @@ type lease struct {
 // Time is how long a lease lasts.
 func (l *Leases) Time() time.Duration { return cmp.Or(l.For, LeaseTime) }
 
-// Hold registers a row that was claimed just now with a lease of Time. The context that
-// it returns ends with ErrLost once somebody else may have claimed the row. The caller
+// Hold registers a row that was leased just now for Time. The context that
+// it returns ends with ErrLost once somebody else may have leased the row. The caller
 // calls release when the end of the work is written.
 func (l *Leases) Hold(ctx context.Context, key string, token int64) (held context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)

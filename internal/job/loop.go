@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Loop claims work for a bounded number of places. A place is free before anything is
-// claimed, so what is claimed starts at once.
+// Loop leases work for a bounded number of places. A place is free before anything is
+// leased, so what is leased starts at once.
 type Loop struct {
 	Places int
 	Wake   <-chan struct{} // from db.DB.Listen
 	Poll   time.Duration   // the safety net under lost wake-ups
 
-	// Claim takes one piece of work and returns it, or nil when nothing is due.
-	Claim func(ctx context.Context) (work func(), err error)
-	// Failed hears of the errors of Claim.
+	// Lease takes one piece of work and returns it, or nil when nothing is due.
+	Lease func(ctx context.Context) (work func(), err error)
+	// Failed hears of the errors of Lease.
 	Failed func(ctx context.Context, err error)
 }
 
-// Run claims until ctx ends, and returns once all that was claimed has ended.
+// Run leases until ctx ends, and returns once all that was leased has ended.
 func (l Loop) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -36,7 +36,7 @@ func (l Loop) Run(ctx context.Context) {
 		if ctx.Err() != nil { // both were possible
 			return
 		}
-		work, err := l.Claim(ctx)
+		work, err := l.Lease(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Failed(ctx, err)
 		}

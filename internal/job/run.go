@@ -58,21 +58,21 @@ func (j *Jobs) serve(ctx, work context.Context, queue string, n int) {
 	wake, unlisten := j.c.DB.Listen(topic(queue))
 	defer unlisten()
 	Loop{Places: n, Wake: wake, Poll: j.c.Poll,
-		Claim: func(ctx context.Context) (func(), error) {
-			c, err := j.claim(ctx, queue)
+		Lease: func(ctx context.Context) (func(), error) {
+			c, err := j.lease(ctx, queue)
 			if c == nil {
 				return nil, err
 			}
 			return func() { j.do(work, c) }, nil
 		},
 		Failed: func(ctx context.Context, err error) {
-			j.c.Log.ErrorContext(ctx, "job not claimed", "queue", queue, "err", err)
+			j.c.Log.ErrorContext(ctx, "job not leased", "queue", queue, "err", err)
 		},
 	}.Run(ctx)
 }
 
-// do calls the handler of one claimed job and writes how it ended.
-func (j *Jobs) do(work context.Context, c *claimed) {
+// do calls the handler of one leased job and writes how it ended.
+func (j *Jobs) do(work context.Context, c *leased) {
 	ctx, release := j.leases.Hold(work, c.id, c.attempt)
 	defer release()
 
@@ -92,7 +92,7 @@ func (j *Jobs) do(work context.Context, c *claimed) {
 	}
 }
 
-func (j *Jobs) call(ctx context.Context, c *claimed) (err error) {
+func (j *Jobs) call(ctx context.Context, c *leased) (err error) {
 	h := j.handlers[c.kind]
 	defer func() {
 		if p := recover(); p != nil {

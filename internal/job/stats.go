@@ -7,7 +7,7 @@ import (
 	"slipway/internal/db"
 )
 
-// Stats says what one queue has to do.
+// Stats holds the figures of one queue.
 type Stats struct {
 	Queue   string
 	Running int     // now, on all nodes

@@ -30,7 +30,7 @@ type Config struct {
 	Keys   int           // most keys of one class held in memory. Optional: 0 means 200,000 (about 30 MB).
 }
 
-// Window is what one Take found out.
+// Window is the result of one Take.
 type Window struct {
 	Limit     int
 	Remaining int       // requests left after this one

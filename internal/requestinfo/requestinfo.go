@@ -2,7 +2,7 @@
 // before anybody is asked: the address, what that counts as, the request's id, and how
 // many streams somebody holds open.
 //
-// Both faces ask here, so that what is trusted of a request is decided once. It never
+// Both transports ask here, so that what is trusted of a request is decided once. It never
 // believes a header unless a trusted proxy sent it.
 package requestinfo
 
@@ -69,7 +69,7 @@ func Networks(ip netip.Addr) []string {
 	return out
 }
 
-// Network is what an address counts as: one machine has as many IPv6 addresses of a /64
+// Network returns the network that an address counts as: one machine has as many IPv6 addresses of a /64
 // as it likes.
 func Network(ip netip.Addr) string {
 	if ip.Is6() {

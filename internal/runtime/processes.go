@@ -21,7 +21,7 @@ import (
 	"slipway/internal/toolchain"
 )
 
-// Config says what Processes stand on.
+// Config holds what Processes needs.
 type Config struct {
 	Runner    sandbox.Runner
 	Bundles   *bundle.Bundles

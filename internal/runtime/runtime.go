@@ -53,7 +53,7 @@ type Exit struct {
 	OutOfMemory bool
 }
 
-// Usage is what a program uses.
+// Usage holds the resources that a program uses.
 type Usage struct {
 	Memory int64 // bytes
 	CPU    time.Duration

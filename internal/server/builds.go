@@ -89,7 +89,7 @@ func toolNetwork(ctx context.Context, out *egress.Egress, dir string) (sandbox.N
 	return network, func() { done(); os.RemoveAll(own) }, nil
 }
 
-// lacking says what keeps builds from being safe here; empty when nothing does.
+// lacking returns why builds can't be safe here; empty when they can.
 func lacking(report sandbox.Report) string {
 	var out []string
 	for _, c := range report {

@@ -35,7 +35,7 @@ func (s settings) delegation(name string) string {
 }
 
 // certificates builds the service that answers handshakes; nil on nodes without an edge.
-func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error) {
+func (h *node) certificates(out *http.Client, l listeners) (*certs.Certs, error) {
 	if !h.s.role("edge") {
 		return nil, nil
 	}
@@ -54,12 +54,12 @@ func (h *house) certificates(out *http.Client, l listeners) (*certs.Certs, error
 }
 
 // addresses tells of the certificates of sites' own addresses, on any node.
-func (h *house) addresses() certs.Addresses {
+func (h *node) addresses() certs.Addresses {
 	return certs.Addresses{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, Shared: h.s.ACMEDNSZone != ""}
 }
 
 // retryCertificate makes the next order for a custom host due now.
-func (h *house) retryCertificate(ctx context.Context, tx *db.Tx, host string) error {
+func (h *node) retryCertificate(ctx context.Context, tx *db.Tx, host string) error {
 	if len(h.s.ACMECA) == 0 {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (h *house) retryCertificate(ctx context.Context, tx *db.Tx, host string) er
 
 // reportCertificate tells the domain service and webhooks what became of a custom host's
 // certificate, in the transaction that stores it.
-func (h *house) reportCertificate(ctx context.Context, tx *db.Tx, r certs.Report) error {
+func (h *node) reportCertificate(ctx context.Context, tx *db.Tx, r certs.Report) error {
 	state := map[certs.State]domain.SSL{certs.Pending: domain.SSLPending, certs.Active: domain.SSLActive, certs.Failed: domain.SSLFailed}[r.State]
 	d, found, err := h.domains.CertificateTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore),
 		ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)})

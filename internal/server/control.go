@@ -16,9 +16,9 @@ const (
 	writeTime = time.Minute // for any part of an answer to be taken by the client
 )
 
-// control is what --listen answers: the interface, and what only the operator's own
+// control returns the handler of --listen: the interface, and what only the operator's own
 // tools should reach.
-func (h *house) control() http.Handler {
+func (h *node) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", h.metricsHandler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
@@ -39,7 +39,7 @@ func (h *house) control() http.Handler {
 // named answers 421 to requests for another host than the control plane's: a page of
 // somebody else's, whose name was made to lead here, must not pass for ours in a browser
 // (DNS rebinding), and links that are made from the Host header must lead to us.
-func (h *house) named(next http.Handler) http.Handler {
+func (h *node) named(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.ownHost(r) {
 			next.ServeHTTP(w, r)
@@ -65,7 +65,7 @@ func (h *house) named(next http.Handler) http.Handler {
 // --api-url, the one of --listen, the address at which the connection arrived, and
 // localhost where that is a loopback address. The port is not looked at: a proxy may have
 // another.
-func (h *house) ownHost(r *http.Request) bool {
+func (h *node) ownHost(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -94,7 +94,7 @@ func (h *house) ownHost(r *http.Request) bool {
 // edge alike: a body that doesn't arrive and an answer that nobody reads end. Streams go
 // on for as long as somebody reads them. While the process drains, each answer is the
 // last one of its connection, so that clients go elsewhere without losing a request.
-func (h *house) bounded(next http.Handler) http.Handler {
+func (h *node) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
 		// With Transfer-Encoding, Content-Length may have stood beside it (RFC 9112,

@@ -38,7 +38,7 @@ func (p *piped) dial() net.Conn {
 
 // serveBounded serves a handler inside the control plane's deadlines on connections that
 // live in memory, where time is the bubble's.
-func serveBounded(t *testing.T, h *house, next http.HandlerFunc) *piped {
+func serveBounded(t *testing.T, h *node, next http.HandlerFunc) *piped {
 	p := &piped{make(chan net.Conn), make(chan struct{})}
 	srv := &http.Server{Handler: h.bounded(next), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	go srv.Serve(p)
@@ -49,7 +49,7 @@ func serveBounded(t *testing.T, h *house, next http.HandlerFunc) *piped {
 func TestHalfSentForm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := serveBounded(t, &house{}, func(w http.ResponseWriter, r *http.Request) {
+		p := serveBounded(t, &node{}, func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadAll(r.Body); err != nil {
 				w.WriteHeader(http.StatusRequestTimeout)
 			}
@@ -72,7 +72,7 @@ func TestUnreadAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
-		p := serveBounded(t, &house{}, func(w http.ResponseWriter, r *http.Request) {
+		p := serveBounded(t, &node{}, func(w http.ResponseWriter, r *http.Request) {
 			var err error
 			for err == nil {
 				_, err = w.Write(make([]byte, 1<<16))
@@ -95,7 +95,7 @@ func TestStreamsGoOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const beats = 100
-		p := serveBounded(t, &house{}, func(w http.ResponseWriter, r *http.Request) {
+		p := serveBounded(t, &node{}, func(w http.ResponseWriter, r *http.Request) {
 			for range beats {
 				io.WriteString(w, ".")
 				http.NewResponseController(w).Flush()
@@ -122,7 +122,7 @@ func TestStreamsGoOn(t *testing.T) {
 
 func TestDrainingCloses(t *testing.T) {
 	t.Parallel()
-	h := &house{}
+	h := &node{}
 	answer := func(r *http.Request) string {
 		rec := httptest.NewRecorder()
 		h.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(rec, r)
@@ -145,7 +145,7 @@ func TestDrainingCloses(t *testing.T) {
 
 func TestOwnHost(t *testing.T) {
 	t.Parallel()
-	h := &house{}
+	h := &node{}
 	h.s.Listen, h.s.ownHosts = "panel.internal:8080", []string{"panel.example.com", "api.example.com"}
 	for host, want := range map[string]bool{
 		"panel.example.com": true, "PANEL.example.com.:8443": true, "api.example.com": true, "panel.internal:8080": true,

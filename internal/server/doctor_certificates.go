@@ -2,19 +2,19 @@ package server
 
 import "fmt"
 
-// Certificates is what the operator said about where certificates come from.
+// Certificates holds the operator's settings of certificates.
 type Certificates struct {
 	SiteDomain string
 	Public     bool // from an ACME authority: --acme-ca
 	DNS        bool // challenges in the DNS are answered: --acme-dns
 }
 
-// noWildcard is what an installation does without that orders from an ACME authority and
+// noWildcard is the warning of an installation that orders from an ACME authority and
 // answers no challenges in the DNS.
 const noWildcard = "--acme-ca without --acme-dns: the addresses of single deployments and previews get no certificate, because none but a trusted one is served; " +
 	"every site's own address needs one of its own, and authorities issue about 50 new ones a week in a domain. Set --acme-dns and --acme-dns-zone for a wildcard"
 
-// check says what visitors get.
+// check reports what visitors get.
 func (c Certificates) check() check {
 	out := check{name: "certificates", ok: true}
 	switch {

@@ -47,7 +47,7 @@ func descriptors() (uint64, error) {
 }
 
 // limit puts the listeners under their limits.
-func (h *house) limit(l listeners) (listeners, error) {
+func (h *node) limit(l listeners) (listeners, error) {
 	n, err := descriptors()
 	if err != nil {
 		return l, err

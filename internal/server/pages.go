@@ -23,7 +23,7 @@ import (
 	"slipway/internal/source"
 )
 
-func (h *house) dashboardConfig() dashboard.Config {
+func (h *node) dashboardConfig() dashboard.Config {
 	return dashboard.Config{Certificates: h.addresses(),
 		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
@@ -33,7 +33,7 @@ func (h *house) dashboardConfig() dashboard.Config {
 }
 
 // processOf is the state of the program of a site's live deployment.
-func (h *house) processOf(s site.Site) dashboard.Process {
+func (h *node) processOf(s site.Site) dashboard.Process {
 	p := h.apps.Status(s.LiveDeployment)
 	out := dashboard.Process{State: string(p.State), Restarts: p.Restarts, Memory: p.Memory, Message: p.Message}
 	if !p.Since.IsZero() {
@@ -43,7 +43,7 @@ func (h *house) processOf(s site.Site) dashboard.Process {
 }
 
 // programLog is the latest lines that a site's programs printed.
-func (h *house) programLog(ctx context.Context, id site.ID, stream, search string, limit int) ([]dashboard.ProgramLine, error) {
+func (h *node) programLog(ctx context.Context, id site.ID, stream, search string, limit int) ([]dashboard.ProgramLine, error) {
 	lines, err := h.apps.Logs(ctx, string(id), app.LogFilter{Stream: stream, Search: search, Limit: limit})
 	out := make([]dashboard.ProgramLine, len(lines))
 	for i, l := range lines {
@@ -53,7 +53,7 @@ func (h *house) programLog(ctx context.Context, id site.ID, stream, search strin
 }
 
 // branches looks at a repository that somebody is about to make a site of.
-func (h *house) branches(ctx context.Context, who account.OwnerID, repository string, c *source.Credential) ([]string, string, error) {
+func (h *node) branches(ctx context.Context, who account.OwnerID, repository string, c *source.Credential) ([]string, string, error) {
 	repo, err := source.ParseRepository(repository)
 	if err != nil {
 		return nil, "", err
@@ -64,7 +64,7 @@ func (h *house) branches(ctx context.Context, who account.OwnerID, repository st
 }
 
 // detect says how a branch would be built, from a copy that is thrown away again.
-func (h *house) detect(ctx context.Context, who account.OwnerID, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error) {
+func (h *node) detect(ctx context.Context, who account.OwnerID, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error) {
 	repo, err := source.ParseRepository(repository)
 	if err != nil {
 		return framework.Plan{}, err
@@ -84,7 +84,7 @@ func (h *house) detect(ctx context.Context, who account.OwnerID, repository, bra
 // public is the part of the control plane that is meant for users, and that the edge
 // serves too where --base-url is https: programs at /api, /hooks and /docs, people
 // everywhere else.
-func (h *house) public() http.Handler {
+func (h *node) public() http.Handler {
 	if h.api == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			plain(w, http.StatusNotFound, "This node does not serve the interface.")
@@ -102,7 +102,7 @@ func (h *house) public() http.Handler {
 }
 
 // invite prints the way in while there is no user yet: a link that works once.
-func (h *house) invite(ctx context.Context) error {
+func (h *node) invite(ctx context.Context) error {
 	if h.pages == nil {
 		return nil
 	}
@@ -118,8 +118,8 @@ func (h *house) invite(ctx context.Context) error {
 	return nil
 }
 
-// queues says what waits and what runs, for the operator.
-func (h *house) queues(ctx context.Context) ([]dashboard.Queue, error) {
+// queues returns the jobs that wait and run, for the operator.
+func (h *node) queues(ctx context.Context) ([]dashboard.Queue, error) {
 	have, err := job.Queues(ctx, h.db)
 	if err != nil {
 		return nil, err
@@ -139,8 +139,8 @@ func (h *house) queues(ctx context.Context) ([]dashboard.Queue, error) {
 	return out, nil
 }
 
-// disk says what the data directory takes, and what is left.
-func (h *house) disk(ctx context.Context) (dashboard.Disk, error) {
+// disk returns the size of the data directory, and the space left.
+func (h *node) disk(ctx context.Context) (dashboard.Disk, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(h.s.DataDir, &st); err != nil {
 		return dashboard.Disk{}, fmt.Errorf("look at disk: %w", err)
@@ -177,7 +177,7 @@ func treeSize(ctx context.Context, dir string) (size int64, err error) {
 	return size, err
 }
 
-func (h *house) findings(ctx context.Context) ([]dashboard.Finding, error) {
+func (h *node) findings(ctx context.Context) ([]dashboard.Finding, error) {
 	var out []dashboard.Finding
 	for _, c := range append(examine(ctx, h.s.Store, h.s.SMTP), Certificates{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, DNS: h.s.ACMEDNS != ""}.check()) {
 		out = append(out, dashboard.Finding{Name: c.name, OK: c.ok, Required: c.required, Text: c.text})

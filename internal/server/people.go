@@ -17,7 +17,7 @@ import (
 // setupLinkLife is how long a one-time link works.
 const setupLinkLife = 72 * time.Hour
 
-// NewUser is what `slipway user create` makes. An empty Password prints a one-time link.
+// NewUser holds the settings of `slipway user create`. An empty Password prints a one-time link.
 type NewUser struct {
 	Email    string
 	Password string
@@ -122,7 +122,7 @@ func withAccounts(ctx context.Context, s Store, fn func(*db.DB, *account.Account
 	return sentence(fn(d, account.New(account.Config{DB: d, Log: quiet()})))
 }
 
-// NewKey is what `slipway key create` makes.
+// NewKey holds the settings of `slipway key create`.
 type NewKey struct {
 	User    string // e-mail address
 	Name    string

@@ -25,8 +25,8 @@ const (
 	programScratch = 1 << 30 // bytes
 )
 
-// wanted is what a deployment runs, with its site's settings.
-func (h *house) wanted(ctx context.Context, deployment string) (app.Wanted, error) {
+// wanted returns the program of a deployment, with its site's settings.
+func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error) {
 	p, err := h.deployments.ProgramOf(ctx, deploy.ID(deployment))
 	if err != nil {
 		return app.Wanted{}, err
@@ -73,12 +73,12 @@ func applyRun(w *app.Wanted, r site.Run) {
 }
 
 // startProgram brings a deployment's program up before it goes live.
-func (h *house) startProgram(ctx context.Context, id deploy.ID) (func(), error) {
+func (h *node) startProgram(ctx context.Context, id deploy.ID) (func(), error) {
 	return h.apps.Start(ctx, string(id))
 }
 
 // acquireProgram is the edge's way to a program.
-func (h *house) acquireProgram(ctx context.Context, deployment string) (edge.Program, error) {
+func (h *node) acquireProgram(ctx context.Context, deployment string) (edge.Program, error) {
 	e, err := h.apps.Acquire(ctx, deployment)
 	if err != nil {
 		return edge.Program{}, err
@@ -87,7 +87,7 @@ func (h *house) acquireProgram(ctx context.Context, deployment string) (edge.Pro
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.
-func (h *house) lastProgramLines(ctx context.Context, id site.ID, deployment deploy.ID) []string {
+func (h *node) lastProgramLines(ctx context.Context, id site.ID, deployment deploy.ID) []string {
 	lines, err := h.apps.Logs(ctx, string(id), app.LogFilter{Deployment: string(deployment), Limit: 30, Flush: true})
 	if err != nil {
 		h.s.Log.WarnContext(ctx, "application log not read", "site", id, "err", err)
@@ -103,6 +103,6 @@ func (h *house) lastProgramLines(ctx context.Context, id site.ID, deployment dep
 }
 
 // forgetPrograms forgets what a deleted site's programs printed; they end by themselves.
-func (h *house) forgetPrograms(ctx context.Context, id site.ID) error {
+func (h *node) forgetPrograms(ctx context.Context, id site.ID) error {
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.apps.PurgeTx(ctx, tx, string(id)) })
 }

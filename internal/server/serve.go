@@ -55,7 +55,7 @@ func Serve(ctx context.Context, c Config) error {
 	return h.run(ctx, listeners)
 }
 
-// listeners are the doors, opened before anything is changed. A closed one is nil.
+// listeners are opened before anything is changed. A closed one is nil.
 type listeners struct {
 	control, http, https net.Listener
 	dns                  net.Listener // with packets on the same port
@@ -112,13 +112,13 @@ func (l listeners) close() {
 	}
 }
 
-// run starts every room in order, serves, and stops in the reverse order.
-func (h *house) run(ctx context.Context, l listeners) error {
-	// Rooms outlive the doors: a request that is being answered may still need them.
-	rooms, stopRooms := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopRooms()
-	g, failed := errgroup.WithContext(rooms)
-	for _, r := range h.rooms() {
+// run starts every service in order, serves, and stops in the reverse order.
+func (h *node) run(ctx context.Context, l listeners) error {
+	// Services outlive the listeners: a request that is being answered may still need them.
+	services, stopServices := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServices()
+	g, failed := errgroup.WithContext(services)
+	for _, r := range h.services() {
 		g.Go(func() error {
 			if err := r.run(failed); err != nil && failed.Err() == nil {
 				return fmt.Errorf("%s: %w", r.name, err)
@@ -144,7 +144,7 @@ func (h *house) run(ctx context.Context, l listeners) error {
 		return err
 	}
 	servers := h.servers()
-	doors, _ := errgroup.WithContext(failed)
+	serving, _ := errgroup.WithContext(failed)
 	closed := make(chan error, 3)
 	type server interface {
 		Serve(net.Listener) error
@@ -154,7 +154,7 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	var started []server
 	serve := func(srv server, ln net.Listener) {
 		started = append(started, srv)
-		doors.Go(func() error {
+		serving.Go(func() error {
 			if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 				closed <- err
 				return err
@@ -203,7 +203,7 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	shut.Wait()
 	stopWork()
 	working.Wait()
-	stopRooms()
+	stopServices()
 	if err := g.Wait(); err != nil {
 		end = errors.Join(end, err)
 	}
@@ -213,13 +213,13 @@ func (h *house) run(ctx context.Context, l listeners) error {
 	return end
 }
 
-// servers are what listens, each with limits against slow and endless requests.
+// servers returns the HTTP servers, each with limits against slow and endless requests.
 type servers struct {
 	control, http *http.Server
 	https         *fastpath.Server
 }
 
-func (h *house) servers() servers {
+func (h *node) servers() servers {
 	out := servers{control: &http.Server{
 		Handler:           h.control(),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -235,7 +235,7 @@ func (h *house) servers() servers {
 	return out
 }
 
-func (h *house) readyz(w http.ResponseWriter, r *http.Request) {
+func (h *node) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	switch {
@@ -261,4 +261,4 @@ func plain(w http.ResponseWriter, status int, text string) {
 }
 
 // ready reports whether the interface may answer.
-func (h *house) ready() bool { return h.serving.Load() }
+func (h *node) ready() bool { return h.serving.Load() }

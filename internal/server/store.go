@@ -1,8 +1,8 @@
-// Package server owns the wiring: it builds every room from one Config, starts them in
+// Package server owns the wiring: it builds every package from one Config, starts them in
 // order and stops them in the reverse one.
 //
-// It is the only place where rooms meet that don't know each other. It holds no rule of
-// its own: what a room does is decided in the room.
+// It is the only place where services meet that don't know each other. It holds no rule of
+// its own: what a service does is decided in the service.
 package server
 
 import (
@@ -156,7 +156,7 @@ func (s Store) lock() (release func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// VersionText is what `slipway version` prints.
+// VersionText returns the output of `slipway version`.
 func VersionText(version string) string {
 	revision := ""
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/traffic"
 )
 
-// recordVisits takes what the edge counted over to the room that keeps it.
-func (h *house) recordVisits(ctx context.Context, since time.Time, group []edge.Visits) error {
+// recordVisits hands what the edge counted to the service that stores it.
+func (h *node) recordVisits(ctx context.Context, since time.Time, group []edge.Visits) error {
 	bySite := make(map[string]traffic.Counts, len(group))
 	for _, v := range group {
 		bySite[v.Site] = traffic.Counts{OK: v.Classes[0], Redirected: v.Classes[1], ClientErrors: v.Classes[2], ServerErrors: v.Classes[3],
@@ -20,6 +20,6 @@ func (h *house) recordVisits(ctx context.Context, since time.Time, group []edge.
 }
 
 // forgetTraffic forgets the visits of a deleted site.
-func (h *house) forgetTraffic(ctx context.Context, id site.ID) error {
+func (h *node) forgetTraffic(ctx context.Context, id site.ID) error {
 	return h.traffic.Forget(ctx, string(id))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // tellOfWebhook mails the owner of a webhook that fails, or that was disabled for it.
-func (h *house) tellOfWebhook(ctx context.Context, tx *db.Tx, owner account.OwnerID, n webhook.Notice) error {
+func (h *node) tellOfWebhook(ctx context.Context, tx *db.Tx, owner account.OwnerID, n webhook.Notice) error {
 	subject := "A webhook is failing"
 	text := fmt.Sprintf(`All deliveries to the webhook %s have failed since %s.
 

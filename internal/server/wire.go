@@ -46,8 +46,8 @@ import (
 	"slipway/internal/webhook"
 )
 
-// house is every room of one process, built and wired.
-type house struct {
+// node is every package of one process, built and wired.
+type node struct {
 	s       settings
 	db      *db.DB
 	seal    *seal.Sealer
@@ -73,7 +73,7 @@ type house struct {
 	certs       *certs.Certs         // nil without the role edge
 
 	draining atomic.Bool // since the first sign of the end
-	serving  atomic.Bool // between the opening of the doors and the first sign of the end
+	serving  atomic.Bool // between the opening of the listeners and the first sign of the end
 }
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
@@ -81,8 +81,8 @@ type house struct {
 var workers = map[string]int{"default": 4, account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU())}
 
 // wire makes every package from the settings. It opens the database and starts nothing.
-func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
-	h := &house{s: s, metrics: prometheus.NewRegistry()}
+func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
+	h := &node{s: s, metrics: prometheus.NewRegistry()}
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if h.db, h.seal, err = s.open(ctx, s.Log); err != nil {
 		return nil, err
@@ -158,12 +158,10 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
+		h.pages = dashboard.New(h.dashboardConfig())
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
 			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
-			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version})
-	}
-	if s.role("api") {
-		h.pages = dashboard.New(h.dashboardConfig())
+			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
 		return nil, err
@@ -176,7 +174,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *house, err error) {
 	return h, nil
 }
 
-func (h *house) domainConfig(out *egress.Egress, authorities *http.Client, limits *account.Limits) domain.Config {
+func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, limits *account.Limits) domain.Config {
 	c := domain.Config{
 		DB: h.db, Limits: limits, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
 		Registry: h.s.Registry, Prices: h.s.prices, Reserved: h.s.ownHosts, Addrs: h.s.public, Listens: h.s.listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
@@ -196,8 +194,8 @@ func (h *house) domainConfig(out *egress.Egress, authorities *http.Client, limit
 	return c
 }
 
-// siteOf tells the domain room whose a site is: it knows no sites.
-func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
+// siteOf tells the domain service whose a site is: it knows no sites.
+func (h *node) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 	var subdomain string
 	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -207,17 +205,17 @@ func (h *house) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, 
 }
 
 // forgetDomains releases the domains of a deleted site.
-func (h *house) forgetDomains(ctx context.Context, id site.ID) error {
+func (h *node) forgetDomains(ctx context.Context, id site.ID) error {
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) })
 }
 
 // forgetGit removes what is stored of a deleted site's repository.
-func (h *house) forgetGit(ctx context.Context, id site.ID) error {
+func (h *node) forgetGit(ctx context.Context, id site.ID) error {
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) })
 }
 
 // emitDomain tells webhooks what happens to a domain.
-func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d domain.Domain) error {
+func (h *node) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d domain.Domain) error {
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -240,7 +238,7 @@ func (h *house) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID
 }
 
 // prepare does what must be done once before serving.
-func (h *house) prepare(ctx context.Context) error {
+func (h *node) prepare(ctx context.Context) error {
 	if err := h.deployments.Schedule(ctx); err != nil {
 		return err
 	}
@@ -277,15 +275,15 @@ func writeIfChanged(path string, text []byte) error {
 	return nil
 }
 
-// room is something that runs until its context ends.
-type room struct {
+// service is something that runs until its context ends.
+type service struct {
 	name string
 	run  func(context.Context) error
 }
 
-// rooms run on every node for as long as it serves.
-func (h *house) rooms() []room {
-	list := []room{
+// services run on every node for as long as it serves.
+func (h *node) services() []service {
+	list := []service{
 		{"database", h.db.Run},
 		{"accounts", h.accounts.Run},
 		{"answers", h.answers.Run},
@@ -293,20 +291,20 @@ func (h *house) rooms() []room {
 		{"rate limit", h.limiter.Run},
 	}
 	if h.pages != nil {
-		list = append(list, room{"dashboard", h.pages.Run})
+		list = append(list, service{"dashboard", h.pages.Run})
 	}
 	if h.edge != nil {
-		list = append(list, room{"edge", h.edge.Run})
+		list = append(list, service{"edge", h.edge.Run})
 	}
 	if h.certs != nil {
-		list = append(list, room{"certificates", h.certs.Run})
+		list = append(list, service{"certificates", h.certs.Run})
 	}
 	return list
 }
 
 // workers run on nodes with that role.
-func (h *house) workers() []room {
-	return []room{
+func (h *node) workers() []service {
+	return []service{
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
 		{"webhooks", h.webhooks.Run},
@@ -314,12 +312,12 @@ func (h *house) workers() []room {
 	}
 }
 
-func (h *house) metricsHandler() http.Handler {
+func (h *node) metricsHandler() http.Handler {
 	return promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{})
 }
 
 // observe adds the figures that are read from the database when they are asked for.
-func (h *house) observe() {
+func (h *node) observe() {
 	gauge := func(name, help string, count func(context.Context, db.Reader) (int, error)) {
 		h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

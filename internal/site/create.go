@@ -18,13 +18,13 @@ import (
 )
 
 // Provision is the job that carries a new site to its first release. It is enqueued with
-// the site and worked by the room that deploys.
+// the site and worked by the service that deploys.
 type Provision struct{ Site ID }
 
 // Kind names the job.
 func (Provision) Kind() string { return "site.provision" }
 
-// NewSite is what a site is made from.
+// NewSite holds the settings of a site to create.
 type NewSite struct {
 	Name       string
 	Type       string

@@ -12,7 +12,7 @@ import (
 )
 
 // Purge is the job that removes what a deleted site leaves behind. It is enqueued with
-// the deletion and worked by the room that knows all of it.
+// the deletion and worked by the service that knows all of it.
 type Purge struct{ Site ID }
 
 // Kind names the job.
@@ -53,7 +53,7 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return err
 }
 
-// PurgeTx removes what this room keeps of a deleted site, except the row that tells the
+// PurgeTx removes what this service stores of a deleted site, except the row that tells the
 // edges; that goes an hour later.
 func (s *Sites) PurgeTx(ctx context.Context, tx *db.Tx, id ID) error {
 	for _, q := range []string{`DELETE FROM env WHERE site_id = $1`, `DELETE FROM site_serving WHERE site_id = $1`, `DELETE FROM deploy_hooks WHERE site_id = $1`} {
@@ -65,7 +65,7 @@ func (s *Sites) PurgeTx(ctx context.Context, tx *db.Tx, id ID) error {
 	return err
 }
 
-// Work registers this room's own jobs.
+// Work registers this service's own jobs.
 func (s *Sites) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{}, func(ctx context.Context, f Forget, _ int64) error {
 		return s.c.DB.Write(ctx, func(tx *db.Tx) error {

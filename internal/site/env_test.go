@@ -10,7 +10,7 @@ import (
 	"slipway/internal/source"
 )
 
-func (r room) setEnv(t *testing.T, id site.ID, vars ...site.NewVar) []site.Var {
+func (r world) setEnv(t *testing.T, id site.ID, vars ...site.NewVar) []site.Var {
 	t.Helper()
 	var out []site.Var
 	r.write(t, func(tx *db.Tx) (err error) { out, err = r.SetEnvTx(t.Context(), tx, anna, id, vars); return err })

@@ -52,7 +52,7 @@ func (id HookID) digest() string {
 
 const maxHooks = 100
 
-// NewHook is what a deploy hook is made from.
+// NewHook holds the settings of a deploy hook to create.
 type NewHook struct {
 	Name       string
 	Branch     string // Optional: the site's

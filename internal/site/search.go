@@ -42,7 +42,7 @@ func clean(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// searchable is what a site is found by, besides its domains. No search holds the line
+// searchable returns the text that a site is found by, besides its domains. No search holds the line
 // break, so that none matches across two of them.
 func (s Site) searchable() string {
 	return fold(s.Name) + "\n" + s.Slug + "\n" + fold(s.Repository)

@@ -2,8 +2,8 @@
 // status, environment variables and deploy hooks, and their end.
 //
 // A change and the events it causes are one transaction. What must follow a change is a
-// job: Provision and Purge are enqueued here and worked by the room that knows how. The
-// package never runs anything and never touches files; deployments are another room's.
+// job: Provision and Purge are enqueued here and worked by the service that knows how. The
+// package never runs anything and never touches files; deployments are another service's.
 package site
 
 import (
@@ -83,7 +83,7 @@ type Build struct {
 	Node    *string `json:"node,omitempty"`
 }
 
-// Config says what sites stand on.
+// Config holds what Sites needs.
 type Config struct {
 	DB     *db.DB
 	Hooks  *webhook.Webhooks
@@ -94,10 +94,10 @@ type Config struct {
 	Limits *account.Limits // Optional: without it the service's own.
 }
 
-// Sites is the room.
+// Sites is the service. It is safe for concurrent use.
 type Sites struct{ c Config }
 
-// New returns the room. It starts nothing.
+// New returns the service. It starts nothing.
 func New(c Config) *Sites {
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	c.Limits.CountRows(account.LimitSites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)

@@ -22,30 +22,30 @@ const (
 	ben  = account.OwnerID("usr_ben")
 )
 
-type room struct {
+type world struct {
 	*site.Sites
 	db *db.DB
 }
 
-func open(t *testing.T) room {
+func open(t *testing.T) world {
 	t.Helper()
 	d := dbtest.New(t)
 	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return room{site.New(site.Config{DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer}), Seal: sealer, Domain: "sites.test", Port: 8443}), d}
+	return world{site.New(site.Config{DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer}), Seal: sealer, Domain: "sites.test", Port: 8443}), d}
 }
 
 // write runs fn in a transaction and fails the test when it does not pass.
-func (r room) write(t *testing.T, fn func(tx *db.Tx) error) {
+func (r world) write(t *testing.T, fn func(tx *db.Tx) error) {
 	t.Helper()
 	if err := r.db.Write(t.Context(), fn); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (r room) create(t *testing.T, owner account.OwnerID, name string) site.Site {
+func (r world) create(t *testing.T, owner account.OwnerID, name string) site.Site {
 	t.Helper()
 	s, err := r.Create(t.Context(), owner, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
 	if err != nil {
@@ -54,7 +54,7 @@ func (r room) create(t *testing.T, owner account.OwnerID, name string) site.Site
 	return s
 }
 
-func (r room) activate(t *testing.T, id site.ID, deployment string) (live bool) {
+func (r world) activate(t *testing.T, id site.ID, deployment string) (live bool) {
 	t.Helper()
 	r.write(t, func(tx *db.Tx) (err error) {
 		live, err = r.ActivateTx(t.Context(), tx, id, deployment, "release-"+deployment, "static")
@@ -63,7 +63,7 @@ func (r room) activate(t *testing.T, id site.ID, deployment string) (live bool) 
 	return live
 }
 
-func (r room) count(t *testing.T, q string, args ...any) (n int) {
+func (r world) count(t *testing.T, q string, args ...any) (n int) {
 	t.Helper()
 	if err := r.db.QueryRow(t.Context(), q, args...).Scan(&n); err != nil {
 		t.Fatal(err)

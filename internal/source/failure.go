@@ -28,7 +28,7 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 	if ctx.Err() != nil {
 		return fmt.Errorf("fetch %s: %w", r.Repository, context.Cause(ctx))
 	}
-	door := m.refused()
+	refused := m.refused()
 	said := stderr + "\n" + m.said()
 	has := func(words ...string) bool {
 		for _, w := range words {
@@ -39,11 +39,11 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 		return false
 	}
 	switch {
-	case errors.Is(door, egress.ErrQuota):
+	case errors.Is(refused, egress.ErrQuota):
 		return tooLarge(r, "it is over the limit of "+size(s.c.MaxPack))
-	case errors.Is(door, egress.ErrBlocked), errors.Is(door, egress.ErrPolicy):
+	case errors.Is(refused, egress.ErrBlocked), errors.Is(refused, egress.ErrPolicy):
 		return blocked(r)
-	case door != nil:
+	case refused != nil:
 		return unreachable(r)
 	case r.Commit != "" && has("not our ref", "couldn't find remote ref", "unadvertised object", "no such remote ref"):
 		return &fault.Error{Kind: fault.Invalid, Code: "commit_not_found", Received: r.Commit,
@@ -71,7 +71,7 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 	return fmt.Errorf("fetch %s: %w: %s", r.Repository, err, s.scrub(stderr, m))
 }
 
-// scrub makes one line without secrets, addresses of the door, or paths of this machine.
+// scrub returns one line without secrets, addresses of the proxy, or paths of this machine.
 func (s *Source) scrub(stderr string, m *remote) string {
 	for _, secret := range m.secrets {
 		if secret != "" {

@@ -202,7 +202,7 @@ func (k *child) wait() error {
 	return err
 }
 
-// said is what git complained of, with our paths in place of those that it was shown.
+// said returns git's error output, with our paths in place of those that it was shown.
 func (k *child) said() string {
 	text := k.stderr.String()
 	for _, p := range k.shown {
@@ -211,7 +211,7 @@ func (k *child) said() string {
 	return text
 }
 
-// run waits for git to end; stderr is what it complained of, at most 64 KiB.
+// run waits for git to end; stderr is its error output, at most 64 KiB.
 func (s *Source) run(ctx context.Context, c command) (stderr string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -45,7 +45,7 @@ func newHost(t testing.TB) *host {
 	return h
 }
 
-// pass is what the host does when nothing is in the way.
+// pass serves the request as a plain host.
 func (h *host) pass(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.URL.Path, "/private") {
 		if _, p, ok := r.BasicAuth(); !ok || subtle.ConstantTimeCompare([]byte(p), []byte(token)) != 1 {

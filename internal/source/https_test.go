@@ -14,7 +14,7 @@ import (
 	"slipway/internal/fault"
 )
 
-// The ordinary way: https through the door, with roots of the operator's own.
+// The ordinary way: https through the proxy, with roots of the operator's own.
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

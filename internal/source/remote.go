@@ -48,7 +48,7 @@ type remote struct {
 	config  [][2]string
 	header  string // Authorization for exactly these urls; "" for none
 	secrets []string
-	refused func() error  // what the door turned away, or nil
+	refused func() error  // what the proxy refused, or nil
 	said    func() string // what the far side complained of beside git's own stderr
 	close   func()
 	private bool     // a credential is in use
@@ -84,7 +84,7 @@ func missing(err error) bool {
 }
 
 // connect opens the way: a directory, an SSH session for a deploy key, or HTTP through a
-// door of its own that leads to one host and port.
+// proxy of its own that leads to one host and port.
 func (s *Source) connect(ctx context.Context, r Request) (*remote, error) {
 	b := s.base[r.Repository.host]
 	switch {

@@ -26,7 +26,7 @@ func (r Repository) String() string {
 // Host is the host's name, with a port where one was given.
 func (r Repository) Host() string { return r.host }
 
-// Path is what follows the host.
+// Path returns the part after the host.
 func (r Repository) Path() string { return r.path }
 
 var (

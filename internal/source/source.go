@@ -6,7 +6,7 @@
 // environment and no configuration but ours, within limits and under a uid of its own,
 // speaks the one protocol that the request needs, follows no redirect, knows no hook,
 // submodule, filter or LFS (submodules and LFS files are requests of ours), and reaches the
-// network through a door of its own (egress.Proxy, or for deploy keys an SSH client of
+// network through a proxy of its own (egress.Proxy, or for deploy keys an SSH client of
 // ours) that leads to that one host. A cache that a crash left behind, or that git
 // complains about, is thrown away and fetched anew.
 //
@@ -34,7 +34,7 @@ import (
 	"slipway/internal/sandbox"
 )
 
-// Config is what a Source works with. Dir and Egress are required.
+// Config holds what a Source needs. Dir and Egress are required.
 type Config struct {
 	Dir       string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
 	Egress    *egress.Egress    // judges every address

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// head is what a page says of itself.
+// head holds a page's title, description and icons.
 type head struct {
 	title, ogTitle, description, heading string
 	colours                              []string

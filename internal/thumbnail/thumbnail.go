@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Portrait is what a site looks like. Every field may be empty.
-type Portrait struct {
+// Thumbnail holds what a site looks like. Every field may be empty.
+type Thumbnail struct {
 	Title  string
 	Text   string
 	Colour string // #rrggbb
@@ -24,7 +24,7 @@ type Portrait struct {
 	Image  []byte // JPEG, ImageWidth by ImageHeight
 }
 
-// budget is the time that one portrait may take, all its files together.
+// budget is the time that one thumbnail may take, all its files together.
 const budget = 10 * time.Second
 
 // The measures of what is drawn, in pixels.
@@ -51,16 +51,16 @@ type Files struct {
 	File func(path string, limit int64) []byte
 }
 
-// Of returns the portrait of a site. It takes at most ten seconds; what is not decoded
+// Of returns the thumbnail of a site. It takes at most ten seconds; what is not decoded
 // by then, or when ctx ends, is left out. The caller asks ctx whether it is complete.
-func Of(ctx context.Context, f Files) Portrait {
+func Of(ctx context.Context, f Files) Thumbnail {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	h := readHead(f.Page(maxPage))
 	if h.manifest != "" {
 		h.readManifest(f.File(h.manifest, maxManifest))
 	}
-	p := Portrait{
+	p := Thumbnail{
 		Title: clean(cmp.Or(h.title, h.ogTitle, h.heading), 80),
 		Text:  clean(cmp.Or(h.description, h.heading), 200),
 	}
@@ -105,7 +105,7 @@ func findIcon(ctx context.Context, h head, f Files) ([]byte, rgb) {
 	return nil, rgb{}
 }
 
-// IconType returns the media type of a Portrait's icon.
+// IconType returns the media type of a Thumbnail's icon.
 func IconType(icon []byte) string {
 	if len(icon) > 0 && icon[0] == 0x89 {
 		return "image/png"

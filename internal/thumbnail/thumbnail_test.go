@@ -158,27 +158,27 @@ func TestSources(t *testing.T) {
 	for name, tt := range map[string]struct {
 		page  string
 		files map[string][]byte
-		want  Portrait // Icon and Image: whether there are some
+		want  Thumbnail // Icon and Image: whether there are some
 	}{
-		"nothing":             {"", nil, Portrait{}},
-		"no page of words":    {"\x00\xff<<<>>><title", nil, Portrait{}},
-		"a heading":           {"<h1>\n Hello <b>there</b></h1>", nil, Portrait{Title: "Hello there", Text: "Hello there"}},
-		"og words":            {`<meta property=og:title content=Shop><meta property=og:description content="We sell">`, nil, Portrait{Title: "Shop", Text: "We sell"}},
-		"by custom":           {"<title>x</title>", map[string][]byte{"favicon.ico": icoOf(icon)}, Portrait{Title: "x", Colour: "#1e3cdc", Icon: icon}},
-		"touch icon":          {"<title>x</title>", map[string][]byte{"apple-touch-icon.png": icon}, Portrait{Title: "x", Colour: "#1e3cdc", Icon: icon}},
-		"data":                {`<link rel=icon href="data:image/png;base64,` + base64.StdEncoding.EncodeToString(icon) + `">`, nil, Portrait{Colour: "#1e3cdc", Icon: icon}},
-		"manifest":            {`<link rel=manifest href=/app/site.webmanifest>`, map[string][]byte{"app/site.webmanifest": []byte(`{"name":"App","theme_color":"tomato","icons":[{"src":"i.png","sizes":"32x32"}]}`), "app/i.png": icon}, Portrait{Title: "App", Colour: "#ff6347", Icon: icon}},
-		"broken first":        {`<link rel=icon href=a.png><link rel=icon href=b.png>`, map[string][]byte{"a.png": icon[:60], "b.png": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
-		"a wrong name":        {`<link rel=icon href=a.svg>`, map[string][]byte{"a.svg": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
-		"another host's":      {`<link rel=icon href="//cdn.example/i.png"><meta property=og:image content=javascript:alert(1)>`, nil, Portrait{}},
-		"upwards":             {`<link rel=icon href="../../../etc/i.png">`, map[string][]byte{"etc/i.png": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
-		"a logo for og":       {`<meta property=og:image content=/logo.png>`, map[string][]byte{"logo.png": pngOf(plain(500, 500, red))}, Portrait{}},
-		"white is no colour":  {`<meta name=theme-color content=white>`, nil, Portrait{}},
-		"dark is one":         {`<meta name=theme-color content=#0a0a0b>`, nil, Portrait{Colour: "#0a0a0b"}},
-		"vivid before grey":   {`<meta name=theme-color content=#222><link rel=icon href=i.png>`, map[string][]byte{"i.png": icon}, Portrait{Colour: "#1e3cdc", Icon: icon}},
-		"no colour":           {`<meta name=theme-color content="url(x)"><meta name=theme-color content="#12"><meta name=theme-color content="rgb(NaN,1,2)">`, nil, Portrait{}},
-		"marks of direction":  {"<title>a\u202eb\u200bc\x07 \u2066d</title>", nil, Portrait{Title: "abc d"}},
-		"markup in the title": {"<title><script>alert(1)</script></title>", nil, Portrait{Title: "<script>alert(1)</script>"}},
+		"nothing":             {"", nil, Thumbnail{}},
+		"no page of words":    {"\x00\xff<<<>>><title", nil, Thumbnail{}},
+		"a heading":           {"<h1>\n Hello <b>there</b></h1>", nil, Thumbnail{Title: "Hello there", Text: "Hello there"}},
+		"og words":            {`<meta property=og:title content=Shop><meta property=og:description content="We sell">`, nil, Thumbnail{Title: "Shop", Text: "We sell"}},
+		"by custom":           {"<title>x</title>", map[string][]byte{"favicon.ico": icoOf(icon)}, Thumbnail{Title: "x", Colour: "#1e3cdc", Icon: icon}},
+		"touch icon":          {"<title>x</title>", map[string][]byte{"apple-touch-icon.png": icon}, Thumbnail{Title: "x", Colour: "#1e3cdc", Icon: icon}},
+		"data":                {`<link rel=icon href="data:image/png;base64,` + base64.StdEncoding.EncodeToString(icon) + `">`, nil, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
+		"manifest":            {`<link rel=manifest href=/app/site.webmanifest>`, map[string][]byte{"app/site.webmanifest": []byte(`{"name":"App","theme_color":"tomato","icons":[{"src":"i.png","sizes":"32x32"}]}`), "app/i.png": icon}, Thumbnail{Title: "App", Colour: "#ff6347", Icon: icon}},
+		"broken first":        {`<link rel=icon href=a.png><link rel=icon href=b.png>`, map[string][]byte{"a.png": icon[:60], "b.png": icon}, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
+		"a wrong name":        {`<link rel=icon href=a.svg>`, map[string][]byte{"a.svg": icon}, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
+		"another host's":      {`<link rel=icon href="//cdn.example/i.png"><meta property=og:image content=javascript:alert(1)>`, nil, Thumbnail{}},
+		"upwards":             {`<link rel=icon href="../../../etc/i.png">`, map[string][]byte{"etc/i.png": icon}, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
+		"a logo for og":       {`<meta property=og:image content=/logo.png>`, map[string][]byte{"logo.png": pngOf(plain(500, 500, red))}, Thumbnail{}},
+		"white is no colour":  {`<meta name=theme-color content=white>`, nil, Thumbnail{}},
+		"dark is one":         {`<meta name=theme-color content=#0a0a0b>`, nil, Thumbnail{Colour: "#0a0a0b"}},
+		"vivid before grey":   {`<meta name=theme-color content=#222><link rel=icon href=i.png>`, map[string][]byte{"i.png": icon}, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
+		"no colour":           {`<meta name=theme-color content="url(x)"><meta name=theme-color content="#12"><meta name=theme-color content="rgb(NaN,1,2)">`, nil, Thumbnail{}},
+		"marks of direction":  {"<title>a\u202eb\u200bc\x07 \u2066d</title>", nil, Thumbnail{Title: "abc d"}},
+		"markup in the title": {"<title><script>alert(1)</script></title>", nil, Thumbnail{Title: "<script>alert(1)</script>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -61,7 +61,7 @@ func StepFor(back time.Duration) Step {
 	return Day
 }
 
-// Series is what was counted in a row of equal stretches of time.
+// Series holds the counts of consecutive time steps.
 type Series struct {
 	Step   Step
 	Points []Point // without gaps, the last one still growing

@@ -33,16 +33,16 @@ const (
 	keepDay  = 400 * day
 )
 
-// Config says what traffic stands on.
+// Config holds what Traffic needs.
 type Config struct {
 	DB  *db.DB
 	Now func() db.Time // Optional: nil means db.Now.
 }
 
-// Traffic is the room.
+// Traffic is the service. It is safe for concurrent use.
 type Traffic struct{ c Config }
 
-// New returns the room. It starts nothing: Work registers its job.
+// New returns the service. It starts nothing: Work registers its job.
 func New(c Config) *Traffic {
 	if c.Now == nil {
 		c.Now = db.Now
@@ -50,7 +50,7 @@ func New(c Config) *Traffic {
 	return &Traffic{c}
 }
 
-// Counts is what a site's visitors asked for in some time.
+// Counts holds the requests of a site's visitors in some time.
 type Counts struct {
 	OK, Redirected, ClientErrors, ServerErrors int64 // answers with a status 2xx, 3xx, 4xx, 5xx
 	Pages                                      int64 // those of them that brought an HTML page

@@ -19,7 +19,7 @@ const (
 	eve account.OwnerID = "usr_eve"
 )
 
-// world is the room with a clock that the test sets.
+// world is the service with a clock that the test sets.
 type world struct {
 	*Traffic
 	t   testing.TB
@@ -32,7 +32,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// sites writes the rows of sites that are there, as their room would.
+// sites writes the rows of sites that are there, as their service would.
 func (w *world) sites(owner account.OwnerID, ids ...string) {
 	w.t.Helper()
 	err := w.c.DB.Write(w.t.Context(), func(tx *db.Tx) error {

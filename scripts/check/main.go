@@ -80,7 +80,7 @@ func steps() []step {
 		{name: "tests", argv: []string{"go", "test", "-count=1", "-timeout=8m", "./..."}, shown: true},
 		{name: "pages in a browser", argv: []string{"go", "test", "-count=1", "-tags=browser", "-parallel=4", "-run=Browser", "./internal/dashboard", "./e2e/browser"}, shown: true},
 		{name: "linters of the OpenAPI document", argv: []string{"go", "test", "-count=1", "-v", "-tags=lint", "-run=TestLinters", "./internal/api"}, shown: true},
-		{name: "rooms on PostgreSQL", argv: rooms, shown: true},
+		{name: "services on PostgreSQL", argv: rooms, shown: true},
 	}
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 	Refuse   func(to string) error // nil: takes everybody; Permanent and Temporary make its errors
 }
 
-// Permanent and Temporary are what a server says of a recipient.
+// Permanent and Temporary are the server's answers about a recipient.
 func Permanent(text string) error {
 	return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: text}
 }
@@ -110,7 +110,7 @@ func (s *Server) Tried() int {
 	return s.tried
 }
 
-// All is what has arrived, the oldest first.
+// All returns the messages received, oldest first.
 func (s *Server) All() []Mail {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"slipway/internal/db"
 )
 
-// claim takes the next due job of the queue that this process can do, or returns nil
+// lease takes the next due job of the queue that this process can do, or returns nil
 // when there is none. A job of a group waits for the ones before it; among the rest the
 // share with the fewest running goes first, then the one that waits longest.
-func (j *Jobs) claim(ctx context.Context, queue string) (*claimed, error) {
-	var c claimed
+func (j *Jobs) lease(ctx context.Context, queue string) (*leased, error) {
+	var c leased
 	err := j.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now := db.Now()
 		args := db.Args{queue, now, now.Add(j.c.Lease)}
@@ -40,14 +40,14 @@ func (j *Jobs) claim(ctx context.Context, queue string) (*claimed, error) {
 		// Another node took a job of the same group at the same moment: its end wakes us.
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("claim job: %w", err)
+		return nil, fmt.Errorf("lease job: %w", err)
 	}
 	return &c, nil
 }
 
-// settle writes how a claimed job ended. A worker whose token is no longer the job's
+// settle writes how a leased job ended. A worker whose token is no longer the job's
 // changes nothing.
-func (j *Jobs) settle(ctx context.Context, c *claimed, end error) error {
+func (j *Jobs) settle(ctx context.Context, c *leased, end error) error {
 	p := j.handlers[c.kind].policy
 	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
 		var l later

@@ -21,7 +21,7 @@ func shareOf(ctx context.Context) string {
 
 // turns hands out the places for writing: one on SQLite, several on PostgreSQL. Whoever
 // waits is served in turn over shares, and within a share in the order of asking.
-type turns struct {
+type slots struct {
 	mu    sync.Mutex // guards what follows
 	free  int        // places that nobody holds
 	most  int        // places that one share may hold at once
@@ -37,12 +37,12 @@ type lane struct {
 	waiting []chan struct{} // closed when the place is theirs
 }
 
-func newTurns(places, most int) *turns {
-	return &turns{free: max(1, places), most: max(1, most), lanes: map[string]*lane{}}
+func newSlots(places, most int) *slots {
+	return &slots{free: max(1, places), most: max(1, most), lanes: map[string]*lane{}}
 }
 
 // take waits for a place and returns what gives it back.
-func (t *turns) take(ctx context.Context) (release func(), err error) {
+func (t *slots) take(ctx context.Context) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -72,7 +72,7 @@ func (t *turns) take(ctx context.Context) (release func(), err error) {
 }
 
 // leave takes a waiter out of its lane. It reports false when the place is theirs already.
-func (t *turns) leave(l *lane, mine chan struct{}) bool {
+func (t *slots) leave(l *lane, mine chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, w := range l.waiting {
@@ -85,7 +85,7 @@ func (t *turns) leave(l *lane, mine chan struct{}) bool {
 	return false
 }
 
-func (t *turns) release(l *lane) {
+func (t *slots) release(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.held--
@@ -95,7 +95,7 @@ func (t *turns) release(l *lane) {
 }
 
 // grant hands free places to whoever is next. The caller holds mu.
-func (t *turns) grant() {
+func (t *slots) grant() {
 	for t.free > 0 {
 		i := t.next()
 		if i < 0 {
@@ -115,7 +115,7 @@ func (t *turns) grant() {
 }
 
 // next is the place in order of the lane whose turn it is, or -1.
-func (t *turns) next() int {
+func (t *slots) next() int {
 	first := -1
 	for i, l := range t.order {
 		if l.share == "" && !t.own {
@@ -129,7 +129,7 @@ func (t *turns) next() int {
 }
 
 // tidy forgets a lane that neither holds nor waits. The caller holds mu.
-func (t *turns) tidy(l *lane) {
+func (t *slots) tidy(l *lane) {
 	if len(l.waiting) > 0 {
 		return
 	}
@@ -146,9 +146,9 @@ func (t *turns) tidy(l *lane) {
 
 // Waiting returns how many writes wait for their turn. It is for tests.
 func (d *DB) Waiting() (n int) {
-	d.turns.mu.Lock()
-	defer d.turns.mu.Unlock()
-	for _, l := range d.turns.order {
+	d.slots.mu.Lock()
+	defer d.slots.mu.Unlock()
+	for _, l := range d.slots.order {
 		n += len(l.waiting)
 	}
 	return n
