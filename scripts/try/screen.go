@@ -10,7 +10,7 @@ func (t *try) screen(s site) {
 	root := filepath.Join(t.data, "root.pem")
 	base := "http://" + t.listen
 	lines := [][3]string{
-		{"Live site", s.URL, "the browser asks once: the certificate is from your own authority"},
+		{"Live site", s.URL, "the browser asks once: the certificate is from your local certificate authority"},
 		{"Dashboard", base + "/", "sign in as " + t.memory.Email + " with " + t.memory.Password},
 		{"REST", base + "/api/v1", "described in /api/v1/openapi.json"},
 		{"Reference", base + "/docs", "every endpoint, to be read"},
