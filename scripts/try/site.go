@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// site is what the REST interface says of one.
+// site is a site as the API shows it.
 type site struct {
 	ID           string `json:"id"`
 	Status       string `json:"status"`
