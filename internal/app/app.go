@@ -30,6 +30,7 @@ import (
 type Wanted struct {
 	Spec runtime.Spec // its ID and Output are this package's
 
+	Redact     func(line string) string // hides secrets in what it prints. Optional.
 	Site       string
 	Deployment string
 	Host       string        // of the site, for health checks

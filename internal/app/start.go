@@ -42,7 +42,12 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 		return nil, want, &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Details: a.c.Why, Code: "no_runtime"}
 	}
 	want.Spec.ID = db.NewID("run")
-	want.Spec.Output = func(stream, line string) { a.logs.add(want.Site, p.deployment, stream, line) }
+	want.Spec.Output = func(stream, line string) {
+		if want.Redact != nil {
+			line = want.Redact(line)
+		}
+		a.logs.add(want.Site, p.deployment, stream, line)
+	}
 	running, err := a.c.Engine.Start(ctx, want.Spec)
 	if err != nil {
 		return nil, want, err

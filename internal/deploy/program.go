@@ -27,6 +27,8 @@ type Program struct {
 	Root   string // the project's folder in the bundle
 	Node   string // version of Node.js, "" for whatever there is
 	Env    map[string]string
+
+	Secrets []string // values that no log shows
 }
 
 // cannotRun says why a program of this runtime does not run here.
@@ -120,10 +122,14 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 		"SLIPWAY": "1", "SLIPWAY_SITE_ID": string(s.ID), "SLIPWAY_DEPLOYMENT_ID": string(x.ID), "SLIPWAY_COMMIT": x.CommitHash,
 		"SLIPWAY_BRANCH": x.Branch, "SLIPWAY_TARGET": string(x.Target), "SLIPWAY_URL": d.c.Sites.URL(s.Slug),
 	}
+	var secrets []string
 	for _, v := range vars {
 		env[v.Key] = v.Value
+		if v.Secret {
+			secrets = append(secrets, v.Value)
+		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, Env: env}, nil
+	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, Env: env, Secrets: secrets}, nil
 }
 
 // bundleRoots marks the blobs of every bundle that a deployment refers to.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/app"
+	"slipway/internal/buildlog"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/edge"
@@ -37,6 +38,9 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 	}
 	w.Spec = runtime.Spec{Site: w.Site, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
 		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch}}
+	if len(p.Secrets) > 0 {
+		w.Redact = buildlog.NewRedactor(p.Secrets).Redact
+	}
 	for k, v := range p.Env {
 		w.Spec.Env = append(w.Spec.Env, k+"="+v)
 	}
