@@ -55,6 +55,13 @@ func (a *API) updateServing(ctx context.Context, tx *db.Tx, c account.Caller, in
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return servingBody{}, err
 	}
+	now, err := a.Sites.Serving(ctx, tx, c.Owner, site.ID(in.ID))
+	if err == nil {
+		err = checkPatch(ctx, "serving settings", []string{"proxyHosts", "protection", "password"}, showServing(now), nil)
+	}
+	if err != nil {
+		return servingBody{}, err
+	}
 	b := in.Body
 	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{ProxyHosts: b.ProxyHosts, Protection: b.Protection, Password: b.Password}, hash)
 	*did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "serving"}
