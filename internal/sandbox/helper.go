@@ -134,7 +134,7 @@ func (x *Helper) Show(source string) string {
 // Start starts cmd within the limits: it has run nothing when they are set.
 func (x *Helper) Start(cmd *exec.Cmd) error {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, Ptrace: true}
-	if x.uid != 0 && (x.group == nil || x.group.pids == "") {
+	if x.uid != 0 {
 		attr.Credential = &syscall.Credential{Uid: uint32(x.uid), Gid: uint32(x.uid), Groups: []uint32{}}
 	}
 	cmd.SysProcAttr = attr

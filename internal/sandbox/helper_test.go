@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func TestHelperBesideOthersOfItsUID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("/bin/sh", "-c", "/bin/true; /bin/true; exit 7")
+		cmd := exec.Command("/bin/sh", "-c", "/bin/true; [ $(id -u) = "+strconv.Itoa(uid)+" ] && exit 7")
 		cmd.Stderr = os.Stderr
 		if err := x.Start(cmd); err != nil {
 			t.Fatal(err)
