@@ -111,7 +111,7 @@ func (n *nginx) stop() {
 	n.cmd.Wait() // it was told to end: how is no news
 }
 
-// versions is what `nginx -V` says of itself and of the TLS library that it runs with,
+// versions returns what `nginx -V` says of itself and of the TLS library that it runs with,
 // which it names last.
 func versions(text string) string {
 	out := "nginx " + regexp.MustCompile(`[0-9][0-9.]*`).FindString(text)

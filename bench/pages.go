@@ -167,7 +167,7 @@ func (r *reader) link(path, begin string) (string, error) {
 	return begin + end, nil
 }
 
-// ids are what differs between the paths of two runs.
+// ids matches what differs between the paths of two runs.
 var ids = regexp.MustCompile(`[a-z]+_[a-z0-9]{26}|VARIABLE_\d+`)
 
 // page writes down the time and the weight of one page. One that takes too long is

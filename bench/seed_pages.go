@@ -27,7 +27,7 @@ const (
 	auditLines      = 5000
 )
 
-// crowd is what the pages show.
+// crowd holds what the pages show.
 type crowd struct{ site, deployment, domain, user string }
 
 // seedCrowd writes sites with deployments and a domain each, copies of a real site's

@@ -32,7 +32,7 @@ type peer struct {
 	pid        int
 }
 
-// loaded is what one slice of load came to.
+// loaded holds what one slice of load came to.
 type loaded struct {
 	rate, cpu float64 // requests per second; µs of the server's CPU time per request
 	p99       time.Duration

@@ -92,7 +92,7 @@ func (b *bench) tlsSite(w *world.World) (host, id string, err error) {
 	return u.Hostname(), created.Data.ID, b.shows(w, browser, created.Data.URL, "tls")
 }
 
-// shaken is what one slice of handshakes came to.
+// shaken holds what one slice of handshakes came to.
 type shaken struct {
 	took   []time.Duration // from dialling to the finished handshake
 	wall   time.Duration
@@ -240,7 +240,7 @@ func visit(addr string, config *tls.Config) (visited, error) {
 	return v, err
 }
 
-// cpuTime is what a process group has used of the CPUs so far. The kernel counts it in
+// cpuTime returns what a process group has used of the CPUs so far. The kernel counts it in
 // hundredths of a second (USER_HZ, the same on every Linux that Go runs on).
 func cpuTime(group int) (time.Duration, error) {
 	var total time.Duration

@@ -27,7 +27,7 @@ type storyKeyType struct{}
 
 var storyKey = storyKeyType{}
 
-// story is what one script has so far.
+// story holds what one script has so far.
 type story struct {
 	world  *world.World
 	last   world.Answer // of api
@@ -135,7 +135,7 @@ func api(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	of(ts).last = a
 	fmt.Fprint(ts.Stdout(), show(a))
-	judge(ts, neg, a)
+	check(ts, neg, a)
 }
 
 func callAPI(ts *testscript.TestScript, args []string) (world.Answer, error) {
@@ -162,7 +162,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	a, err := callSite(ts, args)
 	ts.Check(err)
 	fmt.Fprint(ts.Stdout(), show(a))
-	judge(ts, neg, a)
+	check(ts, neg, a)
 }
 
 func callSite(ts *testscript.TestScript, args []string) (world.Answer, error) {
@@ -184,7 +184,7 @@ func callSite(ts *testscript.TestScript, args []string) (world.Answer, error) {
 	return s.world.Site(ctx, s.client, r)
 }
 
-func judge(ts *testscript.TestScript, neg bool, a world.Answer) {
+func check(ts *testscript.TestScript, neg bool, a world.Answer) {
 	if bad := a.Status >= 400; bad != neg {
 		ts.Fatalf("status %d", a.Status)
 	}

@@ -15,7 +15,7 @@ import (
 
 var repositories = []string{"one", "two", "three", "four"}
 
-// ledger is what the clients were told, and what they asked for without an answer.
+// ledger holds what the clients were told, and what they asked for without an answer.
 type ledger struct {
 	mu       sync.Mutex // guards all below
 	sites    map[string]*crashSite

@@ -31,9 +31,9 @@ const (
 // crashNames are the events that every one of the crashEndpoints must get.
 var crashNames = []string{"site.created", "site.deleted", "deployment.completed"}
 
-// What was acknowledged survives SIGKILL at any moment: clients work, the program dies
+// What was acknowledged is still there after SIGKILL at any moment: clients work, the program dies
 // again and again, and when all is quiet the ledger of what was answered is compared with
-// what is there, with what was delivered and with the database file. judge says what
+// what is there, with what was delivered and with the database file. verify says what
 // must hold, by the numbers of the plan: I1 to I8.
 func TestKill(t *testing.T) {
 	if testing.Short() {
@@ -51,7 +51,7 @@ func TestKill(t *testing.T) {
 	}
 	quiet() // the life that the last kill was followed by brings everything to its end
 	clients.Wait()
-	k.judge(t)
+	k.verify(t)
 }
 
 // killing is one run of the test.

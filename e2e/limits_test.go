@@ -92,7 +92,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// The interface answers to its own names alone.
+// The interface answers requests for its own names alone.
 func TestHostOfListen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--base-url", "http://panel.example.test", "--api-url", "http://api.example.test")

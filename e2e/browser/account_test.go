@@ -50,7 +50,7 @@ func (s *story) account() {
 	s.Sees("main", email)
 }
 
-// restOfThePages looks at those where nothing is done.
+// restOfThePages visits those where nothing is done.
 func (s *story) restOfThePages() {
 	s.step("the other pages")
 	for _, p := range [][2]string{{"/", "home"}, {"/?q=nothing", "home-no-match"}, {"/new?type=wordpress", "new-wordpress"}, {s.site + "/deployments?page=2", "deployments-past"},

@@ -1,7 +1,7 @@
 //go:build browser
 
 // Package browser owns a real Chromium as people use it: windows in which a test clicks,
-// types and looks, and the pictures that the run keeps for people to look at.
+// types and checks, and the screenshots that the run keeps for people.
 //
 // Every window fails its test when a page does what no page of ours may do: a script
 // error, a word on the console, a broken Content-Security-Policy, a dialog of a script, a

@@ -14,7 +14,7 @@ import (
 
 // curl runs a command as the dashboard shows it, word for word as a POSIX shell would see
 // it, with a key in $SLIPWAY_KEY, and returns the answer's status and body.
-func (h *house) curl(command, key string) (status int, body string) {
+func (h *harness) curl(command, key string) (status int, body string) {
 	h.t.Helper()
 	argv, err := shellWords(command, map[string]string{"SLIPWAY_KEY": key})
 	if err != nil {
@@ -37,7 +37,7 @@ func (h *house) curl(command, key string) (status int, body string) {
 }
 
 // asked is curl for what must succeed and answer JSON.
-func (h *house) asked(command, key string, out any) {
+func (h *harness) asked(command, key string, out any) {
 	h.t.Helper()
 	status, body := h.curl(command, key)
 	if status/100 != 2 {

@@ -12,7 +12,7 @@ import (
 // host.
 func TestBrowserHostileTexts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "hostile")
+	h := newHarness(t, "hostile")
 	if _, err := h.User(email); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 // The way from signing in to the site's end, without a mouse.
 func TestBrowserKeyboard(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "keyboard", "pier")
+	h := newHarness(t, "keyboard", "pier")
 	if _, err := h.User(email); err != nil {
 		t.Fatal(err)
 	}

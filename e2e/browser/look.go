@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// view is one way to look at a page.
+// view is one way to show a page.
 type view struct {
 	name, scheme string
 	width        int64
@@ -39,7 +39,7 @@ const (
 // Marker is the variable that hostile texts of tests try to set.
 const Marker = "slipwayWasHere"
 
-// Look looks at a page as people and programs do: light, dark, and on a phone. It
+// Look checks a page the way people and programs see it: light, dark, and on a phone. It
 // keeps the pictures; nothing may be wider than the screen, axe-core may find nothing
 // serious, and nothing hostile may have run.
 func (w *Window) Look(name string) {

@@ -14,7 +14,7 @@ import (
 
 // story is one person's time with the program, from the first start on.
 type story struct {
-	*house
+	*harness
 	*Window
 	t    *testing.T
 	site string // the path of its pages
@@ -26,8 +26,8 @@ type story struct {
 // The whole story, told to the real program in a real browser.
 func TestBrowserStory(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "story", "harbor", "leaflet")
-	s := &story{house: h, Window: h.window(), t: t, live: "https://harbor.localhost:" + h.port() + "/", begun: time.Now()}
+	h := newHarness(t, "story", "harbor", "leaflet")
+	s := &story{harness: h, Window: h.window(), t: t, live: "https://harbor.localhost:" + h.port() + "/", begun: time.Now()}
 	s.Allow(s.live)
 	s.Allow("https://leaflet.localhost:" + h.port())
 	s.comeIn()

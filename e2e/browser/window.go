@@ -123,7 +123,7 @@ func (w *Window) Misses(selector string) {
 	w.Until(selector+" is still to be seen", visible(selector)+`.length === 0`)
 }
 
-// Text is what the first such element says.
+// Text returns what the first such element says.
 func (w *Window) Text(selector string) (text string) {
 	w.t.Helper()
 	w.Sees(selector)
@@ -222,7 +222,7 @@ func (w *Window) Type(selector, text string) {
 	w.Run(input.InsertText(text))
 }
 
-// Copied is what the clipboard holds after a click on a copy button.
+// Copied returns what the clipboard holds after a click on a copy button.
 func (w *Window) Copied(button string) (text string) {
 	w.t.Helper()
 	w.Click(button)

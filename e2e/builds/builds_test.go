@@ -57,18 +57,18 @@ func become(as string) {
 	os.Exit(1)
 }
 
-// house is one installation with a user in it.
-type house struct {
+// harness is one installation with a user in it.
+type harness struct {
 	*world.World
 	t   testing.TB
 	key string
 	uid int // what the program runs as
 }
 
-// newHouse makes an installation that allows what the registry needs and nothing else:
+// newHarness makes an installation that allows what the registry needs and nothing else:
 // no flag opens the loopback. It starts with flags added. As is the uid to run as; 0 is
 // whoever we are.
-func newHouse(t testing.TB, as int, flags ...string) *house {
+func newHarness(t testing.TB, as int, flags ...string) *harness {
 	t.Helper()
 	dir := t.TempDir()
 	w, err := world.New(binary, dir)
@@ -82,7 +82,7 @@ func newHouse(t testing.TB, as int, flags ...string) *house {
 		}
 	})
 	w.Flags = slices.Concat([]string{"--git-host", "git.test=" + w.Git.URL, "--rate-limit", "1000000", "--registry", "local"}, mirror(t), flags)
-	h := &house{World: w, t: t, uid: os.Geteuid()}
+	h := &harness{World: w, t: t, uid: os.Geteuid()}
 	if as != 0 {
 		self, err := os.Executable()
 		if err != nil {
@@ -168,7 +168,7 @@ func registryHost(t testing.TB) string {
 	return u.Hostname()
 }
 
-func (h *house) user(email string) string {
+func (h *harness) user(email string) string {
 	h.t.Helper()
 	key, err := h.User(email)
 	if err != nil {
@@ -178,12 +178,12 @@ func (h *house) user(email string) string {
 }
 
 // commit makes files the newest commit of a repository's main branch.
-func (h *house) commit(repo string, files map[string]string) {
+func (h *harness) commit(repo string, files map[string]string) {
 	h.t.Helper()
 	h.commitTo(repo, "main", files)
 }
 
-func (h *house) commitTo(repo, branch string, files map[string]string) {
+func (h *harness) commitTo(repo, branch string, files map[string]string) {
 	h.t.Helper()
 	dir := h.t.TempDir()
 	if err := world.WriteFiles(dir, files); err != nil {
@@ -210,19 +210,19 @@ func node(program string) map[string]string {
 	}
 }
 
-// aSite is what these tests know of one.
+// aSite holds what these tests know of one.
 type aSite struct {
 	ID, URL string
 	key     string
 }
 
 // site makes a site of a repository, which starts its first deployment.
-func (h *house) site(repo string, more map[string]any) aSite {
+func (h *harness) site(repo string, more map[string]any) aSite {
 	h.t.Helper()
 	return h.siteOf(h.key, repo, more)
 }
 
-func (h *house) siteOf(key, repo string, more map[string]any) aSite {
+func (h *harness) siteOf(key, repo string, more map[string]any) aSite {
 	h.t.Helper()
 	body := map[string]any{"name": filepath.Base(repo), "type": "static", "repository": "git.test/" + repo, "branch": "main"}
 	for k, v := range more {
@@ -234,7 +234,7 @@ func (h *house) siteOf(key, repo string, more map[string]any) aSite {
 	return out.Data
 }
 
-func (h *house) call(key, method, path string, body, out any) {
+func (h *harness) call(key, method, path string, body, out any) {
 	h.t.Helper()
 	if err := h.Call(context.Background(), key, method, path, body, out); err != nil {
 		h.t.Fatal(err)
@@ -280,7 +280,7 @@ func (d deployment) running() string {
 	return ""
 }
 
-func (h *house) get(s aSite, id string) deployment {
+func (h *harness) get(s aSite, id string) deployment {
 	h.t.Helper()
 	var d deployment
 	h.call(s.key, "GET", "/deployments/"+id, nil, &d)
@@ -288,7 +288,7 @@ func (h *house) get(s aSite, id string) deployment {
 }
 
 // first is the deployment that a new site starts with.
-func (h *house) first(s aSite) string {
+func (h *harness) first(s aSite) string {
 	h.t.Helper()
 	var id string
 	h.until(20*time.Second, "a first deployment", func() bool {
@@ -303,7 +303,7 @@ func (h *house) first(s aSite) string {
 }
 
 // deploy asks for one more deployment.
-func (h *house) deploy(s aSite, body map[string]any) string {
+func (h *harness) deploy(s aSite, body map[string]any) string {
 	h.t.Helper()
 	var out struct{ DeploymentID string }
 	var wish any // no body at all, unless there is something to say
@@ -314,13 +314,13 @@ func (h *house) deploy(s aSite, body map[string]any) string {
 	return out.DeploymentID
 }
 
-func (h *house) cancel(s aSite, id string) {
+func (h *harness) cancel(s aSite, id string) {
 	h.t.Helper()
 	h.call(s.key, "POST", "/deployments/"+id+"/cancel", nil, nil)
 }
 
 // until waits for a condition.
-func (h *house) until(patience time.Duration, what string, ok func() bool) {
+func (h *harness) until(patience time.Duration, what string, ok func() bool) {
 	h.t.Helper()
 	for end := time.Now().Add(patience); !ok(); {
 		if time.Now().After(end) {
@@ -331,7 +331,7 @@ func (h *house) until(patience time.Duration, what string, ok func() bool) {
 }
 
 // wait returns a deployment when it has ended.
-func (h *house) wait(s aSite, id string) deployment {
+func (h *harness) wait(s aSite, id string) deployment {
 	h.t.Helper()
 	var d deployment
 	h.until(3*time.Minute, "end of the deployment "+id, func() bool { d = h.get(s, id); return d.ended() })
@@ -339,7 +339,7 @@ func (h *house) wait(s aSite, id string) deployment {
 }
 
 // built waits for a deployment that must succeed.
-func (h *house) built(s aSite, id string) deployment {
+func (h *harness) built(s aSite, id string) deployment {
 	h.t.Helper()
 	d := h.wait(s, id)
 	if d.Status != "success" {
@@ -349,7 +349,7 @@ func (h *house) built(s aSite, id string) deployment {
 }
 
 // failed waits for one that must fail, with this in its reason.
-func (h *house) failed(s aSite, id, why string) deployment {
+func (h *harness) failed(s aSite, id, why string) deployment {
 	h.t.Helper()
 	d := h.wait(s, id)
 	if d.Status != "failed" || !strings.Contains(strings.ToLower(d.Error), strings.ToLower(why)) {
@@ -360,7 +360,7 @@ func (h *house) failed(s aSite, id, why string) deployment {
 }
 
 // log is a deployment's log as text: stage, level, message.
-func (h *house) log(s aSite, id string) string {
+func (h *harness) log(s aSite, id string) string {
 	h.t.Helper()
 	var text strings.Builder
 	for after := 0; ; {
@@ -379,8 +379,8 @@ func (h *house) log(s aSite, id string) string {
 	}
 }
 
-// page is what a site answers.
-func (h *house) page(address string) world.Answer {
+// page returns what a site answers.
+func (h *harness) page(address string) world.Answer {
 	h.t.Helper()
 	c, err := h.Browser()
 	if err != nil {
@@ -396,7 +396,7 @@ func (h *house) page(address string) world.Answer {
 
 // shows waits until an address answers 200 with a text: the edge hears of a new release
 // a moment after the deployment has ended.
-func (h *house) shows(address, text string) world.Answer {
+func (h *harness) shows(address, text string) world.Answer {
 	h.t.Helper()
 	var a world.Answer
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {

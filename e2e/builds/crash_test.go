@@ -13,7 +13,7 @@ import (
 // deployment is done again, or ends; no process, and nothing on disk, is left of before.
 func TestKilledInEveryStage(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "2")
+	h := newHarness(t, 0, "--builds", "2")
 	// One build that can be done again and takes a moment everywhere; the first time it
 	// leaves a process that would outlive it.
 	files := map[string]string{

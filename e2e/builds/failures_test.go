@@ -9,7 +9,7 @@ import (
 // and the log's last lines hold the words of the tool that found it.
 func TestFailuresAreExplained(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "2", "--build-memory", "512")
+	h := newHarness(t, 0, "--builds", "2", "--build-memory", "512")
 	npm := func(manifest string, more map[string]string) map[string]string {
 		files := map[string]string{"package.json": manifest}
 		for k, v := range more {

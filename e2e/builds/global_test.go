@@ -6,7 +6,7 @@ import "testing"
 // package is a folder of the repository, so this needs no registry.
 func TestGlobalInstall(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "1")
+	h := newHarness(t, 0, "--builds", "1")
 	h.commit("acme/global", map[string]string{
 		"package.json":      `{"name":"x","version":"1.0.0","private":true,"scripts":{"build":"greet dist"}}`,
 		"slipway.toml":      "[build]\ninstall = \"npm install -g ./tool && greet early\"\ncommand = \"npm run build && npm ls -g\"\noutput = \"dist\"\n",

@@ -21,7 +21,7 @@ import (
 )
 
 // groups is a pattern that finds the installation's own control group in every hierarchy.
-func (h *house) groups() string {
+func (h *harness) groups() string {
 	dir, err := filepath.EvalSymlinks(filepath.Join(h.Data, "builds/sandbox"))
 	if err != nil {
 		h.t.Fatal(err)
@@ -32,7 +32,7 @@ func (h *house) groups() string {
 
 // nothingLeft fails when anything of a site's builds is still there: a process with the
 // site in its environment, a control group, a mount, a scratch directory.
-func (h *house) nothingLeft(s aSite) {
+func (h *harness) nothingLeft(s aSite) {
 	h.t.Helper()
 	mark := []byte("SLIPWAY_SITE_ID=" + s.ID)
 	entries, _ := os.ReadDir("/proc")
@@ -56,7 +56,7 @@ func (h *house) nothingLeft(s aSite) {
 }
 
 // watch asks the service for a site 20 times a second until stop, and returns the p99.
-func (h *house) watch(s aSite) (stop func() time.Duration) {
+func (h *harness) watch(s aSite) (stop func() time.Duration) {
 	quit := make(chan struct{})
 	var took []time.Duration
 	var wg, asked sync.WaitGroup
@@ -96,7 +96,7 @@ func (h *house) watch(s aSite) (stop func() time.Duration) {
 func TestGreedyBuilds(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h := newHouse(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "6s")
+		h := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "6s")
 		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
 		good := h.site("acme/good", nil)
 		h.built(good, h.first(good))
@@ -189,7 +189,7 @@ const proxied = (what, target) => new Promise((done) => {
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h := newHouse(t, as, "--builds", "2")
+		h := newHarness(t, as, "--builds", "2")
 		abstract := "slipway-e2e-" + filepath.Base(filepath.Dir(h.Dir)) + strconv.Itoa(as)
 		l, err := net.Listen("unix", "@"+abstract)
 		if err != nil {
@@ -267,7 +267,7 @@ func TestForbidden(t *testing.T) {
 }
 
 // nothingLeftBut is nothingLeft beside n builds that are meant to run.
-func (h *house) nothingLeftBut(s aSite, n int) {
+func (h *harness) nothingLeftBut(s aSite, n int) {
 	h.t.Helper()
 	if left := h.leftovers(); len(left) != n {
 		h.t.Errorf("left on disk: %q", left)
@@ -285,7 +285,7 @@ func (h *house) nothingLeftBut(s aSite, n int) {
 func TestHostileOutput(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h := newHouse(t, as, "--builds", "2")
+		h := newHarness(t, as, "--builds", "2")
 		good := "mkdir dist; echo good > dist/index.html; "
 		victim := h.victim()
 		for i, b := range []struct {
@@ -352,7 +352,7 @@ func TestHostileOutput(t *testing.T) {
 func TestHostileCaches(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h := newHouse(t, as, "--builds", "2")
+		h := newHarness(t, as, "--builds", "2")
 		victim := h.victim()
 		toml := "[build]\nframework = \"vite\"\ninstall = \"true\"\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n"
 		manifest := `{"name":"x","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"x","version":"1.0.0"}}}`
@@ -406,7 +406,7 @@ func TestHostileCaches(t *testing.T) {
 
 // victim is a folder of somebody else's that looks like all that builds work with. Its
 // modes would allow everything, to everybody.
-func (h *house) victim() string {
+func (h *harness) victim() string {
 	h.t.Helper()
 	dir := filepath.Join(h.Dir, "victim")
 	for _, f := range victimFiles {
@@ -429,7 +429,7 @@ func (h *house) victim() string {
 var victimFiles = []string{"file", "dist/index.html", "dist/file", "node_modules/file", ".npm/file", ".cache/file", "package.json"}
 
 // unharmed fails when the victim has lost anything, or got anything.
-func (h *house) unharmed(victim string) {
+func (h *harness) unharmed(victim string) {
 	h.t.Helper()
 	n := 0
 	err := filepath.WalkDir(victim, func(name string, e fs.DirEntry, err error) error {

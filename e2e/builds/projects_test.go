@@ -36,7 +36,7 @@ var projects = []project{
 // dependencies does not install them again.
 func TestProjects(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "2")
+	h := newHarness(t, 0, "--builds", "2")
 	for _, p := range projects {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

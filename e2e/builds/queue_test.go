@@ -35,8 +35,8 @@ func processes(text string) (found []int) {
 	return found
 }
 
-// leftovers are what is on disk of builds that have ended.
-func (h *house) leftovers() []string {
+// leftovers returns what is on disk of builds that have ended.
+func (h *harness) leftovers() []string {
 	var out []string
 	for _, pattern := range []string{"builds/work/*", "builds/way-*", "builds/tools/work/*"} {
 		found, _ := filepath.Glob(filepath.Join(h.Data, pattern))
@@ -49,7 +49,7 @@ func (h *house) leftovers() []string {
 // user who has none, and a cancelled build gives its place to the next.
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "1")
+	h := newHarness(t, 0, "--builds", "1")
 	bob := h.user("bob@example.test")
 	h.commit("acme/sleep", sleeper("1"))
 	h.commit("acme/quick", shell("mkdir dist; echo quick > dist/index.html"))
@@ -141,7 +141,7 @@ func start(d deployment) time.Time {
 // Never more than --builds of them run, whoever asks.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "2")
+	h := newHarness(t, 0, "--builds", "2")
 	h.commit("acme/slow", shell("sleep 1.2468; mkdir dist; echo done > dist/index.html"))
 	var sites []aSite
 	var ids []string
@@ -174,7 +174,7 @@ func TestAtOnce(t *testing.T) {
 // Cancel ends the processes within two seconds in every stage, and what waits comes next.
 func TestCancelInEveryStage(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "1")
+	h := newHarness(t, 0, "--builds", "1")
 	h.commit("acme/next", shell("mkdir dist; echo next > dist/index.html"))
 	many := "mkdir dist; i=0; while [ $i -lt 6000 ]; do echo $i > dist/$i.html; i=$((i+1)); done"
 	for _, stage := range []string{"fetch", "prepare", "install", "build", "publish"} {
@@ -237,7 +237,7 @@ func TestCancelInEveryStage(t *testing.T) {
 // a stage that takes too long is ended; clearCache installs again.
 func TestEnds(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "1", "--build-time", "3s")
+	h := newHarness(t, 0, "--builds", "1", "--build-time", "3s")
 	h.commit("acme/sleep", sleeper("3"))
 	s := h.site("acme/sleep", nil)
 	id := h.first(s)

@@ -40,7 +40,7 @@ throw new Error('failing with ' + s)
 // log of the program, whatever form a build prints them in.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "2")
+	h := newHarness(t, 0, "--builds", "2")
 	secret := `tok+en/with=odd "chars" & 7f3a9c21`
 	lines := "-----BEGIN KEY-----\nc2VjcmV0IGtleSBvZiBzZXZlcmFsIGxpbmVz\nYW5vdGhlciBsaW5lIG9mIHRoYXQga2V5\n-----END KEY-----"
 	h.commit("acme/leaky", node(leaky+"\n"))
@@ -105,7 +105,7 @@ func TestSecrets(t *testing.T) {
 }
 
 // follow returns what a deployment's live log says until it ends.
-func (h *house) follow(s aSite, id string) <-chan string {
+func (h *harness) follow(s aSite, id string) <-chan string {
 	h.t.Helper()
 	out := make(chan string, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -62,7 +62,7 @@ func hostile(n int, canary string) []string {
 // a sandbox: no canary appears in the file system.
 func TestHostileStrings(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "2")
+	h := newHarness(t, 0, "--builds", "2")
 	h.commit("acme/site", shell("mkdir dist; echo ok > dist/index.html"))
 	s := h.site("acme/site", nil)
 	h.built(s, h.first(s))

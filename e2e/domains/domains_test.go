@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, &binary))
 }
 
-// house is one installation, its DNS and, if it has one, its authority.
-type house struct {
+// harness is one installation, its DNS and, if it has one, its authority.
+type harness struct {
 	*world.World
 	t    testing.TB
 	zone *dnstest.Zone
@@ -36,7 +36,7 @@ type house struct {
 	ann  string              // key of a user
 }
 
-// options are what houses differ in.
+// options hold the settings in which harnesses differ.
 type options struct {
 	life  time.Duration // of certificates; 0: the local authority
 	key   string        // that the authority gives its customers; empty: it takes everybody
@@ -44,14 +44,14 @@ type options struct {
 	flags []string
 }
 
-// newHouse starts an installation whose sites live below sites.test.
-func newHouse(t testing.TB, o options) *house {
+// newHarness starts an installation whose sites live below sites.test.
+func newHarness(t testing.TB, o options) *harness {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{World: w, t: t, zone: dnstest.New(t)}
+	h := &harness{World: w, t: t, zone: dnstest.New(t)}
 	t.Cleanup(w.Close)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -91,7 +91,7 @@ func newHouse(t testing.TB, o options) *house {
 	return h
 }
 
-func (h *house) authority(life time.Duration, key string) *acmetest.Authority {
+func (h *harness) authority(life time.Duration, key string) *acmetest.Authority {
 	port := func(addr string) int {
 		a, err := netip.ParseAddrPort(addr)
 		if err != nil {
@@ -106,7 +106,7 @@ func (h *house) authority(life time.Duration, key string) *acmetest.Authority {
 	return acmetest.New(h.t, c)
 }
 
-func (h *house) user(email string) string {
+func (h *harness) user(email string) string {
 	h.t.Helper()
 	key, err := h.User(email)
 	if err != nil {
@@ -115,7 +115,7 @@ func (h *house) user(email string) string {
 	return key
 }
 
-func (h *house) until(most time.Duration, what string, ok func() bool) {
+func (h *harness) until(most time.Duration, what string, ok func() bool) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -125,7 +125,7 @@ func (h *house) until(most time.Duration, what string, ok func() bool) {
 }
 
 // do sends a request and returns what came.
-func (h *house) do(key, method, path string, body any) world.Answer {
+func (h *harness) do(key, method, path string, body any) world.Answer {
 	h.t.Helper()
 	a, err := h.Do(context.Background(), world.Request{Method: method, Path: path, Key: key, Body: body})
 	if err != nil {
@@ -134,14 +134,14 @@ func (h *house) do(key, method, path string, body any) world.Answer {
 	return a
 }
 
-func (h *house) call(key, method, path string, body, out any) {
+func (h *harness) call(key, method, path string, body, out any) {
 	h.t.Helper()
 	if err := h.Call(context.Background(), key, method, path, body, out); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// aSite is what these tests know of a site.
+// aSite holds what these tests know of a site.
 type aSite struct {
 	ID, Subdomain, Status string
 	Domains               []struct{ ID, Name, Status string }
@@ -150,7 +150,7 @@ type aSite struct {
 func (s aSite) host() string { return s.Subdomain + ".sites.test" }
 
 // live makes a site that shows one line, and waits until it does.
-func (h *house) live(key, name, line string) aSite {
+func (h *harness) live(key, name, line string) aSite {
 	h.t.Helper()
 	dir := h.t.TempDir()
 	if err := world.WriteFiles(dir, map[string]string{"index.html": line, "deep/page.html": line + " deep"}); err != nil {
@@ -209,7 +209,7 @@ func text(s *string) string {
 }
 
 // add claims a name for a site.
-func (h *house) add(key string, s aSite, name string) aDomain {
+func (h *harness) add(key string, s aSite, name string) aDomain {
 	h.t.Helper()
 	var d aDomain
 	a := h.do(key, "POST", "/sites/"+s.ID+"/domains", map[string]any{"name": name})
@@ -220,7 +220,7 @@ func (h *house) add(key string, s aSite, name string) aDomain {
 }
 
 // refused is the code with which adding a name is refused, after its status.
-func (h *house) refused(key string, s aSite, name any) string {
+func (h *harness) refused(key string, s aSite, name any) string {
 	h.t.Helper()
 	a := h.do(key, "POST", "/sites/"+s.ID+"/domains", map[string]any{"name": name})
 	var e struct{ Error, Details, Code, RequestID string }
@@ -230,14 +230,14 @@ func (h *house) refused(key string, s aSite, name any) string {
 	return fmt.Sprintf("%d %s", a.Status, e.Code)
 }
 
-func (h *house) verify(key string, d aDomain) aDomain {
+func (h *harness) verify(key string, d aDomain) aDomain {
 	h.t.Helper()
 	var got aDomain
 	h.call(key, "POST", "/domains/"+d.ID+"/verify", nil, &got)
 	return got
 }
 
-func (h *house) get(key string, d aDomain) aDomain {
+func (h *harness) get(key string, d aDomain) aDomain {
 	h.t.Helper()
 	var got aDomain
 	h.call(key, "GET", "/domains/"+d.ID, nil, &got)
@@ -245,13 +245,13 @@ func (h *house) get(key string, d aDomain) aDomain {
 }
 
 // prove sets the records that the domain asks for: its proof, and where it points.
-func (h *house) prove(d aDomain) {
+func (h *harness) prove(d aDomain) {
 	h.zone.Set(d.Verification[0].Name, `TXT "`+d.Verification[0].Value+`"`)
 	h.zone.Set(d.Name, "A 127.0.0.1")
 }
 
 // active claims a name, proves it and sees it active.
-func (h *house) active(key string, s aSite, name string) aDomain {
+func (h *harness) active(key string, s aSite, name string) aDomain {
 	h.t.Helper()
 	d := h.add(key, s, name)
 	h.prove(d)
@@ -262,21 +262,21 @@ func (h *house) active(key string, s aSite, name string) aDomain {
 }
 
 // certified waits until a domain has a certificate.
-func (h *house) certified(key string, d aDomain) aDomain {
+func (h *harness) certified(key string, d aDomain) aDomain {
 	h.t.Helper()
 	h.until(20*time.Second, "a certificate for "+d.Name, func() bool { d = h.get(key, d); return d.SSLStatus == "active" })
 	return d
 }
 
 // hear subscribes a path of the receiver to everything about domains and certificates.
-func (h *house) hear(key, path string) {
+func (h *harness) hear(key, path string) {
 	h.t.Helper()
 	h.call(key, "POST", "/webhooks", map[string]any{"url": h.Hooks.URL + path,
 		"events": []string{"domain.added", "domain.verified", "domain.failed", "ssl.issued", "ssl.renewed", "ssl.failed"}}, nil)
 }
 
 // heard waits until an event about a name has come to a path, n times.
-func (h *house) heard(path, event, name string, n int) []world.Delivery {
+func (h *harness) heard(path, event, name string, n int) []world.Delivery {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 // taken for what it is.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{})
+	h := newHarness(t, options{})
 	blog := h.live(h.ann, "blog", "hello")
 	label := strings.Repeat("a", 63)
 	for _, name := range []string{
@@ -67,7 +67,7 @@ func TestNames(t *testing.T) {
 // Whatever a zone answers, a check ends, keeps little and says something true.
 func TestHostileZones(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{})
+	h := newHarness(t, options{})
 	blog := h.live(h.ann, "blog", "hello")
 	token := h.add(h.ann, blog, "scratch.test").Verification[0].Value
 	var many []string
@@ -89,9 +89,9 @@ func TestHostileZones(t *testing.T) {
 	for _, name := range []string{"refused.test", "_slipway.refused.test"} {
 		h.zone.Fail(name, dns.RcodeRefused)
 	}
-	h.zone.Hush("silent.test")
-	h.zone.Hush("_slipway.silent.test")
-	h.zone.Lie(func(q dns.Question, m *dns.Msg) {
+	h.zone.Silence("silent.test")
+	h.zone.Silence("_slipway.silent.test")
+	h.zone.Tamper(func(q dns.Question, m *dns.Msg) {
 		name := strings.ToLower(q.Name)
 		switch {
 		case name == "_slipway.liar.test.":
@@ -122,12 +122,12 @@ func TestHostileZones(t *testing.T) {
 			}
 		})
 	}
-	// What was broken and heals is seen the next time.
-	h.zone.Heal()
+	// What was broken and recovers is seen the next time.
+	h.zone.Restore()
 	d := h.list(h.ann, "broken.test")
 	h.prove(d)
 	if d = h.verify(h.ann, d); d.Status != "active" {
-		t.Errorf("healed: %s %q", d.Status, d.reason())
+		t.Errorf("restored: %s %q", d.Status, d.reason())
 	}
 	// And silence takes nothing away.
 	h.zone.Fail("broken.test", dns.RcodeServerFailure)
@@ -160,7 +160,7 @@ func TestAvailability(t *testing.T) {
 		Available                bool
 		Price                    int
 	}
-	ask := func(h *house, name string) (result, int, string) {
+	ask := func(h *harness, name string) (result, int, string) {
 		t.Helper()
 		at := time.Now()
 		a := h.do(h.ann, "POST", "/domains/check", map[string]any{"domain": name})
@@ -174,11 +174,11 @@ func TestAvailability(t *testing.T) {
 		return r, a.Status, a.Header.Get("Retry-After")
 	}
 	// Nothing but the test's DNS can be asked: no registry has the suffix, or none is reached.
-	h := newHouse(t, options{flags: []string{"--registry", "auto", "--prices", prices}})
+	h := newHarness(t, options{flags: []string{"--registry", "auto", "--prices", prices}})
 	blog := h.live(h.ann, "blog", "hello")
 	h.zone.Set("taken-4711.de", "NS ns.taken-4711.de.")
 	h.zone.Fail("broken-4711.de", dns.RcodeServerFailure)
-	h.zone.Hush("silent-4711.de")
+	h.zone.Silence("silent-4711.de")
 	h.add(h.ann, blog, "www.ours-4711.de")
 	h.add(h.ann, blog, "claimed-4711.de")
 	h.active(h.ann, blog, "www.held-4711.de")
@@ -194,7 +194,7 @@ func TestAvailability(t *testing.T) {
 			t.Errorf("%s: %d %+v, want %+v", name, status, got, want)
 		}
 	}
-	strict := newHouse(t, options{flags: []string{"--registry", "rdap"}})
+	strict := newHarness(t, options{flags: []string{"--registry", "rdap"}})
 	strict.zone.Set("taken-4711.de", "NS ns.taken-4711.de.")
 	if _, status, after := ask(strict, "taken-4711.de"); status != 503 || after == "" {
 		t.Errorf("the registry alone: %d, Retry-After %q", status, after)

@@ -11,7 +11,7 @@ import (
 // renewed, refused by the authority, ended, put right, removed.
 func TestStory(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{life: 14 * time.Second})
+	h := newHarness(t, options{life: 14 * time.Second})
 	h.hear(h.ann, "/story")
 	blog := h.live(h.ann, "blog", "hello")
 	const name = "www.customer.test"
@@ -93,7 +93,7 @@ func TestStory(t *testing.T) {
 	}
 
 	// Put right: whoever asks need not wait.
-	h.ca.Heal()
+	h.ca.Restore()
 	h.verify(h.ann, d)
 	if d = h.certified(h.ann, d); d.Certificate.LastError != nil {
 		t.Errorf("put right: %+v", d.Certificate)
@@ -130,7 +130,7 @@ func TestStory(t *testing.T) {
 // is refused.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{})
+	h := newHarness(t, options{})
 	blog := h.live(h.ann, "blog", "hello")
 	apex := h.active(h.ann, blog, "example.com")
 	if !apex.Primary || len(apex.DNS) != 1 || apex.DNS[0].Type != "A" || apex.DNS[0].Value != "127.0.0.1" || apex.DNS[0].Status != "valid" {

@@ -8,7 +8,7 @@ import (
 // Nobody gets another's name by asking for it.
 func TestTakeovers(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{flags: []string{"--base-url", "https://panel.example.net"}})
+	h := newHarness(t, options{flags: []string{"--base-url", "https://panel.example.net"}})
 	bob := h.user("bob@example.test")
 	h.hear(h.ann, "/ann")
 	hers, his := h.live(h.ann, "hers", "hers"), h.live(bob, "his", "his")
@@ -152,7 +152,7 @@ func TestTakeovers(t *testing.T) {
 }
 
 // list finds a domain among a user's.
-func (h *house) list(key, name string) aDomain {
+func (h *harness) list(key, name string) aDomain {
 	h.t.Helper()
 	var all struct{ Data []aDomain }
 	h.call(key, "GET", "/domains", nil, &all)

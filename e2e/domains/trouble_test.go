@@ -13,7 +13,7 @@ import (
 // comes, by one more order.
 func TestKilledDuringAnOrder(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{life: time.Hour})
+	h := newHarness(t, options{life: time.Hour})
 	blog := h.live(h.ann, "blog", "hello")
 	stuck, release := make(chan struct{}, 1), make(chan struct{})
 	for i, at := range []string{"/order-plz", "/chalZ/", "/finalize-order/"} {
@@ -39,7 +39,7 @@ func TestKilledDuringAnOrder(t *testing.T) {
 			t.Fatalf("%s: no request came", at)
 		}
 		h.Kill()
-		h.ca.Heal()
+		h.ca.Restore()
 		close(release)
 		release = make(chan struct{})
 		before := h.ca.Orders.Load()
@@ -62,11 +62,11 @@ func TestKilledDuringAnOrder(t *testing.T) {
 // While the authority is down sites go on being served, and it is left alone.
 func TestAuthorityDown(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{life: time.Hour})
+	h := newHarness(t, options{life: time.Hour})
 	h.hear(h.ann, "/down")
 	blog := h.live(h.ann, "blog", "hello")
 	h.certified(h.ann, h.active(h.ann, blog, "a.customer.test"))
-	h.ca.Die()
+	h.ca.Stop()
 	d := h.active(h.ann, blog, "b.customer.test")
 	h.until(30*time.Second, "a word about the certificate", func() bool { d = h.get(h.ann, d); return d.SSLStatus == "failed" })
 	c := d.Certificate
@@ -94,7 +94,7 @@ func TestAuthorityDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.shows("a.customer.test", "hello")
-	h.ca.Heal()
+	h.ca.Restore()
 	h.verify(h.ann, d)
 	h.certified(h.ann, d)
 	h.shows("b.customer.test", "hello")
@@ -103,21 +103,21 @@ func TestAuthorityDown(t *testing.T) {
 // Another authority is asked when the first one is down, and not when the name is at fault.
 func TestAnotherAuthority(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, options{life: time.Hour, more: true})
+	h := newHarness(t, options{life: time.Hour, more: true})
 	blog := h.live(h.ann, "blog", "hello")
 	h.certified(h.ann, h.active(h.ann, blog, "a.customer.test"))
 	if n := h.more.Orders.Load(); n != 0 {
 		t.Errorf("%d orders at the second authority while the first is well", n)
 	}
 	h.shows("a.customer.test", "hello")
-	h.ca.Die()
+	h.ca.Stop()
 	h.certified(h.ann, h.active(h.ann, blog, "b.customer.test"))
 	if n := h.more.Orders.Load(); n != 1 {
 		t.Errorf("%d orders at the second authority", n)
 	}
-	h.ca.Heal()
+	h.ca.Restore()
 	// The name leads here, and then away before the authority looks.
-	h.zone.Lie(func(q dns.Question, m *dns.Msg) {
+	h.zone.Tamper(func(q dns.Question, m *dns.Msg) {
 		if strings.HasPrefix(q.Name, "c.customer.test") && h.ca.Orders.Load() > 1 {
 			m.Answer, m.Rcode = nil, dns.RcodeNameError
 		}

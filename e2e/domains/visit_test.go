@@ -15,7 +15,7 @@ import (
 )
 
 // shake makes a handshake as a browser that trusts the authority alone.
-func (h *house) shake(name string, protocols ...string) (*x509.Certificate, error) {
+func (h *harness) shake(name string, protocols ...string) (*x509.Certificate, error) {
 	roots, err := h.roots()
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (h *house) shake(name string, protocols ...string) (*x509.Certificate, erro
 	return c.ConnectionState().PeerCertificates[0], nil
 }
 
-func (h *house) roots() (*x509.CertPool, error) {
+func (h *harness) roots() (*x509.CertPool, error) {
 	if h.ca != nil {
 		return h.ca.Roots, nil
 	}
@@ -36,13 +36,13 @@ func (h *house) roots() (*x509.CertPool, error) {
 }
 
 // strange reports whether a handshake ended in the alert unrecognized_name.
-func (h *house) strange(name string, protocols ...string) bool {
+func (h *harness) strange(name string, protocols ...string) bool {
 	_, err := h.shake(name, protocols...)
 	return err != nil && strings.Contains(err.Error(), "unrecognized name")
 }
 
 // fetch gets an address as a browser would, over TLS, and follows no redirect.
-func (h *house) fetch(host, path string) (status int, body, location string, err error) {
+func (h *harness) fetch(host, path string) (status int, body, location string, err error) {
 	roots, err := h.roots()
 	if err != nil {
 		return 0, "", "", err
@@ -62,7 +62,7 @@ func (h *house) fetch(host, path string) (status int, body, location string, err
 }
 
 // shows fails the test unless a host shows a line.
-func (h *house) shows(host, line string) {
+func (h *harness) shows(host, line string) {
 	h.t.Helper()
 	var last error
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -24,7 +24,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	server := stream.Addr().String()
 	packets.Close()
 	stream.Close()
-	h := newHouse(t, options{life: time.Hour, flags: []string{"--acme-dns", server, "--acme-dns-zone", "acme.test"}})
+	h := newHarness(t, options{life: time.Hour, flags: []string{"--acme-dns", server, "--acme-dns-zone", "acme.test"}})
 	h.zone.Delegate("acme.test", server)
 	blog := h.live(h.ann, "blog", "hello")
 
@@ -131,7 +131,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 func TestWildcardsWithoutDNS(t *testing.T) {
 	t.Parallel()
 	const key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
-	h := newHouse(t, options{life: time.Hour, key: key})
+	h := newHarness(t, options{life: time.Hour, key: key})
 	blog := h.live(h.ann, "blog", "hello")
 	d := h.add(h.ann, blog, "*.shop.test")
 	if d.problem("no_wildcards") == "" {
@@ -170,7 +170,7 @@ func TestWildcardsWithoutDNS(t *testing.T) {
 		t.Errorf("CAA: %+v", d.Problems)
 	}
 	// The local authority's wildcards need nothing.
-	local := newHouse(t, options{})
+	local := newHarness(t, options{})
 	site := local.live(local.ann, "blog", "hello")
 	w := local.active(local.ann, site, "*.shop.test")
 	if len(w.Problems) != 0 || len(w.DNS) != 1 {

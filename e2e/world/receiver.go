@@ -162,7 +162,7 @@ func (r *Receiver) Wait(ctx context.Context, n int, match func(Delivery) bool) (
 	}
 }
 
-// Signature is what X-Service-Signature must be for a body and a secret.
+// Signature returns what X-Service-Signature must be for a body and a secret.
 func Signature(secret string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)

@@ -23,7 +23,7 @@ type Request struct {
 	Header http.Header
 }
 
-// Answer is what came back, read to its end.
+// Answer holds what came back, read to its end.
 type Answer struct {
 	Status int
 	Header http.Header

@@ -303,7 +303,7 @@ func (w *World) Key(email string, scopes ...string) (key string, err error) {
 	return w.CLI("", args...)
 }
 
-// Trust returns the roots that the sites' certificates are judged by: the installation's own.
+// Trust returns the roots that verify the sites' certificates: the installation's own.
 func (w *World) Trust() (*x509.CertPool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

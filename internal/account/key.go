@@ -216,7 +216,7 @@ func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, by Caller, id Key
 	return nil
 }
 
-// errKey is the one answer to every credential that is not good, so that nobody learns why.
+// errKey is the one error for every invalid credential, so that nobody learns why.
 var errKey = &fault.Error{Kind: fault.Unauthorized, Message: "Invalid API key",
 	Details: "send a valid key as Authorization: Bearer slw_…", Code: "invalid_key"}
 

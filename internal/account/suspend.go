@@ -25,7 +25,7 @@ func errSuspended(kind fault.Kind, why string) error {
 
 // SuspendTx keeps a user out until ResumeTx: sessions end, and passwords, passkeys, links
 // and keys are refused from the commit on. What they own stays as it is, and their sites
-// stay on the air. Nobody suspends themselves, and the last operator stays. why is what
+// stay online. Nobody suspends themselves, and the last operator stays. why is what
 // they are told; it may be empty.
 func (a *Accounts) SuspendTx(ctx context.Context, tx *db.Tx, by Actor, id UserID, why string) (User, error) {
 	why = strings.TrimSpace(why)
@@ -80,7 +80,7 @@ func standing(row db.Scanner, kind fault.Kind) error {
 	case errors.Is(err, sql.ErrNoRows):
 		return errSession
 	case err != nil:
-		return fmt.Errorf("look at user: %w", err)
+		return fmt.Errorf("read user: %w", err)
 	case at != 0:
 		return errSuspended(kind, why)
 	}

@@ -112,7 +112,7 @@ func (a *Accounts) newCodes(ctx context.Context, tx *db.Tx, owner UserID) ([]str
 	return codes, nil
 }
 
-// codeHash is a recovery code as it is kept. Letter case, spaces and hyphens don't count.
+// codeHash returns a recovery code as it is stored. Letter case, spaces and hyphens don't count.
 func codeHash(owner UserID, code string) string {
 	code = strings.Map(func(r rune) rune {
 		if r == '-' || r == ' ' {

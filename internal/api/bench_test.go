@@ -11,7 +11,7 @@ import (
 	"slipway/internal/site"
 )
 
-// BenchmarkListSites is what one full page of a long list costs the server, without the
+// BenchmarkListSites measures what one full page of a long list costs the server, without the
 // network.
 func BenchmarkListSites(b *testing.B) {
 	w := newWorld(b, func(c *api.Config) { c.RateLimit = 1 << 30 })

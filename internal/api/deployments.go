@@ -26,7 +26,7 @@ type deploymentBody struct {
 	Plan          json.RawMessage `json:"plan" doc:"What was done to build it, and why."`
 	URL           string          `json:"url" doc:"The immutable address of this very deployment."`
 	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the branch's newest preview; null for production."`
-	IsCurrent     bool            `json:"isCurrent" doc:"Whether it is what the site serves."`
+	IsCurrent     bool            `json:"isCurrent" doc:"Whether the site serves this deployment."`
 	Queue         *queueBody      `json:"queue" doc:"What a pending one waits for."`
 	Stages        []stageBody     `json:"stages"`
 	Error         *string         `json:"error" doc:"Why it failed or was canceled."`

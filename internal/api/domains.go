@@ -23,7 +23,7 @@ type domainBody struct {
 	Problems     []dnsProblem    `json:"problems" doc:"What else stands in the way."`
 	Certificate  certificateBody `json:"certificate"`
 	CheckedAt    *string         `json:"checkedAt" format:"date-time"`
-	NextCheckAt  *string         `json:"nextCheckAt" format:"date-time" doc:"When the DNS is looked at next, by itself."`
+	NextCheckAt  *string         `json:"nextCheckAt" format:"date-time" doc:"When the DNS is checked next."`
 	CreatedAt    string          `json:"createdAt" format:"date-time"`
 	UpdatedAt    string          `json:"updatedAt" format:"date-time"`
 }
@@ -77,7 +77,7 @@ func (a *API) domainRoutes() {
 	change(a, "PATCH", r("/domains/{id}", "updateDomain", "Change a domain", "Changes what is sent and leaves the rest. With `siteId` it moves to another site and goes on being served meanwhile.", account.DomainsWrite), a.updateDomain)
 	change(a, "DELETE", r("/domains/{id}", "deleteDomain", "Remove a domain",
 		"Its route ends with the answer. A name that was proven stays out of others' reach for 30 days unless they bring the TXT proof.", account.DomainsWrite), a.deleteDomain)
-	ask(a, r("/domains/{id}/verify", "verifyDomain", "Check a domain now", "Looks at the DNS and answers with what it found, in at most about 10 seconds. One that had failed is pending again.", account.DomainsWrite), a.verifyDomain)
+	ask(a, r("/domains/{id}/verify", "verifyDomain", "Check a domain now", "Checks the DNS and returns the result, in at most about 10 seconds. One that had failed is pending again.", account.DomainsWrite), a.verifyDomain)
 }
 
 // domain returns a domain that the caller may touch.

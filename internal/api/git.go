@@ -189,7 +189,7 @@ func (a *API) callGitHook(ctx context.Context, r Route, id git.HookID) (*reply, 
 
 var gitHookForm = regexp.MustCompile(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
 
-// gitHookKey is what a call of a Git hook is counted under: see hookKey.
+// gitHookKey returns what a call of a Git hook is counted under: see hookKey.
 func (a *API) gitHookKey(ctx context.Context, r *http.Request) (string, bool) {
 	m := gitHookForm.FindStringSubmatch(r.URL.Path)
 	if m == nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Every limit holds exactly, however many ask at once, per account, and says what it is;
-// what is deleted makes room again.
+// what is deleted no longer counts.
 func TestLimitsHoldExactly(t *testing.T) {
 	t.Parallel()
 	const most = 4

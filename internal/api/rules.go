@@ -35,7 +35,7 @@ type ruleAnswerBody struct {
 	Headers      []ruleHeader  `json:"headers" doc:"Headers set by rules."`
 	Removed      []string      `json:"removed" doc:"Names of headers taken away by rules."`
 	HeaderRules  []string      `json:"headerRules" doc:"File and line of the header rules that apply."`
-	Vary         []string      `json:"vary" doc:"Headers of the request that rules looked at."`
+	Vary         []string      `json:"vary" doc:"Request headers that the answer depends on."`
 	Problems     []ruleProblem `json:"problems" doc:"What of the given rules would not be obeyed."`
 	DeploymentID string        `json:"deploymentId"`
 }

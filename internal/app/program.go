@@ -190,7 +190,7 @@ func (p *program) take(now bool) (*instance, *attempt, error) {
 	if wait := time.Until(p.retry); wait > 0 && !now {
 		return nil, nil, errCrashed(p.message, wait)
 	}
-	if !p.apps.room() {
+	if !p.apps.reserve() {
 		return nil, nil, errFull
 	}
 	p.starting, p.drain = &attempt{done: make(chan struct{})}, time.Time{}
@@ -203,8 +203,8 @@ func (p *program) take(now bool) (*instance, *attempt, error) {
 // errFull is the answer where as many programs run as may.
 var errFull = &fault.Error{Kind: fault.Unavailable, Message: "Too many applications are running on this server", Code: "too_many_programs", RetryAfter: 10 * time.Second}
 
-// room counts one more instance in, if there is room for it.
-func (a *Apps) room() bool {
+// reserve counts one more instance in, unless as many run as may.
+func (a *Apps) reserve() bool {
 	if a.up.Add(1) > int64(a.c.Most) {
 		a.up.Add(-1)
 		return false

@@ -82,7 +82,7 @@ func TestStartReturnsItsReasonOnce(t *testing.T) {
 				w.engine.refuse, w.engine.boot, w.engine.status, w.engine.dieIn, w.engine.dieDialed = nil, 0, 0, 0, false
 				release, err := w.apps.Start(t.Context(), "one")
 				if err != nil {
-					t.Fatalf("Start of the mended one = %v", err)
+					t.Fatalf("Start of the repaired one = %v", err)
 				}
 				release()
 			})
@@ -348,7 +348,7 @@ func TestMostProgramsAtOnce(t *testing.T) {
 		if _, err := w.apps.Acquire(t.Context(), "more"); code(err) != "too_many_programs" {
 			t.Errorf("Acquire of a fourth = %v", err)
 		}
-		w.pass(2 * time.Minute) // nobody looks at these previews
+		w.pass(2 * time.Minute) // nobody visits these previews
 		for i := range 100 {    // sleeping ones take no place
 			w.acquire(fmt.Sprint("later", i)).Release()
 			w.pass(2 * time.Minute)

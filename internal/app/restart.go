@@ -40,7 +40,7 @@ func (a *Apps) Restart(ctx context.Context, deployment string) error {
 		}
 		return err
 	}
-	if !a.room() {
+	if !a.reserve() {
 		return errFull
 	}
 	in, want, err := p.launch(ctx, true)

@@ -112,7 +112,7 @@ func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error)
 	return known, nil
 }
 
-// How long a program that no site serves stays up unused, because it is somebody's look at
+// How long a program that no site serves stays up unused, because somebody visits
 // a preview or an old deployment, and how long one that does not run is remembered.
 const (
 	previewSleep = time.Minute

@@ -289,7 +289,7 @@ func (b together) Put(ctx context.Context, name string, r io.Reader, size int64)
 }
 
 // A node puts an old blob that nobody refers to at the very moment at which another node
-// deletes it: after the look at its age, before the deletion. What was acknowledged is there.
+// deletes it: after the check of its age, before the deletion. What was acknowledged is there.
 func TestSweepMeetsPut(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat("met ", 100)
@@ -345,7 +345,7 @@ func TestSweepMeetsPut(t *testing.T) {
 			if got, err := writer.ReadAll(t.Context(), d, 1000); err != nil || string(got) != body {
 				t.Errorf("acknowledged, and gone: %v", err)
 			}
-			// The same again, which now has an old record of a deletion to look at.
+			// The same again, now with an old record of a deletion.
 			if err := put(writer); err != nil {
 				t.Error(err)
 			}

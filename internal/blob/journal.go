@@ -116,7 +116,7 @@ func entry(r io.Reader) (Digest, []byte, error) {
 	return name, body, nil
 }
 
-// note appends a blob to the journal and reports whether there was room. An entry is
+// note appends a blob to the journal and reports whether it fit. An entry is
 // the digest, the length as 4 bytes, and the bytes.
 func (b *deferred) note(name string, body []byte) (bool, error) {
 	d, err := ParseDigest(name)

@@ -83,7 +83,7 @@ func TestS3Refresh(t *testing.T) {
 	if e, err := st.backend.Stat(t.Context(), d.String()); err != nil || time.Since(e.Time) > time.Minute || puts.Load() != 2 {
 		t.Errorf("after %d uploads: %v, %v; want it young", puts.Load(), e, err)
 	}
-	// Damage of the same length is found by the entity tag and mended.
+	// Damage of the same length is found by the entity tag and repaired.
 	st.backend.(*s3).client.Client.PutObject(t.Context(), st.backend.(*s3).Bucket, d.String(), strings.NewReader(strings.ToUpper(body)), int64(len(body)), putOptions)
 	put()
 	if got, err := store(t, address).ReadAll(t.Context(), d, 1<<20); err != nil || string(got) != body {
@@ -296,7 +296,7 @@ func TestS3HalfUpload(t *testing.T) {
 	}
 }
 
-// The cache stays within its limit, survives a restart, and finds out about damage.
+// The cache stays within its limit, is there after a restart, and detects damage.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)

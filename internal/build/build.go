@@ -86,7 +86,7 @@ func (r Report) printf(level, format string, args ...any) {
 	r.Line(level, fmt.Sprintf(format, args...), "")
 }
 
-// Artefact is what a build has made. It exists until the function that got it returns.
+// Artefact holds what a build has made. It exists until the function that got it returns.
 type Artefact struct {
 	Files  *os.Root // the folder to publish, or to run from
 	Folder string   // its path in the repository; empty: the repository itself

@@ -23,7 +23,7 @@ const (
 	cacheAge = 14 * 24 * time.Hour
 )
 
-// cache is what one site and branch keep between builds: package stores and framework
+// cache holds what one site and branch keep between builds: package stores and framework
 // caches as they were, and the installed modules with the key of what they were made
 // from. Everything in it was written by that site's own builds and is shown to no other.
 type cache struct {

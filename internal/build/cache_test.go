@@ -61,7 +61,7 @@ func ok(t *testing.T, err error) {
 // me is the uid that tests may give files to.
 func me() int { return max(os.Geteuid(), 1000) }
 
-// What a build leaves in its cache folders is what the next one finds there.
+// What a build leaves in its cache folders, the next one finds there.
 func TestCacheComesBack(t *testing.T) {
 	t.Parallel()
 	c := cache{filepath.Join(t.TempDir(), "cache")}

@@ -63,11 +63,11 @@ func (b *build) readScripts(ctx context.Context, name string, into map[string]st
 	}
 }
 
-// bashism is what bash understands and a plain sh does not.
+// bashism matches what bash understands and a plain sh does not.
 var bashism = regexp.MustCompile(`\[\[ |(^|[;&|({]\s*)(source|shopt|declare|typeset|pushd|popd|mapfile)\s|pipefail|<\(|<<<|&>|\$'|\$\{\w+(//?|\^|,)|\$\{\w+:\d|(^|[;&|]\s*)\w+=\(|\bfunction\s+\w+|\{\d+\.\.\d+\}|\*\*/`)
 
 // shell returns the shell for a text: bash for what only it understands, where the host
-// has it, and sh otherwise, which is what such commands are written for.
+// has it, and sh otherwise, which such commands are written for.
 func shell(text string) string {
 	if bashism.MatchString(text) && hasBash() {
 		return "/bin/bash"

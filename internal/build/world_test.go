@@ -61,7 +61,7 @@ func newSite(t *testing.T, change ...func(*Config)) *site {
 	return s
 }
 
-// outcome is what one build came to.
+// outcome holds what one build came to.
 type outcome struct {
 	err    error
 	files  map[string]string // of the artefact

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Failure is what is known about a failed build beside its output. Every field may be zero.
+// Failure holds what is known about a failed build beside its output. Every field may be zero.
 type Failure struct {
 	ExitCode    int           // as a shell would say it
 	OOM         bool          // the memory limit was hit

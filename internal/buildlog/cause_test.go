@@ -144,7 +144,7 @@ func TestCauses(t *testing.T) {
 		"/bin/sh: line 1: gatsby: command not found":                                                          "Command gatsby",
 		"sh: 1: ./build.sh: Permission denied":                                                                "update-index --chmod=+x",
 		"Error: spawn git-lfs ENOENT":                                                                         "Command git-lfs",
-		"Module not found: Error: Can't resolve './components/header' in '/build/src'":                        "capital and small letters",
+		"Module not found: Error: Can't resolve './components/header' in '/build/src'":                        "case-sensitive",
 		"[vite]: Rollup failed to resolve import \"lodash\" from \"/build/src/main.js\".":                     "Module lodash ",
 		"Treating warnings as errors because process.env.CI = true.":                                          "CI=false",
 		"src/a.ts:3:1 - error TS2304: Cannot find name 'x'.":                                                  "src/a.ts, line 3",

@@ -100,9 +100,9 @@ var causes = []cause{
 	when(`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): Permission denied`, "${1} may not be executed: give it its executable bit with git update-index --chmod=+x"),
 
 	// Modules.
-	when(`Failed to resolve import "([^"]+)"`, "Import ${1} can't be resolved: add the package to dependencies, or check the path; capital and small letters differ here"),
+	when(`Failed to resolve import "([^"]+)"`, "Import ${1} can't be resolved: add the package to dependencies, or check the path; it is case-sensitive here"),
 	when(`Rollup failed to resolve import "([^"]+)"|Could not resolve "([^"]+)"|Could not resolve '([^']+)'|Can't resolve '([^']+)'|Cannot find (?:module|package) '([^']+)'|Cannot find module "([^"]+)"|Cannot resolve module '([^']+)'|Could not resolve entry module "([^"]+)"`,
-		"Module ${1}${2}${3}${4}${5}${6}${7}${8} can't be found: add the package to dependencies, or check the path; capital and small letters differ here"),
+		"Module ${1}${2}${3}${4}${5}${6}${7}${8} can't be found: add the package to dependencies, or check the path; it is case-sensitive here"),
 	when(`ModuleNotFoundError: No module named '([^']+)'`, "Python module ${1} is missing: add it to requirements.txt or pyproject.toml"),
 	when(`(?:ERROR: )?Could not find a version that satisfies the requirement (\S+)`, "No version of the Python package ${1} fits: check its name and version"),
 	when(`Could not find gem '([^']+)'|Bundler could not find compatible versions for gem "([^"]+)"`, "Ruby gem ${1}${2} can't be had in the version asked for: run bundle update and commit Gemfile.lock"),

@@ -118,7 +118,7 @@ func (s *stream) text(p []byte) {
 		for n < len(p) && n > 0 && !utf8.RuneStart(p[n]) {
 			n--
 		}
-		if n <= 0 { // no room, or not for a whole character
+		if n <= 0 { // no space, or not for a whole character
 			n = s.cut(p)
 		}
 		s.line = append(s.line, p[:n]...)
@@ -127,7 +127,7 @@ func (s *stream) text(p []byte) {
 }
 
 // cut passes on what is certain of a line that has grown too long, and returns how many
-// bytes of p then have room: one character at least.
+// bytes of p then fit: one character at least.
 func (s *stream) cut(p []byte) int {
 	s.scan()
 	for len(s.line)+utf8.UTFMax > s.log.c.MaxLine {
@@ -163,14 +163,14 @@ func (s *stream) erase() {
 	}
 }
 
-// backspace takes a character back, unless it was passed on or looked at already.
+// backspace takes a character back, unless it was passed on or scanned already.
 func (s *stream) backspace() {
 	if n := len(s.line) - lastRune(s.line); !s.cr && n >= s.scanned {
 		s.line = s.line[:n]
 	}
 }
 
-// rewrite makes room for the line's next state, after passing on the last one when none
+// rewrite clears the line for its next state, after passing on the last one when none
 // was for a while.
 func (s *stream) rewrite() {
 	var kept []mark
@@ -256,7 +256,7 @@ func (s *stream) emit(n int) {
 func (s *stream) piece(n int) {
 	message, raw := s.render(n)
 	if raw != "" && s.log.hide.contains(raw) {
-		raw = "" // a colour's letters and the text together spell a secret
+		raw = "" // a color's code and the text together spell a secret
 	}
 	s.log.emit(s.now, Line{Level: level(message), Message: message, Raw: raw})
 	s.begun = true

@@ -181,7 +181,7 @@ func extended(f []string, colons bool) (color, used int) {
 	return 0, 1
 }
 
-// palette is what terminals draw the sixteen colors as, by default.
+// palette holds the default colors of terminals for the sixteen color codes.
 var palette = [16][3]int{{0, 0, 0}, {205, 0, 0}, {0, 205, 0}, {205, 205, 0}, {0, 0, 238}, {205, 0, 205}, {0, 205, 205}, {229, 229, 229},
 	{127, 127, 127}, {255, 0, 0}, {0, 255, 0}, {255, 255, 0}, {92, 92, 255}, {255, 0, 255}, {0, 255, 255}, {255, 255, 255}}
 

@@ -24,7 +24,7 @@ const (
 	inStringEscape
 )
 
-// screen is what a terminal writes on.
+// screen receives what a terminal writes.
 type screen interface {
 	text([]byte)   // valid UTF-8 without control characters but tab; not kept
 	colour(string) // a whole SGR sequence

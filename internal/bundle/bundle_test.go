@@ -103,7 +103,7 @@ func list(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// What was stored is what is opened: bytes, executable bits and links that stay inside.
+// What was stored can be opened: bytes, executable bits and links that stay inside.
 // Everything else is left out and told.
 func TestStoreAndOpen(t *testing.T) {
 	t.Parallel()

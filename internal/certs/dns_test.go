@@ -40,7 +40,7 @@ func TestWildcards(t *testing.T) {
 	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "_acme-challenge.customer.test") || !strings.Contains(d.Problems[0].Message, target) {
 		t.Errorf("it isn't said what is missing: %+v", d.Problems)
 	}
-	w.until("the sites' wildcard was looked at", func() bool { return w.row("*.sites.test").err != "" })
+	w.until("the sites' wildcard was attempted", func() bool { return w.row("*.sites.test").err != "" })
 	if said := w.row("*.sites.test").err; !strings.Contains(said, w.Delegation("sites.test")) || w.row("*.sites.test").failures != 0 {
 		t.Errorf("of the sites' wildcard it is said: %q", said)
 	}

@@ -80,8 +80,8 @@ func TestFallback(t *testing.T) {
 		t.Error("the owner does not read why")
 	}
 	// The first is well again; the certificate of the second moves there with its renewal.
-	w.pebble.Heal()
-	second.Heal()
+	w.pebble.Restore()
+	second.Restore()
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'a.customer.test'")
 	w.until("it has moved", func() bool { return from(both("a.customer.test"), w.pebble) })
 	keys, err := w.storage.List(t.Context(), "certificates", true)
@@ -197,7 +197,7 @@ func TestLedger(t *testing.T) {
 	// A name at its limit is not ordered: it waits, and its owner knows until when.
 	enter(5, "www.five.test", "invalid", 30*time.Minute)
 	d := w.add("www.five.test", "blog")
-	w.until("it was looked at", func() bool { return w.row("www.five.test").err != "" })
+	w.until("it was attempted", func() bool { return w.row("www.five.test").err != "" })
 	if n := w.pebble.Orders.Load(); n != 0 {
 		t.Errorf("%d orders", n)
 	}
@@ -397,7 +397,7 @@ func TestRetryAfter(t *testing.T) {
 			}
 			w.pebble.Between(f)
 			d := w.add("www.customer.test", "blog")
-			w.until("it was looked at", func() bool { return w.row("www.customer.test").err != "" })
+			w.until("it was attempted", func() bool { return w.row("www.customer.test").err != "" })
 			r := w.row("www.customer.test")
 			if in := r.nextAt.Sub(db.Now()); in < tt.want-tt.want/8-10*time.Second || in > tt.want+tt.want/8+time.Minute || (r.failures == 0) != tt.limited {
 				t.Errorf("the next attempt is in %v after %d failures: %s", in, r.failures, r.err)

@@ -228,7 +228,7 @@ func (s *Certs) wanted(ctx context.Context, r *row) (bool, error) {
 		return s.dns(), s.delegated(ctx, r.host)
 	case r.kind == kindSite:
 		if shared := s.held.get(s.wildcard()); s.dns() && shared != nil && shared.cert != nil {
-			return false, nil // it is what handshakes get
+			return false, nil // handshakes get it already
 		}
 		return one("SELECT owner_id FROM open_sites WHERE subdomain = $1", strings.TrimSuffix(r.host, "."+s.c.SiteDomain), &r.owner)
 	}

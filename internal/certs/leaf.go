@@ -48,7 +48,7 @@ func (c *leaves) get(name string) *leaf {
 	return c.at[name]
 }
 
-// put keeps a leaf. Where there is no room any other goes.
+// put stores a leaf. A full cache drops any other.
 func (c *leaves) put(name string, l *leaf) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -81,7 +81,7 @@ func (p *Permits) Names(ctx context.Context) []string {
 }
 
 // ask reads what a directory says. It does so by itself: the client for orders lets only
-// one ask at a time, and one that hangs would hold up whoever looks at a domain.
+// one ask at a time, and one that hangs would hold up everybody who views a domain.
 func (p *Permits) ask(ctx context.Context, address string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, permitAsk)
 	defer cancel()

@@ -51,7 +51,7 @@ func (h *held) get(name string) *entry {
 	return h.at[name]
 }
 
-// put keeps an entry unless a newer one is there. Where there is no room any other goes.
+// put stores an entry unless a newer one is there. A full cache drops any other.
 func (h *held) put(name string, e *entry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -55,12 +55,12 @@ func TestShares(t *testing.T) {
 		return n
 	}
 	w.until("mallory's names are asked for", func() bool { return count("TRUE") == 245 })
-	w.pebble.Heal()
+	w.pebble.Restore()
 	w.served("blog.sites.test")
 	d := w.add("www.customer.test", "blog")
 	w.served("www.customer.test")
 	w.until("its state is told", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
-	w.until("mallory's have been looked at", func() bool { return count("error <> ''") == 245 })
+	w.until("mallory's have been attempted", func() bool { return count("error <> ''") == 245 })
 	if n := count("material <> ''"); n != 0 {
 		t.Errorf("%d of mallory's were ordered beyond its share", n)
 	}

@@ -3,7 +3,7 @@
 //
 // A listener that is wrapped closes what is over a limit at once, so that neither the
 // backlog nor the table of file descriptors fills up. When all places are taken, the
-// connection that has been idle the longest makes room. The package knows neither TLS nor
+// connection that has been idle the longest is closed. The package knows neither TLS nor
 // HTTP: servers tell it which connections are idle.
 package connlimit
 

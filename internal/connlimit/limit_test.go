@@ -109,7 +109,7 @@ func TestTotal(t *testing.T) {
 	if _, in := s.dial(t, "127.0.0.2"); in {
 		t.Error("let in over the limit")
 	}
-	// The one that was idle the longest makes room; one that is idle for a moment doesn't.
+	// The one that was idle the longest is closed; one that is idle for a moment isn't.
 	s.mu.Lock()
 	old, young := s.all[0], s.all[1]
 	s.mu.Unlock()
@@ -120,7 +120,7 @@ func TestTotal(t *testing.T) {
 	old.idleSince.Store(time.Now().Add(-time.Hour).UnixNano())
 	young.idleSince.Store(time.Now().Add(-time.Minute).UnixNano())
 	if _, in := s.dial(t, "127.0.0.2"); !in {
-		t.Error("nobody made room")
+		t.Error("no idle connection was closed")
 	}
 	if _, err := old.Write([]byte("x")); err == nil {
 		t.Error("another than the one idle the longest had to go")

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/db"
 )
 
-// value is what a page shows to be copied.
+// value returns what a page shows to be copied.
 func (p reply) value(t *testing.T) string {
 	t.Helper()
 	m := regexp.MustCompile(`data-test="value">([^<]+)<`).FindStringSubmatch(p.body)
@@ -36,7 +36,7 @@ func (p reply) hidden(t *testing.T, name string) string {
 	return m[1]
 }
 
-// code is what an authenticator app shows (RFC 6238), so many steps from now.
+// code returns what an authenticator app shows (RFC 6238), so many steps from now.
 func code(t *testing.T, secret string, steps int64) string {
 	t.Helper()
 	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)

@@ -20,7 +20,7 @@ func (w *world) did(by account.Actor, d account.AuditEvent) {
 }
 
 // What keys did reads like what was done here, names the key, and can be narrowed to one
-// key, one user, one deed.
+// key, one user, one action.
 func TestAuditNarrows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -41,8 +41,8 @@ func drawn(w, h int, a, b color.NRGBA) []byte {
 	return out.Bytes()
 }
 
-// portrayed gives a site a portrait of a page with these files.
-func (w *world) portrayed(s site.Site, page string, files map[string][]byte) {
+// publishPage gives a site the thumbnail of a page with these files.
+func (w *world) publishPage(s site.Site, page string, files map[string][]byte) {
 	w.t.Helper()
 	p := thumbnail.Of(w.t.Context(), thumbnail.Files{Page: func(int64) []byte { return []byte(page) }, File: func(at string, _ int64) []byte { return files[at] }})
 	id := fmt.Sprintf("%064x", []byte(s.ID)[len(s.ID)-8:])
@@ -83,7 +83,7 @@ func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
 	}
 }
 
-// The home page and a site's traffic, looked at; figures grow without a reload, and a
+// The home page and a site's traffic; figures grow without a reload, and a
 // table has them too.
 func TestBrowserTraffic(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestBrowserTraffic(t *testing.T) {
 			continue
 		}
 		p := pages[len(live)%len(pages)]
-		w.portrayed(s, p.html, p.files)
+		w.publishPage(s, p.html, p.files)
 		w.visited(s, p.busy, 26*time.Hour)
 		live = append(live, s)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// One look at a time; askers get what was found before, and an error only while nothing was.
+// One refresh at a time; callers get the value from before, and an error only while there is none.
 func TestCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestCached(t *testing.T) {
 		want(2, 2, true)
 		time.Sleep(time.Minute)
 		fails = true
-		want(2, 3, true) // it is old, and shown while somebody looks again
+		want(2, 3, true) // it is old, and shown during the refresh
 		time.Sleep(2 * time.Second)
 		want(2, 4, true)
 		time.Sleep(2 * time.Second) // for the last look

@@ -63,7 +63,7 @@ type Config struct {
 	Version        string         // of the program. Optional.
 
 	// Branches lists a repository's branches and its default one, or says in a fault why
-	// they can't be read. Optional: without it a new site's repository is not looked at.
+	// they can't be read. Optional: without it a new site's repository is not inspected.
 	Branches func(ctx context.Context, who account.OwnerID, repository string, c *source.Credential) (branches []string, byDefault string, err error)
 	// Detect says how a branch would be built. Optional: without it that shows in the build's log.
 	Detect func(ctx context.Context, who account.OwnerID, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error)

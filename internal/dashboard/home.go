@@ -22,7 +22,7 @@ type card struct {
 	Host   string
 	Last   *deploy.Deployment // nil: none yet
 	Domain string             // the first active domain of its own, or empty
-	Look   siteTheme
+	Theme  siteTheme
 	Spark  spark
 }
 

@@ -33,7 +33,7 @@ func (d *Dashboard) addCardDetails(ctx context.Context, q *request, cards []card
 	for _, c := range cards {
 		ids, names = append(ids, c.Site.ID), append(names, string(c.Site.ID))
 	}
-	portraits, err := d.Deployments.Thumbnails(ctx, q.caller.Owner, ids)
+	thumbnails, err := d.Deployments.Thumbnails(ctx, q.caller.Owner, ids)
 	if err == nil {
 		err = kept.fill(ctx, d, q, names)
 	}
@@ -41,7 +41,7 @@ func (d *Dashboard) addCardDetails(ctx context.Context, q *request, cards []card
 		return err
 	}
 	for i, c := range cards {
-		cards[i].Look = themeOf(c.Site, portraits[c.Site.ID])
+		cards[i].Theme = themeOf(c.Site, thumbnails[c.Site.ID])
 		cards[i].Spark = sparkOf(kept.bySite[string(c.Site.ID)])
 	}
 	return nil

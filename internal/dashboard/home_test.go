@@ -68,8 +68,8 @@ func (w *world) activate(s site.Site) {
 	}
 }
 
-// portray gives a site something to serve and a portrait of it, and returns its release.
-func (w *world) portray(s site.Site) string {
+// withThumbnail gives a site something to serve and a thumbnail of it, and returns its release.
+func (w *world) withThumbnail(s site.Site) string {
 	w.t.Helper()
 	id := fmt.Sprintf("%064x", []byte(s.ID)[len(s.ID)-8:])
 	icon := "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

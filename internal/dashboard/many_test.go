@@ -17,7 +17,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-// statements is what the database was asked.
+// statements holds what the database was asked.
 type statements struct {
 	mu  sync.Mutex // guards all
 	all []string
@@ -104,7 +104,7 @@ func TestPagesAskOnce(t *testing.T) {
 	w.multiply(u, id, hook, 2, 60)
 	many := count()
 	for path, asked := range many {
-		// The total of a list is not asked for when its end is in sight.
+		// The total of a list is not asked for when the page is its last.
 		if len(asked) > len(few[path])+1 {
 			t.Errorf("%s asks %d times for many things and %d times for few:\n%s", path, len(asked), len(few[path]), strings.Join(asked, "\n"))
 		}

@@ -33,7 +33,7 @@ func (w *world) things() things {
 		delivery, err = w.dash.Webhooks.PingTx(ctx, tx, ada.Owner, hook)
 		return err
 	}))
-	return things{"{picture}": w.portray(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
+	return things{"{picture}": w.withThumbnail(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
 		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
 		"{passkey}": "psk_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
 }
@@ -84,7 +84,7 @@ func TestMatrix(t *testing.T) {
 					t.Errorf("%s %s for nobody, as %s: %d, want 401", rt.method, rt.path, kind, p.status)
 				}
 			}
-		case open, guest:
+		case open, signedOut:
 			if anon.status == 303 && strings.HasPrefix(anon.header.Get("Location"), "/sign-in") && rt.path != "/sign-out" {
 				t.Errorf("%s %s wants a user", rt.method, rt.path)
 			}
@@ -164,7 +164,7 @@ func TestPolicy(t *testing.T) {
 		}
 		var form url.Values
 		b := ada
-		if rt.access == guest || rt.access == open || rt.method == http.MethodPost { // Ada stays signed in
+		if rt.access == signedOut || rt.access == open || rt.method == http.MethodPost { // Ada stays signed in
 			b = w.browser()
 		}
 		if rt.method == http.MethodPost {

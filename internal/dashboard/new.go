@@ -29,7 +29,7 @@ type newData struct {
 	TokenUser  string
 	DeployKey  string
 	Branch     string
-	Branches   []string // nil: not looked at
+	Branches   []string // nil: not inspected
 	Default    string
 	Framework  string
 	Build      map[string]string // root, install, command, output, node; empty: as detected
@@ -245,7 +245,7 @@ func (d *Dashboard) inspect(ctx context.Context, who account.OwnerID, n *newData
 	return nil
 }
 
-// atRepository says at which field a failed look at the repository belongs.
+// atRepository returns the field that a failed inspection of the repository belongs to.
 func atRepository(ctx context.Context, err error) error {
 	if fault.As(err) == nil && ctx.Err() == context.DeadlineExceeded {
 		err = &fault.Error{Kind: fault.Unavailable, Message: "Repository timed out", Details: "try again in a moment", RetryAfter: 5 * time.Second}

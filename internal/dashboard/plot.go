@@ -12,7 +12,7 @@ import (
 	"slipway/internal/traffic"
 )
 
-// plot is bars over time, drawn on the server. Widths are parts of whatever room there
+// plot is bars over time, drawn on the server. Widths are parts of whatever space there
 // is and texts stand outside of what is stretched, so one drawing serves every screen.
 type plot struct {
 	ID     string // unique in the page

@@ -9,11 +9,11 @@ import (
 type access int
 
 const (
-	open     access = iota // anybody
-	guest                  // who is not signed in; others are sent home
-	halfway                // who owes the second factor
-	user                   // who is signed in
-	operator               // who runs the installation; for others the page does not exist
+	open      access = iota // anybody
+	signedOut               // who is not signed in; others are sent home
+	halfway                 // who owes the second factor
+	user                    // who is signed in
+	operator                // who runs the installation; for others the page does not exist
 )
 
 // handler does one thing of one page.
@@ -43,12 +43,12 @@ func (d *Dashboard) listRoutes() []route {
 
 		get("/setup/{token}", open, d.setupPage),
 		post("/setup/{token}", open, d.setUp, d.setupPage),
-		get("/sign-in", guest, d.signInPage),
-		post("/sign-in", guest, d.signIn, d.signInPage),
-		post("/sign-in/passkey/begin", guest, d.askPasskey, nil),
-		post("/sign-in/passkey", guest, d.signInPasskey, d.signInPage),
-		get("/forgot", guest, d.forgotPage),
-		post("/forgot", guest, d.askReset, d.forgotPage),
+		get("/sign-in", signedOut, d.signInPage),
+		post("/sign-in", signedOut, d.signIn, d.signInPage),
+		post("/sign-in/passkey/begin", signedOut, d.askPasskey, nil),
+		post("/sign-in/passkey", signedOut, d.signInPasskey, d.signInPage),
+		get("/forgot", signedOut, d.forgotPage),
+		post("/forgot", signedOut, d.askReset, d.forgotPage),
 		get("/sign-in/code", halfway, d.codePage),
 		post("/sign-in/code", halfway, d.passCode, d.codePage),
 		post("/sign-out", open, d.signOut, nil),

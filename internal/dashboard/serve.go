@@ -133,9 +133,9 @@ func (d *Dashboard) admit(ctx context.Context, rt route, q *request) (to string,
 	switch {
 	case rt.access == open:
 		return "", nil
-	case rt.access == guest && !q.signedIn():
+	case rt.access == signedOut && !q.signedIn():
 		return "", nil
-	case rt.access == guest:
+	case rt.access == signedOut:
 		return local(q.query("next")), nil
 	case rt.access == halfway && pending, rt.access == user && q.signedIn(), rt.access == operator && q.signedIn() && q.user.Admin:
 		return "", nil

@@ -14,7 +14,7 @@ import (
 
 // How many guesses a window of 15 minutes lets through: for one account from one
 // network, from one network, for one account from everywhere, and of second factors.
-// The first is what a forgetful owner meets; the third keeps a swarm slow without letting
+// The first is for a forgetful owner; the third keeps a swarm slow without letting
 // a single stranger lock an owner out. For IPv6 the first two hold for the /64, the /56 and
 // the /48 alike, and the third does not concern networks that the owner is signed in from.
 const (

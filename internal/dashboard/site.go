@@ -50,7 +50,7 @@ type siteHead struct {
 
 	Visit     string // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string
-	Look      siteTheme
+	Theme     siteTheme
 }
 
 // Base is where the site's pages are.
@@ -68,7 +68,7 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 	if err != nil {
 		return siteHead{}, err
 	}
-	portraits, err := d.Deployments.Thumbnails(ctx, q.caller.Owner, []site.ID{s.ID})
+	thumbnails, err := d.Deployments.Thumbnails(ctx, q.caller.Owner, []site.ID{s.ID})
 	if err != nil {
 		return siteHead{}, err
 	}
@@ -77,7 +77,7 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 		return siteHead{}, err
 	}
 	url := d.Sites.URL(s.Slug)
-	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Look: themeOf(s, portraits[s.ID])}
+	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Theme: themeOf(s, thumbnails[s.ID])}
 	h.Visit, h.VisitHost = h.URL, h.Host
 	if primary != "" {
 		_, port, _ := strings.Cut(h.Host, ":")

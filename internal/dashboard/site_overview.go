@@ -10,7 +10,7 @@ import (
 	"slipway/internal/site"
 )
 
-// trouble is something that stands in the way of a site, in words, and where to mend it.
+// trouble is a problem of a site, in words, and where to fix it.
 type trouble struct {
 	Title, Text, Link, Label string
 }

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/traffic"
 )
 
-// stretch is a stretch of time that traffic is looked at for.
+// stretch is a period for which traffic is shown.
 type stretch struct {
 	Name  string // in the address
 	Label string

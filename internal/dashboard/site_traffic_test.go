@@ -155,7 +155,7 @@ func TestCards(t *testing.T) {
 	w.user("eve@example.test", false)
 	blog, plain := w.site(ada, "Blog"), w.site(ada, "Plain one")
 	w.activate(blog)
-	id := w.portray(blog)
+	id := w.withThumbnail(blog)
 	w.visit(blog, time.Hour, traffic.Counts{OK: 1200, Redirected: 4})
 	b := w.as("ada@example.test")
 	p := b.get("/")

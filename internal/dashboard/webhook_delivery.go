@@ -37,7 +37,7 @@ func (v deliveryView) Word() string {
 	return v.State
 }
 
-// Answered is what the last attempt met, in a word.
+// Answered returns the result of the last attempt, in a word.
 func (v deliveryView) Answered() string {
 	if len(v.Attempts) == 0 {
 		return ""
@@ -45,7 +45,7 @@ func (v deliveryView) Answered() string {
 	return attemptWord(v.Attempts[len(v.Attempts)-1])
 }
 
-// AttemptWord is what one attempt met.
+// AttemptWord returns the result of one attempt, in a word.
 func (v deliveryView) AttemptWord(a webhook.Attempt) string { return attemptWord(a) }
 
 func attemptWord(a webhook.Attempt) string {

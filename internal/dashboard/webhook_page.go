@@ -32,7 +32,7 @@ func (d *Dashboard) webhookRoutes() []route {
 	}
 }
 
-// eventGroup is what the vocabulary says of one subject.
+// eventGroup holds the events of one subject.
 type eventGroup struct {
 	Name   string
 	Events []eventChoice
@@ -84,7 +84,7 @@ func (d *Dashboard) webhooksPage(ctx context.Context, q *request) (answer, error
 	return page("webhook_list", "Webhooks", list), err
 }
 
-// chosenEvents is what was ticked when the form failed, else def.
+// chosenEvents returns the events that were checked when the form failed, else def.
 func chosenEvents(q *request, def []string) []string {
 	if q.problem != nil && q.PostForm.Has("form-events") {
 		return q.PostForm["events"]
@@ -96,7 +96,7 @@ func (d *Dashboard) newWebhookPage(ctx context.Context, q *request) (answer, err
 	return page("webhook_new", "Create webhook", eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"}))), nil
 }
 
-// webhookMade is what the page that follows the making of a webhook says, and knows it by.
+// webhookMade is the message of the page that follows the creation of a webhook, which recognizes it by that.
 const webhookMade = "Webhook created"
 
 func (d *Dashboard) createWebhook(ctx context.Context, q *request) (answer, error) {

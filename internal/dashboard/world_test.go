@@ -29,7 +29,7 @@ import (
 
 const password = "correct horse battery staple 9"
 
-// world is the dashboard over real rooms on a database of its own. No worker runs.
+// world is the dashboard over real services on a database of its own. No worker runs.
 type world struct {
 	t     testing.TB
 	db    *db.DB

@@ -141,7 +141,7 @@ func Busy(err error) bool {
 	return errors.Is(err, errBusy) || errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// Full reports whether err says that there is no room left to write.
+// Full reports whether err says that the disk is full.
 func Full(err error) bool {
 	var s *sqlite.Error
 	var p *pgconn.PgError

@@ -125,7 +125,7 @@ type Deployment struct {
 
 	URL        string // its immutable address
 	PreviewURL string // the stable address of its branch; empty for production
-	Current    bool   // whether it is what the site serves
+	Current    bool   // whether the site serves it
 	Queue      *Queue // for a pending one, whether it has not begun or waits for a build slot
 }
 

@@ -27,7 +27,7 @@ func warnUnfetched(tree *source.Tree, p *progress) {
 func (d *Deployments) warnNoIndex(ctx context.Context, rel release.Sealed, p *progress) error {
 	tree, err := d.c.Releases.Load(ctx, rel.ID)
 	if err != nil {
-		return fmt.Errorf("look at release: %w", err)
+		return fmt.Errorf("read release: %w", err)
 	}
 	if _, ok := tree.Lookup("index.html"); !ok {
 		p.Printf("warn", "The published files have no index.html at their root, so / answers 404 unless a redirect or rewrite covers it")

@@ -70,7 +70,7 @@ func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.I
 		return nil, 0, err
 	}
 	if n := len(list); n < limit && (n > 0 || offset == 0) {
-		return list, offset + n, nil // the end is in sight
+		return list, offset + n, nil // the last page tells the total by itself
 	}
 	var total int
 	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE `+where, args...).Scan(&total); err != nil {

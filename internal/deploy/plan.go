@@ -57,7 +57,7 @@ func Detect(ctx context.Context, tree *source.Tree, o framework.Overrides) (fram
 	return framework.Detect(commit{ctx, tree, files}, o)
 }
 
-// commit lets detection look at a commit without checking it out.
+// commit lets detection read a commit without a checkout.
 type commit struct {
 	ctx   context.Context // of the deployment: one commit lives no longer than that
 	tree  *source.Tree

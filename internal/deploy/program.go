@@ -84,7 +84,7 @@ func (d *Deployments) startProgram(ctx context.Context, x Deployment, plan frame
 	return done, nil
 }
 
-// lastLines are what the deployment's program printed last, for the log of one that failed.
+// lastLines returns what the deployment's program printed last, for the log of one that failed.
 func (d *Deployments) lastLines(ctx context.Context, x Deployment) []string {
 	if d.c.ProgramLog == nil {
 		return nil

@@ -240,7 +240,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	return tree, nil
 }
 
-// noteTx writes what a run has found out so far, for those who look at it meanwhile, and
+// noteTx writes what a run has found out so far, for those who watch it, and
 // for good where it fails.
 func noteTx(ctx context.Context, tx *db.Tx, x Deployment) error {
 	_, err := tx.Exec(ctx, `

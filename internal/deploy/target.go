@@ -146,14 +146,14 @@ var (
 // already (hashed).
 func previewLabel(branch, slug string, hashed bool) string {
 	label := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(branch), "-"), "-")
-	room := dnsLabelMax - len("--") - len(slug)
+	free := dnsLabelMax - len("--") - len(slug)
 	reserved := len(label) == 2 // "xn--" and its like (RFC 5890 §2.3.1)
-	if !hashed && label != "" && !reserved && len(label) <= room && !deploymentLabel.MatchString(label) {
+	if !hashed && label != "" && !reserved && len(label) <= free && !deploymentLabel.MatchString(label) {
 		return label
 	}
 	sum := sha256.Sum256([]byte(branch))
 	hash := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:6]
-	label = strings.TrimRight(label[:min(len(label), room-len(hash)-1)], "-")
+	label = strings.TrimRight(label[:min(len(label), free-len(hash)-1)], "-")
 	if label == "" {
 		label = "branch"
 	}

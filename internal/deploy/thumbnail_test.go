@@ -25,11 +25,11 @@ func icon(c color.Color) string {
 	return b.String()
 }
 
-// portrait waits until the site has one of what it serves.
-func (w *world) portrait(id site.ID) Thumbnail {
+// thumbnail waits until the site has one of what it serves.
+func (w *world) thumbnail(id site.ID) Thumbnail {
 	w.t.Helper()
 	var p Thumbnail
-	w.until("there is a portrait", func() bool {
+	w.until("there is a thumbnail", func() bool {
 		all, err := w.Thumbnails(w.t.Context(), anna, []site.ID{id})
 		ok(w.t, err)
 		var there bool
@@ -39,14 +39,14 @@ func (w *world) portrait(id site.ID) Thumbnail {
 	return p
 }
 
-// What becomes live is portrayed: by a deployment, by going back, and where a portrait is
+// What becomes live gets a thumbnail: by a deployment, by a rollback, and where one is
 // missing. Only its owner sees it.
-func TestPortraits(t *testing.T) {
+func TestThumbnails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.commit("blog", map[string]string{"index.html": "<title>First</title><meta name=theme-color content=#aa3311>", "favicon.ico": icon(color.NRGBA{200, 0, 0, 255})})
 	s := w.live(w.site("git.test/acme/blog").ID)
-	p := w.portrait(s.ID)
+	p := w.thumbnail(s.ID)
 	if p.Title != "First" || p.Colour != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
 		t.Errorf("%+v", p)
 	}
@@ -75,20 +75,20 @@ func TestPortraits(t *testing.T) {
 	first := p.Release
 	w.commit("blog", map[string]string{"index.html": "<h1>Second</h1>"})
 	w.ended(w.trigger(s.ID, Trigger{Cause: ByAPI}).ID)
-	w.until("the second is portrayed", func() bool { return w.portrait(s.ID).Title == "Second" })
+	w.until("the second has a thumbnail", func() bool { return w.thumbnail(s.ID).Title == "Second" })
 	// The first one's goes with time, and comes back with its release.
 	ok(t, w.db.Admin(t.Context(), `UPDATE portraits SET made_at = 1`))
 	ok(t, w.tidyThumbnails(t.Context()))
 	var n int
 	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM portraits`).Scan(&n))
 	if n != 1 {
-		t.Errorf("%d portraits are kept", n)
+		t.Errorf("%d thumbnails are stored", n)
 	}
 	w.write(func(tx *db.Tx) error {
 		_, err := w.RollbackTx(t.Context(), tx, anna, s.ID, "")
 		return err
 	})
-	w.until("the first is portrayed again", func() bool { return w.portrait(s.ID).Release == first })
+	w.until("the first has a thumbnail again", func() bool { return w.thumbnail(s.ID).Release == first })
 
 	w.until("the job has written its end", func() bool {
 		var n int
@@ -97,13 +97,13 @@ func TestPortraits(t *testing.T) {
 	})
 	ok(t, w.db.Admin(t.Context(), `DELETE FROM portraits`))
 	ok(t, w.tidyThumbnails(t.Context()))
-	if p := w.portrait(s.ID); p.Title != "First" {
+	if p := w.thumbnail(s.ID); p.Title != "First" {
 		t.Errorf("made up for: %+v", p)
 	}
 	// What is no longer there is no failure, and what is broken is given up.
 	ok(t, w.drawThumbnail(t.Context(), DrawThumbnail{"0000000000000000000000000000000000000000000000000000000000000000"}, 1))
 	if err := w.drawThumbnail(t.Context(), DrawThumbnail{"nonsense"}, 1); err == nil {
-		t.Error("nonsense was portrayed")
+		t.Error("a thumbnail was drawn of nonsense")
 	}
 }
 

@@ -131,7 +131,7 @@ func TestCheckTakesNoSilenceForAnAnswer(t *testing.T) {
 	for name, set := range map[string]func(*testing.T, *world){
 		"servfail": func(t *testing.T, w *world) { w.zone.Fail("name.com", dns.RcodeServerFailure) },
 		"refused":  func(t *testing.T, w *world) { w.zone.Fail("name.com", dns.RcodeRefused) },
-		"silent":   func(t *testing.T, w *world) { w.zone.Hush("name.com"); w.hurry() },
+		"silent":   func(t *testing.T, w *world) { w.zone.Silence("name.com"); w.hurry() },
 		"no delegation": func(t *testing.T, w *world) {
 			w.zone.Set("name.com", "A 192.0.2.1")
 		},
@@ -196,7 +196,7 @@ func TestCheckWithoutNetworkIsQuick(t *testing.T) {
 func TestCheckEndsWithItsBudget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	w.zone.Hush("name.com")
+	w.zone.Silence("name.com")
 	w.hurry()
 	start := time.Now()
 	a, err := w.Check(t.Context(), "name.com")

@@ -443,7 +443,7 @@ func TestRunChecksByItself(t *testing.T) {
 	})
 	for _, name := range names {
 		if n := w.zone.Questions("_slipway." + name + " TXT"); n != 1 {
-			t.Errorf("%s was looked at %d times", name, n)
+			t.Errorf("%s was checked %d times", name, n)
 		}
 	}
 	// A claim that comes later is seen by the running nodes, and Verify does not wait for them.
@@ -529,7 +529,7 @@ func TestChecksGiveUp(t *testing.T) {
 	if dom = w.verify(dom); dom.Status != Active || !has(dom.Problems, "no_answer") {
 		t.Fatalf("silence took the domain away: %+v", dom)
 	}
-	w.zone.Heal("moved.com")
+	w.zone.Restore("moved.com")
 	if dom = w.verify(dom); dom.Status != Active || dom.misdirectedAt != 0 {
 		t.Fatalf("got %+v", dom)
 	}

@@ -182,7 +182,7 @@ type Domains struct {
 	known     answers
 	flight    singleflight.Group
 	asking    chan struct{} // holds one for each availability check that asks outside
-	observing chan struct{} // holds one for each look at a domain's DNS
+	observing chan struct{} // holds one for each check of a domain's DNS
 
 	targetMu    sync.Mutex // guards targetAddrs and targetUntil; held while the DNS is asked
 	targetAddrs []netip.Addr

@@ -38,7 +38,7 @@ func TestMove(t *testing.T) {
 	if r := moved.DNS[0]; !strings.Contains(moved.DNS[0].Required, "ann-2.sites.test") && r.Type == "CNAME" {
 		t.Errorf("records still name the old site: %+v", r)
 	}
-	// What was looked at for the old site says nothing any more, and the next look is due.
+	// What was observed for the old site means nothing any more, and the next check is due.
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { return w.settle(t.Context(), tx, dom.ID, dom.checks, observed{}) }); err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func Relative(name string) string {
 }
 
 // registrable returns name as a registry would sell it, or an Invalid fault. Names with
-// more labels are refused rather than cut: what is asked for is what is answered.
+// more labels are refused rather than cut: the answer is about the very name that was asked for.
 func registrable(received string) (string, error) {
 	invalid := func(details string) error {
 		return &fault.Error{Kind: fault.Invalid, Message: "Invalid domain name", Details: details,

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// observeBudget bounds one look at a domain's DNS, all questions together.
+// observeBudget bounds one check of a domain's DNS, all queries together.
 const observeBudget = 10 * time.Second
 
 const caaBudget = 4 * time.Second // of it

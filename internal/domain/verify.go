@@ -26,7 +26,7 @@ const (
 	whenMisdirected = time.Hour
 )
 
-// backoff is how long after its nth check without success a pending domain is looked at
+// backoff returns how long after its nth check without success a pending domain is checked
 // again; the last one repeats.
 var backoff = []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
 	10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
@@ -89,7 +89,7 @@ func (d *Domains) due(ctx context.Context) (Domain, bool, error) {
 	return dom, true, nil
 }
 
-// check looks at a leased domain's DNS and settles what follows.
+// check observes a leased domain's DNS and writes what follows from it.
 func (d *Domains) check(ctx context.Context, dom Domain) error {
 	target, err := d.target(ctx, d.c.DB, dom.Owner, dom.SiteID)
 	if fault.Is(err, fault.NotFound) {
@@ -225,7 +225,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	}
 	tx.Notify(dom.Owner.Topic())
 	switch {
-	case dom.Status == Active && (before.Status != Active || before.delegated != j.delegated): // whoever orders certificates looks again
+	case dom.Status == Active && (before.Status != Active || before.delegated != j.delegated): // the certificate is ordered again
 		err = route(ctx, tx, dom)
 	case dom.Status != Active && before.Status == Active:
 		err = unroute(ctx, tx, dom)
@@ -249,7 +249,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	return nil
 }
 
-// next is when the domain is looked at again, or 0 for never.
+// next is when the domain is checked again, or 0 for never.
 func (d Domain) next(j diagnosis) db.Time {
 	switch {
 	case d.Status == Active && !j.delegated: // its owner is about to set one more record

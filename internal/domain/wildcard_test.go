@@ -37,7 +37,7 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 		t.Errorf("with an alias of something else: %+v", dom)
 	}
 	if in := dom.NextCheckAt.Sub(db.Now()); in > backoff[1] {
-		t.Errorf("looked at again in %v", in)
+		t.Errorf("checked again in %v", in)
 	}
 	retried = nil
 	w.zone.Set("other.test", "CNAME example.com.acme.test.") // over a name of its own
@@ -45,7 +45,7 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 		t.Errorf("with the record: %+v", dom)
 	}
 	if in := dom.NextCheckAt.Sub(db.Now()); in < everyDay/2 || len(retried) == 0 || retried[0] != "*.example.com" {
-		t.Errorf("looked at again in %v, ordered for %v", in, retried)
+		t.Errorf("checked again in %v, ordered for %v", in, retried)
 	}
 	// Loops and long ways end.
 	w.zone.Set("other.test", "CNAME _acme-challenge.example.com.")

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// serving is what a site's settings say beyond its release. It is immutable.
+// serving holds what a site's settings say beyond its release. It is immutable.
 type serving struct {
 	ProxyHosts []string `json:"proxyHosts"`
 	Protection string   `json:"protection"`
@@ -47,7 +47,7 @@ const (
 )
 
 // access reports whether a visitor of a protected target may pass: with the cookie that
-// the right password once gave. Otherwise it asks, or looks at what was given.
+// the right password once gave. Otherwise it asks for one, or checks what was given.
 func (e *Edge) access(w *recorder, r *http.Request, t *target) bool {
 	if !t.protected() {
 		return true
@@ -68,7 +68,7 @@ func (e *Edge) access(w *recorder, r *http.Request, t *target) bool {
 	return false
 }
 
-// login looks at a password. Guesses are limited per address and per site, because each
+// login checks a password. Guesses are limited per address and per site, because each
 // costs us as much as it costs who guesses.
 func (e *Edge) login(w *recorder, r *http.Request, t *target, host string) {
 	if !e.guesses.allow(t.site, visitor(r), time.Now()) {
@@ -136,7 +136,7 @@ func visitor(r *http.Request) string {
 	return addr.String()
 }
 
-// guesses counts looks at passwords within a minute.
+// guesses counts password checks within a minute.
 type guesses struct {
 	mu    sync.Mutex // guards the rest
 	since time.Time
@@ -155,7 +155,7 @@ func (g *guesses) forget(now time.Time) {
 }
 
 // wrong counts a user and password of a rule that nobody has; tired reports whether a
-// visitor gave too many of them. It costs nothing to look at one, so sites have no limit.
+// visitor gave too many of them. Checking one costs nothing, so sites have no limit.
 func (g *guesses) wrong(site, visitor string, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

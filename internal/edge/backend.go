@@ -11,7 +11,7 @@ const (
 )
 
 // backend answers the requests of sites of one kind. It is chosen before anything of a
-// request but its host has been judged: which methods there are, how long an answer may
+// request but its host has been checked: which methods there are, how long an answer may
 // take, and whether a connection is taken over is its own business. What it is given can
 // flush, set deadlines and hijack through http.ResponseController.
 type backend func(w *recorder, r *http.Request, t *target)

@@ -15,7 +15,7 @@ import (
 )
 
 // A backend decides for itself about methods, bodies, streaming and taking over a
-// connection; nothing in front of it judges first.
+// connection; nothing in front of it decides first.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	w := start(t)

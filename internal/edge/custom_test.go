@@ -12,7 +12,7 @@ import (
 	"slipway/internal/db"
 )
 
-// claim writes a custom host's row, as the room would, and waits until it is in force.
+// claim writes a custom host's row, as package domain would, and waits until it is served.
 func (w *world) claim(host, site, to, state string) {
 	w.t.Helper()
 	want := w.version.Add(1)

@@ -37,7 +37,7 @@ import (
 	"slipway/internal/release"
 )
 
-// Config is what an Edge is made of.
+// Config holds the dependencies and settings of an Edge.
 type Config struct {
 	DB         *db.DB
 	Releases   *release.Releases
@@ -106,7 +106,7 @@ type Edge struct {
 	loaded     atomic.Bool
 	backends   map[string]backend // by kind
 	guesses    guesses            // of passwords
-	checking   chan struct{}      // bounds how many passwords are looked at at once
+	checking   chan struct{}      // bounds how many passwords are checked at once
 	forwarding places
 	bodyTime   time.Duration // for a body that nobody reads
 }

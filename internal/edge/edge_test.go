@@ -36,7 +36,7 @@ type world struct {
 	roots   *x509.CertPool
 }
 
-// start makes a world. The views live and previews are tables here: the rooms that own
+// start makes a world. The views live and previews are tables here: the packages that own
 // what is behind them are not this package's business.
 func start(t testing.TB, change ...func(*Config)) *world {
 	t.Helper()
@@ -134,7 +134,7 @@ func (w *world) publish(files map[string]string) release.ID {
 	return s.ID
 }
 
-// row writes a site's row, as the rooms would.
+// row writes a site's row, as the services would.
 func (w *world) row(site, label, state string, id release.ID) {
 	w.t.Helper()
 	err := w.DB.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -183,7 +183,7 @@ func (w *world) client() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// answer is what came back.
+// answer holds what came back.
 type answer struct {
 	status int
 	header http.Header

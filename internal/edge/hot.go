@@ -12,7 +12,7 @@ import (
 // hot keeps whole answers that are ready to be sent, by target, host, path and
 // accepted encodings. Looking one up takes no lock and allocates nothing. A target is immutable
 // and a switch replaces it, so an answer is never stale: those of a target that is no
-// longer live are found by nobody and make room.
+// longer live are not found any more and are evicted.
 type hot struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[hotAnswer] // a power of two; an answer is in one of hotWays neighbours

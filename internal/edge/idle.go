@@ -10,7 +10,7 @@ import (
 )
 
 // Places are limited by the listeners that the servers get (package connlimit): what is
-// idle makes room for who comes, and the last places are for the control plane alone.
+// idle closes connections to admit new ones, and the last slots are for the control plane alone.
 
 // Idle tells the limiter of a connection whether it waits for a request. It is for
 // http.Server.ConnState.

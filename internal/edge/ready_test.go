@@ -31,7 +31,7 @@ func (w *world) withoutFastPath() (addr string) {
 }
 
 // The fast path says what the files backend says: about every file, with and without
-// compressed variants, rules that look at a request, several hosts of one site, previews,
+// compressed variants, rules that depend on a request, several hosts of one site, previews,
 // and after each switch.
 func TestFastPathSaysTheSame(t *testing.T) {
 	t.Parallel()

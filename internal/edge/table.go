@@ -21,7 +21,7 @@ const (
 	stateDeleted = "deleted"
 )
 
-// target is what a host answers with. It is immutable; a switch replaces it.
+// target holds what answers for a host. It is immutable; a switch replaces it.
 type target struct {
 	site       string
 	label      string
@@ -39,7 +39,7 @@ type target struct {
 	life     *life    // of those in the table
 }
 
-// life is what changes about a target.
+// life holds the mutable part of a target.
 type life struct {
 	seed uint64 // apart from others in tables of answers
 	gone atomic.Bool

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/release"
 )
 
-// Visits is what visitors of one site asked for during a while, and got.
+// Visits counts the requests to one site during an interval, by result.
 type Visits struct {
 	Site    string
 	Classes [4]int64 // answers, by class of status: 2xx, 3xx, 4xx, 5xx
@@ -41,7 +41,7 @@ func (l *visited) add(v *visits) {
 	l.mu.Unlock()
 }
 
-// count adds an answer. The listed flag is looked at last: collect clears it first, so an
+// count adds an answer. The listed flag is read last: collect clears it first, so an
 // answer is either in what collect takes or puts the site into the list again.
 func (l *visited) count(v *visits, status int, bytes int64, page bool) {
 	class := status/100 - 2
@@ -73,7 +73,7 @@ func (l *visited) collect() []Visits {
 		for i := range v.classes {
 			n.Classes[i] = v.classes[i].Swap(0)
 		}
-		if n.Classes != [4]int64{} || n.Pages > 0 || n.Bytes > 0 { // one may be counted between the looks at two
+		if n.Classes != [4]int64{} || n.Pages > 0 || n.Bytes > 0 { // one may be counted between the reads of two
 			out = append(out, n)
 		}
 	}
@@ -154,5 +154,5 @@ func merge(a, b []Visits) []Visits {
 	return a
 }
 
-// isPage reports whether a file is what a visitor would call a page.
+// isPage reports whether a file is an HTML page.
 func isPage(f release.File) bool { return strings.HasPrefix(f.Type, "text/html") }

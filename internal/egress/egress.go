@@ -1,7 +1,7 @@
 // Package egress owns the way out: every connection to a host that a user named is
 // dialled here, and nowhere else.
 //
-// An address is judged at the moment it is dialled, after DNS and for each address of a
+// An address is checked at the moment it is dialled, after DNS and for each address of a
 // name, so neither rebinding nor a redirect nor an exotic notation gets around it. What
 // counts as public is an allow-list (Public); the addresses of this very machine are
 // refused too. Child processes such as git and builds get the same judgement through

@@ -65,7 +65,7 @@ func FuzzPublic(f *testing.F) {
 			t.Errorf("Public(%s) = true", a)
 		}
 		if u.Is4() && Public(netip.AddrFrom16(u.As16())) != p {
-			t.Errorf("%s: mapped form judged differently", a)
+			t.Errorf("%s: mapped form treated differently", a)
 		}
 	})
 }

@@ -264,7 +264,7 @@ func (p *Proxy) spend(n int) error {
 	return nil
 }
 
-// allowed checks host and port by the proxy's own rules; the address is judged by dial.
+// allowed checks host and port by the proxy's own rules; the address is checked by dial.
 func (p *Proxy) allowed(addr string) error {
 	if _, ok := p.c.Direct[addr]; ok {
 		return nil

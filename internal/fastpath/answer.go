@@ -45,7 +45,7 @@ type Answer struct {
 	unchanged head
 }
 
-// head is what is sent before the body, in the form of each protocol.
+// head holds what is sent before the body, in the form of each protocol.
 type head struct {
 	h1 []byte // status line and fields, without Date and the empty line
 	h2 []byte // a header block without date that neither needs nor changes a dynamic table

@@ -7,7 +7,7 @@
 // connection is handed over with the bytes that were read; on HTTP/2 the request's frames
 // go through a lane, a connection in memory that net/http serves, while other requests of
 // the same connection stay here. So the package decides nothing about a request but
-// whether it is plain, and net/http judges everything that is odd.
+// whether it is plain, and net/http decides about everything else.
 //
 // Time, memory and work per connection are bounded here as they are there: deadlines for
 // handshakes, headers, idleness and readers who don't read; sizes of header blocks; how
@@ -29,7 +29,7 @@ import (
 	"time"
 )
 
-// Config is what a Server is made of.
+// Config holds the dependencies and settings of a Server.
 type Config struct {
 	// HTTP serves what is not plain, and has the TLS configuration. It must not be used
 	// for anything else; New changes its Handler and ConnContext.

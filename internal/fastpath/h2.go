@@ -236,7 +236,7 @@ func (h *h2) read() error {
 	case h.over, h.goingAway && len(h.streams) == 0:
 		return errOver
 	case h.drained.Load(), h.stalled, len(h.pending) > 0, h.n > 0, h.open != 0:
-		return nil // read has a look at what is due
+		return nil // read checks what is due
 	case len(h.streams) > 0 && !h.pinged:
 		h.pinged = true
 		h.out = append(appendHead(h.out, 8, http2.FramePing, 0, 0), "slipway?"...)
@@ -254,7 +254,7 @@ func (h *h2) finished() bool {
 	return h.over || h.goingAway && len(h.streams) == 0
 }
 
-// wake makes the reader look at what has become of the connection.
+// wake makes the reader check the connection again.
 func (h *h2) wake() { h.raw.SetReadDeadline(time.Now()) }
 
 // buffer makes place for a large batch. h.mu is held.
@@ -334,7 +334,7 @@ func (h *h2) frame(f frame) error {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.out = append(appendHead(h.out, 8, http2.FramePing, http2.FlagPingAck, 0), f.payload...)
-			return h.room()
+			return h.flushLarge()
 		}
 		return nil
 	case http2.FrameGoAway:
@@ -354,8 +354,8 @@ func (h *h2) frame(f frame) error {
 	return nil // unknown kinds are ignored (section 5.5)
 }
 
-// room sends the batch when it has become large. h.mu is held.
-func (h *h2) room() error {
+// flushLarge sends the batch when it has become large. h.mu is held.
+func (h *h2) flushLarge() error {
 	if len(h.out) < outSize/2 {
 		return nil
 	}
@@ -399,7 +399,7 @@ func (h *h2) endStream(id uint32, code http2.ErrCode) error {
 		h.forget(s)
 	}
 	h.rst(id, code)
-	return h.room()
+	return h.flushLarge()
 }
 
 // rst sends RST_STREAM, and remembers that frames for the stream may still be under way.
@@ -446,13 +446,13 @@ func (h *h2) data(f frame) error {
 	}
 	h.overhead += int64(len(f.raw))
 	if slices.Contains(h.reset[:], f.stream) || f.stream > h.lastStream {
-		return h.room() // it was sent before the client knew
+		return h.flushLarge() // it was sent before the client knew
 	}
 	if s != nil {
 		h.forget(s)
 	}
 	h.rst(f.stream, http2.ErrCodeStreamClosed)
-	return h.room()
+	return h.flushLarge()
 }
 
 // rstStream ends a stream for the client.
@@ -540,7 +540,7 @@ func (h *h2) setting(f frame) error {
 	if err := h.resume(); err != nil {
 		return err
 	}
-	return h.room()
+	return h.flushLarge()
 }
 
 // windowUpdate lets answers go on (section 6.9).

@@ -70,7 +70,7 @@ func (r *raw) get(id uint32, path string, more ...string) {
 	r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.block(fieldsOf("GET", path, more...)...), EndStream: true, EndHeaders: true})
 }
 
-// heard is what the server said until the connection was quiet or over.
+// heard holds what the server sent until the connection was quiet or over.
 type heard struct {
 	status map[uint32]string // of each stream that was answered
 	size   map[uint32]int    // bytes of body

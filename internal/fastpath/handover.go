@@ -67,7 +67,7 @@ func (h *handed) Read(p []byte) (int, error) {
 // NetConn returns the connection below TLS, as tls.Conn's does, or nil.
 func (h *handed) NetConn() net.Conn { return h.below }
 
-// CloseWrite is what net/http looks for when it closes a connection gently.
+// CloseWrite closes the sending side. net/http calls it to close a connection gracefully.
 func (h *handed) CloseWrite() error {
 	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

@@ -262,7 +262,7 @@ func (h *h2) pumpData(id uint32, p []byte, end bool) error {
 		if len(p) == 0 {
 			h.stalled = false
 			h.answered(s, last)
-			return h.room()
+			return h.flushLarge()
 		}
 	}
 }

@@ -145,7 +145,7 @@ var (
 	crlfcrlf = []byte("\r\n\r\n")
 )
 
-// field is what a field of a request means for whether it is plain.
+// field says what a header field means for whether a request is plain.
 type field int
 
 const (

@@ -88,7 +88,7 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 	if len(h.streams) >= maxStreams {
 		h.rst(id, http2.ErrCodeRefusedStream)
 		h.overhead += int64(len(block))
-		return h.room()
+		return h.flushLarge()
 	}
 	if h.drained.Load() || h.s.Draining() {
 		defer h.goAway(http2.ErrCodeNo)

@@ -191,7 +191,7 @@ func dial(t testing.TB, addr, proto string) *tls.Conn {
 	return c
 }
 
-// reply is what one answer says, without what may differ.
+// reply holds what one answer says, without what may differ.
 type reply struct {
 	status int
 	proto  string

@@ -15,7 +15,7 @@ type Kind int
 
 // The kinds, with the HTTP status a transport answers.
 const (
-	Internal     Kind = iota // 500: never made by hand, it is what an unknown error is
+	Internal     Kind = iota // 500: never made by hand, every unknown error is one
 	Invalid                  // 400: the request can never succeed as it is
 	Unauthorized             // 401: no credential, or one that is not good
 	Payment                  // 402: the plan does not include it

@@ -27,7 +27,7 @@ const (
 	Bitbucket Provider = "bitbucket"
 )
 
-// Kind is what happened.
+// Kind names what kind of event happened.
 type Kind string
 
 // The kinds.
@@ -49,7 +49,7 @@ type Event struct {
 	Pull          *Pull    // of a pull request
 }
 
-// Change is what a push did to one branch or tag.
+// Change holds what a push did to one branch or tag.
 type Change struct {
 	Branch  string // empty for a tag
 	Tag     string

@@ -1,7 +1,7 @@
 package framework
 
 // siteFolders are where the files of a site without a build stand, in the order in
-// which they are looked at; "" is the root directory itself. It comes before docs: a
+// which they are tried; "" is the root directory itself. It comes before docs: a
 // site often has pages below /docs/, and a folder docs of a program has no neighbour.
 var siteFolders = []string{"public", "dist", "_site", "build", "", "docs"}
 

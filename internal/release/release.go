@@ -45,7 +45,7 @@ import (
 // ID is the digest of a release's manifest: 64 hex digits.
 type ID string
 
-// Config is what Releases are made of.
+// Config holds the dependencies and settings of Releases.
 type Config struct {
 	Blobs    *blob.Store
 	Log      *slog.Logger // Optional.

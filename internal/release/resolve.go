@@ -16,7 +16,7 @@ const (
 	Proxied                // what Location, an address elsewhere, answers
 )
 
-// Request is what an answer depends on.
+// Request holds what an answer depends on.
 type Request struct {
 	Path     string // as it was sent: escaped, without the query
 	Query    string // as it was sent
@@ -25,7 +25,7 @@ type Request struct {
 	Cookie   string // Cookie
 }
 
-// Answer is what a path of a release answers.
+// Answer holds what a path of a release answers.
 type Answer struct {
 	Kind     Kind
 	Status   int
@@ -33,7 +33,7 @@ type Answer struct {
 	Location string // where Redirected: an escaped absolute path, never beginning with //, or an address; where Proxied: an address
 
 	Rule string   // the redirect rule that decided, "_redirects:3"; "" for none
-	Vary []string // the headers of the request that rules looked at
+	Vary []string // the headers of the request that rules depend on
 
 	Set     []Field  // headers by rules
 	Unset   []string // headers not to send

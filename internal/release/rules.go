@@ -30,7 +30,7 @@ const (
 // MaxRuleTable is how many bytes a slipway.toml, netlify.toml or vercel.json with rules may have.
 const MaxRuleTable = 64 << 10
 
-// Rules are what a release answers beyond its files. They are immutable like the files.
+// Rules hold what a release answers beyond its files. They are immutable like the files.
 type Rules struct {
 	Redirects []Redirect   `json:"redirects,omitempty"`
 	Headers   []HeaderRule `json:"headers,omitempty"`

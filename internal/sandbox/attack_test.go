@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// helper is what is re-executed inside; "" is the test binary itself. The race
+// helper is the path of the program that is re-executed inside; "" means the test binary itself. The race
 // detector wants more memory than an attacker is given, so a raced test binary
 // attacks with one that is not.
 var helper string
@@ -265,7 +265,7 @@ func attack(name string, args []string) int {
 	case "spin":
 		for range 2 {
 			go func() {
-				//lint:ignore SA5002 spinning is what this attack does
+				//lint:ignore SA5002 this attack spins
 				for {
 				}
 			}()

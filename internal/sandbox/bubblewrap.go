@@ -31,7 +31,7 @@ type Config struct {
 	Cgroup string
 	// Bwrap is the path of bubblewrap, 0.8 or newer. Optional: empty means from PATH.
 	Bwrap string
-	// Self is the path of our own binary, which answers to ShimName. Optional: empty
+	// Self is the path of our own binary, which acts as the shim when called ShimName. Optional: empty
 	// means the running one.
 	Self string
 	Log  *slog.Logger // Optional.
@@ -113,7 +113,7 @@ var etc = map[string]string{
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
-// hostEtc is what a build may see of the host's /etc.
+// hostEtc lists what a build may see of the host's /etc.
 var hostEtc = []string{"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types"}
 
@@ -313,7 +313,7 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"), self, nil
 }
 
-// spec is what the shim is to do.
+// spec returns what the shim is to do.
 func (r *run) spec(inside bool) spec {
 	c := r.c
 	s := spec{Argv: c.Argv, Dir: c.Dir, Rlimits: []rlimit{

@@ -28,7 +28,7 @@ type Attempt struct {
 	Detail  string // how it was refused, or what it got
 }
 
-// bait is what the canary goes after; all of it is really there on the host.
+// bait holds the targets of the canary; all of them exist on the host.
 type bait struct {
 	Pid      int               // a process of the host
 	Spaces   map[string]string // the host's namespaces by name

@@ -142,7 +142,7 @@ func denied(err error) bool {
 
 // delegate turns our controllers on in every ancestor of parent's children, one by
 // one: a controller that is not there must not keep the others off. What could not be
-// turned on shows in the leaf's files, which newGroup looks at.
+// turned on shows in the leaf's files, which newGroup checks.
 func delegate(h hierarchy, parent string) {
 	dir := h.point
 	for _, part := range append([]string{""}, strings.Split(strings.Trim(parent, "/"), "/")...) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tally is what a tree takes.
+// tally is the disk use of a tree.
 type tally struct{ bytes, files int64 }
 
 // maxDepth of directories; nothing honest is deeper, and each level costs a descriptor.

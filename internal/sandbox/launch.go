@@ -22,7 +22,7 @@ import (
 // paths that it binds as the site's uid, which may not pass our private directories
 // (nor do we want to open them). So the thread first binds each of them below a tmpfs
 // on stagePoint, which only it and its children see: bwrap reads from there, no parent
-// of ours is opened to anybody, and what was checked is what is bound.
+// of ours is opened to anybody, and the path that was checked is the one that is bound.
 
 // stagePoint is covered in the private namespace only. /sys exists everywhere, and
 // neither bwrap nor a sandbox has any use for it.
@@ -47,7 +47,7 @@ var launcher = sync.OnceValue(func() *thread {
 func (t *thread) run(ready chan struct{}) {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		// The main thread is what /proc/self shows of us: its mounts and its cgroups
+		// /proc/self shows the main thread: its mounts and its cgroups
 		// must stay what they are. While we hold it, another goroutine gets another.
 		defer runtime.UnlockOSThread()
 		go t.run(ready)

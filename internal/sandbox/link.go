@@ -144,7 +144,7 @@ func (l *Link) forget(id uint32) dialed {
 // read hands answers out until the link ends.
 func (l *Link) read() {
 	var m [answerSize + 1]byte
-	oob := make([]byte, unix.CmsgSpace(4*4)) // room for more than one descriptor, to see and close what is too many
+	oob := make([]byte, unix.CmsgSpace(4*4)) // space for more than one descriptor, to see and close the surplus
 	for {
 		n, on, _, _, err := l.conn.ReadMsgUnix(m[:], oob)
 		if err != nil || n == 0 {
@@ -170,7 +170,7 @@ func (l *Link) read() {
 		got := l.waiting[id]
 		delete(l.waiting, id)
 		if got != nil {
-			got <- d // it has room for one, and gets one
+			got <- d // its buffer holds one, and one is sent
 		}
 		l.mu.Unlock()
 		if got == nil && d.conn != nil {

@@ -19,7 +19,7 @@ import (
 // on it answers every name that the proxy can resolve with an address of fakeNet, which
 // is ours on that loopback, and what connects there is carried to the proxy by name
 // (carry.go). So the address that a build sees is never the one that is dialed, and the
-// proxy judges name and address exactly as it does for everybody. Literal addresses stay
+// proxy checks name and address exactly as it does for everybody. Literal addresses stay
 // unreachable.
 //
 // The namespace and its sockets are made by a stage that runs before bwrap, as the

@@ -24,7 +24,7 @@ const markVar = "SLIPWAY_SANDBOX"
 // the whole host with the rights of its uid (ours, when we are not root) and its
 // network. It still has the limits of its cgroup, the watch over disk, time and
 // output, and its processes are killed at the end; where there is no cgroup, one that
-// hides its environment may survive.
+// hides its environment may keep running.
 type Plain struct {
 	Config
 	engine

@@ -22,7 +22,7 @@ type Check struct {
 	Detail   string // one sentence: what is there, or what is missing and what to do
 }
 
-// Report is what Probe found.
+// Report is the result of Probe.
 type Report []Check
 
 // Ready reports whether everything required is there.
@@ -37,7 +37,7 @@ func (r Report) Ready() bool {
 
 var version = regexp.MustCompile(`\b(\d+)\.(\d+)`)
 
-// Probe looks at what this host lets a sandbox do, ends with a canary that tries the
+// Probe finds out what this host lets a sandbox do, ends with a canary that tries the
 // forbidden actions as uid (see Canary), and says each in a sentence. It is for the
 // start of the service and for "slipway doctor", and takes well under a second.
 func Probe(ctx context.Context, c Config, uid int) Report {
@@ -59,7 +59,7 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 	root := unix.Geteuid() == 0
 	add("identity", false, root, "We are root, so every site's builds run under a uid of their own.",
 		"We are not root, so all builds run under our own uid; namespaces are all that separates them.")
-	// Not required: sysctls have exceptions by program, and the canary is the judge.
+	// Not required: sysctls have exceptions by program, and the canary decides.
 	add("user namespaces", false, userNamespaces(), "Unprivileged user namespaces are allowed.",
 		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0 where these exist.")
 	add("seccomp", true, auditArch != 0, "A seccomp filter for this processor architecture is built in.", "There is no seccomp filter for this processor architecture.")
@@ -121,7 +121,7 @@ func userNamespaces() bool {
 	return true
 }
 
-// probeCgroup makes a group the way a run would and looks at what came of it.
+// probeCgroup makes a group the way a run would and checks the result.
 func (b *Bubblewrap) probeCgroup() Report {
 	version := func(dir string, g *group) string {
 		if dir == g.unified {

@@ -25,7 +25,7 @@ const (
 	drainPatience = time.Second      // for the last bytes in the pipes of the dead
 )
 
-// engine is what both runners share: groups, starting, watching, killing, proving.
+// engine holds what both runners share: groups, starting, watching, killing, proving.
 type engine struct {
 	name   string // of this installation: the marker in argv and the cgroup
 	parent string // cgroup path below each hierarchy's root

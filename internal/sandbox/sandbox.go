@@ -37,7 +37,7 @@ type Runner interface {
 // Root is where Command.Work appears inside the sandbox.
 const Root = "/build"
 
-// Command is what to run, where and within what limits.
+// Command holds what to run, where and within what limits.
 type Command struct {
 	// Argv is the program and its arguments. It is visible in the host's process
 	// list, so it never holds a secret. A name without a slash is looked up in the
@@ -120,7 +120,7 @@ const (
 	LogFlood    Reason = "log flood"
 )
 
-// Usage is what a command consumed. CPU and MaxMemory are exact where there is a
+// Usage holds what a command consumed. CPU and MaxMemory are exact where there is a
 // cgroup, else sampled ten times a second and a lower bound.
 type Usage struct {
 	CPU       time.Duration

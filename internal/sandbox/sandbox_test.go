@@ -36,7 +36,7 @@ const (
 
 func isRoot() bool { return os.Geteuid() == 0 }
 
-// siteUID is what a caller would pass: ignored for a plain user.
+// siteUID returns what a caller would pass: ignored for a plain user.
 func siteUID() int { return testUID }
 
 func newSandbox(t testing.TB) *Bubblewrap {
@@ -222,7 +222,7 @@ func TestLimits(t *testing.T) {
 			if got := out.n.Load(); got > l.withDefaults().Output+200 {
 				t.Errorf("%d bytes of output passed a limit of %d", got, l.Output)
 			}
-			// The overshoot is what a disk takes between two looks, and those are 100 ms apart.
+			// The overshoot is what a disk takes between two checks, and those are 100 ms apart.
 			if got := count(c.Work, tally{1 << 62, 1 << 62}, nil); got.bytes > l.Disk+2<<30 {
 				t.Errorf("the limit of %s was passed by %s", size(l.Disk), size(got.bytes-l.Disk))
 			}
@@ -411,7 +411,7 @@ func nothingLeft(t *testing.T, b *Bubblewrap, token string) {
 	for pid := range processes() {
 		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		if bytes.Contains(line, []byte(token)) {
-			t.Errorf("process %d survives: %q", pid, line)
+			t.Errorf("process %d is still running: %q", pid, line)
 		}
 	}
 	if b != nil && len(b.leftGroups()) > 0 {

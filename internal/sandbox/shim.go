@@ -25,7 +25,7 @@ const (
 	shimInside  = "/run/slipway/shim"
 )
 
-// spec is what the shim is told through a file descriptor.
+// spec holds what the shim is told through a file descriptor.
 type spec struct {
 	Argv    []string
 	Env     []string

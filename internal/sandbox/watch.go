@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch looks at what the kernel does not limit for us: always the disk, and memory
+// watch enforces what the kernel does not limit for us: always the disk, and memory
 // where there is no cgroup for it.
 //
 // Why the disk is watched and not fenced: quotas by project or by loop device need a
 // file system prepared for them and rights that a plain user lacks, and the tree is
 // already there when the command starts. RLIMIT_FSIZE stops a single file at once; a
-// look at the free space every tick makes the watcher count as soon as something
+// check of the free space every tick makes the watcher count as soon as something
 // grows fast, so the overshoot is what a disk takes in about a tenth of a second.
 type watch struct {
 	r    *run
@@ -160,7 +160,7 @@ func (w *watch) disk() {
 	})
 }
 
-// free is what dir's file system has left for everybody. Some count no files; they
+// free returns what dir's file system has left for everybody. Some count no files; they
 // answer 0 always.
 func free(dir string) tally {
 	var st unix.Statfs_t

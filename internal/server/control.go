@@ -63,7 +63,7 @@ func (h *node) named(next http.Handler) http.Handler {
 
 // ownHost reports whether a request names the control plane: the hosts of --base-url and
 // --api-url, the one of --listen, the address at which the connection arrived, and
-// localhost where that is a loopback address. The port is not looked at: a proxy may have
+// localhost where that is a loopback address. The port doesn't matter: a proxy may have
 // another.
 func (h *node) ownHost(r *http.Request) bool {
 	host := r.Host

@@ -57,7 +57,7 @@ func Doctor(ctx context.Context, s Store, m SMTP, c Certificates, out io.Writer)
 	return nil
 }
 
-// examine looks at everything once.
+// examine checks everything once.
 func examine(ctx context.Context, s Store, m SMTP) []check {
 	checks := []check{dataDir(s), database(ctx, s), files(ctx, s), jobs(ctx, s), gitTool(ctx), loopback(), mailServer(ctx, m)}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {

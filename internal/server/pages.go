@@ -52,7 +52,7 @@ func (h *node) programLog(ctx context.Context, id site.ID, stream, search string
 	return out, err
 }
 
-// branches looks at a repository that somebody is about to make a site of.
+// branches lists the branches of a repository for which a site is being created.
 func (h *node) branches(ctx context.Context, who account.OwnerID, repository string, c *source.Credential) ([]string, string, error) {
 	repo, err := source.ParseRepository(repository)
 	if err != nil {
@@ -143,7 +143,7 @@ func (h *node) queues(ctx context.Context) ([]dashboard.Queue, error) {
 func (h *node) disk(ctx context.Context) (dashboard.Disk, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(h.s.DataDir, &st); err != nil {
-		return dashboard.Disk{}, fmt.Errorf("look at disk: %w", err)
+		return dashboard.Disk{}, fmt.Errorf("read disk usage: %w", err)
 	}
 	d := dashboard.Disk{Path: h.s.DataDir, Size: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize}
 	parts := map[string]string{"Files of releases": h.s.blobDir(), "Repositories": h.s.path("source"), "Builds, tools and caches": h.s.path("builds")}

@@ -14,7 +14,7 @@ func (h *node) tellOfWebhook(ctx context.Context, tx *db.Tx, owner account.Owner
 	subject := "A webhook is failing"
 	text := fmt.Sprintf(`All deliveries to the webhook %s have failed since %s.
 
-The webhook is disabled after 5 days of failures. Failed deliveries and the answers to them:`, n.Webhook.URL, n.Webhook.FailingSince)
+The webhook is disabled after 5 days of failures. Failed deliveries and their responses:`, n.Webhook.URL, n.Webhook.FailingSince)
 	if n.Disabled {
 		subject = "A webhook was disabled"
 		why := "all deliveries to it have failed for 5 days"

@@ -55,7 +55,7 @@ func scopeOf(target []string) string {
 	return ""
 }
 
-// slot is what a site has at most one variable of.
+// slot holds what a site has at most one variable of.
 type slot struct{ key, scope string }
 
 func envPurpose(id ID, key string) string { return "site/" + string(id) + "/env/" + key }

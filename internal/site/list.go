@@ -57,7 +57,7 @@ func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Si
 			return nil, 0, fmt.Errorf("list sites: %w", err)
 		}
 		if n := len(page); n < f.Limit && (n > 0 || offset == 0) {
-			return page, offset + n, nil // the end is in sight
+			return page, offset + n, nil // the last page tells the total by itself
 		}
 	}
 	total, err := s.total(ctx, owner, f)

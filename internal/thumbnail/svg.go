@@ -15,7 +15,7 @@ const (
 
 // svgElements are the elements an icon may hold. use, pattern, marker, image, animations,
 // scripts and foreign content are missing: the first three let a few hundred bytes draw
-// for ever, the others do more than being looked at.
+// for ever, the others do more than being displayed.
 var svgElements = map[string]bool{
 	"svg": true, "g": true, "path": true, "rect": true, "circle": true, "ellipse": true, "line": true, "polyline": true, "polygon": true,
 	"defs": true, "title": true, "desc": true, "metadata": true, "style": true, "linearGradient": true, "radialGradient": true, "stop": true,

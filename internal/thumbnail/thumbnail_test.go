@@ -129,7 +129,7 @@ func near(a, b color.NRGBA) bool {
 	return d(a.R, b.R) && d(a.G, b.G) && d(a.B, b.B) && d(a.A, b.A)
 }
 
-func TestPortrait(t *testing.T) {
+func TestThumbnail(t *testing.T) {
 	t.Parallel()
 	p := Of(context.Background(), site(`<!doctype html><html><head><svg><title>no</title></svg>
 		<TITLE> Harbor &amp; Journal
@@ -250,7 +250,7 @@ func TestRefused(t *testing.T) {
 
 // Whatever a site's files hold: the title is one clean line, the colour is #rrggbb, the
 // icon is a PNG of our measures or a checked SVG, and nothing else of the bytes is handed on.
-func FuzzPortrait(f *testing.F) {
+func FuzzThumbnail(f *testing.F) {
 	f.Add("<title>x</title><link rel=icon href=/i><meta property=og:image content=/i><meta name=theme-color content=#123>", pngOf(plain(300, 200, red)))
 	f.Add("<link rel=manifest href=i><link rel=icon href=data:image/png;base64,AAAA>", []byte(`{"icons":[{"src":"i"}]}`))
 	f.Add("<svg><title>", icoOf(bitmap(16, 8, red, 0), pngOf(plain(3, 3, teal))))
@@ -301,7 +301,7 @@ func scans(side, n int) []byte {
 	return append(out, 0xff, 0xd9)
 }
 
-// An image whose decoding has no end in sight is given up when ctx ends.
+// An image that would be decoded forever is abandoned when ctx ends.
 func TestEndlessImage(t *testing.T) {
 	t.Parallel()
 	b := scans(2400, 300_000)

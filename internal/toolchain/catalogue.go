@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// catalogue is what the registry has of one package: the releases, newest first.
+// catalogue holds what the registry has of one package: the releases, newest first.
 type catalogue struct {
 	Fetched  time.Time
 	Releases []release

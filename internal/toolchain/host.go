@@ -18,7 +18,7 @@ import (
 // somebody's home say, does not exist for builds.
 var sandboxPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// host is what the server itself offers.
+// host holds what the server itself offers.
 type host struct {
 	node    version
 	npm     version
@@ -46,7 +46,7 @@ func (t *Toolchain) lookHost(ctx context.Context) (host, error) {
 	}
 	st, err := os.Stat(node)
 	if err != nil {
-		return host{}, fmt.Errorf("look at the host's Node: %w", err)
+		return host{}, fmt.Errorf("inspect the host's Node: %w", err)
 	}
 	seen := fmt.Sprint(node, st.Size(), st.ModTime().UnixNano(), npm, string(text))
 	t.mu.Lock()
@@ -81,7 +81,7 @@ func (t *Toolchain) lookHost(ctx context.Context) (host, error) {
 		return nil
 	})
 	if err != nil {
-		return host{}, fmt.Errorf("look at the host's Node: %w", err)
+		return host{}, fmt.Errorf("inspect the host's Node: %w", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -61,7 +61,7 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// The judge is node-semver itself, as the host's npm carries it: for every pair we and
+// The reference is node-semver itself, as the host's npm carries it: for every pair we and
 // it must say the same. (It also refuses 1.x.3 and ==1.2.3, sometimes; we read them.)
 func TestRangeAgreesWithNPM(t *testing.T) {
 	t.Parallel()

@@ -98,7 +98,7 @@ func (t *Toolchain) removeUnused(key, path string) (bool, error) {
 	return true, nil
 }
 
-// size is what a tree takes on disk, a file with several names once. A tree that goes
+// size returns what a tree takes on disk, a file with several names once. A tree that goes
 // away meanwhile has no size.
 func size(dir string) (int64, error) {
 	var sum int64

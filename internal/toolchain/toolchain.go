@@ -55,14 +55,14 @@ type Config struct {
 	Log      *slog.Logger // Optional.
 }
 
-// Want is what a build asks for. Nothing asked for is nothing given.
+// Want holds what a build asks for. Nothing asked for is nothing given.
 type Want struct {
 	Node           string // version, npm range, "lts/*", "lts/iron", "latest"; "" is the host's
 	Manager        string // npm, pnpm, yarn, bun or ""
-	ManagerVersion string // version or npm range; "" is what fits the Node
+	ManagerVersion string // version or npm range; "" chooses one that fits the Node
 }
 
-// Tools is what a build gets. Release must be called when the build has ended.
+// Tools holds what a build gets. Release must be called when the build has ended.
 type Tools struct {
 	Path  []string       // directories as seen inside the sandbox, to put first in PATH, in this order
 	Binds []sandbox.Bind // read-only

@@ -51,7 +51,7 @@ func (s Step) Back() time.Duration {
 	return keepDay
 }
 
-// StepFor is the step in which a stretch of time is looked at best: some 24 to 100 points.
+// StepFor returns the step that suits a period: some 24 to 100 points.
 func StepFor(back time.Duration) Step {
 	for _, s := range Steps {
 		if back/time.Duration(s) <= 100 && back <= s.Back() {

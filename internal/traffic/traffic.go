@@ -4,7 +4,7 @@
 // Add puts counts into stretches of five minutes; several nodes may add to the same one.
 // A job sums up hours and days once they are over and forgets what is too old: five
 // minutes are kept for two days, hours for ninety, days for four hundred. Only stretches
-// with visits take up room. Questions are answered from the longest stretches that will
+// with visits take up space. Questions are answered from the longest stretches that will
 // do, and from shorter ones where the longer are not summed up yet.
 //
 // The package counts nothing itself and knows neither visitors nor addresses: it can't

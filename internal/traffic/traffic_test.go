@@ -163,7 +163,7 @@ func TestSeriesRefuses(t *testing.T) {
 	}
 	for back, want := range map[time.Duration]string{time.Minute: "5m", 6 * hour: "5m", day: "15m", 48 * hour: "1h", 4 * day: "1h", 7 * day: "2h", 25 * day: "6h", 30 * day: "1d", 400 * day: "1d"} {
 		if got := StepFor(back).String(); got != want {
-			t.Errorf("%s is looked at by %s, want %s", back, got, want)
+			t.Errorf("%s is shown by %s, want %s", back, got, want)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// BenchmarkDay is what a page of cards asks for, at the busiest: visits in every five
+// BenchmarkDay measures what a page of cards asks for, at the busiest: visits in every five
 // minutes of the last two days, to every site of many.
 func BenchmarkDay(b *testing.B) {
 	w := newWorld(b)

@@ -44,7 +44,7 @@ func values(n int, types ...string) string {
 	return b.String()
 }
 
-// settled is what becomes of a delivery after an attempt.
+// settled is an outcome with the state in which it leaves the delivery.
 type settled struct {
 	outcome
 	state          string

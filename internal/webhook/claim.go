@@ -48,17 +48,17 @@ type outcome struct {
 
 func (o outcome) ok() bool { return o.err == "" && o.status >= 200 && o.status <= 299 }
 
-// turn writes outcomes and claims up to room deliveries, in one transaction. next is when
+// turn writes outcomes and claims up to free deliveries, in one transaction. next is when
 // there may be more to do; never when nothing is queued.
-func (w *Webhooks) turn(ctx context.Context, done []outcome, room int) (flights []flight, next db.Time, err error) {
+func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights []flight, next db.Time, err error) {
 	var q *quota
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		flights, q = nil, w.hosts.quota(time.Now())
 		if err := w.save(ctx, tx, done); err != nil {
 			return err
 		}
-		if room > 0 {
-			if flights, err = w.claim(ctx, tx, room, q); err != nil {
+		if free > 0 {
+			if flights, err = w.claim(ctx, tx, free, q); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, room int) (flights 
 	return flights, next, nil
 }
 
-// upcoming returns when the first endpoint has its turn whose host has room.
+// upcoming returns when the first endpoint has its turn whose host can take more.
 func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 	next := never
 	but, args := w.notFull(int64(never))
@@ -98,14 +98,14 @@ func (w *Webhooks) notFull(args ...any) (string, db.Args) {
 const window = `CASE WHEN failures > 0 OR succeeded_at = 0 THEN 1 ELSE 4 END`
 
 // claim takes deliveries that are due, endpoint by endpoint in the order of their turns:
-// each gives at most what it and its host have room for, and then goes to the end of the line.
-func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]flight, error) {
+// each gives at most what it and its host may have in flight, and then goes to the end of the queue.
+func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, free int, q *quota) ([]flight, error) {
 	type endpoint struct {
 		flight
 		most, leased int
 	}
 	now := db.Now()
-	but, args := w.notFull(now, min(room, 256))
+	but, args := w.notFull(now, min(free, 256))
 	rows, err := tx.Query(ctx, `
 		SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, `+window+`,
 			(SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
@@ -120,14 +120,14 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]
 	var out []flight
 	var visited []ID
 	for _, e := range endpoints {
-		if room == len(out) {
+		if free == len(out) {
 			break
 		}
 		floor, key := now, ownerHost{e.owner, e.host}
-		n := min(e.most-e.leased, room-len(out))
+		n := min(e.most-e.leased, free-len(out))
 		if n > 0 {
 			var wait time.Duration
-			n, wait = q.room(key, n)
+			n, wait = q.allow(key, n)
 			floor = now.Add(wait)
 		}
 		if n > 0 {
@@ -162,7 +162,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]
 }
 
 // retime works out when an endpoint has its next turn: not before its floor, never while
-// it has no room or nothing is queued. The caller holds the row's lock from an earlier
+// its window is full or nothing is queued. The caller holds the row's lock from an earlier
 // statement, so that this one sees what others queued meanwhile (PostgreSQL).
 func retime(ctx context.Context, tx *db.Tx, hook ID) error {
 	if err := retimeAll(ctx, tx, []ID{hook}); err != nil {

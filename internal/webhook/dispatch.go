@@ -58,12 +58,12 @@ func (w *Webhooks) Run(ctx context.Context) error {
 			return nil
 		}
 		failed := false
-		room := w.c.Slots - inFlight + len(done)
+		free := w.c.Slots - inFlight + len(done)
 		if stopping {
-			room = 0
+			free = 0
 		}
-		if len(done) > 0 || again && room > 0 {
-			flights, soon, err := w.turn(context.WithoutCancel(ctx), done, room)
+		if len(done) > 0 || again && free > 0 {
+			flights, soon, err := w.turn(context.WithoutCancel(ctx), done, free)
 			if err != nil {
 				// Outcomes are kept and tried again; the leases run on meanwhile.
 				w.c.Log.ErrorContext(ctx, "webhook turn not written", "err", err)
@@ -80,15 +80,15 @@ func (w *Webhooks) Run(ctx context.Context) error {
 					all.Go(func() { results <- w.send(work, f) })
 				}
 				w.metrics.inFlight.Set(float64(inFlight))
-				room = w.c.Slots - inFlight
+				free = w.c.Slots - inFlight
 			}
 			again = false
 		}
 		switch {
 		case failed:
 			timer.Reset(time.Second)
-		case room == 0:
-			timer.Reset(w.c.Poll) // the next outcome makes room
+		case free == 0:
+			timer.Reset(w.c.Poll) // the next outcome frees a slot
 		default:
 			timer.Reset(soonest(next, w.c.Poll))
 		}

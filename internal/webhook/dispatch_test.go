@@ -33,7 +33,7 @@ func answer(status int, header ...string) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(bytes.NewReader(nil))}, nil
 }
 
-// timeless makes a room inside a synctest bubble: SQLite whatever the environment says,
+// timeless makes Webhooks inside a synctest bubble: SQLite whatever the environment says,
 // because a network connection would keep the clock from moving.
 func timeless(t *testing.T, out trip) *Webhooks {
 	t.Helper()
@@ -45,7 +45,7 @@ func timeless(t *testing.T, out trip) *Webhooks {
 	if err := d.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return room(t, d, nil, func(c *Config) {
+	return newWebhooks(t, d, nil, func(c *Config) {
 		c.Out = &http.Client{Transport: out}
 		c.Poll, c.Lease, c.Keep = time.Hour, 24*time.Hour, 365*24*time.Hour
 	})
@@ -186,7 +186,7 @@ func TestHangingEndpoints(t *testing.T) {
 		}
 		return answer(200)
 	}
-	w := room(t, dbtest.New(t), nil, func(c *Config) {
+	w := newWebhooks(t, dbtest.New(t), nil, func(c *Config) {
 		c.Out, c.Drain = &http.Client{Transport: trip(hang)}, 10*time.Millisecond
 	})
 	for i := range 99 {
@@ -239,7 +239,7 @@ func TestHangingEndpoints(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := room(t, dbtest.New(t), r, func(c *Config) { c.Lease = time.Second })
+	w := newWebhooks(t, dbtest.New(t), r, func(c *Config) { c.Lease = time.Second })
 	h := create(t, w, r.URL, "site.created")
 	emit(t, w, SiteCreated(someSite))
 	flights, _, err := w.turn(t.Context(), nil, 10) // what a process does just before kill -9
@@ -292,7 +292,7 @@ func TestTwoNodes(t *testing.T) {
 		sent.Add(1)
 		return answer(200)
 	})
-	a := room(t, dbtest.Open(t, url), nil, func(c *Config) { c.Out = &http.Client{Transport: out} })
+	a := newWebhooks(t, dbtest.Open(t, url), nil, func(c *Config) { c.Out = &http.Client{Transport: out} })
 	b := New(Config{DB: dbtest.Open(t, url), Seal: a.c.Seal, Out: a.c.Out})
 	h := create(t, a, "https://example.test/", "site.created")
 	start(t, a)
@@ -328,7 +328,7 @@ func TestTwoNodes(t *testing.T) {
 func TestRepairTurns(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL, "site.created")
 	emit(t, w, SiteCreated(someSite))
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
@@ -351,7 +351,7 @@ func BenchmarkDeliver(b *testing.B) {
 	for _, endpoints := range []int{1, 50} {
 		b.Run(fmt.Sprintf("endpoints=%d", endpoints), func(b *testing.B) {
 			r := receive(b, nil)
-			w := room(b, dbtest.New(b), r, nil)
+			w := newWebhooks(b, dbtest.New(b), r, nil)
 			for i := range endpoints {
 				create(b, w, fmt.Sprintf("%s/%d", r.URL, i), "site.created")
 			}
@@ -388,7 +388,7 @@ func processor(b *testing.B) time.Duration {
 // BenchmarkFirstAttempt measures from the commit of one event to its arrival.
 func BenchmarkFirstAttempt(b *testing.B) {
 	r := receive(b, nil)
-	w := room(b, dbtest.New(b), r, nil)
+	w := newWebhooks(b, dbtest.New(b), r, nil)
 	create(b, w, r.URL, "site.created")
 	start(b, w)
 	var took []time.Duration

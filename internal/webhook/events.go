@@ -22,7 +22,7 @@ func (e Event) site() string {
 	return e.data.Site.ID
 }
 
-// data is what payloads carry, with the names that the contract shows.
+// data holds what payloads carry, with the names that the contract shows.
 type data struct {
 	Site         *siteData         `json:"site,omitempty"`
 	Deployment   *deploymentData   `json:"deployment,omitempty"`
@@ -62,7 +62,7 @@ type Domain struct {
 	CreatedAt                           db.Time
 }
 
-// Certificate is what is known of a domain's certificate. Zero times are null.
+// Certificate holds the facts about a domain's certificate. Zero times are null.
 type Certificate struct {
 	Domain, Issuer       string
 	NotBefore, ExpiresAt db.Time

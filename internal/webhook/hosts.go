@@ -63,7 +63,7 @@ func (h *hosts) pace(k ownerHost, now time.Time) *pace {
 	return p
 }
 
-// full lists hosts that have no room left.
+// full lists hosts with as many requests in flight as they may have.
 func (h *hosts) full() (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +75,7 @@ func (h *hosts) full() (list []string) {
 	return list
 }
 
-// quota is what one transaction of the dispatcher may still claim. It changes nothing
+// quota limits what one transaction of the dispatcher may still lease. It changes nothing
 // until the transaction has ended well and took is called.
 type quota struct {
 	h       *hosts
@@ -89,8 +89,8 @@ func (h *hosts) quota(now time.Time) *quota {
 	return &quota{h, now, map[ownerHost]int{}, map[string]int{}, map[ownerHost]int{}}
 }
 
-// room returns how many of n deliveries may go now, and for none when to ask again.
-func (q *quota) room(k ownerHost, n int) (int, time.Duration) {
+// allow returns how many of n deliveries may go now, and for none when to ask again.
+func (q *quota) allow(k ownerHost, n int) (int, time.Duration) {
 	q.h.mu.Lock()
 	defer q.h.mu.Unlock()
 	p := q.h.pace(k, q.now)

@@ -12,7 +12,7 @@ import (
 func TestOneDelivery(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	start(t, w)
 	h, other := create(t, w, r.URL+"/a", "site.created"), create(t, w, r.URL+"/b", "site.deleted")
 	emit(t, w, SiteCreated(someSite))

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what an operator watches: is everything that is due being sent?
+// metrics tell an operator whether everything that is due is being sent.
 type metrics struct {
 	attempts *prometheus.CounterVec
 	first    prometheus.Histogram

@@ -71,7 +71,7 @@ func (w *Webhooks) purge(ctx context.Context) error {
 	})
 }
 
-// repairTurns gives a turn to endpoints that wait for one although they have work and room: no
+// repairTurns gives a turn to endpoints that wait for one although they have work and a free slot: no
 // code path leaves one so, and a bug must not cost a delivery.
 func (w *Webhooks) repairTurns(ctx context.Context) error {
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {

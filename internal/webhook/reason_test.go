@@ -117,7 +117,7 @@ func TestReasons(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := room(t, dbtest.New(t), nil, func(c *Config) { c.Out = e.Client(10 * time.Second) })
+			w := newWebhooks(t, dbtest.New(t), nil, func(c *Config) { c.Out = e.Client(10 * time.Second) })
 			start(t, w)
 			h := create(t, w, tt.url, "site.created")
 			emit(t, w, SiteCreated(someSite))

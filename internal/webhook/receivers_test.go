@@ -57,7 +57,7 @@ type testCase struct {
 func TestReceiversOfTheDocument(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	start(t, w)
 	made, err := w.Create(t.Context(), anna, NewWebhook{URL: r.URL + "/generated", Events: []string{"site.created"}})
 	if err != nil {

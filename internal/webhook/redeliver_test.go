@@ -20,7 +20,7 @@ import (
 func working(t *testing.T, r *receiver) *Webhooks {
 	t.Helper()
 	d := dbtest.New(t)
-	w := room(t, d, r, func(c *Config) { c.Operations = operation.New(operation.Config{DB: d}) })
+	w := newWebhooks(t, d, r, func(c *Config) { c.Operations = operation.New(operation.Config{DB: d}) })
 	j := job.New(job.Config{DB: d, Queues: map[string]int{"default": 2}})
 	w.Work(j)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -56,7 +56,7 @@ func ended(t *testing.T, w *Webhooks, id operation.ID) operation.Operation {
 func TestRedeliverOne(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL, "site.created")
 	start(t, w)
 	emit(t, w, SiteCreated(someSite))
@@ -158,7 +158,7 @@ func TestRedeliverAll(t *testing.T) {
 
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	h := create(t, w, "https://example.test/", "site.created", "site.deleted")
 	emit(t, w, SiteCreated(someSite), SiteDeleted(someSite), SiteCreated(someSite))
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {

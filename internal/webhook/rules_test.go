@@ -221,7 +221,7 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 func TestSiteFilter(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	if _, err := w.Create(t.Context(), anna, NewWebhook{URL: r.URL + "/one", Events: []string{"site.created"}, Sites: []string{"site_2", "site_2"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestSiteFilter(t *testing.T) {
 
 func TestOneURLOnce(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	h := create(t, w, "https://example.test", "site.created")
 	second := create(t, w, "https://example.test/2", "site.created")
 	for _, url := range []string{"https://example.test/", "https://EXAMPLE.test:443", "https://example.test/?"} {
@@ -262,7 +262,7 @@ func TestOneURLOnce(t *testing.T) {
 
 func TestUpdateThatChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	h := create(t, w, "https://example.test/", "site.created", "site.deleted")
 	time.Sleep(2 * time.Millisecond)
 	again, err := w.Update(t.Context(), anna, h.ID, Change{URL: &h.URL, Events: []string{"site.created", "site.deleted"}, Active: ptr(true), Sites: []string{}})

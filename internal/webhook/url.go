@@ -16,7 +16,7 @@ const maxURL = 2048
 
 // checkURL refuses what isn't a plain https URL and returns it in normal form: scheme
 // and host in lower case, the host in A-labels (RFC 5891), everything else as it came.
-// Whether the address behind it may be reached is judged when it is dialled.
+// Whether the address behind it may be reached is checked when it is dialled.
 func checkURL(s string) (string, error) {
 	bad := func(details string) (string, error) {
 		e := &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook URL", Details: details, Code: "invalid_url"}

@@ -162,7 +162,7 @@ func TestVectors(t *testing.T) {
 	if err := d.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := room(t, d, nil, func(c *Config) { c.Out = out.PooledClient(10*time.Second, 4) })
+	w := newWebhooks(t, d, nil, func(c *Config) { c.Out = out.PooledClient(10*time.Second, 4) })
 	start(t, w)
 
 	type probe struct {

@@ -103,7 +103,7 @@ type Webhook struct {
 	UpdatedAt    db.Time
 }
 
-// NewWebhook is what Create takes.
+// NewWebhook holds the fields of a webhook to create.
 type NewWebhook struct {
 	URL    string
 	Events []string
@@ -111,7 +111,7 @@ type NewWebhook struct {
 	Sites  []string // ids of the sites whose events it gets; empty: all
 }
 
-// Change is what Update takes; nil fields stay as they are.
+// Change holds the fields to update; nil fields stay as they are.
 type Change struct {
 	URL    *string
 	Events []string

@@ -32,7 +32,7 @@ const (
 
 var someSite = Site{ID: "site_1", Name: `<My "Site"> & Söhne`}
 
-// request is what a receiver saw.
+// request holds what a receiver saw.
 type request struct {
 	path   string
 	header http.Header
@@ -106,7 +106,7 @@ func client(t testing.TB, r *receiver, timeout time.Duration) *http.Client {
 	return e.PooledClient(timeout, 256)
 }
 
-func room(t testing.TB, d *db.DB, r *receiver, change func(*Config)) *Webhooks {
+func newWebhooks(t testing.TB, d *db.DB, r *receiver, change func(*Config)) *Webhooks {
 	t.Helper()
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
@@ -190,7 +190,7 @@ func tried(n int) func(Delivery) bool {
 func TestDelivery(t *testing.T) {
 	t.Parallel()
 	r := receive(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "thank you") })
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	start(t, w)
 	h := create(t, w, r.URL+"/a", "deployment.completed", "site.created")
 	create(t, w, r.URL+"/other", "payment.failed")
@@ -235,7 +235,7 @@ func TestDelivery(t *testing.T) {
 func TestBothVocabularies(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	start(t, w)
 	create(t, w, r.URL+"/a", "deployment.started", "deployment.started")
 	create(t, w, r.URL+"/b", "deployment.created")
@@ -259,7 +259,7 @@ func TestBothVocabularies(t *testing.T) {
 
 func TestRollbackSendsNothing(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	h := create(t, w, "https://example.test/", "site.created")
 	boom := errors.New("boom")
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
@@ -310,7 +310,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := receive(t, tt.answer)
-			w := room(t, dbtest.New(t), r, func(c *Config) { c.Timeout = 500 * time.Millisecond })
+			w := newWebhooks(t, dbtest.New(t), r, func(c *Config) { c.Timeout = 500 * time.Millisecond })
 			start(t, w)
 			h := create(t, w, r.URL, "site.created")
 			emit(t, w, SiteCreated(someSite))
@@ -377,7 +377,7 @@ func TestUnreachable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := room(t, dbtest.New(t), r, func(c *Config) { c.Out = tt.out })
+			w := newWebhooks(t, dbtest.New(t), r, func(c *Config) { c.Out = tt.out })
 			start(t, w)
 			h := create(t, w, tt.url, "site.created")
 			emit(t, w, SiteCreated(someSite))
@@ -394,7 +394,7 @@ func TestUnreachable(t *testing.T) {
 func TestGoneSkipsTheRest(t *testing.T) {
 	t.Parallel()
 	r := receive(t, status(410))
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL, "site.created")
 	for range 20 {
 		emit(t, w, SiteCreated(someSite))
@@ -436,7 +436,7 @@ func TestGoneSkipsTheRest(t *testing.T) {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	ctx := t.Context()
 	for name, n := range map[string]NewWebhook{
 		"http": {URL: "http://example.test", Events: []string{"site.created"}}, "no events": {URL: "https://example.test"}, "unknown": {URL: "https://example.test", Events: []string{"site.exploded"}},
@@ -505,7 +505,7 @@ func second[T any](_ T, err error) error { return err }
 func TestTwinsJoinTheirTransaction(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	w := room(t, d, nil, nil)
+	w := newWebhooks(t, d, nil, nil)
 	ctx := t.Context()
 	h, spare := create(t, w, "https://example.test/a", "site.deleted"), create(t, w, "https://example.test/b", "site.deleted")
 	theirs, err := w.Create(ctx, bert, NewWebhook{URL: "https://example.test/c", Events: []string{"site.deleted"}})
@@ -548,7 +548,7 @@ func TestTwinsJoinTheirTransaction(t *testing.T) {
 func TestDeleteStopsDeliveries(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := room(t, dbtest.New(t), r, nil)
+	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL+"/deleted", "site.deleted")
 	other := create(t, w, r.URL+"/kept", "site.deleted")
 	emit(t, w, SiteDeleted(someSite))

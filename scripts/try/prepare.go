@@ -15,7 +15,7 @@ import (
 
 const email = "you@example.test"
 
-// memory is what a second start must know of the first. It holds the key, so its file is
+// memory holds what a second start must know of the first. It holds the key, so its file is
 // for its owner's eyes alone.
 type memory struct {
 	Email    string `json:"email"`

@@ -99,10 +99,10 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
 }
 
-// Between puts f before every request until Heal: where it returns true it has answered.
+// Between puts f before every request until Restore: where it returns true it has answered.
 func (a *Authority) Between(f func(w http.ResponseWriter, r *http.Request) bool) { a.between.Store(&f) }
 
-// Refuse answers new orders with a problem, until Heal.
+// Refuse answers new orders with a problem, until Restore.
 func (a *Authority) Refuse(status int, kind, detail string) {
 	a.Between(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != orders {
@@ -115,8 +115,8 @@ func (a *Authority) Refuse(status int, kind, detail string) {
 	})
 }
 
-// Die makes the authority unreachable, until Heal.
-func (a *Authority) Die() {
+// Stop makes the authority unreachable, until Restore.
+func (a *Authority) Stop() {
 	a.Between(func(w http.ResponseWriter, _ *http.Request) bool {
 		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
 			c.Close()
@@ -125,8 +125,8 @@ func (a *Authority) Die() {
 	})
 }
 
-// Heal ends Between, Refuse and Die.
-func (a *Authority) Heal() { a.between.Store(nil) }
+// Restore ends Between, Refuse and Stop.
+func (a *Authority) Restore() { a.between.Store(nil) }
 
 // hasty takes the answers' wish to be asked again after a second away.
 type hasty struct {

@@ -150,22 +150,22 @@ func (z *Zone) Set(name string, records ...string) {
 	}
 }
 
-// Fail answers questions about a name with a code, until Heal.
+// Fail answers questions about a name with a code, until Restore.
 func (z *Zone) Fail(name string, rcode int) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.rcode[name] = rcode
 }
 
-// Hush leaves questions about a name without an answer, until Heal.
-func (z *Zone) Hush(name string) {
+// Silence leaves questions about a name without an answer, until Restore.
+func (z *Zone) Silence(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.silent[name] = true
 }
 
-// Heal ends Fail and Hush for names; without any for all.
-func (z *Zone) Heal(names ...string) {
+// Restore ends Fail and Silence for names; without any for all.
+func (z *Zone) Restore(names ...string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if len(names) == 0 {
@@ -192,8 +192,8 @@ func (z *Zone) Delegate(zone, server string) {
 	z.delegated[zone] = server
 }
 
-// Lie lets a test change every answer.
-func (z *Zone) Lie(change func(q dns.Question, m *dns.Msg)) {
+// Tamper lets a test change every answer.
+func (z *Zone) Tamper(change func(q dns.Question, m *dns.Msg)) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.lie = change

@@ -73,7 +73,7 @@ type means struct {
 	silent    func() bool // sudo needs none
 }
 
-// prefix is what apt-get is run by, or an error that tells the user to.
+// prefix returns what apt-get is run by, or an error that tells the user to.
 func (m means) prefix(missing []string) ([]string, error) {
 	switch {
 	case !m.apt:

@@ -31,16 +31,16 @@ const (
 	password = "correct horse battery staple 9"
 )
 
-// house is one installation that nobody has entered yet, and a browser before it.
-type house struct {
+// harness is one installation that nobody has entered yet, and a browser before it.
+type harness struct {
 	*world.World
 	t        *testing.T
 	chromium *Browser
 }
 
-// newHouse starts the program for the first time. The browser will visit the sites of
+// newHarness starts the program for the first time. The browser will visit the sites of
 // these names.
-func newHouse(t *testing.T, name string, sites ...string) *house {
+func newHarness(t *testing.T, name string, sites ...string) *harness {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
@@ -55,18 +55,18 @@ func newHouse(t *testing.T, name string, sites ...string) *house {
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h := &house{World: w, t: t}
+	h := &harness{World: w, t: t}
 	h.chromium = Start(t, Config{Name: name, Trust: h.trust(sites)})
 	return h
 }
 
 // window opens a window on the dashboard.
-func (h *house) window() *Window { return h.chromium.Window("http://" + h.Listen) }
+func (h *harness) window() *Window { return h.chromium.Window("http://" + h.Listen) }
 
 var setupLink = regexp.MustCompile(`http://\S+/setup/\S+`)
 
 // setupLink is the one that the first start printed.
-func (h *house) setupLink() string {
+func (h *harness) setupLink() string {
 	h.t.Helper()
 	link := setupLink.FindString(h.Log(1 << 16))
 	if link == "" {
@@ -78,7 +78,7 @@ func (h *house) setupLink() string {
 // trust returns the keys of the sites' certificates, each checked against the root that
 // `slipway ca export` prints: Chromium takes single keys from its command line, and a root
 // only from a store of the user's own.
-func (h *house) trust(sites []string) []string {
+func (h *harness) trust(sites []string) []string {
 	h.t.Helper()
 	roots, err := h.Trust()
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *house) trust(sites []string) []string {
 }
 
 // commit makes files the newest commit of a repository's main branch.
-func (h *house) commit(repo, message string, files map[string]string) {
+func (h *harness) commit(repo, message string, files map[string]string) {
 	h.t.Helper()
 	dir := h.t.TempDir()
 	if err := world.WriteFiles(dir, files); err != nil {
@@ -111,7 +111,7 @@ func (h *house) commit(repo, message string, files map[string]string) {
 
 // project is a repository that npm builds. Its program can wait: pass('x') goes on as soon
 // as the test has opened x.
-func (h *house) project(program string) map[string]string {
+func (h *harness) project(program string) map[string]string {
 	return map[string]string{
 		"package.json": `{ "name": "harbor", "private": true, "type": "module", "scripts": { "build": "node build.js" } }` + "\n",
 		"build.js": `import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
@@ -125,7 +125,7 @@ const page = (text) => { mkdirSync('dist', { recursive: true }); writeFileSync('
 
 // open lets the build that waits at a gate go on. A build reaches nothing but public
 // addresses, so the sign is a file beside its program.
-func (h *house) open(gate string) {
+func (h *harness) open(gate string) {
 	h.t.Helper()
 	opened := 0
 	err := filepath.WalkDir(h.Data, func(path string, e fs.DirEntry, err error) error {
@@ -144,7 +144,7 @@ func (h *house) open(gate string) {
 }
 
 // port is the port of the sites.
-func (h *house) port() string {
+func (h *harness) port() string {
 	_, port, _ := net.SplitHostPort(h.HTTPS)
 	return port
 }

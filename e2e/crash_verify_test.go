@@ -47,22 +47,22 @@ func (k *killing) redeploy(t *testing.T, l *ledger) {
 	}
 }
 
-// judge holds the quiet installation against the ledger.
-func (k *killing) judge(t *testing.T) {
+// verify compares the quiet installation with the ledger.
+func (k *killing) verify(t *testing.T) {
 	l := &k.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k.judgeDeployments(t, l)
+	k.verifyDeployments(t, l)
 	k.redeploy(t, l)
-	k.judgeSites(t, l)
-	k.judgeEvents(t, l)
+	k.verifySites(t, l)
+	k.verifyEvents(t, l)
 	ctx, cancel := deadline()
 	defer cancel()
 	if err := k.world.Stop(ctx); err != nil {
 		t.Errorf("the last life doesn't end well: %v", err)
 	}
-	k.judgeDatabase(t)
-	k.judgeProcesses(t)
+	k.verifyDatabase(t)
+	k.verifyProcesses(t)
 	t.Logf("%d kills, %d requests acknowledged, %d without an answer, %d sites, %d deployments, %d deliveries",
 		*kills, l.acks, l.unknown, len(l.sites), len(l.deploys), len(k.world.Hooks.All()))
 }
@@ -71,7 +71,7 @@ type crashDeployment struct{ ID, SiteID, Status, Trigger, Error string }
 
 // I2: every deployment ends, within 60 s of the last restart, also those nobody was told
 // of. I1: those that were acknowledged are there as long as their site is.
-func (k *killing) judgeDeployments(t *testing.T, l *ledger) {
+func (k *killing) verifyDeployments(t *testing.T, l *ledger) {
 	since := time.Now()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 60*time.Second, fmt.Errorf("I2: deployments hang"))
 	defer cancel()
@@ -115,7 +115,7 @@ func (k *killing) judgeDeployments(t *testing.T, l *ledger) {
 
 // I1: what was acknowledged is there, in its last acknowledged state or a later one.
 // I5: no key and no name made two sites.
-func (k *killing) judgeSites(t *testing.T, l *ledger) {
+func (k *killing) verifySites(t *testing.T, l *ledger) {
 	ctx := t.Context()
 	for _, s := range l.sites {
 		a, err := k.world.Do(ctx, world.Request{Method: "GET", Path: "/sites/" + s.id, Key: k.key})
@@ -131,7 +131,7 @@ func (k *killing) judgeSites(t *testing.T, l *ledger) {
 		case got.Name != s.name || got.Status != "active":
 			t.Errorf("I1: site %s %q is %q, %s (%s)", s.id, s.name, got.Name, got.Status, got.StatusReason)
 		default:
-			k.judgeEnv(t, s)
+			k.verifyEnv(t, s)
 			page, err := k.world.Site(ctx, k.browser, world.Request{Method: "GET", URL: s.url + "/"})
 			if err != nil || !strings.Contains(string(page.Body), "<h1>"+s.repository+"</h1>") {
 				t.Errorf("I8: %s serves %v %.200s", s.url, err, page.Body)
@@ -172,7 +172,7 @@ func (k *killing) judgeSites(t *testing.T, l *ledger) {
 	}
 }
 
-func (k *killing) judgeEnv(t *testing.T, s *crashSite) {
+func (k *killing) verifyEnv(t *testing.T, s *crashSite) {
 	var list struct{ Data []struct{ Key, Value string } }
 	if err := k.world.Call(t.Context(), k.key, "GET", "/sites/"+s.id+"/env", nil, &list); err != nil {
 		t.Errorf("I1: env of %s: %v", s.id, err)
@@ -191,7 +191,7 @@ func (k *killing) judgeEnv(t *testing.T, s *crashSite) {
 
 // I3: each event of an acknowledged change reaches each endpoint that asked for it.
 // I4: an event comes twice only because of a kill, and then it is the same to the byte.
-func (k *killing) judgeEvents(t *testing.T, l *ledger) {
+func (k *killing) verifyEvents(t *testing.T, l *ledger) {
 	expected := slices.Clone(l.heard)
 	for id, s := range l.deploys {
 		if s.leaving {
@@ -199,7 +199,7 @@ func (k *killing) judgeEvents(t *testing.T, l *ledger) {
 		}
 		var d crashDeployment
 		if err := k.world.Call(t.Context(), k.key, "GET", "/deployments/"+id, nil, &d); err != nil {
-			continue // judged already
+			continue // checked already
 		}
 		if d.Status == "success" {
 			expected = append(expected, expectation{crashEvents, "deployment.started", id}, expectation{crashEvents, "deployment.completed", id})
@@ -281,7 +281,7 @@ func (k *killing) judgeEvents(t *testing.T, l *ledger) {
 	t.Logf("%d duplicates in %d deliveries to %d endpoints, %d expected; %d kills", total, len(k.world.Hooks.All()), crashEndpoints+1, len(expected), k.killed)
 }
 
-// subject is what an event is about: a deployment, else a site.
+// subject returns what an event is about: a deployment, else a site.
 func subject(d world.Delivery) string {
 	var data struct{ Site, Deployment struct{ ID string } }
 	json.Unmarshal(d.Data, &data)
@@ -292,7 +292,7 @@ func subject(d world.Delivery) string {
 }
 
 // I6: the database is whole.
-func (k *killing) judgeDatabase(t *testing.T) {
+func (k *killing) verifyDatabase(t *testing.T) {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.Join(k.world.Data, "slipway.db")}).EscapedPath(), RawQuery: "mode=ro"}
 	d, err := sql.Open("sqlite", file.String())
 	if err != nil {
@@ -317,7 +317,7 @@ func (k *killing) judgeDatabase(t *testing.T) {
 }
 
 // I7: nothing is left that works on the data.
-func (k *killing) judgeProcesses(t *testing.T) {
+func (k *killing) verifyProcesses(t *testing.T) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range lines {
 		if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte(k.world.Data)) {
