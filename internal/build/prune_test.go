@@ -89,7 +89,7 @@ func TestPrune(t *testing.T) {
 		"npm":                 {files: flat, want: "node_modules/@s/dev node_modules/nested node_modules/tool"},
 		"pnpm":                {files: pnpm, want: "node_modules/.pnpm/shared@2 node_modules/.pnpm/tool@1 node_modules/tool"},
 		"workspace":           {files: workspace, plan: framework.Plan{Root: "apps/api", Modules: []string{"node_modules", "apps/api/node_modules", "packages/db/node_modules"}}, want: "apps/api/node_modules/own node_modules/turbo node_modules/vite"},
-		"no lock": {files: without(flat, "package-lock.json")},
+		"no lock":             {files: without(flat, "package-lock.json")},
 		"own install command": {files: flat, plan: framework.Plan{Modules: []string{}}},
 		"a broken manifest":   {files: with(flat, map[string]string{"node_modules/shared/package.json": "{"})},
 		"started by a tool":   {files: with(flat, map[string]string{"package.json": strings.Replace(flat["package.json"], "node server.js", "tool server.js", 1)}), plan: framework.Plan{Start: start("npm", "start")}},
