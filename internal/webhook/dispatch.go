@@ -139,7 +139,7 @@ func (w *Webhooks) maintain(ctx context.Context) {
 			w.measure(ctx)
 			w.hosts.forget(time.Now())
 		case <-purge.C:
-			err = errors.Join(w.repairTurns(ctx), w.reviewFailing(ctx), w.purge(ctx))
+			err = errors.Join(w.repairTurns(ctx), w.reviewFailing(ctx), w.purgeListeners(ctx), w.purge(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			w.c.Log.ErrorContext(ctx, "webhook housekeeping", "err", err)
