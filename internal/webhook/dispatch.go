@@ -19,12 +19,10 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	if w.c.Out == nil {
 		return errNoClient
 	}
-	if w.c.DB.Single() {
-		if err := w.takeOver(ctx, true); err != nil {
-			return err
+	if err := w.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while starting
 		}
-	}
-	if err := w.nameHosts(ctx); err != nil {
 		return err
 	}
 	wake, unlisten := w.c.DB.Listen(topic)
@@ -119,6 +117,16 @@ func (w *Webhooks) Run(ctx context.Context) error {
 		case <-stop:
 		}
 	}
+}
+
+// prepare does what comes before the first request.
+func (w *Webhooks) prepare(ctx context.Context) error {
+	if w.c.DB.Single() {
+		if err := w.takeOver(ctx, true); err != nil {
+			return err
+		}
+	}
+	return w.nameHosts(ctx)
 }
 
 // maintain takes over expired leases, measures, purges and reviews failing webhooks, until ctx ends.
