@@ -57,18 +57,18 @@ type createListenerIn struct {
 	}
 }
 
-func (a *API) createListener(ctx context.Context, tx *db.Tx, c account.Caller, in *createListenerIn, did *account.AuditEvent) (listenerBody, error) {
+func (a *API) createListener(ctx context.Context, tx *db.Tx, c account.Caller, in *createListenerIn) (_ listenerBody, did account.AuditEvent, _ error) {
 	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
-		return listenerBody{}, err
+		return listenerBody{}, did, err
 	}
 	l, err := a.Webhooks.ListenTx(ctx, tx, c.Owner, webhook.NewListener(in.Body))
-	*did = account.AuditEvent{Action: "webhook.listener_started", Subject: string(l.ID)}
-	return listenerBody{string(l.ID), append([]string{}, l.Events...), append([]string{}, l.SiteIDs...), l.CreatedAt.String(), l.ExpiresAt.String()}, err
+	did = account.AuditEvent{Action: "webhook.listener_started", Subject: string(l.ID)}
+	return listenerBody{string(l.ID), append([]string{}, l.Events...), append([]string{}, l.SiteIDs...), l.CreatedAt.String(), l.ExpiresAt.String()}, did, err
 }
 
-func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
-	*did = account.AuditEvent{Action: "webhook.listener_stopped", Subject: in.ID}
-	return message{"Listener stopped"}, a.Webhooks.StopListeningTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	did = account.AuditEvent{Action: "webhook.listener_stopped", Subject: in.ID}
+	return message{"Listener stopped"}, did, a.Webhooks.StopListeningTx(ctx, tx, c.Owner, webhook.ID(in.ID))
 }
 
 type fetchDeliveriesIn struct {
