@@ -74,7 +74,7 @@ func TestQueue(t *testing.T) {
 	if e.Status != "pending" || e.Queue == nil || e.Queue.Position != 1 {
 		t.Errorf("the next one is %s, %+v", e.Status, e.Queue)
 	}
-	if log := h.log(second, waiting); !strings.Contains(log, "Waiting for a free build slot: 1 build may run at once, place 1 in the queue") {
+	if log := h.log(second, waiting); !strings.Contains(log, "Waiting for a free build slot: 1 build may run at once, position 1 in the queue") {
 		t.Errorf("the log does not say that it waits:\n%s", log)
 	}
 	// A second deployment of the busy site waits for the first of it.
@@ -242,7 +242,7 @@ func TestEnds(t *testing.T) {
 	s := h.site("acme/sleep", nil)
 	id := h.first(s)
 	d := h.failed(s, id, "did not finish")
-	if !strings.Contains(d.Error, "took too long") || !strings.Contains(d.Error, "3s") {
+	if !strings.Contains(d.Error, "timed out") || !strings.Contains(d.Error, "3s") {
 		t.Errorf("the reason does not name the limit: %s", d.Error)
 	}
 

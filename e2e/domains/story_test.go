@@ -18,7 +18,7 @@ func TestStory(t *testing.T) {
 
 	// What is missing is said at once.
 	d := h.add(h.ann, blog, name)
-	if d.Status != "pending" || d.SSLStatus != "pending" || d.SiteID != blog.ID || !strings.Contains(d.reason(), "Waiting for proof") {
+	if d.Status != "pending" || d.SSLStatus != "pending" || d.SiteID != blog.ID || !strings.Contains(d.reason(), "Waiting for verification") {
 		t.Errorf("at first: %+v", d)
 	}
 	txt := d.Verification[0]

@@ -40,7 +40,7 @@ func TestTakeovers(t *testing.T) {
 	}
 	h.shows("www.new.test", "hers")
 	h.zone.Set("www.new.test", "CNAME "+his.host()+".")
-	if d := waits("a claim that waited", h.list(bob, "www.new.test")); !strings.Contains(d.reason(), "Another account holds") {
+	if d := waits("a claim that waited", h.list(bob, "www.new.test")); !strings.Contains(d.reason(), "Another account owns") {
 		t.Errorf("said %q", d.reason())
 	}
 	h.shows("www.new.test", "hers")

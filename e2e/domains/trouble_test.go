@@ -70,7 +70,7 @@ func TestAuthorityDown(t *testing.T) {
 	d := h.active(h.ann, blog, "b.customer.test")
 	h.until(30*time.Second, "a word about the certificate", func() bool { d = h.get(h.ann, d); return d.SSLStatus == "failed" })
 	c := d.Certificate
-	if !strings.Contains(text(c.LastError), "could not be asked") || c.NextAttemptAt == nil {
+	if !strings.Contains(text(c.LastError), "can't be reached") || c.NextAttemptAt == nil {
 		t.Fatalf("said %+v", c)
 	}
 	if in := time.Until(*c.NextAttemptAt); in < 15*time.Second || in > 40*time.Second {

@@ -104,7 +104,7 @@ func (c Caller) requireNoWider(n NewKey) error {
 		}
 	}
 	if c.Expires != 0 && (n.Expires == 0 || n.Expires > c.Expires) {
-		return refuse("this key expires at " + c.Expires.String() + ": the new one must not live longer")
+		return refuse("this key expires at " + c.Expires.String() + ": the new one must not expire later")
 	}
 	return nil
 }

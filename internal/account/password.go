@@ -100,7 +100,7 @@ func (a *Accounts) hashPassword(ctx context.Context, email, password string) (st
 	case len(password) > maxPassword:
 		return refuse(fmt.Sprintf("a password has at most %d bytes", maxPassword))
 	case strings.EqualFold(password, email):
-		return refuse("a password is not the e-mail address")
+		return refuse("a password must not be the email address")
 	case strings.Count(password, password[:1]) == len(password):
 		return refuse("a password is not one character repeated")
 	}
@@ -124,7 +124,7 @@ func (a *Accounts) matches(ctx context.Context, phc, password string) (bool, err
 	}
 	if _, err := fmt.Sscanf(part[2]+" "+part[3], "v=%d m=%d,t=%d,p=%d", &version, &m, &t, &p); err != nil ||
 		version != argon2.Version || m < 8 || m > 1<<20 || t < 1 || t > 100 || p < 1 || p > 64 {
-		return false, errors.New("the stored password has odd parameters")
+		return false, errors.New("the stored password has unknown parameters")
 	}
 	salt, err := base64.RawStdEncoding.DecodeString(part[4])
 	want, err2 := base64.RawStdEncoding.DecodeString(part[5])

@@ -65,15 +65,15 @@ func (a *Accounts) reset(ctx context.Context, asked ResetAsked, _ int64) error {
 		if err := a.AuditTx(ctx, tx, Actor{Via: "the sign-in page", Addr: from}, AuditEvent{Action: "password.reset_mailed", Subject: string(u.ID), About: u.ID}); err != nil {
 			return err
 		}
-		return a.writeTo(ctx, tx, u, "Choose a new password", fmt.Sprintf(`Somebody, hopefully you, asked for a new password for %s at %s.
+		return a.writeTo(ctx, tx, u, "Choose a new password", fmt.Sprintf(`Someone asked to reset the password for %s at %s.
 
-Choose it here, within an hour:
+Choose a new password within an hour:
 
 %s/setup/%s
 
-The link works once, until a newer one is asked for. All devices are signed out then. A second factor, where you have one, is still asked for.
+The link works once, and only the newest one works. Choosing a new password signs out all sessions. Two-factor authentication stays enabled.
 
-If it was not you, ignore this mail: your password stays as it is. It was asked for from the address %s.
+If it wasn't you, ignore this email: your password stays the same. The request came from the address %s.
 `, u.Email, a.site, a.site, token, asked.Addr), db.Now().Add(ResetLife))
 	})
 }

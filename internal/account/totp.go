@@ -38,7 +38,7 @@ type Factor struct {
 var (
 	errCode     = &fault.Error{Kind: fault.Unauthorized, Message: "Invalid two-factor code", Details: "codes change every 30 seconds, and each works once; check that the device's clock is right", Code: "wrong_code"}
 	errNoFactor = &fault.Error{Kind: fault.Conflict, Message: "Two-factor authentication is not enabled", Details: "enable it first", Code: "no_second_factor"}
-	errNoSeal   = errors.New("second factors need a secrets key")
+	errNoSeal   = errors.New("two-factor authentication needs a secrets key")
 )
 
 var base32Text = base32.StdEncoding.WithPadding(base32.NoPadding)
@@ -151,7 +151,7 @@ func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string,
 		return err
 	})
 	if fault.Is(err, fault.Unauthorized) && !errors.Is(err, errSession) {
-		a.noteRefusal(pending.User, d, "right password, wrong second factor")
+		a.noteRefusal(pending.User, d, "right password, wrong two-factor code")
 	}
 	return s, token, err
 }

@@ -49,13 +49,13 @@ type newKeyBody struct {
 }
 
 func (a *API) accountRoutes() {
-	get(a, Route{Path: "/account", ID: "getAccount", Tag: "Account", Scope: account.AccountRead, Summary: "Show who is asking"}, a.getAccount)
+	get(a, Route{Path: "/account", ID: "getAccount", Tag: "Account", Scope: account.AccountRead, Summary: "Read the current account"}, a.getAccount)
 	get(a, Route{Path: "/keys", ID: "listKeys", Tag: "Keys", Scope: account.KeysWrite, Summary: "List API keys",
-		Doc: "The user's keys that may do no more than the one that asks, newest first. Secrets are not among them."}, a.listKeys)
+		Doc: "The user's keys with at most the permissions of the calling key, newest first, without their secrets."}, a.listKeys)
 	post(a, Route{Path: "/keys", ID: "createKey", Tag: "Keys", Scope: account.KeysWrite, Status: 201, Noun: "key", Private: true, Limited: true, Summary: "Create an API key",
-		Doc: "The secret is in `key` of this answer and nowhere else. A key makes only keys that may do no more than itself: no further scopes, sites, addresses, and no later expiry."}, a.createKey)
+		Doc: "The secret is returned once, in `key`. A key can only create keys with at most its own permissions: no further scopes, sites or addresses, and no later expiry."}, a.createKey)
 	change(a, "DELETE", Route{Path: "/keys/{id}", ID: "revokeKey", Tag: "Keys", Scope: account.KeysWrite, Summary: "Revoke an API key",
-		Doc: "It stops working with the next request, and streams that it opened end within 5 seconds. A key may revoke itself and those that may do no more than it; others are not found."}, a.revokeKey)
+		Doc: "The key stops working at once, and streams that it opened end within 5 seconds. A key can revoke itself and keys with at most its own permissions; others are not found."}, a.revokeKey)
 }
 
 func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (accountBody, error) {

@@ -42,15 +42,15 @@ func (a *API) deliveryRoutes() {
 	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries",
 		"Newest first, with every attempt, for 30 days. `state`, `event` and `since` narrow the list; failed deliveries include those that were skipped while the webhook was disabled.", account.WebhooksRead), a.listDeliveries)
 	one := r("/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "Redeliver an event",
-		"Queues a new delivery with the same `webhook-id` and the same bytes, signed with the present secret.", account.WebhooksWrite)
+		"Queues a new delivery with the same `webhook-id` and the same bytes, signed with the current secret.", account.WebhooksWrite)
 	one.Status = 202
 	post(a, one, a.redeliver)
 	all := r("/webhooks/{id}/redeliver", "redeliverAll", "Redeliver events since a time",
-		"Starts an operation that queues new deliveries of what failed, oldest first. What has been delivered meanwhile, or waits for it, is left out.", account.WebhooksWrite)
+		"Starts an operation that queues new deliveries of failed events, oldest first. Events that have been delivered meanwhile or are pending are skipped.", account.WebhooksWrite)
 	all.Status = 202
 	post(a, all, a.redeliverAll)
 	post(a, r("/webhooks/{id}/enable", "enableWebhook", "Enable a webhook",
-		"Forgets its failures. With `redeliverSince`, what failed or was skipped from then on is redelivered by the operation in the answer.", account.WebhooksWrite), a.enableWebhook)
+		"Resets its failures. With `redeliverSince`, events that failed or were skipped since then are redelivered by the operation in the response.", account.WebhooksWrite), a.enableWebhook)
 }
 
 type listDeliveriesIn struct {
@@ -94,8 +94,8 @@ type redeliverAllIn struct {
 	ByID
 	Body struct {
 		Since  string   `json:"since" doc:"A moment (RFC 3339), or how far back, such as 90m, 24h or 30d." example:"24h"`
-		Until  string   `json:"until,omitempty" doc:"A moment (RFC 3339). Left out: now."`
-		Events []string `json:"events,omitempty" doc:"Only these. Left out: all."`
+		Until  string   `json:"until,omitempty" doc:"A moment (RFC 3339). Default: now."`
+		Events []string `json:"events,omitempty" doc:"Only these. Default: all."`
 		State  string   `json:"state,omitempty" enum:"failed,succeeded" default:"failed"`
 	}
 }

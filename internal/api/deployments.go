@@ -56,13 +56,13 @@ func (a *API) deploymentRoutes() {
 	}
 	get(a, r("/sites/{id}/deployments", "listDeployments", "List a site's deployments", "Newest first. `branch`, `target` and `status` narrow the list.", account.DeploymentsRead), a.listDeployments)
 	get(a, r("/deployments/{id}", "getDeployment", "Read a deployment", "The id may be spelled `dep_…` or `dpl_…`.", account.DeploymentsRead), a.getDeployment)
-	a.logRoute(r("/deployments/{id}/logs", "getDeploymentLogs", "Read a deployment's log", "Up to 10,000 lines; `next` says where to go on with `after`. "+
+	a.logRoute(r("/deployments/{id}/logs", "getDeploymentLogs", "Read a deployment's log", "Up to 10,000 lines; pass `next` as `after` to read on. "+
 		"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes. "+
 		"Values of secret variables never appear.", account.DeploymentsRead))
-	cancel := r("/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment", "A waiting one ends at once, a running one as soon as its processes are gone.", account.DeploymentsWrite)
+	cancel := r("/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment", "A queued deployment is canceled at once, a running one as soon as its processes have ended.", account.DeploymentsWrite)
 	post(a, cancel, a.cancelDeployment)
 	post(a, r("/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production", "Makes the release of a successful preview live at once, without building it again.", account.DeploymentsWrite), a.promoteDeployment)
-	retry := r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Builds the same commit once more, for the same target. One that ended before its commit was known builds the branch's newest.", account.DeploymentsWrite)
+	retry := r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Builds the same commit once more, for the same target. A deployment that ended before its commit was known builds the newest commit of its branch.", account.DeploymentsWrite)
 	retry.Limited = true
 	post(a, retry, a.retryDeployment)
 }

@@ -69,15 +69,15 @@ func (a *API) domainRoutes() {
 	ask(a, check, a.checkDomain)
 	get(a, r("/sites/{id}/domains", "listSiteDomains", "List a site's domains", "By name.", account.DomainsRead), a.listSiteDomains)
 	create := r("/sites/{id}/domains", "createDomain", "Add a domain to a site",
-		"Nothing is routed and no certificate asked for before ownership is proven: by one of the records in `verification`. `dns` says where the name must point. Checks run by themselves, and at once with `verify`.", account.DomainsWrite)
+		"Nothing is routed and no certificate is ordered until ownership is verified by one of the records in `verification`. `dns` lists the records that point the name here. Checks run automatically, and at once with `verify`.", account.DomainsWrite)
 	create.Status = 201
 	create.Limited = true
 	postPrepared(a, create, a.prepareDomain, a.createDomain)
 	get(a, r("/domains/{id}", "getDomain", "Read a domain", "", account.DomainsRead), a.getDomain)
-	change(a, "PATCH", r("/domains/{id}", "updateDomain", "Change a domain", "Changes what is sent and leaves the rest. With `siteId` it moves to another site and goes on being served meanwhile.", account.DomainsWrite), a.updateDomain)
+	change(a, "PATCH", r("/domains/{id}", "updateDomain", "Change a domain", "Changes the fields that are sent. With `siteId` the domain moves to another site without interruption.", account.DomainsWrite), a.updateDomain)
 	change(a, "DELETE", r("/domains/{id}", "deleteDomain", "Remove a domain",
-		"Its route ends with the answer. A name that was proven stays out of others' reach for 30 days unless they bring the TXT proof.", account.DomainsWrite), a.deleteDomain)
-	ask(a, r("/domains/{id}/verify", "verifyDomain", "Check a domain now", "Checks the DNS and returns the result, in at most about 10 seconds. One that had failed is pending again.", account.DomainsWrite), a.verifyDomain)
+		"The domain is no longer served when the response arrives. For 30 days, another account can add a verified name only with the TXT record.", account.DomainsWrite), a.deleteDomain)
+	ask(a, r("/domains/{id}/verify", "verifyDomain", "Check a domain now", "Checks the DNS and returns the result, in at most about 10 seconds. A failed domain is pending again.", account.DomainsWrite), a.verifyDomain)
 }
 
 // domain returns a domain that the caller may touch.

@@ -102,7 +102,7 @@ func (a *API) envRoutes() {
 	set.Status, set.Loose = 201, true
 	set.Limited = true
 	postPrepared(a, set, a.sealEnv, a.setEnv)
-	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "By its key, or by its id where the key exists for both targets. A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
+	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "By its key, or by its id where the key exists for both targets. A secret variable stays secret unless a new value is sent.", account.EnvWrite), a.updateEnv)
 	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "By its key, for every target, or by its id.", account.EnvWrite), a.deleteEnv)
 }
 

@@ -186,7 +186,7 @@ func invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 		return f
 	}
 	if field == "" {
-		f.Message, f.Details, f.Code = "The request body is not what is expected here", sentence("it", d.Message), "invalid_body"
+		f.Message, f.Details, f.Code = "The request body has an unexpected shape", sentence("it", d.Message), "invalid_body"
 		return f
 	}
 	f.Message, f.Details, f.Code = "Invalid "+spoken(op, field), sentence(field, d.Message), "invalid_"+snake(item.ReplaceAllString(field, ""))

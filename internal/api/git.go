@@ -32,13 +32,13 @@ func (a *API) gitRoutes() {
 		return Route{Path: path, ID: id, Tag: "Git", Summary: summary, Doc: doc, Scope: s, Noun: "Git settings", Private: true}
 	}
 	get(a, r("/sites/{id}/git", "getGit", "Read a site's Git settings", "With the hook's address, which holds a secret.", account.DeploymentsWrite), a.getGit)
-	change(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "In force with the next push.", account.DeploymentsWrite), a.updateGit)
-	create := r("/sites/{id}/git/hook", "createGitHook", "Make a Git hook", "An address and a secret for the forge's webhook settings. The secret is shown this once. An earlier hook of the site ends.", account.DeploymentsWrite)
+	change(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "Takes effect with the next push.", account.DeploymentsWrite), a.updateGit)
+	create := r("/sites/{id}/git/hook", "createGitHook", "Create a Git hook", "Returns a URL and a secret for the forge's webhook settings. The secret is shown only once. An earlier hook of the site stops working.", account.DeploymentsWrite)
 	create.Status = http.StatusCreated
 	post(a, create, a.createGitHook)
-	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Tell of a push", Noun: "Git hook", Hook: true,
+	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
 		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo and Bitbucket. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
-			"A push to the production branch deploys exactly the pushed commit, one to another branch a preview where the site's settings say so; what is not deployed is answered with `skipped` and the reason. A delivery acts once."})
+			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview where the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries act once."})
 }
 
 func (a *API) showGit(s git.Settings) gitBody {

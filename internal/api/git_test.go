@@ -132,7 +132,7 @@ func TestGitHookPushes(t *testing.T) {
 		t.Errorf("a branch's push deploys %v", x)
 	}
 	gone := m{"ref": "refs/heads/feature/x", "before": shaA, "after": none, "deleted": true, "repository": acmeRepo}
-	wants(t, "a deleted branch", h.github("push", gone), 200, `"skipped":true`, "preview address has ended")
+	wants(t, "a deleted branch", h.github("push", gone), 200, `"skipped":true`, "preview was removed")
 	if x := newest(); x["status"] != "canceled" {
 		t.Errorf("a preview of a deleted branch is %v", x["status"])
 	}

@@ -51,12 +51,12 @@ func (a *API) hookRoutes() {
 	create.Limited = true
 	create.Status = 201
 	post(a, create, a.createHook)
-	change(a, "PATCH", r("/hooks/{id}", "updateHook", "Change a deploy hook", "Rename it, bind it to a branch, disable or enable it, bound who may call it and how often, or give it a new URL with `rotate`; the old URL is unknown from then on.", account.DeploymentsWrite), a.updateHook)
+	change(a, "PATCH", r("/hooks/{id}", "updateHook", "Change a deploy hook", "Rename it, bind it to a branch, disable or enable it, restrict who may call it and how often, or give it a new URL with `rotate`; the old URL stops working.", account.DeploymentsWrite), a.updateHook)
 	change(a, "DELETE", r("/hooks/{id}", "deleteHook", "Delete a deploy hook", "", account.DeploymentsWrite), a.deleteHook)
 
 	call := Route{Path: "/hooks/deploy/{hook}", ID: "callHook", Tag: "Deploy hooks", Summary: "Deploy by hook", Noun: "deploy hook", Hook: true,
 		Doc: "Needs no key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so that link previews and crawlers do not. " +
-			"A call that finds a deployment of the same branch still waiting, asked for by a hook or a push, is folded into it and says so with `deduplicated`; one with a body never is."}
+			"A call that finds a queued deployment of the same branch, triggered by a hook or a push, is merged into it and answers `deduplicated`; calls with a body are never merged."}
 	a.postHook(call)
 }
 
@@ -216,11 +216,11 @@ type callHookIn struct {
 	Hook          string `path:"hook"`
 	Branch        string `query:"branch" doc:"Only where the hook allows it."`
 	Title         string `query:"title" doc:"Shown beside the deployment."`
-	ClearCache    string `query:"clear_cache" enum:"true,false" doc:"Build as if for the first time."`
+	ClearCache    string `query:"clear_cache" enum:"true,false" doc:"Build without the cache."`
 	TriggerBranch string `query:"trigger_branch" doc:"The same as branch."`
 	TriggerTitle  string `query:"trigger_title" doc:"The same as title."`
-	Signature     string `header:"X-Hub-Signature-256" doc:"Where the hook has a secret: sha256= and the hex HMAC-SHA256 of the body."`
-	Hop           string `header:"X-Service-Hop" doc:"Webhook deliveries carry it, so that webhooks and deploy hooks that call each other end."`
+	Signature     string `header:"X-Hub-Signature-256" doc:"If the hook has a secret: sha256= and the hex HMAC-SHA256 of the body."`
+	Hop           string `header:"X-Service-Hop" doc:"Sent by webhook deliveries, so that loops of webhooks and deploy hooks end."`
 }
 
 type calledHook struct {
@@ -272,7 +272,7 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	}
 	text := "Deployment triggered"
 	if folded {
-		text = "A deployment is already waiting"
+		text = "A deployment is already queued"
 	}
 	return calledHook{Triggered{text, string(d.ID), string(d.Status)}, folded, ignored}, err
 }

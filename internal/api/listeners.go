@@ -51,7 +51,7 @@ func (a *API) listenerRoutes() {
 
 type createListenerIn struct {
 	Body struct {
-		Events []string `json:"events,omitempty" doc:"Names of events. Left out: all." example:"[\"deployment.completed\",\"deployment.failed\"]"`
+		Events []string `json:"events,omitempty" doc:"Names of events. Default: all." example:"[\"deployment.completed\",\"deployment.failed\"]"`
 		Secret string   `json:"secret" doc:"1 to 256 characters; 16 or more are recommended. It keys the signatures and is never in an answer."`
 		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites."`
 	}

@@ -51,7 +51,7 @@ type lineBody struct {
 type logsIn struct {
 	ByID
 	After count  `query:"after" doc:"Only lines after the one with this number."`
-	Last  string `header:"Last-Event-ID" doc:"The same, as browsers send it when they resume a stream."`
+	Last  string `header:"Last-Event-ID" doc:"The same as after; browsers send it when they resume a stream."`
 }
 
 // count is a whole number of at least 0 in a query.

@@ -17,14 +17,14 @@ var nouns = []*huma.Tag{
 	{Name: "Deployments", Description: "A deployment carries a commit to a live release. The live site is untouched until the new release is ready."},
 	{Name: "Domains", Description: "Custom domains of sites, and whether a name can be registered."},
 	{Name: "Environment variables", Description: "What builds and running sites see in their environment."},
-	{Name: "Deploy hooks", Description: "A URL that deploys a site when something POSTs to it."},
-	{Name: "Git", Description: "What pushes to a site's repository do, and the address that its forge calls."},
-	{Name: "Webhooks", Description: "Signed notifications to HTTPS endpoints of yours."},
+	{Name: "Deploy hooks", Description: "A URL that deploys a site when it receives a POST request."},
+	{Name: "Git", Description: "What pushes to a site's repository deploy, and the URL that the forge calls."},
+	{Name: "Webhooks", Description: "Signed notifications to your HTTPS endpoints."},
 	{Name: "Operations", Description: "Work that outlives the request which started it."},
 	{Name: "Backups", Description: "Copies of a site."},
 	{Name: "Keys", Description: "API keys and what they may do."},
-	{Name: "Account", Description: "Who is asking."},
-	{Name: "Reference", Description: "This description, for machines."},
+	{Name: "Account", Description: "The calling key and its user."},
+	{Name: "Reference", Description: "This description as OpenAPI."},
 }
 
 const overview = "The REST interface of a Slipway installation: sites, deployments, domains, webhooks and deploy hooks. " +
@@ -33,25 +33,25 @@ const overview = "The REST interface of a Slipway installation: sites, deploymen
 // failures are the errors that operations share, by status.
 var failures = map[int]struct{ name, when string }{
 	400: {"BadRequest", "Malformed JSON, a field or parameter that is not valid, or an unknown filter value."},
-	402: {"LimitReached", "A limit of the account is used up: `name` says which, `limit` and `current` how much there can be and is. `GET /account` shows all."},
+	402: {"LimitReached", "A limit of the account is reached: `name` is the limit, `limit` its maximum and `current` the current use. `GET /account` shows all limits."},
 	401: {"Unauthorized", "A missing, malformed, unknown, expired or revoked key."},
 	403: {"Forbidden", "The key lacks the scope, or is not allowed for this site or from this address. `details` names what is missing."},
 	404: {"NotFound", "An unknown id, or one of another user."},
-	409: {"Conflict", "The state forbids it now, or an `Idempotency-Key` was used for another request."},
-	410: {"Gone", "The deploy hook is turned off."},
+	409: {"Conflict", "Not possible in the current state, or the `Idempotency-Key` was already used with a different request."},
+	410: {"Gone", "The deploy hook is disabled."},
 	413: {"TooLarge", "The body is larger than 1 MiB."},
 	415: {"UnsupportedMediaType", "A form instead of JSON, or a Content-Encoding."},
 	429: {"TooManyRequests", "The rate limit is used up; `Retry-After` says for how long."},
-	500: {"InternalError", "Our fault. `requestId` finds it in the logs."},
-	503: {"Unavailable", "Starting, stopping, or without the database; `Retry-After` says when to try again."},
+	500: {"InternalError", "Internal error. `requestId` finds it in the logs."},
+	503: {"Unavailable", "The service is starting, stopping or can't reach its database; `Retry-After` says when to try again."},
 }
 
 // limitHeaders are on every answer.
 var limitHeaders = map[string]string{
-	"X-RateLimit-Limit":     "Requests that one window of 60 seconds allows.",
+	"X-RateLimit-Limit":     "Requests allowed per window of 60 seconds.",
 	"X-RateLimit-Remaining": "Requests left in this window.",
 	"X-RateLimit-Reset":     "Unix time in seconds at which this window ends.",
-	"X-Request-Id":          "Names this request in the service's logs.",
+	"X-Request-Id":          "The id of this request in the service's logs.",
 }
 
 // finish completes the document that huma made from the types, and renders what is made
@@ -215,7 +215,7 @@ func ptr[T any](v T) *T { return &v }
 
 // scopes is every scope with what it allows, for the reference.
 func scopes() [][2]string {
-	what := map[account.Scope]string{account.All: "Everything.", account.KeysWrite: "List, create and revoke API keys.", account.AccountRead: "See whose key it is."}
+	what := map[account.Scope]string{account.All: "Everything.", account.KeysWrite: "List, create and revoke API keys.", account.AccountRead: "Read the key's own account."}
 	var out [][2]string
 	for _, s := range account.AllScopes {
 		text := what[s]

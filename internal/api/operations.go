@@ -25,7 +25,7 @@ func (a *API) operationRoutes() {
 	r := func(path, id, summary, doc string) Route {
 		return Route{Path: path, ID: id, Tag: "Operations", Summary: summary, Doc: doc, Scope: account.SitesRead, Noun: "operation"}
 	}
-	get(a, r("/operations/{id}", "getOperation", "Read an operation", "Work that outlives the request which started it and is not a deployment. Ended ones are kept for 30 days."), a.getOperation)
+	get(a, r("/operations/{id}", "getOperation", "Read an operation", "Work that outlives the request which started it and is not a deployment. Ended operations are stored for 30 days."), a.getOperation)
 	get(a, r("/sites/{id}/operations", "listOperations", "List a site's operations", "Newest first."), a.listOperations)
 }
 

@@ -30,7 +30,7 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 		value := bytes.TrimSpace(sent[name])
 		if slices.Contains(changeable, name) {
 			if have, ok := shown[name]; bytes.Equal(value, []byte("null")) && !(ok && sameJSON(value, have)) && !cleared[name] {
-				return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + noun + " " + name, Details: name + " can't be null; leave it out to keep it as it is", Code: "invalid_" + snake(name)}
+				return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + noun + " " + name, Details: name + " can't be null; omit it to keep the current value", Code: "invalid_" + snake(name)}
 			}
 			continue
 		}
@@ -40,7 +40,7 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 			continue
 		}
 		if !known {
-			instead = "it is set by the service; leave it out"
+			instead = "it is read-only; omit it"
 		}
 		return &fault.Error{Kind: fault.Invalid, Message: "This request can't change " + name, Details: instead, Code: "field_not_changeable"}
 	}

@@ -41,11 +41,11 @@ type programLine struct {
 
 func (a *API) programRoutes() {
 	streamRoute(a, Route{Method: http.MethodGet, Status: http.StatusOK, Stream: true,
-		Path: "/sites/{id}/logs", ID: "getSiteLogs", Tag: "Sites", Summary: "Read what a site's program printed", Scope: account.SitesRead, Noun: "site",
-		Doc: "The newest lines, oldest first; with `after` those that follow. The last 10,000 lines of a site are stored. " +
+		Path: "/sites/{id}/logs", ID: "getSiteLogs", Tag: "Sites", Summary: "Read a site's application log", Scope: account.SitesRead, Noun: "site",
+		Doc: "The newest lines, oldest first; with `after` the lines that follow. The last 10,000 lines of a site are stored. " +
 			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes."}, typeOf[programLogs](), a.siteLogs)
-	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's program", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
-		Doc: "Starts an operation that starts the program anew, with today's settings and variables, and lets it take over once it is healthy: no request is dropped. " +
+	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's application", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+		Doc: "Starts an operation that starts a new instance with the current settings and variables and switches to it once it is healthy: no request is dropped. " +
 			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew."}, a.restartSite)
 }
 
@@ -59,7 +59,7 @@ func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *
 	}
 	switch {
 	case !hasProgram(s):
-		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no program to restart", Details: "its files are served as they are", Code: "no_program"}
+		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no application to restart", Details: "it serves static files", Code: "no_program"}
 	case s.Status == site.Stopped:
 		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
 	}
@@ -76,11 +76,11 @@ func hasProgram(s site.Site) bool {
 type siteLogsIn struct {
 	ByID
 	After  count  `query:"after" doc:"Only lines with a greater number."`
-	Since  string `query:"since" format:"date-time" doc:"Only lines of this moment and later."`
-	Search string `query:"search" maxLength:"200" doc:"Only lines that hold this text, in any case."`
+	Since  string `query:"since" format:"date-time" doc:"Only lines from this time on."`
+	Search string `query:"search" maxLength:"200" doc:"Only lines that contain this text, ignoring case."`
 	Stream string `query:"stream" doc:"Only lines of stdout, stderr or system."`
-	Limit  count  `query:"limit" doc:"At most so many lines: 1 to 1,000, 100 unless told. A stream begins with so many."`
-	Last   string `header:"Last-Event-ID" doc:"Like after, as browsers send it when they resume a stream."`
+	Limit  count  `query:"limit" doc:"Maximum number of lines, 1 to 1,000; 100 by default. A stream begins with that many."`
+	Last   string `header:"Last-Event-ID" doc:"The same as after; browsers send it when they resume a stream."`
 }
 
 func (in *siteLogsIn) filter() (f app.LogFilter, err error) {

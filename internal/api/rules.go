@@ -12,7 +12,7 @@ import (
 
 func (a *API) ruleRoutes() {
 	ask(a, Route{Path: "/sites/{id}/rules/test", ID: "testSiteRules", Tag: "Sites", Summary: "Test redirects and headers", Scope: account.SitesRead, Noun: "rule test",
-		Doc: "Says which rule would answer a request, and how, without sending it. Nothing changes. " +
+		Doc: "Reports which rule would answer a request, and how, without sending it. Nothing changes. " +
 			"With `rules` the content of rule files that are not published yet is tested in the place of the published ones."}, a.testRules)
 }
 

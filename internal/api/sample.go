@@ -159,7 +159,7 @@ var samples = map[string]string{
 	"message": "…", "url": "https://example.com/hook", "event": "deployment.completed", "site": "site_25o5kzh3mc7yw4tn6pqd2xlfae",
 	"deploymentId": "dep_25o5kzh3mc7yw4tn6pqd2xlfae", "siteId": "site_25o5kzh3mc7yw4tn6pqd2xlfae", "addresse": "203.0.113.0/24",
 	"framework": "astro", "runtime": "static", "commitHash": "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "title": "Release 12", "value": "s3cret",
-	"key": "API_TOKEN", "secret": "a long random text of yours",
+	"key": "API_TOKEN", "secret": "a long random text",
 }
 
 // object is a JSON object that keeps its order.

@@ -11,9 +11,9 @@ import (
 
 func (a *API) servingRoutes() {
 	get(a, Route{Path: "/sites/{id}/serving", ID: "getSiteServing", Tag: "Sites", Summary: "Read a site's serving settings", Scope: account.SitesRead, Noun: "serving settings",
-		Doc: "Who must give a password, and to which hosts rules may forward requests."}, a.getServing)
+		Doc: "Which addresses require a password, and to which hosts rules may forward requests."}, a.getServing)
 	changePrepared(a, http.MethodPatch, Route{Path: "/sites/{id}/serving", ID: "updateSiteServing", Tag: "Sites", Summary: "Change a site's serving settings", Scope: account.SitesWrite, Noun: "serving settings",
-		Doc: "In force within a second, without a deployment. A new password ends the access of everybody who used the old one."}, hashPassword, a.updateServing)
+		Doc: "Takes effect within a second, without a deployment. A new password ends the access of everybody who used the old one."}, hashPassword, a.updateServing)
 }
 
 type servingBody struct {

@@ -63,13 +63,13 @@ type ByID struct {
 // PageIn is the input of lists with pages.
 type PageIn struct {
 	Page  whole `query:"page" doc:"Which page, from 1 (the default)."`
-	Limit whole `query:"limit" doc:"Items per page: 25 unless told, at most 100; more is served as 100."`
+	Limit whole `query:"limit" doc:"Items per page: 25 by default, at most 100; larger values count as 100."`
 }
 
 // PartIn is the input of lists that stay short.
 type PartIn struct {
-	Page  whole `query:"page" doc:"Which page, from 1. Without page and limit the list comes whole."`
-	Limit whole `query:"limit" doc:"Items per page, at most 100; more is served as 100. Without page and limit the list comes whole."`
+	Page  whole `query:"page" doc:"Which page, from 1. Without page and limit the whole list is returned."`
+	Limit whole `query:"limit" doc:"Items per page, at most 100; larger values count as 100. Without page and limit the whole list is returned."`
 }
 
 // partOf is the input of lists that stay short and belong to one thing.

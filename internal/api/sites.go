@@ -77,38 +77,38 @@ func (a *API) siteRoutes() {
 		return Route{Path: path, ID: id, Tag: "Sites", Summary: summary, Scope: s, Noun: "site"}
 	}
 	list := r("/sites", "listSites", "List sites", account.SitesRead)
-	list.Doc = "The user's sites, newest first. A key that is restricted to some sites sees those."
+	list.Doc = "The user's sites, newest first. A key that is restricted to some sites sees only those."
 	get(a, list, a.listSites)
 
 	create := r("/sites", "createSite", "Create a site", account.SitesWrite)
 	create.Status, create.Wide = 201, true
 	create.Limited = true
-	create.Doc = "The answer comes at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
-		"`type` says where the content comes from. Node.js and PHP projects are `static` in this sense: what their repository turns out to be decides how they are served."
+	create.Doc = "Returns at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
+		"`type` says where the content comes from. Node.js and PHP projects are `static` in this sense: the repository's content decides how they are served."
 	post(a, create, a.createSite)
 
 	get(a, r("/sites/{id}", "getSite", "Read a site", account.SitesRead), a.getSite)
 
 	update := r("/sites/{id}", "updateSite", "Change a site", account.SitesWrite)
-	update.Doc = "Changes what is sent and leaves the rest. The address stays the same when the name changes. What concerns builds takes effect with the next deployment."
+	update.Doc = "Changes the fields that are sent. The address stays the same when the name changes. Build settings take effect with the next deployment."
 	change(a, "PATCH", update, a.updateSite)
 
 	remove := r("/sites/{id}", "deleteSite", "Delete a site", account.SitesWrite)
-	remove.Doc = "Permanently deletes the site and all that belongs to it. When the answer comes, the site is gone from the interface and no longer served; files, databases, certificates, variables, backups and logs are removed right after."
+	remove.Doc = "Permanently deletes the site and everything that belongs to it. When the response arrives, the site is no longer listed or served; files, databases, certificates, variables, backups and logs are removed right after."
 	change(a, "DELETE", remove, a.deleteSite)
 
 	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.DeploymentsWrite)
-	trigger.Doc = "Needs no body. Deployments of one site run one at a time, in the order they were asked for; none that the interface asked for is dropped. A site in status `error` may be deployed again."
+	trigger.Doc = "Needs no body. Deployments of one site run one at a time, in the order they were triggered; none that was triggered through the API is dropped. A site in status `error` can be deployed again."
 	trigger.Limited = true
 	post(a, trigger, a.deploySite)
 
 	stop := r("/sites/{id}/stop", "stopSite", "Stop a site", account.SitesWrite)
-	stop.Doc = "Takes an active site off the air. Its releases stay."
+	stop.Doc = "Takes an active site offline. Its releases are kept."
 	post(a, stop, a.stopSite)
 	post(a, r("/sites/{id}/start", "startSite", "Start a stopped site", account.SitesWrite), a.startSite)
 
 	rollback := r("/sites/{id}/rollback", "rollbackSite", "Roll a site back", account.DeploymentsWrite)
-	rollback.Doc = "Makes an earlier deployment live again, at once and without building. Without a `deploymentId` it is the one that was live before the present one."
+	rollback.Doc = "Makes an earlier deployment live again, at once and without building. Without a `deploymentId`, the one that was live before the current one."
 	post(a, rollback, a.rollbackSite)
 }
 
@@ -136,7 +136,7 @@ type listSitesIn struct {
 	PageIn
 	Type   string `query:"type" enum:"static,wordpress" doc:"Only sites of this type."`
 	Status string `query:"status" enum:"active,pending,provisioning,error,stopped" doc:"Only sites in this status."`
-	Search string `query:"search" maxLength:"100" doc:"Only sites with this text in their name, subdomain, domains or repository, whatever its case."`
+	Search string `query:"search" maxLength:"100" doc:"Only sites with this text in their name, subdomain, domains or repository, ignoring case."`
 }
 
 func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) (page[siteBody], error) {
@@ -277,7 +277,7 @@ type deploySiteIn struct {
 		Branch     string `json:"branch,omitempty" doc:"Without it: the site's production branch. Any other branch is deployed as a preview."`
 		Commit     string `json:"commit,omitempty" doc:"The full id of a commit of the branch. Without it: the branch's newest."`
 		Target     string `json:"target,omitempty" doc:"production or preview. Without it: production for the production branch, preview for any other."`
-		ClearCache bool   `json:"clearCache,omitempty" doc:"Build as if for the first time."`
+		ClearCache bool   `json:"clearCache,omitempty" doc:"Build without the cache."`
 		Title      string `json:"title,omitempty" doc:"Shown beside the deployment, at most 200 characters."`
 	}
 }

@@ -45,15 +45,15 @@ type statusesBody struct {
 
 func (a *API) trafficRoutes() {
 	get(a, Route{Path: "/sites/{id}/traffic", ID: "getSiteTraffic", Tag: "Sites", Summary: "Read a site's traffic", Scope: account.SitesRead, Noun: "site",
-		Doc: "What visitors asked for under all addresses of the site, the immutable ones of single deployments excepted. Requests that were only sent on from http to https are not counted, " +
-			"programs are counted like people, and no visitor is remembered. Counts appear within ten seconds or so. " +
+		Doc: "Requests of visitors to all addresses of the site except those of single deployments. Redirects from http to https are not counted, " +
+			"bots are counted like people, and no visitor is tracked. Counts appear within about ten seconds. " +
 			"Steps below an hour go back 48 hours, those below a day 90 days, days 400 days."}, a.siteTraffic)
 }
 
 type siteTrafficIn struct {
 	ByID
-	Since since `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d. It is taken back to the beginning of a step." example:"7d"`
-	Step  step  `query:"step" doc:"How much time one point stands for. Without it: what gives about a hundred points or less."`
+	Since since `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d. It is rounded down to the beginning of a step." example:"7d"`
+	Step  step  `query:"step" doc:"The time that one point covers. By default a step that gives about a hundred points or fewer."`
 }
 
 // since is how far back an answer goes. It stays text until it is read, so that the

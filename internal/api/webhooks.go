@@ -49,20 +49,20 @@ func (a *API) webhookRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "webhook", Wide: true}
 	}
-	get(a, r("/webhooks", "listWebhooks", "List webhooks", "Newest first. Secrets are not among it.", account.WebhooksRead), a.listWebhooks)
+	get(a, r("/webhooks", "listWebhooks", "List webhooks", "Newest first, without secrets.", account.WebhooksRead), a.listWebhooks)
 	create := r("/webhooks", "createWebhook", "Create a webhook",
-		"The URL is HTTPS. Events may be of either set of names. The secret keys the signatures; without one it is generated and the dashboard shows it. It is never in an answer.", account.WebhooksWrite)
+		"The URL is HTTPS. Events may use either set of names. The secret signs deliveries; without one it is generated and shown in the dashboard. It is never returned.", account.WebhooksWrite)
 	create.Status = 201
 	create.Limited = true
 	post(a, create, a.createWebhook)
 	get(a, r("/webhooks/events", "listEvents", "List event names", "Every name that can be subscribed to, with its aliases, the JSON Schema of its body and a sample.", account.WebhooksRead), a.listEvents)
 	get(a, r("/webhooks/{id}", "getWebhook", "Read a webhook", "", account.WebhooksRead), a.getWebhook)
-	change(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Disabling one (`active: false`) skips what is queued for it; enabling it forgets its failures. A field that this request cannot change is refused, unless it has the value that it has.", account.WebhooksWrite), a.updateWebhook)
-	change(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "What is queued for it is not sent.", account.WebhooksWrite), a.deleteWebhook)
+	change(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Disabling one (`active: false`) skips its queued deliveries; enabling it resets its failures. A field that this request can't change is refused unless it equals the current value.", account.WebhooksWrite), a.updateWebhook)
+	change(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "Its queued deliveries are not sent.", account.WebhooksWrite), a.deleteWebhook)
 	post(a, r("/webhooks/{id}/ping", "pingWebhook", "Send a test event", "Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite), a.pingWebhook)
 	post(a, r("/webhooks/{id}/rotate-secret", "rotateWebhookSecret", "Rotate a webhook's secret",
 		"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
-			"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard alone.", account.WebhooksWrite), a.rotateSecret)
+			"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard only.", account.WebhooksWrite), a.rotateSecret)
 	a.deliveryRoutes()
 	a.listenerRoutes()
 }
@@ -76,7 +76,7 @@ type createWebhookIn struct {
 	Body struct {
 		URL    string   `json:"url" doc:"HTTPS, without user info, at most 2,048 characters."`
 		Events []string `json:"events" minItems:"1" doc:"Names of events." example:"[\"deployment.completed\",\"deployment.failed\"]"`
-		Secret *string  `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Left out: one is generated."`
+		Secret *string  `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Default: a generated one."`
 		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites."`
 	}
 }
@@ -148,7 +148,7 @@ func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *
 type rotateSecretIn struct {
 	ByID
 	Body *struct {
-		Secret         *string `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Left out: one is generated."`
+		Secret         *string `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Default: a generated one."`
 		OverlapSeconds *int    `json:"overlapSeconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret signs too. 0: not at all."`
 	}
 }
@@ -197,18 +197,18 @@ func webhooksDoc() map[string]*huma.PathItem {
 	for _, e := range webhook.Catalogue() {
 		doc := e.Description
 		if e.SameAs != "" {
-			doc += " The same moment as `" + e.SameAs + "`."
+			doc += " The same event as `" + e.SameAs + "`."
 		}
 		out[e.Name] = &huma.PathItem{Post: &huma.Operation{OperationID: "on" + strings.ReplaceAll(e.Name, ".", "_"), Tags: []string{"Webhooks"}, Summary: e.Name, Description: doc,
 			Parameters: []*huma.Param{
 				header("X-Service-Signature", "sha256= and the lower-case hex HMAC-SHA256 of the body, keyed with the webhook's secret."),
-				header("webhook-id", "The event's id: the key for duplicates."),
+				header("webhook-id", "The event's id; use it to detect duplicates."),
 				header("webhook-timestamp", "Unix time in seconds of this attempt."),
 				header("webhook-signature", "Standard Webhooks signatures, separated by spaces."),
 			},
 			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
 				Schema: eventSchema(e.Schema), Example: e.Sample}}},
-			Responses: map[string]*huma.Response{"2XX": {Description: "Received."}, "410": {Description: "Never send anything again: the webhook is turned off."}}}}
+			Responses: map[string]*huma.Response{"2XX": {Description: "Received."}, "410": {Description: "No further events are sent: the webhook is disabled."}}}}
 	}
 	return out
 }

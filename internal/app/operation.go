@@ -41,11 +41,11 @@ func (a *Apps) Work(j *job.Jobs) {
 
 func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
 	message, failure := "Restarted", ""
-	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Starting anew") }); err != nil {
+	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Restarting") }); err != nil {
 		return err
 	}
 	if a.Status(r.Deployment).State == Sleeping {
-		message = "It sleeps: the next request starts it with today's settings"
+		message = "The application is asleep: the next request starts it with the current settings"
 	}
 	if err := a.Restart(ctx, r.Deployment); err != nil {
 		f := fault.As(err)
@@ -65,6 +65,6 @@ func (a *Apps) restartGivenUp(ctx context.Context, args []byte, _ error) error {
 		return fmt.Errorf("read job arguments: %w", err)
 	}
 	return a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		return a.c.Operations.EndTx(ctx, tx, r.Operation, "", "Internal error; the operator's log has it", nil)
+		return a.c.Operations.EndTx(ctx, tx, r.Operation, "", "Internal error; the operator's log has the details", nil)
 	})
 }

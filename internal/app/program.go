@@ -132,7 +132,7 @@ func (a *Apps) Start(ctx context.Context, deployment string) (release func(), er
 			down, why := p.now == nil && p.starting == nil, p.message
 			p.mu.Unlock()
 			if down {
-				return nil, &fault.Error{Kind: fault.Invalid, Message: cmp.Or(why, "The application ended"), Code: "application_crashed", Details: "its log says why"}
+				return nil, &fault.Error{Kind: fault.Invalid, Message: cmp.Or(why, "The application ended"), Code: "application_crashed", Details: "see its log"}
 			}
 		}
 		in, try, err := p.take(true)
@@ -245,7 +245,7 @@ func (p *program) failed(why string) {
 	}
 	p.set(Crashed, why)
 	if p.failures >= crashLoop {
-		why = fmt.Sprintf("%s; the next try is in %s at the earliest", why, wait)
+		why = fmt.Sprintf("%s; the next attempt is in %s at the earliest", why, wait)
 	}
 	p.apps.logs.system(p.want.Site, p.deployment, why)
 }

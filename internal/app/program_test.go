@@ -133,7 +133,7 @@ func TestCrashLoopBacksOffAndSaysWhy(t *testing.T) {
 		}
 		said := w.said()
 		if !slices.ContainsFunc(said, func(s string) bool {
-			return strings.Contains(s, "out of memory, 11 times in a row; the next try is in 1m0s")
+			return strings.Contains(s, "out of memory, 11 times in a row; the next attempt is in 1m0s")
 		}) {
 			t.Errorf("the log says %q", said)
 		}

@@ -83,7 +83,7 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 }
 
 func ended(e runtime.Exit) error {
-	f := &fault.Error{Kind: fault.Invalid, Message: "The application exited: " + e.Reason, Code: "application_crashed", Details: "its log says why"}
+	f := &fault.Error{Kind: fault.Invalid, Message: "The application exited: " + e.Reason, Code: "application_crashed", Details: "see its log"}
 	if e.OutOfMemory {
 		f.Details = "raise the site's memory limit, or let the application use less"
 	}
@@ -108,7 +108,7 @@ func (p *program) healthy(ctx context.Context, in *instance) error {
 	if path == "" {
 		path = "/"
 	}
-	last := "it does not answer"
+	last := "it does not respond"
 	for {
 		status, err := in.ask(ctx, want.Host, path)
 		switch {

@@ -109,7 +109,7 @@ func (c *cache) open(ctx context.Context, name string, fetch func(context.Contex
 			return nil, 0, l.err
 		}
 	}
-	return nil, 0, errors.New("copies are displaced as soon as they are made: the cache is too small")
+	return nil, 0, errors.New("cached copies are evicted at once: the cache is too small")
 }
 
 func (c *cache) have(name string) (*os.File, int64, error) {

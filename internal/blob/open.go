@@ -87,7 +87,7 @@ func ParseS3(address string, getenv func(string) string) (S3, error) {
 		return S3{}, errors.New("the address holds credentials before the bucket: put them into the environment, or into the parameters access-key and secret-key")
 	}
 	if u.Host == "" || strings.Contains(u.Host, ":") || u.Fragment != "" {
-		return S3{}, errors.New("the address names no bucket: it must look like s3://bucket?endpoint=https://host")
+		return S3{}, errors.New("the address has no bucket: it must look like s3://bucket?endpoint=https://host")
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

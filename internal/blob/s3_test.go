@@ -425,8 +425,8 @@ func TestParseS3(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{
-		"s3://":                                 "names no bucket",
-		"s3://b:9000":                           "names no bucket",
+		"s3://":                                 "has no bucket",
+		"s3://b:9000":                           "has no bucket",
 		"s3://key:verysecret@b":                 "holds credentials",
 		"s3://b?access-key=k":                   "one of access-key",
 		"s3://b?secret-key=verysecret":          "one of access-key",

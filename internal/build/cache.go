@@ -255,6 +255,6 @@ func (b *build) saveCaches(ctx context.Context, good bool) {
 		err = b.cache.touch()
 	}
 	if err != nil {
-		b.c.Log.WarnContext(ctx, "build cache not kept", "site", b.Site, "err", err)
+		b.c.Log.WarnContext(ctx, "build cache not saved", "site", b.Site, "err", err)
 	}
 }

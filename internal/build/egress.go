@@ -53,7 +53,7 @@ func once(say func(why string)) func(addr string, err error) {
 		why := ""
 		switch {
 		case errors.Is(err, egress.ErrQuota):
-			why = fmt.Sprintf("The network is closed: this build has transferred more than %d GiB", maxTransfer>>30)
+			why = fmt.Sprintf("Network access was cut off: this build has transferred more than %d GiB", maxTransfer>>30)
 		case errors.Is(err, egress.ErrBlocked):
 			why = fmt.Sprintf("Connection to %s refused: its address is not public, and builds reach public addresses only", addr)
 		case errors.Is(err, egress.ErrPolicy):

@@ -61,7 +61,7 @@ func (b *build) environment(texts []string) {
 	for _, s := range b.Secrets {
 		secrets = append(secrets, s.Value)
 		if s.Name != "" && s.Value != "" && !buildlog.Hides(s.Value) {
-			b.report.printf("warn", "The value of %s is too short to be hidden: it will stand in this log wherever the build prints it", s.Name)
+			b.report.printf("warn", "The value of %s is too short to be redacted: it is visible in this log wherever the build prints it", s.Name)
 		}
 	}
 	b.log = buildlog.New(buildlog.Config{Secrets: secrets, Line: func(l buildlog.Line) { b.report.Line(l.Level, l.Message, l.Raw) }})

@@ -39,7 +39,7 @@ func (b *build) program(root *os.Root) Artefact {
 		return a
 	}
 	if skip, packages := prune(root, plan, b.Commands); packages > 0 {
-		b.report.printf("info", "Left out %s that only development needs", plural(packages, "package"))
+		b.report.printf("info", "Skipped %s that only development needs", plural(packages, "package"))
 		a.Skip = func(name string) bool { return skip[name] }
 	}
 	return a

@@ -49,7 +49,7 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		}
 		r.Wait(place)
 		if !waited {
-			r.printf("info", "Waiting for a free build slot: %s may run at once, place %d in the queue", plural(b.c.AtOnce, "build"), place)
+			r.printf("info", "Waiting for a free build slot: %s may run at once, position %d in the queue", plural(b.c.AtOnce, "build"), place)
 		}
 		waited = true
 	})

@@ -35,7 +35,7 @@ func (b *Builds) uidOf(ctx context.Context, site string) (uid int, err error) {
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, &fault.Error{Kind: fault.Unavailable, Code: "no_build_identity", Message: "This server can't build more sites at the moment",
-			Details: fmt.Sprintf("all %d build identities have been used within the last 30 days", lastUID-firstUID+1)}
+			Details: fmt.Sprintf("all %d build user ids have been used within the last 30 days", lastUID-firstUID+1)}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("take a uid for builds: %w", err)

@@ -191,7 +191,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		plan  framework.Plan
 		want  string
 	}{
-		"merge conflict": {map[string]string{"package-lock.json": "{\n<<<<<<< HEAD\n}\n"}, sh("false"), "package-lock.json holds the marks of a merge conflict"},
+		"merge conflict": {map[string]string{"package-lock.json": "{\n<<<<<<< HEAD\n}\n"}, sh("false"), "package-lock.json contains merge conflict markers"},
 		"CRLF script":    {map[string]string{"run.sh": "#!/bin/sh\r\necho x\r\n"}, sh("chmod +x run.sh; ./run.sh"), "Script ./run.sh has Windows line endings"},
 		"linked output":  {map[string]string{"out/index.html": "x", "dist": "-> out"}, sh("true"), "Output folder dist is a link to out"},
 		"unset variable": {map[string]string{".npmrc": "//r.example/:_authToken=${SOME_TOKEN}\n"}, sh("echo npm error code E401; false"), "SOME_TOKEN, which is not set"},

@@ -109,7 +109,7 @@ func (l *Log) emit(now time.Time, line Line) {
 	case l.lines > l.c.MaxLines:
 	case l.lines == l.c.MaxLines:
 		l.lines++
-		l.pass(Line{Level: "warn", Message: fmt.Sprintf("[log limit of %d lines reached: the rest is not kept]", l.c.MaxLines)})
+		l.pass(Line{Level: "warn", Message: fmt.Sprintf("[log limit of %d lines reached: the rest is not stored]", l.c.MaxLines)})
 	case l.spoken >= l.c.Rate:
 		l.dropped++
 	default:
@@ -121,7 +121,7 @@ func (l *Log) emit(now time.Time, line Line) {
 
 func (l *Log) tellDropped() {
 	if l.dropped > 0 {
-		l.pass(Line{Level: "warn", Message: fmt.Sprintf("[%d lines not kept: more than %d in one second]", l.dropped, l.c.Rate)})
+		l.pass(Line{Level: "warn", Message: fmt.Sprintf("[%d lines dropped: more than %d in one second]", l.dropped, l.c.Rate)})
 		l.dropped = 0
 	}
 }

@@ -225,7 +225,7 @@ func TestLimits(t *testing.T) {
 			switch m {
 			case "x":
 				x++
-			case "[10 lines not kept: more than 10 in one second]", "[log limit of 30 lines reached: the rest is not kept]":
+			case "[10 lines dropped: more than 10 in one second]", "[log limit of 30 lines reached: the rest is not stored]":
 				notes++
 			default:
 				t.Errorf("unexpected line %q", m)

@@ -22,7 +22,7 @@ type Failure struct {
 	Missing     string        // the output folder that is not there, after a build that ended well
 	Found       []string      // folders that are there instead
 	Link        string        // where Missing leads, when it is a link
-	Conflict    string        // a manifest or lock file that holds the marks of a merge conflict
+	Conflict    string        // a manifest or lock file that contains merge conflict markers
 	Unset       string        // a variable that the registry's settings use and that is not set
 	// Windows reports whether a script of the project has Windows line endings. Optional.
 	Windows func(name string) bool
@@ -41,7 +41,7 @@ func (l *Log) Cause(f Failure) string {
 		return missing(f)
 	}
 	if f.Conflict != "" {
-		return f.Conflict + " holds the marks of a merge conflict (<<<<<<<): resolve it and commit the file"
+		return f.Conflict + " contains merge conflict markers (<<<<<<<): resolve it and commit the file"
 	}
 	if s := windows(f, lines); s != "" {
 		return s
@@ -87,9 +87,9 @@ func windows(f Failure, lines []string) string {
 func killed(f Failure) string {
 	switch {
 	case f.OOM || f.Killed == "out of memory":
-		return "Out of memory" + limit(size(f.MemoryLimit)) + "; make the build need less, for example with fewer workers, or raise the limit"
+		return "Out of memory" + limit(size(f.MemoryLimit)) + "; reduce the memory that the build uses, for example with fewer workers, or raise the limit"
 	case f.Killed == "timeout":
-		s := "The " + stage(f) + " took too long and was ended"
+		s := "The " + stage(f) + " timed out"
 		if f.TimeLimit > 0 {
 			s += limit(f.TimeLimit.Round(time.Second).String())
 		}
@@ -97,7 +97,7 @@ func killed(f Failure) string {
 	case strings.HasPrefix(f.Killed, "disk"):
 		return "Disk full" + limit(size(f.DiskLimit)) + "; look for large dependencies, caches or generated files"
 	case f.Killed == "log flood":
-		return "The " + stage(f) + " was ended because it printed far more than the log limit; look for a loop that prints"
+		return "The " + stage(f) + " was stopped because it printed far more than the log limit; look for a loop that prints"
 	case f.Killed == "canceled":
 		return "The " + stage(f) + " was canceled"
 	case f.Killed != "":
@@ -119,7 +119,7 @@ func missing(f Failure) string {
 		return "Output folder " + f.Missing + " is a link to " + f.Link + ", and links are not followed there: set the output folder to where the files are, or let the build write them there"
 	}
 	if len(f.Found) == 0 {
-		return s + "; the build wrote no folder that looks like one: set the output folder in the build settings"
+		return s + "; the build wrote no folder that looks like an output folder: set it in the build settings"
 	}
 	found := f.Found
 	more := ""
@@ -135,7 +135,7 @@ func (l *Log) unknown(f Failure) string {
 	case 0:
 		return "The " + stage(f) + " failed"
 	case 126:
-		return "The " + stage(f) + " command is not executable: give the file its executable bit with git update-index --chmod=+x"
+		return "The " + stage(f) + " command is not executable: set its executable bit with git update-index --chmod=+x"
 	case 127:
 		return "The " + stage(f) + " command was not found: add the tool that it needs to the project's dependencies"
 	case 137:
@@ -143,7 +143,7 @@ func (l *Log) unknown(f Failure) string {
 	case 133, 134:
 		return "A process of the " + stage(f) + " crashed; Node.js does so when memory or threads run out" + limit(size(f.MemoryLimit))
 	case 13:
-		return "Node.js ended while the " + stage(f) + " still waited for something: an answer that nobody can type, or a promise that is never kept"
+		return "Node.js ended while the " + stage(f) + " was still waiting: for input, which builds never get, or for a promise that never settles"
 	case 153:
 		return "The " + stage(f) + " wrote a file that is larger than its disk limit" + limit(size(f.DiskLimit))
 	case 139:

@@ -177,7 +177,7 @@ func (b *Bundles) Tidy(idle time.Duration) error {
 		if unused {
 			t.ready = false
 			if err = removeAll(b.path("trees", string(id))); err != nil {
-				b.c.Log.Warn("unused program files stay behind", "bundle", id, "err", err)
+				b.c.Log.Warn("unused program files not removed", "bundle", id, "err", err)
 			}
 		}
 		t.made.Unlock()

@@ -162,7 +162,7 @@ func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 		err = s.order(bounded, magic, a)
 	}
 	if errors.Is(err, errUndelegated) {
-		a.errs = append(a.errs, fmt.Sprintf("Nothing is ordered before the CNAME record at _acme-challenge.%s points to %s.", strings.TrimPrefix(a.host, "*."), s.Delegation(a.host)))
+		a.errs = append(a.errs, fmt.Sprintf("No certificate is ordered until the CNAME record at _acme-challenge.%s points to %s.", strings.TrimPrefix(a.host, "*."), s.Delegation(a.host)))
 		a.until = time.Now().Add(undelegatedWait)
 	}
 	if ctx.Err() != nil {

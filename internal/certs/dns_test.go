@@ -80,7 +80,7 @@ func TestWildcardWithoutDNS(t *testing.T) {
 	w.site("blog")
 	d := w.add("*.customer.test", "blog")
 	w.until("it failed", func() bool { return w.get(d.ID).SSL == domain.SSLFailed })
-	if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, "proven in the DNS") || w.pebble.Orders.Load() != 0 {
+	if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, "needs a DNS challenge") || w.pebble.Orders.Load() != 0 {
 		t.Errorf("%q, %d orders", said, w.pebble.Orders.Load())
 	}
 	if w.Delegation("x.test") != "" {

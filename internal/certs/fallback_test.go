@@ -72,7 +72,7 @@ func TestFallback(t *testing.T) {
 	d := w.add("c.customer.test", "blog")
 	w.until("it was tried", func() bool { return w.row("c.customer.test").err != "" })
 	r := w.row("c.customer.test")
-	if left := time.Until(r.nextAt.Time()); left < 55*time.Minute || left > 65*time.Minute || r.failures != 0 || !strings.Contains(r.err, "limits how often it issues") {
+	if left := time.Until(r.nextAt.Time()); left < 55*time.Minute || left > 65*time.Minute || r.failures != 0 || !strings.Contains(r.err, "rate-limited the order") {
 		t.Errorf("next in %v, %d failures, %q", left, r.failures, r.err)
 	}
 	w.until("it is told", func() bool { return len(w.events("c.customer.test")) > 0 })
@@ -402,7 +402,7 @@ func TestRetryAfter(t *testing.T) {
 			if in := r.nextAt.Sub(db.Now()); in < tt.want-tt.want/8-10*time.Second || in > tt.want+tt.want/8+time.Minute || (r.failures == 0) != tt.limited {
 				t.Errorf("the next attempt is in %v after %d failures: %s", in, r.failures, r.err)
 			}
-			if said := w.get(d.ID).Certificate.LastError; tt.limited != strings.Contains(said, "can be asked again at") {
+			if said := w.get(d.ID).Certificate.LastError; tt.limited != strings.Contains(said, "the next attempt is possible at") {
 				t.Errorf("said %q", said)
 			}
 		})

@@ -42,7 +42,7 @@ func newIssuer(s *Certs, u *url.URL, first bool) *issuer {
 // IssuerKey names the authority in the storage.
 func (i *issuer) IssuerKey() string { return i.key }
 
-var errSkipped = errors.New("the first authority found the fault with the name itself")
+var errSkipped = errors.New("the first authority found the error in the name itself")
 
 // Issue gets one certificate, as certmagic asks for it during an attempt.
 func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {

@@ -15,11 +15,11 @@ import (
 )
 
 var (
-	errNoDNS       = errors.New("a wildcard needs a proof in the DNS, and this installation answers none")
+	errNoDNS       = errors.New("a wildcard needs a DNS challenge, which this installation can't answer")
 	errAccount     = errors.New("account")
-	errUndelegated = errors.New("the challenge of the wildcard does not lead here")
+	errUndelegated = errors.New("the wildcard's _acme-challenge record does not point here")
 	errDamaged     = errors.New("it is damaged")
-	errNoChallenge = errors.New("the authority offers no way to prove the name that can be answered here")
+	errNoChallenge = errors.New("the authority offers no challenge that this installation can answer")
 )
 
 // note keeps what an authority said.
@@ -43,9 +43,9 @@ func (a *attempt) limit(i *issuer, until time.Time, mine bool) error {
 	a.causes = append(a.causes, err)
 	when := until.UTC().Format("2006-01-02 15:04 UTC")
 	if mine {
-		a.errs = append(a.errs, fmt.Sprintf("This account has ordered as many certificates from %s as one account may within a while; the next is ordered at %s.", i.host, when))
+		a.errs = append(a.errs, fmt.Sprintf("This account has ordered as many certificates from %s as one account may in this period; the next one is ordered at %s.", i.host, when))
 	} else {
-		a.errs = append(a.errs, fmt.Sprintf("%s limits how often it issues; it can be asked again at %s.", i.host, when))
+		a.errs = append(a.errs, fmt.Sprintf("%s rate-limited the order; the next attempt is possible at %s.", i.host, when))
 	}
 	return err
 }
@@ -57,11 +57,11 @@ func (a *attempt) words(cause error) string {
 	}
 	switch {
 	case errors.Is(cause, errNoDNS):
-		return "A wildcard is proven in the DNS, which this installation is not set up for. Add the names you need one by one."
+		return "A wildcard needs a DNS challenge, which this installation is not configured for. Add the names you need one by one."
 	case errors.Is(cause, context.DeadlineExceeded):
-		return "The attempt took too long."
+		return "The attempt timed out."
 	}
-	return "Something went wrong on our side and has been noted."
+	return "Internal error; the operator's log has the details."
 }
 
 // explain puts into words what an authority answered, or that it did not. target is
@@ -70,33 +70,33 @@ func explain(host string, err error, where, target string) string {
 	p := problem(err)
 	switch {
 	case errors.Is(err, errNoChallenge):
-		return fmt.Sprintf("%s offers no way to prove the name that can be answered here.", host)
+		return fmt.Sprintf("%s offers no challenge that this installation can answer.", host)
 	case p == nil && errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("%s took too long to answer.", host)
 	case p == nil:
-		return fmt.Sprintf("%s could not be asked: it can't be reached or its answer makes no sense.", host)
+		return fmt.Sprintf("%s can't be reached or sent an invalid response.", host)
 	}
 	what := "refused"
 	switch p.Type {
 	case acme.ProblemTypeExternalAccountRequired:
-		return fmt.Sprintf("%s issues only to customers of its own, and this installation is not set up as one. That is for its operator to put right.", host)
+		return fmt.Sprintf("%s requires an external account, and this installation has none configured. Its operator can fix that.", host)
 	case acme.ProblemTypeCAA:
 		what = "is not permitted by the CAA records of the name"
 	case acme.ProblemTypeDNS:
-		what = "found a fault in the DNS of the name"
+		what = "found an error in the DNS of the name"
 	case acme.ProblemTypeConnection:
 		what = "could not reach the name"
 	case acme.ProblemTypeTLS:
 		what = "could not talk TLS to the name"
 	case acme.ProblemTypeUnauthorized, acme.ProblemTypeIncorrectResponse:
-		what = "did not find the proof at the name"
+		what = "did not find the challenge response at the name"
 	case acme.ProblemTypeRejectedIdentifier:
 		what = "issues no certificates for the name"
 	case acme.ProblemTypeServerInternal:
-		what = "has trouble of its own"
+		what = "has an internal error"
 	}
 	if errors.Is(err, errAccount) && p.Type != acme.ProblemTypeServerInternal {
-		what, target = "does not accept this installation as a customer, which is for its operator to put right", ""
+		what, target = "does not accept this installation's account, which its operator can fix", ""
 	}
 	detail := strings.TrimSuffix(strings.Join(strings.Fields(p.Detail), " "), ".")
 	if target != "" && (p.Type == acme.ProblemTypeUnauthorized || p.Type == acme.ProblemTypeDNS || p.Type == acme.ProblemTypeIncorrectResponse) {

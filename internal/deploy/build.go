@@ -52,7 +52,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 			if err := d.serving(ctx, w, s, tree, plan); err != nil {
 				return err
 			}
-			if err := w.AddDir(ctx, a.Files, func(name, why string) { p.Printf("warn", "Left out %s: %s", name, why) }); err != nil {
+			if err := w.AddDir(ctx, a.Files, func(name, why string) { p.Printf("warn", "Skipped %s: %s", name, why) }); err != nil {
 				return fmt.Errorf("collect output: %w", err)
 			}
 			return nil

@@ -257,7 +257,7 @@ func TestNewSiteGoesLive(t *testing.T) {
 		t.Errorf("published %v, want %v", got, want)
 	}
 	log := strings.Join(w.log(x.ID), "\n")
-	for _, want := range []string{"info Fetching", "info Commit " + commit[:12], `warn Left out "bad"`, `warn Left out "up"`, "info Published 4 files", "info Live at https://my-site.sites.test"} {
+	for _, want := range []string{"info Fetching", "info Commit " + commit[:12], `warn Skipped "bad"`, `warn Skipped "up"`, "info Published 4 files", "info Live at https://my-site.sites.test"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
@@ -552,7 +552,7 @@ func TestDeploymentThatTakesTooLongEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Timeout = 200 * time.Millisecond })
 	s := w.live(w.site("hang.test/acme/site").ID)
-	if s.Status != site.Failed || !strings.Contains(s.StatusReason, "took longer than") {
+	if s.Status != site.Failed || !strings.Contains(s.StatusReason, "timed out after") {
 		t.Fatalf("the site is %s, %q", s.Status, s.StatusReason)
 	}
 }

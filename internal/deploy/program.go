@@ -52,7 +52,7 @@ func (d *Deployments) bundled(ctx context.Context, s site.Site, x *Deployment, t
 		return release.Sealed{}, err
 	}
 	for _, name := range stored.Left {
-		p.Printf("warn", "Left out %q: it leads outside, or is no file", name)
+		p.Printf("warn", "Skipped %q: it points outside, or is not a file", name)
 	}
 	p.Printf("info", "Stored %d files, %s", stored.Files, size(stored.Bytes))
 	x.Bundle, x.Runtime = stored.ID, a.Runtime
@@ -106,7 +106,7 @@ func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *sourc
 		if err != nil {
 			continue // it has none
 		}
-		err = w.AddDirAt(ctx, root, f.At, func(name, why string) { p.Printf("warn", "Left out %s: %s", name, why) })
+		err = w.AddDirAt(ctx, root, f.At, func(name, why string) { p.Printf("warn", "Skipped %s: %s", name, why) })
 		_ = root.Close()
 		if err != nil {
 			return fmt.Errorf("collect static files: %w", err)

@@ -73,7 +73,7 @@ func (p *progress) line(level, message, raw string) {
 	p.bytes += len(message) + len(raw)
 	if p.bytes > maxLog || p.written+int64(len(p.lines)) >= maxLines {
 		p.full = true
-		level, message, raw = "warn", "The log is full (10 MiB or 100,000 lines); what follows is not kept", ""
+		level, message, raw = "warn", "The log is full (10 MiB or 100,000 lines); the rest is not stored", ""
 	}
 	p.lines = append(p.lines, Line{At: db.Now(), Level: level, Stage: p.stage, Message: message, Raw: raw})
 	p.touch()

@@ -59,7 +59,7 @@ func (d *Deployments) published(rel release.Sealed, err error, folder string, p 
 	}
 	if rel.Files == 0 {
 		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish",
-			Details: fmt.Sprintf("%s holds no file that may be served", folderName(folder))}
+			Details: fmt.Sprintf("%s contains no file that may be served", folderName(folder))}
 	}
 	files := "files"
 	if rel.Files == 1 {
@@ -100,7 +100,7 @@ func resolveLinks(ctx context.Context, tree *source.Tree, all []source.File, p *
 			files = append(files, f)
 			byPath[f.Path] = f
 		default:
-			p.Printf("warn", "Left out %q: it is a submodule that .gitmodules does not declare", f.Path)
+			p.Printf("warn", "Skipped %q: it is a submodule that .gitmodules does not declare", f.Path)
 		}
 	}
 	if len(links) == 0 {
@@ -118,7 +118,7 @@ func resolveLinks(ctx context.Context, tree *source.Tree, all []source.File, p *
 	for _, l := range links {
 		f, ok := followLink(l.Path, targets, byPath)
 		if !ok {
-			p.Printf("warn", "Left out %q: the link leads outside, to a folder, or to nothing", l.Path)
+			p.Printf("warn", "Skipped %q: the link points outside, to a folder, or to nothing", l.Path)
 			continue
 		}
 		f.Path = l.Path

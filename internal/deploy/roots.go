@@ -80,7 +80,7 @@ func (d *Deployments) publish(ctx context.Context, previous release.ID, fill fun
 		if !errors.Is(err, blob.ErrSwept) || try == 3 {
 			return rel, err
 		}
-		d.c.Log.InfoContext(ctx, "release made again", "err", err)
+		d.c.Log.InfoContext(ctx, "release recreated", "err", err)
 	}
 }
 

@@ -60,7 +60,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return err
 	}
 	if deadly {
-		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so it was given up; redeploy to try again", maxCrashes))
+		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again", maxCrashes))
 	}
 	if canceled != "" {
 		return d.fail(ctx, x, p, Canceled, canceled)
@@ -91,7 +91,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		d.c.Log.ErrorContext(ctx, "deployment failed", "deployment", x.ID, "site", x.Site, "err", err)
 		return d.fail(ctx, x, p, Failed, "The file storage of this service is not available at the moment; redeploy in a few minutes")
 	case errors.Is(cause, context.DeadlineExceeded):
-		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The deployment took longer than %s and was ended", d.c.Timeout.Round(time.Second)))
+		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The deployment timed out after %s", d.c.Timeout.Round(time.Second)))
 	}
 	if f := fault.As(err); f != nil {
 		why := f.Message
@@ -100,8 +100,8 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		}
 		return d.fail(ctx, x, p, Failed, why)
 	}
-	d.c.Log.ErrorContext(ctx, "deployment failed on our side", "deployment", x.ID, "site", x.Site, "err", err)
-	return d.fail(ctx, x, p, Failed, "Internal error; the operator's log names this deployment")
+	d.c.Log.ErrorContext(ctx, "deployment failed by internal error", "deployment", x.ID, "site", x.Site, "err", err)
+	return d.fail(ctx, x, p, Failed, "Internal error; the operator's log has the details under this deployment's id")
 }
 
 // start takes the fencing token, and on the first attempt says that the deployment has
@@ -351,6 +351,6 @@ func (d *Deployments) fail(ctx context.Context, x Deployment, p *progress, end S
 // givenUp ends a deployment whose job was interrupted or failed too often.
 func (d *Deployments) givenUp(ctx context.Context, id ID) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		return d.endTx(ctx, tx, id, Failed, "The deployment was interrupted too often and was given up")
+		return d.endTx(ctx, tx, id, Failed, "The deployment was interrupted too often and failed")
 	})
 }

@@ -43,7 +43,7 @@ func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Sit
 		b, err := tree.ReadFile(ctx, at, release.MaxRuleTable)
 		switch {
 		case fault.Is(err, fault.TooLarge):
-			w.RuleProblem(name, "the file is too large; none of its rules is in force")
+			w.RuleProblem(name, "the file is too large; none of its rules are applied")
 			continue
 		case err != nil:
 			return fmt.Errorf("read %s: %w", at, err)

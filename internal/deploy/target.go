@@ -105,7 +105,7 @@ func (d *Deployments) previewHostTx(ctx context.Context, tx *db.Tx, s site.Site,
 			return label, d.trimPreviewsTx(ctx, tx, s.ID)
 		}
 	}
-	return "", fmt.Errorf("make preview address of %s: both labels are taken", branch)
+	return "", fmt.Errorf("create preview address of %s: both labels are taken", branch)
 }
 
 // trimPreviewsTx ends the preview addresses of a site over maxPreviews.

@@ -509,7 +509,7 @@ func TestChecksGiveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	idle, err := w.Get(t.Context(), w.db, ann, idle.ID)
-	if err != nil || idle.NextCheckAt != 0 || !strings.HasPrefix(idle.Reason, "Checks gave up. ") {
+	if err != nil || idle.NextCheckAt != 0 || !strings.HasPrefix(idle.Reason, "Verification failed. ") {
 		t.Fatalf("got %+v %v", idle, err)
 	}
 	if again := w.verify(idle); again.Status != Pending || again.NextCheckAt.Sub(db.Now()) > time.Minute {

@@ -39,7 +39,7 @@ func diagnose(c claim, s observed) diagnosis {
 	j.certification(c, s)
 	j.challenge(c, s)
 	if j.proof == "" && !c.proven {
-		j.reason = "Waiting for proof: " + lower(j.Verification[0].Reason)
+		j.reason = "Waiting for verification: " + lower(j.Verification[0].Reason)
 	}
 	return j
 }
@@ -71,7 +71,7 @@ func (j *diagnosis) verification(c claim, s observed) {
 	j.Verification = []Record{txt}
 	for _, t := range s.tokens {
 		if t != c.token && strings.HasPrefix(t, tokenPrefix) && txt.Status == RecordValid {
-			j.problem("foreign_token", fmt.Sprintf("%s also holds the value of another account: remove it unless that account shall have the name too", txt.Name))
+			j.problem("foreign_token", fmt.Sprintf("%s also holds the value of another account: remove it unless that account also uses the name", txt.Name))
 			break
 		}
 	}
@@ -124,7 +124,7 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		return
 	}
 	if s.mute != "" {
-		j.problem("no_answer", fmt.Sprintf("The name servers of %s do not answer about %s records: some visitors and certificate authorities will not get through", c.name, s.mute))
+		j.problem("no_answer", fmt.Sprintf("The name servers of %s do not answer about %s records: some visitors and certificate authorities can't connect", c.name, s.mute))
 	}
 	for _, host := range s.chain {
 		if host == c.target || strings.HasSuffix(host, "."+c.below) {
@@ -173,7 +173,7 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		// What stands behind can't be seen from here; who owns the name was proven by other means.
 		alias.Status, j.points = RecordValid, true
 		alias.Reason = fmt.Sprintf("%s is served through %s: set %s as the origin there", c.name, network, c.target)
-		j.problem("cdn", alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode Flexible, visitors are redirected for ever (ERR_TOO_MANY_REDIRECTS)")
+		j.problem("cdn", alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode Flexible, visitors are redirected forever (ERR_TOO_MANY_REDIRECTS)")
 	case ours > 0 && !slices.ContainsFunc(foreign, netip.Addr.Is4):
 		alias.Status = RecordInvalid
 		alias.Reason = fmt.Sprintf("The A record is correct, but the AAAA record points to %s. IPv6 visitors and certificate authorities go there", join(foreign))
@@ -229,7 +229,7 @@ func addressRecords(c claim, s observed, reason string) []Record {
 		}
 		switch {
 		case len(have) == 0:
-			r.Reason = cmp.Or(reason, "There is no such record yet")
+			r.Reason = cmp.Or(reason, "No record yet")
 		case !wrong:
 			r.Status = RecordValid
 		case cdn:

@@ -30,7 +30,7 @@ func (j *diagnosis) certification(c claim, s observed) {
 func (j *diagnosis) challenge(c claim, s observed) {
 	j.delegated = true
 	if c.uncertain {
-		j.problem("no_wildcards", "This service is not set up for certificates of wildcards: add the names you need one by one, or ask its operator")
+		j.problem("no_wildcards", "This installation does not issue wildcard certificates: add the names you need one by one, or ask the operator")
 	}
 	if c.delegation == "" {
 		return
@@ -52,5 +52,5 @@ func (j *diagnosis) challenge(c claim, s observed) {
 		r.Reason = fmt.Sprintf("Make %s a CNAME of %s, and remove what else is there", r.Name, c.delegation)
 	}
 	j.DNS = append(j.DNS, r)
-	j.problem("challenge", "A wildcard has no certificate before its proof can be found. "+r.Reason)
+	j.problem("challenge", "No certificate is issued for a wildcard until its verification record is found. "+r.Reason)
 }

@@ -146,7 +146,7 @@ func TestUsualMistakes(t *testing.T) {
 		"a CDN that connects by plain HTTP": {"www.example.com", func(t *testing.T, w *world) {
 			w.zone.Set("_slipway.www.example.com", w.txt(ann))
 			w.zone.Set("www.example.com", "A 104.16.1.1")
-		}, Active, "cdn", []string{"Flexible", "redirected for ever"}},
+		}, Active, "cdn", []string{"Flexible", "redirected forever"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -127,13 +127,13 @@ func registrable(received string) (string, error) {
 	case !known && !strings.Contains(name, "."):
 		return "", invalid(want)
 	case specialUse[suffix[strings.LastIndexByte(suffix, '.')+1:]]:
-		return "", invalid(fmt.Sprintf("Nobody sells names below .%s", suffix))
+		return "", invalid(fmt.Sprintf("Names below .%s can't be registered", suffix))
 	case !known:
 		return "", invalid(fmt.Sprintf("No registry is known for .%s", suffix))
 	case name == suffix:
 		return "", invalid(fmt.Sprintf("%s is a public suffix: names are registered below it", name))
 	case name != zone:
-		return "", invalid(fmt.Sprintf("%s lies below %s: ask for that one", name, zone))
+		return "", invalid(fmt.Sprintf("%s is below %s: check that name", name, zone))
 	}
 	return name, nil
 }
@@ -161,11 +161,11 @@ func claimable(received string) (string, error) {
 	suffix, known := suffixOf(name)
 	switch public, _ := publicsuffix.PublicSuffix(name); {
 	case !strings.Contains(name, "."):
-		return "", fmt.Errorf("%s has no dot: it can't be anybody's", name)
+		return "", fmt.Errorf("%s has no dot and can't be a public domain", name)
 	case known && name == suffix || name == public:
-		return "", fmt.Errorf("%s is a public suffix: names belong to somebody below it", name)
+		return "", fmt.Errorf("%s is a public suffix: add a name below it", name)
 	case specialUse[name[strings.LastIndexByte(name, '.')+1:]]:
-		return "", fmt.Errorf("%s is a name that never leads here", name)
+		return "", fmt.Errorf("%s is a reserved name that can't point here", name)
 	case strings.Count(name, ".") >= labelsMax:
 		return "", fmt.Errorf("the name has more than %d labels", labelsMax)
 	case wild && len(name) > 251:

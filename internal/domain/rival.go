@@ -26,7 +26,7 @@ func holderOf(ctx context.Context, r db.Reader, name string, owner account.Owner
 // An alias that the last owner left in the zone must not hand the name to the next comer.
 func rivalry(ctx context.Context, r db.Reader, name string, owner account.OwnerID) (string, error) {
 	if strings.HasPrefix(name, "*.") {
-		return "Only the TXT record proves a wildcard", nil
+		return "Only the TXT record verifies a wildcard", nil
 	}
 	_, above, _ := strings.Cut(name, ".")
 	var held, released int
@@ -38,9 +38,9 @@ func rivalry(ctx context.Context, r db.Reader, name string, owner account.OwnerI
 	}
 	switch {
 	case held > 0:
-		return "Another account holds this name, so only the TXT record proves it", nil
+		return "Another account owns this name, so only the TXT record verifies it", nil
 	case released > 0:
-		return "Another account let go of this name lately, so only the TXT record proves it", nil
+		return "Another account released this name recently, so only the TXT record verifies it", nil
 	}
 	return "", nil
 }
@@ -69,7 +69,7 @@ func (d *Domains) displace(ctx context.Context, tx *db.Tx, holder ID, dom Domain
 			}
 		}
 	}
-	old.Status, old.Reason, old.provenAt, old.NextCheckAt = Failed, "Another account has proven that the name is its own", 0, 0
+	old.Status, old.Reason, old.provenAt, old.NextCheckAt = Failed, "Another account has verified ownership of this name", 0, 0
 	old.Primary, old.UpdatedAt, old.pendingAt = false, db.Now(), db.Now()
 	if _, err := tx.Exec(ctx, `
 		UPDATE domains SET status = $2, reason = $3, proven_at = 0, proof = '', astray_at = 0, next_check_at = 0, checks = checks + 1,

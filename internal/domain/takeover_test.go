@@ -47,7 +47,7 @@ func TestTakeoversFail(t *testing.T) {
 			early := w.add(bob, "www.example.com")
 			w.active(ann, "www.example.com")
 			w.zone.Set("www.example.com", "CNAME bob-1.sites.test.")
-			if got := w.verify(early); got.Status != Pending || got.Proven() || !strings.Contains(got.Reason, "Another account holds") {
+			if got := w.verify(early); got.Status != Pending || got.Proven() || !strings.Contains(got.Reason, "Another account owns") {
 				t.Errorf("got %+v", got)
 			}
 			wantRoute(t, w, "www.example.com", "active ann-1")
@@ -207,7 +207,7 @@ func TestProofMovesAName(t *testing.T) {
 	if err != nil || old.Status != Failed || old.Proven() || old.Primary {
 		t.Fatalf("the loser: %+v %v", old, err)
 	}
-	if old = w.verify(old); old.Status != Pending || old.Proven() || !strings.Contains(old.Reason, "stands beside yours") {
+	if old = w.verify(old); old.Status != Pending || old.Proven() || !strings.Contains(old.Reason, "is still there") {
 		t.Fatalf("won it back: %+v", old)
 	}
 	wantRoute(t, w, "example.com", "active bob-1")

@@ -181,7 +181,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 			dom.provenAt = now
 			events = append(events, Verified)
 		} else {
-			j.reason = "The record of the account that holds the name stands beside yours: remove it from " + proofName(dom.Name)
+			j.reason = "The verification record of the account that owns the name is still there: remove it from " + proofName(dom.Name)
 		}
 	}
 	if j.proof != "" {
@@ -203,7 +203,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 		}
 		dom.Reason = fmt.Sprintf("%s. Unless this is fixed, the domain stops being served at %s", j.reason, dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"))
 	case dom.Status == Pending && now.Sub(dom.pendingAt) >= giveUp:
-		dom.Status, dom.Reason = Failed, "Checks gave up. "+j.reason
+		dom.Status, dom.Reason = Failed, "Verification failed. "+j.reason
 		events = append(events, GaveUp)
 	default:
 		dom.Reason = j.reason

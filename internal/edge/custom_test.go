@@ -60,7 +60,7 @@ func TestCustomHosts(t *testing.T) {
 		if err := shake(name); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 			t.Errorf("%s: %v, want unrecognized_name", name, err)
 		}
-		w.get("http://"+name+"/").want(t, 404, "no site")
+		w.get("http://"+name+"/").want(t, 404, "Site not found")
 	}
 
 	// The apex goes to www, with path and query and whatever the method is.
@@ -96,12 +96,12 @@ func TestCustomHosts(t *testing.T) {
 
 	// The site's state is that of its own address.
 	w.live("s1", "blog", stateStopped, "")
-	w.get("https://www.customer.test/").want(t, 503, "switched off")
-	w.get("https://customer.test/").want(t, 503, "switched off")
+	w.get("https://www.customer.test/").want(t, 503, "is offline")
+	w.get("https://customer.test/").want(t, 503, "is offline")
 	w.live("s1", "journal", stateEmpty, "") // it has another label now, too
-	w.get("https://www.customer.test/").want(t, 503, "on its way")
+	w.get("https://www.customer.test/").want(t, 503, "being deployed")
 	w.live("s1", "journal", stateDeleted, "")
-	w.get("https://www.customer.test/").want(t, 404, "no site")
+	w.get("https://www.customer.test/").want(t, 404, "Site not found")
 
 	// A name that changes hands, and one that is given up.
 	w.claim("www.customer.test", "s2", "", "active")
@@ -112,13 +112,13 @@ func TestCustomHosts(t *testing.T) {
 	if err := shake("www.customer.test"); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 		t.Errorf("after the claim: %v", err)
 	}
-	w.get("http://www.customer.test/").want(t, 404, "no site")
+	w.get("http://www.customer.test/").want(t, 404, "Site not found")
 
 	// Nobody's claim comes before our own names.
 	w.claim("panel.test", "s2", "", "active")
 	w.claim("blog.sites.test", "s2", "", "active")
 	w.get("https://panel.test/").want(t, 200, "control plane")
-	w.get("https://blog.sites.test/").want(t, 404, "no site")
+	w.get("https://blog.sites.test/").want(t, 404, "Site not found")
 }
 
 func (w *world) certificateOf(name string) (*tls.Certificate, error) {
@@ -162,6 +162,6 @@ func TestChallenges(t *testing.T) {
 	w.get("http://blog.sites.test"+challengePath+"theirs").want(t, 200, "theirs.thumb")
 	w.get("http://www.customer.test"+challengePath+"x").want(t, 404, "no page")
 	w.get("http://panel.test"+challengePath+"x").want(t, 404, "no page")
-	w.get("http://evil.test"+challengePath+"x").want(t, 404, "no site")
+	w.get("http://evil.test"+challengePath+"x").want(t, 404, "Site not found")
 	w.get("https://www.customer.test"+challengePath+"ours").want(t, 404, "no page")
 }

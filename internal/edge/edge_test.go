@@ -242,32 +242,32 @@ func TestStates(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	id := w.publish(map[string]string{"index.html": "<h1>hello</h1>"})
-	w.get("https://blog.sites.test/").want(t, 404, "There is no site here").head(t, "Cache-Control", "no-store")
+	w.get("https://blog.sites.test/").want(t, 404, "Site not found").head(t, "Cache-Control", "no-store")
 	w.live("s1", "blog", stateEmpty, "")
-	w.get("https://blog.sites.test/").want(t, 503, "on its way").head(t, "Retry-After", "5")
+	w.get("https://blog.sites.test/").want(t, 503, "being deployed").head(t, "Retry-After", "5")
 	w.live("s1", "blog", stateError, "")
 	w.get("https://blog.sites.test/").want(t, 503, "available yet")
 	w.live("s1", "blog", stateLive, id)
 	w.get("https://blog.sites.test/").want(t, 200, "<h1>hello</h1>")
 	w.live("s1", "blog", stateStopped, id)
-	w.get("https://blog.sites.test/").want(t, 503, "switched off")
+	w.get("https://blog.sites.test/").want(t, 503, "is offline")
 	w.live("s1", "blog", stateLive, id)
 	w.get("https://BLOG.sites.test:443/").want(t, 200, "<h1>hello</h1>")
-	w.get("https://other.sites.test/").want(t, 404, "There is no site here")
+	w.get("https://other.sites.test/").want(t, 404, "Site not found")
 
 	// A new name leaves the old one, which another site may take.
 	w.live("s1", "journal", stateLive, id)
 	w.get("https://journal.sites.test/").want(t, 200, "hello")
-	w.get("https://blog.sites.test/").want(t, 404, "There is no site here")
+	w.get("https://blog.sites.test/").want(t, 404, "Site not found")
 	other := w.publish(map[string]string{"index.html": "other"})
 	w.live("s2", "blog", stateLive, other)
 	w.live("s1", "journal", stateDeleted, "")
-	w.get("https://journal.sites.test/").want(t, 404, "There is no site here")
+	w.get("https://journal.sites.test/").want(t, 404, "Site not found")
 	w.get("https://blog.sites.test/").want(t, 200, "other")
 
 	// A release that is not there is our fault, and says nothing of it.
 	w.live("s2", "blog", stateLive, release.ID(blob.Sum([]byte("gone")).String()))
-	a := w.get("https://blog.sites.test/").want(t, 500, "been noted")
+	a := w.get("https://blog.sites.test/").want(t, 500, "internal error occurred")
 	if strings.Contains(a.body, "blob") || strings.Contains(a.body, w.dir) {
 		t.Errorf("the page tells too much: %q", a.body)
 	}
@@ -320,9 +320,9 @@ func TestPreviews(t *testing.T) {
 	}
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 200, "first").head(t, "X-Robots-Tag", "noindex")
 	w.get("https://blog.sites.test/").want(t, 200, "second").head(t, "X-Robots-Tag", "")
-	w.get("https://abcdefghijk2--blog.sites.test/").want(t, 404, "no site")
-	w.get("https://abcdefghijk1--other.sites.test/").want(t, 404, "no site")
-	w.get("https://abc--blog.sites.test/").want(t, 404, "no site")
+	w.get("https://abcdefghijk2--blog.sites.test/").want(t, 404, "Site not found")
+	w.get("https://abcdefghijk1--other.sites.test/").want(t, 404, "Site not found")
+	w.get("https://abc--blog.sites.test/").want(t, 404, "Site not found")
 	// An absent one is asked for once, not once per visitor.
 	if p, ok := w.previews.known.get("abcdefghijk2--blog"); !ok || p.release != "" || !time.Now().Before(p.until) {
 		t.Error("an absent preview isn't remembered")
@@ -347,9 +347,9 @@ func TestPreviews(t *testing.T) {
 		}
 	}
 	w.live("s1", "blog", stateStopped, second)
-	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 503, "switched off")
+	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 503, "is offline")
 	w.live("s1", "blog", stateDeleted, "")
-	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 404, "no site")
+	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 404, "Site not found")
 }
 
 func TestPlainRedirects(t *testing.T) {
@@ -366,8 +366,8 @@ func TestPlainRedirects(t *testing.T) {
 		w.get(url).want(t, 308, "").head(t, "Location", want)
 	}
 	w.do("POST", "http://blog.sites.test/form").want(t, 308, "")
-	w.get("http://nobody.sites.test/").want(t, 404, "no site")
-	w.get("http://evil.test/").want(t, 404, "no site")
+	w.get("http://nobody.sites.test/").want(t, 404, "Site not found")
+	w.get("http://evil.test/").want(t, 404, "Site not found")
 	if New(Config{HTTPSPort: 443}).port != "" {
 		t.Error("port 443 is spelled out")
 	}
@@ -379,7 +379,7 @@ func TestControl(t *testing.T) {
 	w.get("https://panel.test/").want(t, 200, "control plane")
 	w.get("https://PANEL.test/").want(t, 200, "control plane")
 	w.live("s1", "panel", stateEmpty, "")
-	w.get("https://panel.sites.test/").want(t, 503, "on its way")
+	w.get("https://panel.sites.test/").want(t, 503, "being deployed")
 }
 
 // Requests that were made by hand to confuse.

@@ -28,7 +28,7 @@ func Idle(c net.Conn, state http.ConnState) {
 	}
 }
 
-var errNoPlace = errors.New("the last places are kept for the control plane")
+var errNoPlace = errors.New("the last connections are reserved for the control plane")
 
 // reserve ends a handshake on one of the last places unless it is for the control plane.
 func (e *Edge) reserve(hello *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -16,7 +16,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "slipway_edge_requests_total", Help: "Answers to visitors of sites, by class of status."}, []string{"class"})
 	caches := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "slipway_edge_cache_total", Help: "Lookups in the edge's memory, by what was looked for and whether it was there."}, []string{"cache", "result"})
+		Name: "slipway_edge_cache_total", Help: "Cache lookups at the edge, by cache and result."}, []string{"cache", "result"})
 	m := metrics{
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "slipway_edge_response_bytes_total", Help: "Bytes of bodies sent to visitors of sites."}),

@@ -18,36 +18,36 @@ type notice struct {
 }
 
 var (
-	pageUnknown = &notice{status: 404, title: "There is no site here",
+	pageUnknown = &notice{status: 404, title: "Site not found",
 		text: "Nothing is published at this address. Check it for typing mistakes, or ask whoever gave it to you."}
 	pageMissing = &notice{status: 404, title: "Page not found",
 		text: "This site has no page at this address."}
 	pageLogin = &notice{status: 401, title: "Password required",
-		text: "This page is for people who have been given a user name and a password. Reload it to enter them."}
+		text: "This page requires a user name and a password. Reload it to enter them."}
 	pageAccess = &notice{status: 401, title: "This site is protected", form: true,
-		text: "Enter the password that you were given."}
+		text: "Enter the password to continue."}
 	pageDenied = &notice{status: 401, title: "This site is protected", form: true,
-		text: "That password is not the right one. Try again."}
-	pageStopped = &notice{status: 503, title: "This site is switched off",
-		text: "Its owner has paused it. It can come back at any time."}
-	pageEmpty = &notice{status: 503, title: "This site is on its way", retry: 5,
-		text: "It is being prepared and nothing has been published yet. Try again in a moment."}
+		text: "Wrong password. Try again."}
+	pageStopped = &notice{status: 503, title: "This site is offline",
+		text: "Its owner has stopped it. Try again later."}
+	pageEmpty = &notice{status: 503, title: "This site is being deployed", retry: 5,
+		text: "Its first deployment is in progress. Try again in a moment."}
 	pageError = &notice{status: 503, title: "This site isn't available yet", retry: 60,
-		text: "Nothing has been published here so far. Its owner can find out why."}
+		text: "Nothing has been published yet. The owner can see why in the dashboard."}
 	pageStarting = &notice{status: 503, title: "One moment, please", retry: 1,
 		text: "This server has just started. Try again in a few seconds."}
 	pageBusy = &notice{status: 503, title: "One moment, please", retry: 5,
 		text: "This address can't be looked up right now. Try again in a few seconds."}
 	pageWaking = &notice{status: 503, title: "This site can't be reached right now",
-		text: "Its application could not be started. Try again in a moment. Its owner finds the reason in the site's log."}
+		text: "Its application could not be started. Try again in a moment. The owner can see why in the site's log."}
 	pageCrashed = &notice{status: 502, title: "This site didn't answer",
-		text: "Its application ended while it was answering. Try again in a moment."}
-	pageTimeout = &notice{status: 504, title: "This site takes too long",
-		text: "Its application didn't answer in time. Try again later."}
+		text: "Its application stopped while responding. Try again in a moment."}
+	pageTimeout = &notice{status: 504, title: "This site took too long to respond",
+		text: "Its application didn't respond in time. Try again later."}
 	pageAway = &notice{status: 503, title: "This page can't be shown right now", retry: 5,
 		text: "The files of this site can't be read at the moment. Try again in a few seconds."}
 	pageBroken = &notice{status: 500, title: "This page can't be shown right now",
-		text: "Something went wrong on our side and has been noted. Try again later."}
+		text: "An internal error occurred and was logged. Try again later."}
 )
 
 var notices = template.Must(template.New("").Parse(`<!doctype html>

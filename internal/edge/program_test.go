@@ -242,7 +242,7 @@ func TestProgramTakesTooLong(t *testing.T) {
 			io.WriteString(w, "got it")
 		}
 	})
-	p.get("https://app.sites.test/silent").want(t, 504, "takes too long")
+	p.get("https://app.sites.test/silent").want(t, 504, "took too long")
 	p.until("the program is let go", func() bool { return p.held.Load() == 0 })
 
 	r, w := io.Pipe()

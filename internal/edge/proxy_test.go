@@ -87,7 +87,7 @@ func TestProtected(t *testing.T) {
 	login := func(password string) answer {
 		return w.send("POST", host+"/a.js?x=1", strings.NewReader(url.Values{accessField: {password}}.Encode()), "Content-Type: application/x-www-form-urlencoded")
 	}
-	login("wrong horse").want(t, 401, "not the right one").head(t, "Set-Cookie", "")
+	login("wrong horse").want(t, 401, "Wrong password").head(t, "Set-Cookie", "")
 	a := login("right horse").want(t, 303, "").head(t, "Location", "/a.js?x=1")
 	c, err := http.ParseSetCookie(a.header.Get("Set-Cookie"))
 	if err != nil || !c.Secure || !c.HttpOnly || c.Path != "/" || c.Domain != "" {

@@ -263,9 +263,9 @@ func TestDamage(t *testing.T) {
 		t.Errorf("a damaged variant: status %d, %d bytes", a.status, len(a.body))
 	}
 	damage(file("photo.jpg").Body, func(p string) error { return os.Truncate(p, 100) })
-	w.get("https://blog.sites.test/photo.jpg").want(t, 500, "been noted").head(t, "Cache-Control", "no-store").head(t, "Etag", "")
+	w.get("https://blog.sites.test/photo.jpg").want(t, 500, "internal error occurred").head(t, "Cache-Control", "no-store").head(t, "Etag", "")
 	damage(file("about.html").Body, os.Remove)
-	w.get("https://blog.sites.test/about").want(t, 500, "been noted")
+	w.get("https://blog.sites.test/about").want(t, 500, "internal error occurred")
 
 	damage(file("big.bin").Body, flip)
 	for range 2 {
@@ -279,7 +279,7 @@ func TestDamage(t *testing.T) {
 		resp.Body.Close()
 	}
 	damage(file("big.bin").Body, func(p string) error { return os.Truncate(p, 1000) })
-	w.get("https://blog.sites.test/big.bin").want(t, 500, "been noted")
+	w.get("https://blog.sites.test/big.bin").want(t, 500, "internal error occurred")
 	w.get("https://blog.sites.test/").want(t, 200, "home")
 }
 

@@ -90,7 +90,7 @@ func TestVisits(t *testing.T) {
 	w.live("s1", "journal", stateLive, next)
 	w.get("https://journal.sites.test/").want(t, 200, "again")
 	w.live("s1", "journal", stateStopped, next)
-	off := w.get("https://journal.sites.test/").want(t, 503, "switched off")
+	off := w.get("https://journal.sites.test/").want(t, 503, "is offline")
 	want.Classes[0] += 2
 	want.Classes[3]++
 	want.Pages += 2

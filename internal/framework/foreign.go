@@ -117,7 +117,7 @@ func (s *settings) folder(t *tree, v *string, root, source string) {
 		}
 	}
 	if !ok {
-		t.warn(fmt.Sprintf("%s: output folder %.100q leads out of the root directory and is ignored", source, *v))
+		t.warn(fmt.Sprintf("%s: output folder %.100q is outside the root directory and is ignored", source, *v))
 		return
 	}
 	s.foreign(t, &s.output, &out, source)

@@ -207,7 +207,7 @@ func (d *draft) output(configured, usual string, others ...string) {
 func (d *draft) finish(p *project) Plan {
 	d.Warnings = append(slices.Clone(p.t.warnings), d.Warnings...)
 	if p.t.truncated() {
-		d.warn("The repository holds more files than detection looks at; a root directory would help")
+		d.warn("The repository has more files than detection reads; set a root directory")
 	}
 	slices.SortStableFunc(d.Tools, func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
 	d.Tools = slices.CompactFunc(d.Tools, func(a, b Tool) bool { return a.Name == b.Name })

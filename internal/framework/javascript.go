@@ -79,7 +79,7 @@ func metaFrameworks() []preset {
 				d.assets(".output/public", "")
 				d.run("node", ".output/server/index.mjs")
 				if s, _ := p.pkg.script("generate"); s != "" {
-					d.warn("This plan runs Nuxt as a server; set framework to nuxt-static to publish what its generate script makes")
+					d.warn("This plan runs Nuxt as a server; set framework to nuxt-static to publish what its generate script writes")
 				}
 			}},
 

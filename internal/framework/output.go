@@ -20,7 +20,7 @@ func OutputFor(files Files, o Overrides) (folder, why string, err error) {
 		folder = join(p.root, s.output.text)
 		if !t.hasDir(folder) {
 			return "", "", invalid("Output folder "+shown(s.output.text)+" is not in the repository",
-				"output must be a folder that holds files ("+s.output.source+")", s.output.text)
+				"output must be a folder with files ("+s.output.source+")", s.output.text)
 		}
 		return folder, "the output folder is set in " + s.output.source, nil
 	}
@@ -46,7 +46,7 @@ func (p *project) nothing() error {
 	if p.root != "" {
 		where = "The root directory " + p.root
 	}
-	return invalid(where+" holds nothing that we know how to build or publish",
+	return invalid(where+" contains nothing that Slipway can build or publish",
 		"add an index.html to public, dist, _site, build, docs or the root directory, set the root directory, or name the build command and output folder in slipway.toml", nil)
 }
 

@@ -89,12 +89,12 @@ func settle(t *tree, o Overrides) (settings, error) {
 	}
 	root, ok := cleanDir(s.root.text)
 	if !ok {
-		return s, invalid("Root directory leads out of the repository",
+		return s, invalid("Root directory is outside the repository",
 			"root must be a folder of the repository, relative to its top", s.root.text)
 	}
 	if !t.hasDir(root) {
 		return s, invalid(fmt.Sprintf("Root directory %q is not in the repository", root),
-			"root must be a folder that holds files, relative to the top of the repository ("+s.root.source+")", root)
+			"root must be a folder with files, relative to the top of the repository ("+s.root.source+")", root)
 	}
 	s.root.text = root
 	if err := s.slipway(t, top, root); err != nil {
@@ -128,7 +128,7 @@ func (s *settings) settled() error {
 	if s.output.ok() {
 		out, ok := cleanDir(s.output.text)
 		if !ok {
-			return invalid("Output folder leads out of the root directory",
+			return invalid("Output folder is outside the root directory",
 				"output must be a folder inside the root directory ("+s.output.source+")", s.output.text)
 		}
 		s.output.text = out

@@ -7,7 +7,7 @@ func lastResorts() []preset {
 		{Preset: Preset{"node-script", "Node.js", Node}, tier: weak, server: true, family: "node",
 			match: func(p *project) string {
 				if why := server(p); why != "" {
-					return "package.json has no framework that we know, and " + why
+					return "package.json names no known framework, and " + why
 				}
 				return ""
 			},
@@ -15,7 +15,7 @@ func lastResorts() []preset {
 		{Preset: Preset{"custom", "Build script", Static}, tier: library,
 			match: func(p *project) string {
 				if p.builds() {
-					return "package.json has a build script and no framework that we know"
+					return "package.json has a build script and names no known framework"
 				}
 				return ""
 			},
@@ -23,7 +23,7 @@ func lastResorts() []preset {
 		{Preset: Preset{"static", "Plain HTML", Static}, tier: plain,
 			match: func(p *project) string {
 				if out, ok := p.indexFolder(); ok && !p.s.command.ok() {
-					return shown(out) + " holds an index.html and nothing asks for a build"
+					return shown(out) + " contains an index.html and nothing requires a build"
 				}
 				return ""
 			},

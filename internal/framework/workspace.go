@@ -217,7 +217,7 @@ func (p *project) pick(dirs []string, what string) (*app, error) {
 	if len(best) > 10 {
 		names = append(names, fmt.Sprintf("and %d more", len(best)-10))
 	}
-	return nil, invalid("The repository holds several apps: "+strings.Join(names, ", "),
+	return nil, invalid("The repository contains several apps: "+strings.Join(names, ", "),
 		"set the site's root directory, or build.root in slipway.toml, to one of them", nil)
 }
 

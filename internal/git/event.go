@@ -87,7 +87,7 @@ func skipped(why string) Outcome { return Outcome{Message: "Nothing to deploy", 
 func (g *Git) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event) (Outcome, error) {
 	switch e.Kind {
 	case forge.Ping:
-		return Outcome{Message: "The hook is set up", Reason: "A ping deploys nothing"}, nil
+		return Outcome{Message: "The hook is set up", Reason: "A ping doesn't trigger a deployment"}, nil
 	case forge.Push:
 		out := skipped("The push changed no branch")
 		for _, c := range e.Changes {
@@ -105,7 +105,7 @@ func (g *Git) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e f
 	case forge.PullRequest:
 		return g.pull(ctx, tx, set, s, e)
 	}
-	return skipped("Events of this kind deploy nothing"), nil
+	return skipped("Events of this kind don't trigger deployments"), nil
 }
 
 // push does what one change of a push asks for.
@@ -116,7 +116,7 @@ func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 	}
 	switch {
 	case c.Tag != "":
-		return skipped("Tags deploy nothing"), nil
+		return skipped("Tags don't trigger deployments"), nil
 	case c.Branch == "":
 		return skipped("The push changed no branch"), nil
 	case source.CheckBranch(c.Branch) != nil:
@@ -128,7 +128,7 @@ func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 		if !had {
 			return skipped("The branch was deleted"), err
 		}
-		return skipped("The branch was deleted; its preview address has ended"), err
+		return skipped("The branch was deleted; its preview was removed"), err
 	}
 	target := deploy.Preview
 	if c.Branch == main {
@@ -157,10 +157,10 @@ func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 	case p.Branch == s.Branch || s.Branch == "" && p.Branch == e.DefaultBranch:
 		return skipped("The production branch has no preview"), nil
 	case set.Previews != PullRequests:
-		return skipped("Pull requests deploy nothing of their own: previews are set to " + string(set.Previews)), nil
+		return skipped("Pull requests don't trigger deployments: previews are set to " + string(set.Previews)), nil
 	case !p.Open:
 		_, err := g.c.Deployments.EndPreviewTx(ctx, tx, s.Owner, s.ID, p.Branch)
-		return skipped("The pull request was closed; its preview address has ended"), err
+		return skipped("The pull request was closed; its preview was removed"), err
 	case !p.Moved:
 		return skipped("The pull request has no new commit"), nil
 	}

@@ -63,7 +63,7 @@ func New(c Config) (*Mailer, error) {
 	}
 	from, err := mail.ParseAddress(c.From)
 	if err != nil || broken(c.From) {
-		return nil, fmt.Errorf("the sender %q is not an e-mail address", c.From)
+		return nil, fmt.Errorf("the sender %q is not an email address", c.From)
 	}
 	own := host == "localhost"
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -80,11 +80,11 @@ func New(c Config) (*Mailer, error) {
 	}
 	switch {
 	case c.TLS != Implicit && c.TLS != StartTLS && c.TLS != Off:
-		return nil, fmt.Errorf("%q is none of auto, implicit, starttls, off", c.TLS)
+		return nil, fmt.Errorf("%q is not one of auto, implicit, starttls, off", c.TLS)
 	case c.User == "" && c.Password != "":
 		return nil, errors.New("there is a password, but no user")
 	case c.User != "" && c.TLS == Off && !own:
-		return nil, errors.New("a password is not sent over a line that others can read: use TLS")
+		return nil, errors.New("passwords are sent only over TLS: enable it")
 	}
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.Name = cmp.Or(c.Name, "localhost")

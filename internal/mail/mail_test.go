@@ -114,9 +114,9 @@ func TestNothingInTheClear(t *testing.T) {
 		"no STARTTLS":          {mailtest.Config{User: "u", Password: "p"}, mail.Config{TLS: mail.StartTLS, User: "u", Password: "p"}, "does not offer STARTTLS"},
 		"a stranger's server":  {mailtest.Config{StartTLS: true}, mail.Config{TLS: mail.StartTLS, Roots: x509.NewCertPool()}, "certificate"},
 		"one with TLS at once": {mailtest.Config{Implicit: true}, mail.Config{TLS: mail.Implicit, Roots: x509.NewCertPool()}, "certificate"},
-		"clear, wanted TLS":    {mailtest.Config{}, mail.Config{TLS: mail.Implicit}, "encrypt line"},
+		"clear, wanted TLS":    {mailtest.Config{}, mail.Config{TLS: mail.Implicit}, "start TLS"},
 		"a wrong password":     {mailtest.Config{StartTLS: true, User: "u", Password: "p"}, mail.Config{TLS: mail.StartTLS, User: "u", Password: "wrong"}, "sign in to mail server: 535"},
-		"no sign-in to be had": {mailtest.Config{StartTLS: true}, mail.Config{TLS: mail.StartTLS, User: "u", Password: "p"}, "no way to sign in"},
+		"no sign-in to be had": {mailtest.Config{StartTLS: true}, mail.Config{TLS: mail.StartTLS, User: "u", Password: "p"}, "no supported authentication"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,10 +215,10 @@ func TestNewRefuses(t *testing.T) {
 		`"mail.test" is not HOST:PORT`:         {Addr: "mail.test", From: from},
 		`":25" is not HOST:PORT`:               {Addr: ":25", From: from},
 		`"mail.test:0" is not HOST:PORT`:       {Addr: "mail.test:0", From: from},
-		"is not an e-mail address":             {Addr: "mail.test:25", From: "nobody"},
-		"is none of auto":                      {Addr: "mail.test:25", From: from, TLS: "maybe"},
+		"is not an email address":              {Addr: "mail.test:25", From: "nobody"},
+		"is not one of auto":                   {Addr: "mail.test:25", From: from, TLS: "maybe"},
 		"a password, but no user":              {Addr: "mail.test:25", From: from, Password: "x"},
-		"over a line that others can read":     {Addr: "mail.test:25", From: from, User: "u", Password: "x", TLS: mail.Off},
+		"only over TLS":                        {Addr: "mail.test:25", From: from, User: "u", Password: "x", TLS: mail.Off},
 		"\\r\\nBcc: c@d.test>\" is not an e-m": {Addr: "mail.test:25", From: "A <a@b.test\r\nBcc: c@d.test>"},
 	} {
 		if _, err := mail.New(c); err == nil || !strings.Contains(err.Error(), want) {

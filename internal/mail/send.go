@@ -20,7 +20,7 @@ import (
 func (m *Mailer) compose(msg Message) ([]byte, error) {
 	to, err := mail.ParseAddress(msg.To)
 	if err != nil || to.Name != "" || to.Address != msg.To || broken(msg.To) {
-		return nil, fmt.Errorf("the recipient %q is not an e-mail address", msg.To)
+		return nil, fmt.Errorf("the recipient %q is not an email address", msg.To)
 	}
 	if msg.Subject == "" || broken(msg.Subject) || msg.ID == "" || strings.ContainsAny(msg.ID, " <>@") || broken(msg.ID) {
 		return nil, fmt.Errorf("the subject %q or the id %q is not fit for a header", msg.Subject, msg.ID)
@@ -72,7 +72,7 @@ func (m *Mailer) talk(ctx context.Context, fn func(c *conversation) error) error
 	if m.c.TLS == Implicit {
 		over := tls.Client(conn, secure)
 		if err := over.HandshakeContext(ctx); err != nil {
-			return why("encrypt line to mail server", err)
+			return why("start TLS with mail server", err)
 		}
 		conn = over
 	}
@@ -88,7 +88,7 @@ func (m *Mailer) talk(ctx context.Context, fn func(c *conversation) error) error
 			return errors.New("the mail server does not offer STARTTLS, and nothing is sent unencrypted")
 		}
 		if err := client.StartTLS(secure); err != nil {
-			return why("encrypt line to mail server", err)
+			return why("start TLS with mail server", err)
 		}
 	}
 	if m.c.User != "" {
@@ -126,7 +126,7 @@ func (m *Mailer) auth(client *smtp.Client) (smtp.Auth, error) {
 	case have["CRAM-MD5"]:
 		return smtp.CRAMMD5Auth(user, password), nil
 	}
-	return nil, fmt.Errorf("the mail server offers no way to sign in that is known here (%q)", offered)
+	return nil, fmt.Errorf("the mail server offers no supported authentication mechanism (%q)", offered)
 }
 
 // hand gives the mail to the server. What it says for good of this recipient or this text

@@ -167,7 +167,7 @@ var errDangling = errors.New("link to nothing")
 // link must not publish a hidden file under another name.
 func (d *dirWalk) follow(real, name string) (string, error) {
 	const most = 40 // links, as Linux has it
-	outside := "it is a symbolic link that leads out of the published directory"
+	outside := "it is a symbolic link that points outside the published directory"
 	todo := strings.Split(real, "/")
 	var done []string
 	for links := 0; len(todo) > 0; {
@@ -196,7 +196,7 @@ func (d *dirWalk) follow(real, name string) (string, error) {
 			continue
 		}
 		if links++; links > most {
-			return "", notFile(name, "it is a symbolic link that leads in circles")
+			return "", notFile(name, "it is a symbolic link loop")
 		}
 		target, err := d.root.Readlink(here)
 		if err != nil {

@@ -99,10 +99,10 @@ func TestAddDirRefuses(t *testing.T) {
 		make func(dir string) error
 		says string
 	}{
-		"absolute link":            {link(secret), "leads out"},
-		"absolute link inside":     {func(dir string) error { return os.Symlink(filepath.Join(dir, "a.html"), filepath.Join(dir, "bad")) }, "leads out"},
-		"link above":               {link("../../../../../../etc/passwd"), "leads out"},
-		"link above and back":      {link("sub/../../x"), "leads out"},
+		"absolute link":            {link(secret), "points outside"},
+		"absolute link inside":     {func(dir string) error { return os.Symlink(filepath.Join(dir, "a.html"), filepath.Join(dir, "bad")) }, "points outside"},
+		"link above":               {link("../../../../../../etc/passwd"), "points outside"},
+		"link above and back":      {link("sub/../../x"), "points outside"},
 		"link to itself":           {link("bad"), "circles"},
 		"link to the root":         {link("."), "that it is in"},
 		"link to a hidden file":    {link(".env"), "hidden"},

@@ -22,7 +22,7 @@ var forbidden = []string{"Accept-Ranges", "Age", "Allow", "Alt-Svc", "Connection
 func (p *ruleParser) headerLines(text string) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	if !utf8.ValidString(text) {
-		p.problem(0, "the file is not UTF-8; none of its rules is in force")
+		p.problem(0, "the file is not UTF-8; none of its rules are applied")
 		return
 	}
 	var rule HeaderRule
@@ -30,7 +30,7 @@ func (p *ruleParser) headerLines(text string) {
 	end := func() {
 		if start > 0 {
 			if len(rule.Set)+len(rule.Unset)+len(rule.Auth) == 0 {
-				p.problem(start, "no headers stand below the path")
+				p.problem(start, "no headers follow the path")
 			}
 			p.addHeaders(start, rule)
 		}
@@ -43,18 +43,18 @@ func (p *ruleParser) headerLines(text string) {
 		switch {
 		case words == "" || words[0] == '#':
 		case len(words) > maxLine:
-			p.problem(n, "the line is longer than %d bytes and is left out", maxLine)
+			p.problem(n, "the line is longer than %d bytes and is ignored", maxLine)
 		case words[0] == '/' || strings.HasPrefix(words, "https://") || strings.HasPrefix(words, "http://"):
 			end()
 			host, path, why := splitFrom(words)
 			if skipping = why != ""; skipping {
-				p.problem(n, "%s; the rule is left out", why)
+				p.problem(n, "%s; the rule is ignored", why)
 				continue
 			}
 			rule, start = HeaderRule{Host: host, For: path}, n
 		case skipping:
 		case start == 0:
-			p.problem(n, "a header stands above the first path and is left out")
+			p.problem(n, "a header comes before the first path and is ignored")
 		default:
 			p.header(n, &rule, words)
 		}
@@ -67,7 +67,7 @@ func (p *ruleParser) header(n int, rule *HeaderRule, line string) {
 	if name, ok := strings.CutPrefix(line, "!"); ok {
 		name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))
 		if !httpguts.ValidHeaderFieldName(name) || slices.Contains(forbidden, name) {
-			p.problem(n, "%s can't be taken away", show(name))
+			p.problem(n, "%s can't be removed", show(name))
 			return
 		}
 		rule.Unset = append(rule.Unset, name)
@@ -87,11 +87,11 @@ func (p *ruleParser) setHeader(n int, rule *HeaderRule, name, value string) {
 	case !httpguts.ValidHeaderFieldName(name):
 		p.problem(n, "%q is no name of a header", show(name))
 	case !httpguts.ValidHeaderFieldValue(value) || len(value) > maxLine:
-		p.problem(n, "the value of %s holds control characters or is too long; it is left out", canonical)
+		p.problem(n, "the value of %s contains control characters or is too long; it is ignored", canonical)
 	case canonical == "Basic-Auth":
 		for _, pair := range strings.Fields(value) {
 			if user, password, ok := strings.Cut(pair, ":"); !ok || user == "" || password == "" || len(rule.Auth) >= 4*maxNames {
-				p.problem(n, "Basic-Auth takes pairs of user:password; one is left out")
+				p.problem(n, "Basic-Auth takes pairs of user:password; one is ignored")
 				continue
 			}
 			sum := sha256.Sum256([]byte(pair))

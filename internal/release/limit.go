@@ -27,7 +27,7 @@ func (w *Writer) admit(path string, size int64) error {
 func (w *Writer) tooMuch(path string) error {
 	return &fault.Error{Kind: fault.Invalid, Code: "release_bytes",
 		Message:  "The files are too large to publish",
-		Details:  fmt.Sprintf("a release has at most %s altogether; %s would exceed it", bytesText(w.r.MaxBytes), show(path)),
+		Details:  fmt.Sprintf("a release has at most %s in total; %s would exceed it", bytesText(w.r.MaxBytes), show(path)),
 		Received: show(path)}
 }
 

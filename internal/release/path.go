@@ -25,18 +25,18 @@ func checkPath(path string) string {
 	}
 	for _, c := range path {
 		if c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 {
-			return "it holds a control character"
+			return "it contains a control character"
 		}
 		if c == '\\' {
-			return "it holds a backslash"
+			return "it contains a backslash"
 		}
 	}
 	for s := range strings.SplitSeq(path, "/") {
 		switch s {
 		case "":
-			return "it holds an empty name"
+			return "it contains an empty name"
 		case ".", "..":
-			return "it holds the name " + s
+			return "it contains the name " + s
 		}
 	}
 	return ""

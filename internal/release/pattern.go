@@ -30,7 +30,7 @@ func compilePattern(text string) (p pattern, why string) {
 		return p, "the path is too long"
 	}
 	if strings.Count(text, "*") > 1 {
-		return p, "only one * may stand in a path"
+		return p, "a path may contain only one *"
 	}
 	before, after, splat := strings.Cut(text, "*")
 	names := map[string]bool{"splat": splat}
@@ -62,7 +62,7 @@ func compilePattern(text string) (p pattern, why string) {
 		p.tail = segments(rest)
 	}
 	if strings.Contains(p.pre+p.post, ":") {
-		return p, "a placeholder can't stand beside * in one segment"
+		return p, "a segment can't contain both a placeholder and *"
 	}
 	p.bare = p.pre == "" && p.post == "" && len(p.tail) == 0
 	return p, why
@@ -88,9 +88,9 @@ func compileSegment(s string, names map[string]bool) (segment, string) {
 	name, post := s[at+1:end], s[end:]
 	switch {
 	case names[name]:
-		return segment{}, "the placeholder :" + name + " stands there twice"
+		return segment{}, "the placeholder :" + name + " is used twice"
 	case strings.Contains(post, ":"):
-		return segment{}, "only one placeholder may stand in a segment"
+		return segment{}, "a segment may contain only one placeholder"
 	case len(names) > maxNames:
 		return segment{}, "there are too many placeholders"
 	}

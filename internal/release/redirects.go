@@ -14,7 +14,7 @@ import (
 func (p *ruleParser) redirectLines(text string) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	if !utf8.ValidString(text) {
-		p.problem(0, "the file is not UTF-8; none of its rules is in force")
+		p.problem(0, "the file is not UTF-8; none of its rules are applied")
 		return
 	}
 	n := 0
@@ -25,12 +25,12 @@ func (p *ruleParser) redirectLines(text string) {
 			continue
 		}
 		if len(line) > maxLine {
-			p.problem(n, "the line is longer than %d bytes; the rule is left out", maxLine)
+			p.problem(n, "the line is longer than %d bytes; the rule is ignored", maxLine)
 			continue
 		}
 		r, why := p.redirectLine(n, line)
 		if why != "" {
-			p.problem(n, "%s; the rule is left out", why)
+			p.problem(n, "%s; the rule is ignored", why)
 			continue
 		}
 		p.add(n, r)
@@ -111,10 +111,10 @@ func (p *ruleParser) condition(line int, r *Redirect, name string, values []stri
 		r.Cookie = append(r.Cookie, values...)
 	case "country":
 		r.Never = true
-		p.problem(line, "the visitor's country is not known here, so the rule never applies")
+		p.problem(line, "conditions on the visitor's country are not supported, so the rule never applies")
 	case "role":
 		r.Never = true
-		p.problem(line, "there are no visitors with roles here, so the rule never applies")
+		p.problem(line, "conditions on roles are not supported, so the rule never applies")
 	case "signed":
 		return "signed proxy requests are not supported"
 	default:
@@ -150,7 +150,7 @@ func splitFrom(from string) (host, path, why string) {
 	}
 	path, _, _ = strings.Cut(path, "#") // never sent
 	if strings.Contains(path, "?") {
-		return "", "", "query parameters stand behind the path, as name=value"
+		return "", "", "query parameters follow the path, as name=value"
 	}
 	return host, path, ""
 }
@@ -198,11 +198,11 @@ func (r *Redirect) check() string {
 			return "a rewrite needs a target"
 		}
 		if strings.HasPrefix(r.To, "/.netlify/") {
-			return "functions and other services of Netlify's are not there"
+			return "Netlify functions and other Netlify services are not supported"
 		}
 	case s >= 400 && s < 600:
 		if external {
-			return "only a page of the site can be shown with status " + strconv.Itoa(s)
+			return "only a page of the site can be served with status " + strconv.Itoa(s)
 		}
 	default:
 		return "the status must be 200, 301, 302, 303, 307, 308 or an error"
@@ -210,7 +210,7 @@ func (r *Redirect) check() string {
 	if r.Status != 200 && !external && r.To != "" && !strings.Contains(r.To, ":") && len(r.Query) == 0 && r.Host == "" {
 		if only, ok := from.static(); ok {
 			if to, err := url.PathUnescape(pathOf(r.To)); err == nil && r.Status < 400 && strings.Trim(to, "/") == only && !strings.Contains(r.To, "?") {
-				return "the target is the path itself (a slash at the end plays no part)"
+				return "the target is the path itself (a trailing slash makes no difference)"
 			}
 		}
 	}

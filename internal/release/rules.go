@@ -128,13 +128,13 @@ func (p *ruleParser) source(line int) string { return fmt.Sprintf("%s:%d", p.fil
 func (p *ruleParser) add(line int, r Redirect) {
 	if len(p.rules.Redirects) >= maxRedirects {
 		if len(p.rules.Redirects) == maxRedirects {
-			p.problem(line, "more than %d rules: this and the following ones are left out", maxRedirects)
+			p.problem(line, "more than %d rules: this and the following ones are ignored", maxRedirects)
 		}
 		return
 	}
 	r.Source = p.source(line)
 	if why := r.check(); why != "" {
-		p.problem(line, "%s; the rule is left out", why)
+		p.problem(line, "%s; the rule is ignored", why)
 		return
 	}
 	p.rules.Redirects = append(p.rules.Redirects, r)
@@ -143,7 +143,7 @@ func (p *ruleParser) add(line int, r Redirect) {
 func (p *ruleParser) addHeaders(line int, h HeaderRule) {
 	h.Source = p.source(line)
 	if _, why := compilePattern(h.For); why != "" {
-		p.problem(line, "%s; the rule is left out", why)
+		p.problem(line, "%s; the rule is ignored", why)
 		return
 	}
 	if len(h.Set)+len(h.Unset)+len(h.Auth) > 0 {
@@ -281,7 +281,7 @@ func encodeRules(all Rules) (string, *Problem) {
 	}
 	b, err := json.Marshal(all)
 	if err != nil || len(b) > maxRules {
-		return "", &Problem{File: "Rules", Text: fmt.Sprintf("all rules together are larger than %s; none is in force", bytesText(maxRules))}
+		return "", &Problem{File: "Rules", Text: fmt.Sprintf("all rules together are larger than %s; none are applied", bytesText(maxRules))}
 	}
 	return string(b), nil
 }
@@ -293,7 +293,7 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 		problems = append(problems, Problem{File: file, Text: text})
 	}
 	if len(all.Redirects) > maxRedirects {
-		over(all.Redirects[maxRedirects].Source, fmt.Sprintf("more than %d rules in all files: those from %s on are left out", maxRedirects, all.Redirects[maxRedirects].Source))
+		over(all.Redirects[maxRedirects].Source, fmt.Sprintf("more than %d rules in all files: those from %s on are ignored", maxRedirects, all.Redirects[maxRedirects].Source))
 		all.Redirects = all.Redirects[:maxRedirects]
 	}
 	dynamic, cut := 0, ""
@@ -309,12 +309,12 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 		return dynamic > maxDynamic
 	})
 	if cut != "" {
-		over(cut, fmt.Sprintf("more than %d rules with * or :placeholders: those from %s on are left out", maxDynamic, cut))
+		over(cut, fmt.Sprintf("more than %d rules with * or :placeholders: those from %s on are ignored", maxDynamic, cut))
 	}
 	fields := 0
 	for i, h := range all.Headers {
 		if fields += len(h.Set) + len(h.Unset) + len(h.Auth); i >= maxHeaders || fields > maxFields {
-			over(h.Source, fmt.Sprintf("more than %d header rules or %d headers: those from %s on are left out", maxHeaders, maxFields, h.Source))
+			over(h.Source, fmt.Sprintf("more than %d header rules or %d headers: those from %s on are ignored", maxHeaders, maxFields, h.Source))
 			all.Headers = all.Headers[:i]
 			break
 		}

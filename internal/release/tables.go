@@ -16,11 +16,11 @@ func (p *ruleParser) table(text string) {
 		return
 	}
 	if len(text) > maxTable {
-		p.problem(0, "the file is larger than %s; none of its rules is in force", bytesText(maxTable))
+		p.problem(0, "the file is larger than %s; none of its rules are applied", bytesText(maxTable))
 		return
 	}
 	if tooDeep(text) {
-		p.problem(0, "the file nests too deeply; none of its rules is in force")
+		p.problem(0, "the file nests too deeply; none of its rules are applied")
 		return
 	}
 	var f struct {
@@ -33,7 +33,7 @@ func (p *ruleParser) table(text string) {
 	}
 	if _, err := toml.Decode(text, &f); err != nil {
 		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), "\n")
-		p.problem(0, "%s; none of its rules is in force", show(first))
+		p.problem(0, "%s; none of its rules are applied", show(first))
 		return
 	}
 	lines := tableLines(text, "redirects")
@@ -43,7 +43,7 @@ func (p *ruleParser) table(text string) {
 			break
 		}
 		if r, why := p.redirectTable(line, t); why != "" {
-			p.problem(line, "%s; the rule is left out", why)
+			p.problem(line, "%s; the rule is ignored", why)
 		} else {
 			p.add(line, r)
 		}
@@ -99,7 +99,7 @@ func (p *ruleParser) redirectTable(line int, t redirectTable) (r Redirect, why s
 func (p *ruleParser) headerTable(line int, path string, values map[string]any) {
 	host, path, why := splitFrom(path)
 	if path == "" || why != "" {
-		p.problem(line, "for must be a path or an address; the rule is left out")
+		p.problem(line, "for must be a path or an address; the rule is ignored")
 		return
 	}
 	rule := HeaderRule{Host: host, For: path}

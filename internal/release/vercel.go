@@ -13,7 +13,7 @@ import (
 // taken that are paths with parameters; the others are named.
 func (p *ruleParser) vercel(b []byte) {
 	if len(b) > maxTable {
-		p.problem(0, "the file is larger than %s; none of its rules is in force", bytesText(maxTable))
+		p.problem(0, "the file is larger than %s; none of its rules are applied", bytesText(maxTable))
 		return
 	}
 	var f struct {
@@ -24,7 +24,7 @@ func (p *ruleParser) vercel(b []byte) {
 		Routes        []json.RawMessage `json:"routes"`
 	}
 	if err := json.Unmarshal(b, &f); err != nil {
-		p.problem(0, "the file is not the JSON that Vercel describes; none of its rules is in force")
+		p.problem(0, "the file is not valid vercel.json; none of its rules are applied")
 		return
 	}
 	if len(f.Routes) > 0 {
@@ -89,7 +89,7 @@ func (p *ruleParser) vercelRoute(line int, raw json.RawMessage, redirect bool) {
 		why = p.vercelConditions(&r, v)
 	}
 	if why != "" {
-		p.problem(line, "%s; the rule is left out", why)
+		p.problem(line, "%s; the rule is ignored", why)
 		return
 	}
 	p.add(line, r)
@@ -131,7 +131,7 @@ func (p *ruleParser) vercelHeaders(line int, raw json.RawMessage) {
 		why = "conditions of headers are not supported"
 	}
 	if why != "" {
-		p.problem(line, "%s; the rule is left out", why)
+		p.problem(line, "%s; the rule is ignored", why)
 		return
 	}
 	rule := HeaderRule{For: from}

@@ -82,7 +82,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	dir := filepath.Join(p.c.Dir, s.ID)
 	clean := func() {
 		if err := os.RemoveAll(dir); err != nil {
-			p.c.Log.Warn("scratch space of a program stays behind", "program", s.ID, "err", err)
+			p.c.Log.Warn("scratch directory of a program not removed", "program", s.ID, "err", err)
 		}
 		closeTree()
 		tools.Release()

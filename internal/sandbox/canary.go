@@ -302,7 +302,7 @@ func environs(secret string) error {
 			return nil
 		}
 	}
-	return errors.New("no environment holds it")
+	return errors.New("no environment contains it")
 }
 
 func capable(bait) error {

@@ -14,18 +14,18 @@ import (
 func Listen(dir, name string) (net.Listener, string, error) {
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil, "", fmt.Errorf("open way out: %w", err)
+		return nil, "", fmt.Errorf("open egress socket: %w", err)
 	}
 	defer d.Close()
 	l, err := net.Listen("unix", filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), name))
 	if err != nil {
-		return nil, "", fmt.Errorf("open way out: %w", err)
+		return nil, "", fmt.Errorf("open egress socket: %w", err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // the descriptor in its path is somebody else's by then
 	path := filepath.Join(dir, name)
 	if err := os.Chmod(path, 0o666); err != nil {
 		_ = l.Close()
-		return nil, "", fmt.Errorf("open way out: %w", err)
+		return nil, "", fmt.Errorf("open egress socket: %w", err)
 	}
 	return l, path, nil
 }

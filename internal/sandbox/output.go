@@ -49,7 +49,7 @@ func (m *meter) write(dst io.Writer, p []byte) {
 	}
 	if m.seen > m.limit && !m.marked {
 		m.marked = true
-		m.pass(dst, fmt.Appendf(nil, "\n[output limit of %s reached: the rest is not kept]\n", size(m.limit)))
+		m.pass(dst, fmt.Appendf(nil, "\n[output limit of %s reached: the rest is not stored]\n", size(m.limit)))
 	}
 }
 

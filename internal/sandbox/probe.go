@@ -57,20 +57,20 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 	add("bubblewrap", true, found, detail, detail)
 
 	root := unix.Geteuid() == 0
-	add("identity", false, root, "We are root, so every site's builds run under a uid of their own.",
-		"We are not root, so all builds run under our own uid; namespaces are all that separates them.")
+	add("identity", false, root, "The service runs as root, so every site's builds run under a uid of their own.",
+		"The service does not run as root, so all builds run under its own uid; only namespaces separate them.")
 	// Not required: sysctls have exceptions by program, and the canary decides.
 	add("user namespaces", false, userNamespaces(), "Unprivileged user namespaces are allowed.",
 		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0 where these exist.")
 	add("seccomp", true, auditArch != 0, "A seccomp filter for this processor architecture is built in.", "There is no seccomp filter for this processor architecture.")
 	if root {
 		err := launcher().stage
-		add("mount namespace", true, err == nil, "Private directories can be shown to a build without being opened.", fmt.Sprintf("We may not make a mount namespace (%v): give the service CAP_SYS_ADMIN.", err))
+		add("mount namespace", true, err == nil, "Private directories can be mounted into a build without widening their permissions.", fmt.Sprintf("Mount namespaces are not permitted (%v): give the service CAP_SYS_ADMIN.", err))
 	}
 	r = append(r, b.probeCgroup()...)
 	abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	add("landlock", false, e == 0, fmt.Sprintf("Landlock is there, ABI %d; it is not needed.", abi), "Landlock is not there; it is not needed.")
-	r = append(r, Check{"disk limit", true, false, "Disk use is watched ten times a second and a build over its limit is killed; no quota is needed."})
+	add("landlock", false, e == 0, fmt.Sprintf("Landlock is available, ABI %d; it is not needed.", abi), "Landlock is not available; it is not needed.")
+	r = append(r, Check{"disk limit", true, false, "Disk use is checked ten times a second and a build over its limit is killed; no quota is needed."})
 
 	switch attempts, err := b.Canary(ctx, uid); {
 	case err != nil:
@@ -82,7 +82,7 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 				open = append(open, a.Action)
 			}
 		}
-		add("canary", true, len(open) == 0, fmt.Sprintf("A trial sandbox tried %d forbidden actions and was refused each.", len(attempts)),
+		add("canary", true, len(open) == 0, fmt.Sprintf("A trial sandbox tried %d forbidden actions and each was refused.", len(attempts)),
 			"A trial sandbox could: "+strings.Join(open, "; ")+".")
 	}
 	return r
@@ -91,14 +91,14 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 func bwrapVersion(ctx context.Context, b *Bubblewrap) (bool, string) {
 	p, err := b.bwrap()
 	if err != nil {
-		return false, "bubblewrap is not installed: apt-get install bubblewrap, or the like."
+		return false, "bubblewrap is not installed: apt-get install bubblewrap."
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, p, "--version").Output()
 	m := version.FindSubmatch(out)
 	if err != nil || m == nil {
-		return false, fmt.Sprintf("%s does not tell its version.", p)
+		return false, fmt.Sprintf("%s does not report its version.", p)
 	}
 	major, _ := strconv.Atoi(string(m[1]))
 	minor, _ := strconv.Atoi(string(m[2]))
@@ -131,23 +131,23 @@ func (b *Bubblewrap) probeCgroup() Report {
 	}
 	g, err := newGroup(b.hs, b.parent, "probe-"+newID(), Defaults)
 	if err != nil {
-		detail := "No cgroup can be made here, so memory and processes are limited per process and by watching, and cpu not at all: start as root, or delegate a cgroup (systemd Delegate=yes with DelegateSubgroup=)."
+		detail := "No cgroup can be created here, so memory and processes are limited per process and by polling, and cpu not at all: start as root, or delegate a cgroup (systemd Delegate=yes with DelegateSubgroup=)."
 		if !errors.Is(err, errNoCgroup) {
-			detail = "Making a cgroup fails: " + err.Error() + "."
+			detail = "Creating a cgroup fails: " + err.Error() + "."
 		}
 		return Report{{"cgroup", false, false, detail}}
 	}
 	defer g.remove(time.Second)
-	r := Report{{"cgroup", true, false, fmt.Sprintf("Cgroups can be made at %s.", b.parent)}}
+	r := Report{{"cgroup", true, false, fmt.Sprintf("Cgroups can be created at %s.", b.parent)}}
 	for _, c := range []struct{ name, dir, otherwise string }{
-		{"memory", g.memory, "memory is limited by watching"},
+		{"memory", g.memory, "memory is limited by polling"},
 		{"pids", g.pids, "processes are limited by RLIMIT_NPROC"},
 		{"cpu", g.cpu, "cpu is not limited"},
 	} {
 		if c.dir != "" {
 			r = append(r, Check{"cgroup " + c.name, true, false, fmt.Sprintf("The %s controller works (version %s).", c.name, version(c.dir, g))})
 		} else {
-			r = append(r, Check{"cgroup " + c.name, false, false, fmt.Sprintf("The %s controller is not to be had, so %s.", c.name, c.otherwise)})
+			r = append(r, Check{"cgroup " + c.name, false, false, fmt.Sprintf("The %s controller is not available, so %s.", c.name, c.otherwise)})
 		}
 	}
 	return r

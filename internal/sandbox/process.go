@@ -133,7 +133,7 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	}
 	// Usage before death: a cgroup keeps its counters, a sampled tree does not.
 	if err := r.kill(); err != nil {
-		r.log.ErrorContext(ctx, "sandbox survived its kill", "run", r.id, "err", err)
+		r.log.ErrorContext(ctx, "sandbox still running after its kill", "run", r.id, "err", err)
 		return res, err
 	}
 	res.Usage = w.stop()
@@ -374,7 +374,7 @@ func (r *run) close() {
 	r.launch.unstage()
 	if r.group != nil {
 		if err := r.group.remove(2 * time.Second); err != nil {
-			r.log.Warn("cgroup stays behind", "run", r.id, "err", err)
+			r.log.Warn("cgroup not removed", "run", r.id, "err", err)
 		}
 	}
 }

@@ -252,7 +252,7 @@ func TestFloodLeavesAMarker(t *testing.T) {
 	for range 30 {
 		m.write(&out, []byte("0123456789"))
 	}
-	if want := "\n[output limit of 100 bytes reached: the rest is not kept]\n"; !strings.HasSuffix(string(out.tail), want) || out.n.Load() != int64(100+len(want)) {
+	if want := "\n[output limit of 100 bytes reached: the rest is not stored]\n"; !strings.HasSuffix(string(out.tail), want) || out.n.Load() != int64(100+len(want)) {
 		t.Errorf("%d bytes, ending in %q", out.n.Load(), out.tail)
 	}
 }

@@ -59,7 +59,7 @@ func Shim(args []string) int {
 		return 125
 	}
 	if len(args) != 3 {
-		fmt.Fprintln(os.Stderr, "slipway: the sandbox shim is not for hands")
+		fmt.Fprintln(os.Stderr, "slipway: the sandbox shim is started by the server only")
 		return 125
 	}
 	in, err1 := strconv.Atoi(args[1])

@@ -134,7 +134,7 @@ func (c Config) check() (settings, error) {
 			s.controlHosts = append(s.controlHosts, host)
 		}
 		if !c.SharedDomain && registrable(host) == registrable(s.SiteDomain) {
-			return s, fmt.Errorf("the control plane (%s) and the sites (*.%s) share a registrable domain, so a site could set cookies for the dashboard: use another --site-domain, or say --shared-domain", host, s.SiteDomain)
+			return s, fmt.Errorf("the control plane (%s) and the sites (*.%s) share a registrable domain, so a site could set cookies for the dashboard: use another --site-domain, or pass --shared-domain", host, s.SiteDomain)
 		}
 	}
 	for _, m := range c.GitHosts {
@@ -164,7 +164,7 @@ func (c Config) check() (settings, error) {
 		}
 	}
 	if s.SMTP.Addr != "" && c.BaseURL == "" {
-		return s, errors.New("--smtp: say --base-url too, to which the links in mails lead")
+		return s, errors.New("--smtp needs --base-url: the links in emails point to it")
 	}
 	s.SMTP.CAFile = c.OutboundCAFile
 	if s.mailer, err = s.SMTP.mailer(hostOf(s.baseURL)); err != nil {
@@ -198,7 +198,7 @@ func (c Config) check() (settings, error) {
 	}
 	for _, r := range c.Roles {
 		if !slices.Contains([]string{"api", "worker", "edge"}, r) {
-			return s, fmt.Errorf("--roles: %q is none of api, worker, edge", r)
+			return s, fmt.Errorf("--roles: %q is not one of api, worker, edge", r)
 		}
 	}
 	if len(c.Roles) == 0 {

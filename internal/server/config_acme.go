@@ -25,17 +25,17 @@ func (s *settings) checkACME() error {
 		for flag, said := range map[string]bool{"--acme-email": s.ACMEEmail != "", "--acme-eab": len(s.ACMEEAB) > 0,
 			"--acme-dns": s.ACMEDNS != "", "--acme-dns-zone": s.ACMEDNSZone != ""} {
 			if said {
-				return fmt.Errorf("%s says nothing without --acme-ca", flag)
+				return fmt.Errorf("%s has no effect without --acme-ca", flag)
 			}
 		}
 		return nil
 	}
 	if s.EdgeHTTPS == "" {
-		return errors.New("--acme-ca: certificates are of no use while --edge-https is off")
+		return errors.New("--acme-ca needs --edge-https")
 	}
 	if s.ACMEEmail != "" {
 		if a, err := mail.ParseAddress(s.ACMEEmail); err != nil || a.Address != s.ACMEEmail {
-			return fmt.Errorf("--acme-email: %q is not an e-mail address", s.ACMEEmail)
+			return fmt.Errorf("--acme-email: %q is not an email address", s.ACMEEmail)
 		}
 	}
 	if err := s.checkBindings(hosts); err != nil {
@@ -53,7 +53,7 @@ func (s *settings) checkBindings(hosts map[string]bool) error {
 		if !named {
 			host, kid = "", id
 			if len(hosts) > 1 {
-				return errors.New("--acme-eab: say HOST=KID:HMAC, as there are several directories")
+				return errors.New("--acme-eab: use HOST=KID:HMAC, because there are several directories")
 			}
 			for only := range hosts {
 				host = only
@@ -75,7 +75,7 @@ func (s *settings) checkBindings(hosts map[string]bool) error {
 // of the DNS, for whoever delegates it delegates all below it.
 func (s *settings) checkZone() error {
 	if (s.ACMEDNS == "") != (s.ACMEDNSZone == "") {
-		return errors.New("--acme-dns and --acme-dns-zone need each other")
+		return errors.New("--acme-dns and --acme-dns-zone must be used together")
 	}
 	if s.ACMEDNSZone == "" {
 		return nil

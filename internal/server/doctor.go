@@ -52,7 +52,7 @@ func Doctor(ctx context.Context, s Store, m SMTP, c Certificates, out io.Writer)
 		fmt.Fprintf(out, "%s  %-*s  %s\n", mark, width, c.name, c.text)
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d things that slipway needs are missing", bad, len(checks))
+		return fmt.Errorf("%d of %d requirements are not met", bad, len(checks))
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func database(ctx context.Context, s Store) check {
 	if d.Single() {
 		kind = "SQLite"
 	}
-	c.ok, c.text = true, kind+" answers and is sound"
+	c.ok, c.text = true, kind+" responds and passes its integrity check"
 	return c
 }
 
@@ -174,7 +174,7 @@ func jobs(ctx context.Context, s Store) check {
 		return c
 	}
 	if len(list) == 0 {
-		c.ok, c.text = true, "every job that is due is of a kind that the running nodes know"
+		c.ok, c.text = true, "every due job has a running node that knows its kind"
 		return c
 	}
 	var kinds []string

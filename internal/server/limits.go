@@ -60,7 +60,7 @@ func (h *node) limit(l listeners) (listeners, error) {
 		limiter := connlimit.New(connlimit.Config{Total: total, PerAddress: perAddress, Spare: spare, Exempt: h.s.proxies,
 			OnRefused: func(reason string) { refused.WithLabelValues(name, reason).Inc() }})
 		h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "slipway_connections", Help: "Connections that are open, by listener.", ConstLabels: prometheus.Labels{"listener": name}},
+			Name: "slipway_connections", Help: "Open connections, by listener.", ConstLabels: prometheus.Labels{"listener": name}},
 			func() float64 { return float64(limiter.Len()) }))
 		return limiter
 	}

@@ -114,7 +114,7 @@ func (h *node) invite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "There is no user yet. Make the first one here, within %d hours:\n\n    %s/setup/%s\n\n", int(setupLinkLife.Hours()), h.s.baseURL, token)
+	fmt.Fprintf(os.Stderr, "There is no user yet. Create the first one here within %d hours:\n\n    %s/setup/%s\n\n", int(setupLinkLife.Hours()), h.s.baseURL, token)
 	return nil
 }
 

@@ -45,7 +45,7 @@ func CreateUser(ctx context.Context, s Store, n NewUser, out io.Writer) error {
 	if err != nil {
 		return sentence(err)
 	}
-	fmt.Fprintf(out, "User %s created. The password is chosen here, once, within %d hours:\n%s/setup/%s\n",
+	fmt.Fprintf(out, "User %s created. Choose the password here within %d hours; the link works once:\n%s/setup/%s\n",
 		u.Email, int(setupLinkLife.Hours()), strings.TrimSuffix(n.BaseURL, "/"), token)
 	return nil
 }
@@ -85,7 +85,7 @@ func SuspendUser(ctx context.Context, s Store, email, why string, out io.Writer)
 
 // ResumeUser lets a suspended user in again.
 func ResumeUser(ctx context.Context, s Store, email string, out io.Writer) error {
-	return changeUser(ctx, s, email, "user.resumed", "may come in again", out, func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.UserID) error {
+	return changeUser(ctx, s, email, "user.resumed", "is active again", out, func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.UserID) error {
 		_, err := a.ResumeTx(ctx, tx, id)
 		return err
 	})

@@ -31,7 +31,7 @@ type SMTP struct {
 func (m SMTP) mailer(name string) (*mail.Mailer, error) {
 	if m.Addr == "" {
 		if m.User != "" || m.PasswordFile != "" || m.From != "" {
-			return nil, errors.New("--smtp: the other settings for mail say nothing without the server's HOST:PORT")
+			return nil, errors.New("--smtp: the other email settings have no effect without the server's HOST:PORT")
 		}
 		return nil, nil
 	}
@@ -70,7 +70,7 @@ func (m SMTP) password() (string, error) {
 	case m.PasswordFile == "":
 		return m.Password, nil
 	case m.Password != "":
-		return "", errors.New("--smtp-password-file: there is a password in SLIPWAY_SMTP_PASSWORD too; say it in one place")
+		return "", errors.New("--smtp-password-file: SLIPWAY_SMTP_PASSWORD is set too; use only one of the two")
 	}
 	f, err := os.Open(m.PasswordFile)
 	if err != nil {
@@ -102,7 +102,7 @@ func mailServer(ctx context.Context, m SMTP) check {
 	c := check{name: "mail"}
 	mailer, err := m.mailer("")
 	if err == nil && mailer == nil {
-		c.ok, c.text = true, "not set up (--smtp): the operator makes the links for new passwords"
+		c.ok, c.text = true, "not configured (--smtp): the operator creates the links for new passwords"
 		return c
 	}
 	if err == nil {

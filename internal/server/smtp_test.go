@@ -31,17 +31,17 @@ func TestCheckMailSettings(t *testing.T) {
 		t.Errorf("with mail: %v, %v", s.mailer, err)
 	}
 	for want, change := range map[string]func(*Config){
-		"--base-url":                       func(c *Config) { c.BaseURL = "" },
-		"--smtp-from":                      func(c *Config) { c.SMTP.From = "" },
-		"--smtp: the sender":               func(c *Config) { c.SMTP.From = "nobody" },
-		"is not HOST:PORT":                 func(c *Config) { c.SMTP.Addr = "mail.test" },
-		"say nothing without the server's": func(c *Config) { c.SMTP.Addr = "" },
-		"there is no password for it":      func(c *Config) { c.SMTP.PasswordFile = "" },
-		"say it in one place":              func(c *Config) { c.SMTP.Password = "x" },
-		"--smtp-password-file: open":       func(c *Config) { c.SMTP.PasswordFile = "/does/not/exist" },
-		"does not hold one line":           func(c *Config) { c.SMTP.PasswordFile = written(t, "\n") },
-		"one line with a password":         func(c *Config) { c.SMTP.PasswordFile = written(t, "a\nb") },
-		"a line that others can read":      func(c *Config) { c.SMTP.TLS = "off" },
+		"--base-url":                          func(c *Config) { c.BaseURL = "" },
+		"--smtp-from":                         func(c *Config) { c.SMTP.From = "" },
+		"--smtp: the sender":                  func(c *Config) { c.SMTP.From = "nobody" },
+		"is not HOST:PORT":                    func(c *Config) { c.SMTP.Addr = "mail.test" },
+		"have no effect without the server's": func(c *Config) { c.SMTP.Addr = "" },
+		"there is no password for it":         func(c *Config) { c.SMTP.PasswordFile = "" },
+		"use only one of the two":             func(c *Config) { c.SMTP.Password = "x" },
+		"--smtp-password-file: open":          func(c *Config) { c.SMTP.PasswordFile = "/does/not/exist" },
+		"does not hold one line":              func(c *Config) { c.SMTP.PasswordFile = written(t, "\n") },
+		"one line with a password":            func(c *Config) { c.SMTP.PasswordFile = written(t, "a\nb") },
+		"sent only over TLS":                  func(c *Config) { c.SMTP.TLS = "off" },
 	} {
 		bad := c
 		change(&bad)
@@ -73,7 +73,7 @@ func TestDoctorChecksMail(t *testing.T) {
 			t.Errorf("got %+v, want %q", c, want)
 		}
 	}
-	if c := mailServer(t.Context(), SMTP{}); !c.ok || !strings.Contains(c.text, "not set up") {
+	if c := mailServer(t.Context(), SMTP{}); !c.ok || !strings.Contains(c.text, "not configured") {
 		t.Errorf("without mail: %+v", c)
 	}
 	srv.Stop()

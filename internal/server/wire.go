@@ -333,10 +333,10 @@ func (h *node) observe() {
 		}))
 	}
 	gauge("slipway_sites", "Sites that exist.", site.Total)
-	gauge("slipway_deployments_pending", "Deployments that wait.", deploy.PendingTotal)
-	gauge("slipway_deployments_running", "Deployments that run.", deploy.RunningTotal)
-	gauge("slipway_jobs_dead", "Jobs that were given up.", job.Dead)
-	gauge("slipway_jobs_unknown", "Jobs that are due for a minute or longer and of a kind that no running node knows; slipway doctor names the kinds.",
+	gauge("slipway_deployments_pending", "Deployments in the queue.", deploy.PendingTotal)
+	gauge("slipway_deployments_running", "Deployments in progress.", deploy.RunningTotal)
+	gauge("slipway_jobs_dead", "Jobs that failed permanently.", job.Dead)
+	gauge("slipway_jobs_unknown", "Jobs that have been due for a minute or longer and whose kind no running node knows; slipway doctor lists the kinds.",
 		func(ctx context.Context, r db.Reader) (n int, err error) {
 			list, err := job.Unknown(ctx, r)
 			for _, w := range list {

@@ -124,7 +124,7 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	if most < account.Unlimited/churn && made > churn*most {
 		return account.LimitReached(account.LimitSites, churn*most, made-1,
-			fmt.Sprintf("this account made %d sites in the last 30 days, deleted ones included, and can make %d", made-1, churn*most))
+			fmt.Sprintf("this account created %d sites in the last 30 days, deleted ones included, and can create %d", made-1, churn*most))
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func checkName(name string) (string, error) {
 	for _, r := range name {
 		// Bidirectional overrides reorder what is shown around them (Unicode TR 36 §2.3.2).
 		if unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x2028 || r == 0x2029 {
-			return bad("The site's name holds a control character")
+			return bad("The site's name contains a control character")
 		}
 	}
 	if !account.Visible(name) {
@@ -210,7 +210,7 @@ func checkBuild(b Build) error {
 			return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Received: short(*v), Code: "invalid_build"}
 		}
 		if len(*v) > 4096 || strings.ContainsRune(*v, 0) {
-			return bad("build."+name+" is too long or holds a NUL", "at most 4,096 bytes of text")
+			return bad("build."+name+" is too long or contains a NUL", "at most 4,096 bytes of text")
 		}
 		if name != "output" && name != "root" || *v == "" {
 			continue

@@ -123,7 +123,7 @@ type sealedVar struct {
 // sealing a thousand values takes time that the database's writer need not wait for.
 func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 	if len(vars) == 0 || len(vars) > maxVars {
-		return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array holds 1 to 1,000 variables"}
+		return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array contains 1 to 1,000 variables"}
 	}
 	out := SealedVars{site: id}
 	at := map[slot]int{}
@@ -308,7 +308,7 @@ func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, s
 	case len(list) == 0:
 		return Var{}, fault.Missing("variable")
 	case len(list) > 1:
-		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists for production and for previews", Details: "name the one you mean by its id in the place of its key", Code: "variable_ambiguous"}
+		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists for production and for previews", Details: "use its id in place of the key", Code: "variable_ambiguous"}
 	}
 	return list[0], nil
 }

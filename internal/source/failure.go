@@ -48,7 +48,7 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 	case r.Commit != "" && has("not our ref", "couldn't find remote ref", "unadvertised object", "no such remote ref"):
 		return &fault.Error{Kind: fault.Invalid, Code: "commit_not_found", Received: r.Commit,
 			Message: fmt.Sprintf("Commit %.12s does not exist in %s", r.Commit, r.Repository),
-			Details: "it may have been removed by a forced push, or the host does not hand out single commits; deploy the branch instead"}
+			Details: "it may have been removed by a forced push, or the host does not serve single commits; deploy the branch instead"}
 	case has(noRemoteRef):
 		return noBranch(r)
 	case has("returned error: 301", "returned error: 302", "returned error: 303", "returned error: 307", "returned error: 308"):
@@ -100,7 +100,7 @@ func noBranch(r Request) error {
 }
 
 func empty(r Request) error {
-	return &fault.Error{Kind: fault.Invalid, Code: "repository_empty", Message: fmt.Sprintf("Repository %s has no default branch", r.Repository), Details: "push a first commit, or name a branch"}
+	return &fault.Error{Kind: fault.Invalid, Code: "repository_empty", Message: fmt.Sprintf("Repository %s has no default branch", r.Repository), Details: "push a first commit, or set a branch"}
 }
 
 func refusedCredential(r Request) error {

@@ -140,7 +140,7 @@ func (s *Source) start(ctx context.Context, c command) (k *child, err error) {
 	}
 	k.end = func() {
 		if err := k.helper.Close(); err != nil {
-			s.c.Log.WarnContext(ctx, "git left something behind", "err", err)
+			s.c.Log.WarnContext(ctx, "git left processes or files behind", "err", err)
 		}
 		release()
 	}

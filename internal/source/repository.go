@@ -78,7 +78,7 @@ func parseRepository(s string) (r Repository, why string) {
 	host, path, _ := strings.Cut(s, "/")
 	if user, rest, found := strings.Cut(host, "@"); found {
 		if strings.Contains(user, ":") {
-			return r, "a password or token doesn't belong into the address; store it as the site's credential"
+			return r, "don't put a password or token into the address; store it as the site's credential"
 		}
 		if !userForm.MatchString(user) {
 			return r, "the user name is malformed"

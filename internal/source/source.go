@@ -166,7 +166,7 @@ func (r Request) check() error {
 		return err
 	}
 	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(r.Site, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
-		return fmt.Errorf("site id %q is no directory name", r.Site)
+		return fmt.Errorf("site id %q is not a directory name", r.Site)
 	}
 	if r.Commit != "" {
 		if err := CheckCommit(r.Commit); err != nil {
@@ -285,7 +285,7 @@ func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 			return nil, err
 		}
 		// Nobody told us of a fault of the remote's: the cache is the suspect.
-		s.c.Log.WarnContext(ctx, "cache thrown away", "site", r.Site, "err", err)
+		s.c.Log.WarnContext(ctx, "cache discarded", "site", r.Site, "err", err)
 		if g, err = s.renew(ctx, r.Site, r.Repository.String()); err != nil {
 			return nil, err
 		}

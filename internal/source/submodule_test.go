@@ -90,7 +90,7 @@ func TestSubmodulesFailInWords(t *testing.T) {
 		"absent":            {"https://git.test/acme/absent", "not found"},
 		"file":              {"file:///etc", "only https and ssh"},
 		"plain http":        {"http://git.test/acme/x", "only https and ssh"},
-		"climbs":            {"../../../../etc", "leads out"},
+		"climbs":            {"../../../../etc", "points outside"},
 		"private address":   {"https://127.0.0.1/a/b", "is not allowed"},
 		"ext":               {"ext::sh -c touch% /tmp/pwn", "ASCII without spaces"},
 	} {

@@ -38,7 +38,7 @@ func (t *Toolchain) obtain(ctx context.Context, p pack, with Tools, say func(str
 			return nil, false, errArch()
 		}
 		if !fetched {
-			say("%s is fetched from the npm registry and kept for later builds", p)
+			say("%s is downloaded from the npm registry and stored for later builds", p)
 		}
 		err := t.once(ctx, p.key(), func(ctx context.Context) error {
 			if _, err := os.Lstat(t.kept(p)); err == nil {
@@ -51,7 +51,7 @@ func (t *Toolchain) obtain(ctx context.Context, p pack, with Tools, say func(str
 		}
 		fetched = true
 	}
-	return nil, false, fmt.Errorf("take %s: it is removed as soon as it is there", p.key())
+	return nil, false, fmt.Errorf("take %s: it is removed as soon as it is installed", p.key())
 }
 
 // install fetches p into kept. The caller holds its lock. Nothing has the final name

@@ -75,7 +75,7 @@ func (t *Toolchain) npm(ctx context.Context, key string, args []string, take fun
 	if t.c.Network != nil {
 		network, closeNetwork, err := t.c.Network(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("open the way out: %w", err)
+			return nil, fmt.Errorf("open egress socket: %w", err)
 		}
 		defer closeNetwork()
 		c.Network = network

@@ -49,7 +49,7 @@ var catalogue, known = func() ([]Entry, map[string]bool) {
 		{DeploymentFailed(s, d("error", "npm run build exited with status 1", at+17_800)), "A deployment ended without becoming live."},
 		{DomainAdded(s, dom("pending", "pending", "Waiting for the TXT record _slipway.www.example.com")), "A domain was added to a site."},
 		{DomainVerified(s, dom("active", "pending", "")), "The ownership of a domain was proven."},
-		{DomainFailed(s, dom("failed", "pending", "www.example.com leads to another service")), "The checks of a domain gave up."},
+		{DomainFailed(s, dom("failed", "pending", "www.example.com points to another service")), "The verification of a domain failed."},
 		{SSLIssued(s, cert), "A first certificate was obtained."},
 		{SSLRenewed(s, cert), "A certificate was renewed."},
 		{SSLFailed(s, Certificate{Domain: "www.example.com", LastError: "the domain doesn't point here", NextAttemptAt: at}), "An attempt to obtain a certificate failed."},

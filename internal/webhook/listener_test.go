@@ -27,7 +27,7 @@ func listen(t *testing.T, w *Webhooks, owner account.OwnerID, n NewListener) (l 
 // nobody's list of webhooks.
 func TestListener(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	start(t, w)
 	l, err := listen(t, w, anna, NewListener{Secret: secret, Events: []string{"site.created"}, Sites: []string{"site_1"}})
 	if err != nil {
@@ -106,7 +106,7 @@ func TestListener(t *testing.T) {
 
 func TestListenerLimits(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	for name, n := range map[string]NewListener{"no secret": {}, "events": {Secret: "s", Events: []string{"x"}}, "sites": {Secret: "s", Sites: []string{"x"}}} {
 		if _, err := listen(t, w, anna, n); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
@@ -179,7 +179,7 @@ func TestListenerEnds(t *testing.T) {
 // under one number.
 func TestListenerShared(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	l, err := listen(t, w, anna, NewListener{Secret: "s"})
 	if err != nil {
 		t.Fatal(err)

@@ -19,10 +19,10 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_webhook_attempts_total", Help: "Requests made, by what came back: a status class or a word for the error."}, []string{"outcome"}),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_webhook_attempts_total", Help: "Requests made, by result: a status class or the kind of error."}, []string{"outcome"}),
 		first: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "slipway_webhook_first_attempt_seconds", Help: "From the event to the start of its first request.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60}}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_webhook_in_flight", Help: "Requests under way."}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_webhook_in_flight", Help: "Requests in flight."}),
 		oldest:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_webhook_oldest_due_seconds", Help: "Age of the oldest delivery that is due and not under way, of any endpoint."}),
 	}
 	if r != nil {

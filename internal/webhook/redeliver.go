@@ -63,7 +63,7 @@ func text30(s string) string { return strings.ToValidUTF8(clip(s, 30), "\uFFFD")
 var errDisabled = &fault.Error{Kind: fault.Conflict, Message: "The webhook is disabled", Details: "enable it first", Code: "webhook_inactive"}
 
 // RedeliverTx queues a delivery once more: a new delivery with the same webhook-id and
-// the same bytes, signed with the present secret.
+// the same bytes, signed with the current secret.
 func (w *Webhooks) RedeliverTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, hook ID, id DeliveryID) (DeliveryID, error) {
 	h, err := get(ctx, tx, owner, hook)
 	if err != nil {
@@ -279,7 +279,7 @@ func (w *Webhooks) redeliverGivenUp(ctx context.Context, args []byte, _ error) e
 		return fmt.Errorf("read job arguments: %w", err)
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		return w.c.Operations.EndTx(ctx, tx, r.Operation, "", "Internal error; the operator's log has it", nil)
+		return w.c.Operations.EndTx(ctx, tx, r.Operation, "", "Internal error; the operator's log has the details", nil)
 	})
 }
 
