@@ -308,9 +308,9 @@ func TestExternalAccountBinding(t *testing.T) {
 		want    string
 	}{
 		"bound":         {Binding{"kid-1", key}, ""},
-		"another's key": {Binding{"kid-1", strings.Repeat("A", 64)}, "does not accept this installation as a customer"},
-		"unknown":       {Binding{"kid-2", key}, "does not accept this installation as a customer"},
-		"none":          {Binding{}, "issues only to customers of its own"},
+		"another's key": {Binding{"kid-1", strings.Repeat("A", 64)}, "does not accept this installation's account"},
+		"unknown":       {Binding{"kid-2", key}, "does not accept this installation's account"},
+		"none":          {Binding{}, "requires an external account"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

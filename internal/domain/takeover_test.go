@@ -73,7 +73,7 @@ func TestTakeoversFail(t *testing.T) {
 			w.remove(w.active(ann, "www.example.com"))
 			w.zone.Set("www.example.com", "CNAME bob-1.sites.test.")
 			got := w.tries(bob, "www.example.com")
-			if got.Status != Pending || got.Proven() || !strings.Contains(got.Reason, "let go") {
+			if got.Status != Pending || got.Proven() || !strings.Contains(got.Reason, "released this name") {
 				t.Errorf("got %+v", got)
 			}
 			wantRoute(t, w, "www.example.com", "deleted ann-1")

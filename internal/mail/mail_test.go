@@ -219,7 +219,7 @@ func TestNewRefuses(t *testing.T) {
 		"is not one of auto":                   {Addr: "mail.test:25", From: from, TLS: "maybe"},
 		"a password, but no user":              {Addr: "mail.test:25", From: from, Password: "x"},
 		"only over TLS":                        {Addr: "mail.test:25", From: from, User: "u", Password: "x", TLS: mail.Off},
-		"\\r\\nBcc: c@d.test>\" is not an e-m": {Addr: "mail.test:25", From: "A <a@b.test\r\nBcc: c@d.test>"},
+		"\\r\\nBcc: c@d.test>\" is not an em": {Addr: "mail.test:25", From: "A <a@b.test\r\nBcc: c@d.test>"},
 	} {
 		if _, err := mail.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -103,7 +103,7 @@ func TestAddDirRefuses(t *testing.T) {
 		"absolute link inside":     {func(dir string) error { return os.Symlink(filepath.Join(dir, "a.html"), filepath.Join(dir, "bad")) }, "points outside"},
 		"link above":               {link("../../../../../../etc/passwd"), "points outside"},
 		"link above and back":      {link("sub/../../x"), "points outside"},
-		"link to itself":           {link("bad"), "circles"},
+		"link to itself":           {link("bad"), "loop"},
 		"link to the root":         {link("."), "that it is in"},
 		"link to a hidden file":    {link(".env"), "hidden"},
 		"link through a hidden":    {link(".git/../a.html"), "hidden"},
