@@ -34,6 +34,8 @@ type target struct {
 	preview    bool    // the address of a deployment or a branch, not of the site
 	visits     *visits // nil where nobody counts
 
+	earlier *earlier // releases of a program that open pages may still ask for; nil for none
+
 	settings string   // of the view serving
 	serving  *serving // the same, read; nil for none
 	life     *life    // of those in the table
@@ -48,7 +50,7 @@ type life struct {
 // same reports whether a row brings nothing new.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.life, row.serving = t.visits, t.life, t.serving
+	row.visits, row.life, row.serving, row.earlier = t.visits, t.life, t.serving, t.earlier
 	return *t == row
 }
 
@@ -269,6 +271,7 @@ func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int
 		all := version == 0
 		for _, t := range rows {
 			if have := before.find(t.label); have == nil || !have.same(t) {
+				t.earlier = have.before(t, time.Now())
 				c.set(t)
 				deleted = deleted || t.state == stateDeleted
 			}
