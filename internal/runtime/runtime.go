@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"time"
 
 	"slipway/internal/bundle"
@@ -20,22 +21,40 @@ import (
 // program and nothing on the host has it.
 const Port = 3000
 
+// AppDir is where a program finds the bundle that it runs from.
+const AppDir = "/app"
+
 // Spec says what to run. It holds nothing of any host.
 type Spec struct {
 	ID     string    // unique among what runs; letters, digits, - and _
 	Site   string    // whose program it is: its identity, its storage
 	Bundle bundle.ID // the files it runs from, read-only
 
-	Argv  []string // the program; exactly one of Argv and Shell is set
+	Argv  []string // the program; exactly one of Argv, Shell and PHP is set
 	Shell string   // the user's own text, for the shell inside
 	Dir   string   // working folder in the bundle; "" is its root
 	Env   []string // KEY=value
 	Node  string   // version of Node.js, as toolchain.Want takes it; "" is whatever there is
 
+	PHP     *PHP      // requests are answered by PHP-FPM, over FastCGI
+	Storage []Storage // folders that it may write to, and that stay when it ends
+
 	Limits Limits
 	Egress bool // whether it may connect to public addresses, on ports 80 and 443
 
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
+}
+
+// PHP says that a program is PHP-FPM. What it listens on speaks FastCGI.
+type PHP struct {
+	Version string // constraint as composer.json has it; "" is the newest there is
+}
+
+// Storage is a folder of a site that its programs may write to. It belongs to the site: each
+// of its programs on this engine sees the same files, and it stays until Forget.
+type Storage struct {
+	Path string // where it appears, relative to the bundle
+	Name string // which of the site's folders it is; "" is the one that Path names
 }
 
 // Limits bound a program.
@@ -63,6 +82,9 @@ type Usage struct {
 type Program interface {
 	// Dial connects to the program's port. ErrNotListening while it does not listen.
 	Dial(ctx context.Context) (net.Conn, error)
+	// Open opens a file or a folder by its path relative to the bundle, as the program
+	// itself sees it, and never another. stored says that it lies in storage.
+	Open(name string) (f *os.File, stored bool, err error)
 	// Stop asks the program to end, and ends it after the grace. It returns when all of it
 	// is gone.
 	Stop(grace time.Duration)
