@@ -37,7 +37,7 @@ func TestDo(t *testing.T) {
 	t.Parallel()
 	dial := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		w.Header().Set("X-Uri", r.RequestURI)
+		w.Header().Set("X-Uri", r.URL.RequestURI())
 		w.Header()["Set-Cookie"] = []string{"a=1", "b=2"}
 		w.WriteHeader(http.StatusTeapot)
 		w.Write(bytes.Repeat(b, 3))
@@ -68,6 +68,7 @@ func TestStreamsBothWays(t *testing.T) {
 		io.WriteString(w, " last")
 	})
 	body, send := io.Pipe()
+	go send.Write([]byte("bo")) // the library's server begins with the first bytes of a body
 	resp, err := Do(t.Context(), dial(), Request{Params: append(params, Param{"CONTENT_LENGTH", "4"}), Body: body})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func TestStreamsBothWays(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, part); err != nil || string(part) != "first" {
 		t.Fatalf("%q %v", part, err)
 	}
-	send.Write([]byte("body"))
+	send.Write([]byte("dy"))
 	send.Close()
 	rest, err := io.ReadAll(resp.Body)
 	if err != nil || string(rest) != " last" {
@@ -123,7 +124,7 @@ func TestAnswers(t *testing.T) {
 		"less than announced":    {answer: join(out("Content-Length: 9\r\n\r\nhello"), end(0)), status: 200, body: "hello", broken: true},
 		"head":                   {answer: join(out("Content-Length: 9\r\n\r\n"), end(0)), head: true, status: 200},
 		"no end":                 {answer: out("A: b\r\n\r\nhello"), status: 200, body: "hello", broken: true},
-		"record cut off":         {answer: out("A: b\r\n\r\nhello")[:20], status: 200, err: io.ErrUnexpectedEOF},
+		"record cut off":         {answer: out("A: b\r\n\r\nhello")[:20], status: 200, body: "hell", broken: true},
 		"nothing":                {err: io.ErrUnexpectedEOF},
 		"no head":                {answer: end(0), err: io.ErrUnexpectedEOF},
 		"overloaded":             {answer: end(2), err: ErrOverloaded},
