@@ -24,7 +24,7 @@ func TestPHPApplication(t *testing.T) {
 // shop is a project as Composer makes them.
 func shop(version string) map[string]string {
 	return map[string]string{
-		"composer.json": `{"name": "acme/shop", "require": {"php": "^8.1", "acme/greet": "*"}, "repositories": [{"type": "path", "url": "packages/*"}, {"packagist": false}]}`,
+		"composer.json":                `{"name": "acme/shop", "require": {"php": "^8.1", "acme/greet": "*"}, "repositories": [{"type": "path", "url": "packages/*"}, {"packagist": false}]}`,
 		"packages/greet/composer.json": `{"name": "acme/greet", "version": "1.0.0", "autoload": {"psr-4": {"Acme\\": "src/"}}}`,
 		"packages/greet/src/Greet.php": `<?php namespace Acme; class Greet { static function text() { return "hello from a package"; } }`,
 		"public/index.php": `<?php require __DIR__ . "/../vendor/autoload.php";

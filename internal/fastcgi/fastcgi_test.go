@@ -238,4 +238,3 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
-
