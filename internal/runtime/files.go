@@ -11,37 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files is what a program sees: its tree, and storage in it.
+// files is what a program sees: its tree, and what is put over it.
 type files struct {
 	tree   *os.Root
-	mounts []mounted // the longest path first
-}
-
-type mounted struct {
-	at   string
-	root *os.Root
+	places []place  // the inner ones first
+	done   []func() // releases the trees of places
 }
 
 func (f *files) close() {
 	if f.tree != nil {
 		_ = f.tree.Close()
 	}
-	for _, m := range f.mounts {
-		_ = m.root.Close()
+	for _, p := range f.places {
+		_ = p.root.Close()
+	}
+	for _, done := range f.done {
+		done()
 	}
 }
 
-// in returns the storage that a clean path lies in, and the path there.
-func (f *files) in(name string) (root *os.Root, rest string) {
-	for _, m := range f.mounts {
-		if name == m.at {
-			return m.root, "."
+// in returns the place that a clean path lies in, and the path there.
+func (f *files) in(name string) (place, string) {
+	for _, p := range f.places {
+		if name == p.at {
+			return p, "."
 		}
-		if rest, ok := strings.CutPrefix(name, m.at+"/"); ok {
-			return m.root, rest
+		if rest, ok := strings.CutPrefix(name, p.at+"/"); ok {
+			return p, rest
 		}
 	}
-	return nil, ""
+	return place{root: f.tree}, name
 }
 
 // maxLinks is how many links a path may lead over.
@@ -55,45 +54,51 @@ func (f *files) open(name string) (*os.File, bool, error) {
 		name = "."
 	}
 	for range maxLinks {
-		if root, rest := f.in(name); root != nil {
-			file, err := root.OpenFile(rest, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		in, rest := f.in(name)
+		if in.stored {
+			file, err := in.root.OpenFile(rest, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 			return file, true, err
 		}
-		to, err := f.step(name)
+		to, err := step(in.root, rest)
 		if err != nil {
 			return nil, false, err
 		}
 		if to == "" {
-			file, err := f.tree.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+			file, err := in.root.OpenFile(rest, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 			return file, false, err
 		}
-		name = to
+		// Relative to the whole: a link of a tree may lead into another or into storage.
+		if name = path.Join(in.at, to); name == ".." || strings.HasPrefix(name, "../") {
+			return nil, false, errOutside
+		}
 	}
 	return nil, false, &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-// step returns where a path leads by the first link in it; "" where it has none.
-func (f *files) step(name string) (string, error) {
+var errOutside = errors.New("a link leads outside")
+
+// step returns where a path of a tree leads by the first link in it, relative to the tree,
+// perhaps above it; "" where it has none.
+func step(root *os.Root, name string) (string, error) {
 	at := ""
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
 		at = path.Join(at, part)
-		info, err := f.tree.Lstat(at)
+		info, err := root.Lstat(at)
 		if err != nil {
 			return "", err
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			continue
 		}
-		to, err := f.tree.Readlink(at)
+		to, err := root.Readlink(at)
 		if err != nil {
 			return "", err
 		}
-		to = path.Join(path.Dir(at), to)
-		if path.IsAbs(to) || to == ".." || strings.HasPrefix(to, "../") {
-			return "", errors.New("a link leads outside")
+		if path.IsAbs(to) {
+			return "", errOutside
 		}
-		return path.Join(append([]string{to}, parts[i+1:]...)...), nil
+		return path.Join(append([]string{path.Dir(at), to}, parts[i+1:]...)...), nil
 	}
 	return "", nil
 }

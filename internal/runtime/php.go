@@ -9,11 +9,13 @@ import (
 	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/fault"
 	"slipway/internal/php"
 	"slipway/internal/sandbox"
 )
@@ -25,6 +27,10 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 	version, err := php.Choose(ctx, s.PHP.Version)
 	if err != nil {
 		return err
+	}
+	cmd.Binds = append(cmd.Binds, version.Binds()...)
+	if len(s.Argv) > 0 || s.Shell != "" {
+		return p.phpCommand(version, cmd, dir)
 	}
 	scratch := filepath.Join(cmd.Work, ".php")
 	if err := os.Mkdir(scratch, 0o700); err != nil {
@@ -45,7 +51,31 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 	}
 	cmd.Argv, cmd.Listener = version.Argv(), x.socket.inside
 	cmd.Env = append(cmd.Env, version.Env()...)
-	cmd.Binds = append(cmd.Binds, append(version.Binds(), php.ConfigBinds(conf, ini)...)...)
+	cmd.Binds = append(cmd.Binds, php.ConfigBinds(conf, ini)...)
+	return nil
+}
+
+// phpInside is where a command finds the PHP of its specification, by the name php.
+const phpInside = "/opt/slipway-php"
+
+// phpCommand puts PHP before what else is in a command's PATH.
+func (p *Processes) phpCommand(v php.Version, cmd *sandbox.Command, dir string) error {
+	if v.CLI == "" {
+		return &fault.Error{Kind: fault.Unavailable, Message: "PHP's command line program is not installed on this server", Details: "the operator can install it (apt-get install php-cli)", Code: "php_missing"}
+	}
+	bin := filepath.Join(dir, "php")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return fmt.Errorf("prepare PHP: %w", err)
+	}
+	if err := os.Symlink(v.CLI, filepath.Join(bin, "php")); err != nil {
+		return fmt.Errorf("prepare PHP: %w", err)
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: bin, Target: phpInside})
+	for i, kv := range cmd.Env {
+		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
+			cmd.Env[i] = "PATH=" + phpInside + ":" + list
+		}
+	}
 	return nil
 }
 

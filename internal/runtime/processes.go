@@ -108,7 +108,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		clean()
 		return nil, err
 	}
-	if err := p.mount(ctx, &s, x, &cmd, tree); err != nil {
+	if err := p.mount(ctx, &s, x, &cmd, tree, dir); err != nil {
 		clean()
 		return nil, err
 	}

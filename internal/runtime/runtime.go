@@ -30,13 +30,15 @@ type Spec struct {
 	Site   string    // whose program it is: its identity, its storage
 	Bundle bundle.ID // the files it runs from, read-only
 
-	Argv  []string // the program; exactly one of Argv, Shell and PHP is set
+	Argv  []string // the program; one of Argv and Shell is set, or none where PHP is
 	Shell string   // the user's own text, for the shell inside
 	Dir   string   // working folder in the bundle; "" is its root
 	Env   []string // KEY=value
 	Node  string   // version of Node.js, as toolchain.Want takes it; "" is whatever there is
 
-	PHP     *PHP      // requests are answered by PHP-FPM, over FastCGI
+	PHP     *PHP
+	Trees   []Tree
+	Files   []File
 	Storage []Storage // folders that it may write to, and that stay when it ends
 
 	Limits Limits
@@ -45,7 +47,20 @@ type Spec struct {
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
 }
 
-// PHP says that a program is PHP-FPM. What it listens on speaks FastCGI.
+// Tree is another bundle that a program sees, read-only.
+type Tree struct {
+	Path   string // where it appears, relative to the first bundle; what is there is covered
+	Bundle bundle.ID
+}
+
+// File is a file that a program sees, read-only, and nobody else does.
+type File struct {
+	Path string // relative to the bundle
+	Text []byte
+}
+
+// PHP says that a program needs PHP. Without a command of its own it is PHP-FPM, and what
+// it listens on speaks FastCGI; with one, the command finds php in its PATH.
 type PHP struct {
 	Version string // constraint as composer.json has it; "" is the newest there is
 }
@@ -55,6 +70,9 @@ type PHP struct {
 type Storage struct {
 	Path string // where it appears, relative to the bundle
 	Name string // which of the site's folders it is; "" is the one that Path names
+	// Temporary is a folder that goes when the program ends. It begins as what the bundle
+	// has there each time.
+	Temporary bool
 }
 
 // Limits bound a program.
@@ -76,6 +94,22 @@ type Exit struct {
 type Usage struct {
 	Memory int64 // bytes
 	CPU    time.Duration
+}
+
+// Run runs a program to its end, such as a script that is needed once, and returns how it
+// ended. The end of ctx stops it.
+func Run(ctx context.Context, e Engine, s Spec) (Exit, error) {
+	p, err := e.Start(ctx, s)
+	if err != nil {
+		return Exit{}, err
+	}
+	select {
+	case <-p.Done():
+		return p.Exit(), nil
+	case <-ctx.Done():
+		p.Stop(0)
+		return Exit{}, context.Cause(ctx)
+	}
 }
 
 // Program is one that was started.

@@ -1,15 +1,12 @@
 package runtime
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,102 +15,88 @@ import (
 	"slipway/internal/sandbox"
 )
 
-// mount shows a program its storage. A folder that is new begins as what the bundle has at
-// that place; later ones get the folders that a release adds, and no file.
-func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox.Command, tree string) error {
-	root, err := os.OpenRoot(tree)
+// StorageDir returns the directory of this host that holds a site's storage, and whether
+// there is one: a directory for each of the site's folders, under the name that
+// StorageName gives it. A backup reads it while programs may write to it.
+func (p *Processes) StorageDir(site string) (dir string, ok bool) {
+	if p.c.Storage == "" || !siteName(site) {
+		return "", false
+	}
+	dir = filepath.Join(p.c.Storage, site)
+	info, err := os.Lstat(dir)
+	return dir, err == nil && info.IsDir()
+}
+
+// StorageFolders lists the folders of a site's storage by their paths in the project, each
+// with the directory of this host that holds it.
+func (p *Processes) StorageFolders(site string) (map[string]string, error) {
+	dir, ok := p.StorageDir(site)
+	if !ok {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("open program: %w", err)
+		return nil, fmt.Errorf("list storage: %w", err)
 	}
-	x.files.tree = root
-	for _, st := range s.Storage {
-		name, err := cleanStorage(st.Path)
-		if err != nil {
-			return err
+	list := map[string]string{}
+	for _, e := range entries {
+		if name, ok := folderName(e.Name()); ok && e.IsDir() {
+			list[name] = filepath.Join(dir, e.Name())
 		}
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		own := st.Name
-		if own == "" {
-			own = name
-		}
-		if own, err = cleanStorage(own); err != nil {
-			return err
-		}
-		dir, err := p.storage(s.Site, own, root, name, cmd.UID)
-		if err != nil {
-			return err
-		}
-		if err := mountPoint(root, name); err != nil {
-			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s can't be storage", name), Code: "invalid_storage", Details: "the release has a file or a link at that place"}
-		}
-		opened, err := os.OpenRoot(dir)
-		if err != nil {
-			return fmt.Errorf("open storage: %w", err)
-		}
-		x.files.mounts = append(x.files.mounts, mounted{name, opened})
-		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: dir, Target: path.Join(AppDir, name), Write: true})
 	}
-	slices.SortFunc(x.files.mounts, func(a, b mounted) int { return len(b.at) - len(a.at) })
-	return nil
+	return list, nil
 }
 
-// cleanStorage returns a storage folder's path in its canonical form.
-func cleanStorage(name string) (string, error) {
-	clean := strings.TrimPrefix(path.Clean("/"+name), "/")
-	if clean == "" || len(clean) > 200 || strings.ContainsFunc(clean, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid storage folder", Details: "a folder of the project, such as storage or public/uploads", Received: name, Code: "invalid_storage"}
+// ForgetStorage deletes a site's storage.
+func (p *Processes) ForgetStorage(site string) error {
+	dir, ok := p.StorageDir(site)
+	if !ok {
+		return nil
 	}
-	return clean, nil
-}
-
-// mountPoint makes sure that a bundle's tree has a folder at a place. An empty folder more
-// changes nothing for others that share the tree.
-func mountPoint(root *os.Root, name string) error {
-	if err := root.MkdirAll(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	at := ""
-	for part := range strings.SplitSeq(name, "/") {
-		at = path.Join(at, part)
-		if info, err := root.Lstat(at); err != nil || !info.IsDir() {
-			return errors.New("not a folder")
-		}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("delete storage: %w", err)
 	}
 	return nil
 }
 
-// siteStorage is the directory that holds a site's storage: one directory for each of its
-// folders, named so that none lies in another.
-func (p *Processes) siteStorage(site string) string {
-	return filepath.Join(p.c.Storage, site)
+// siteName reports whether a site's id may name a directory.
+func siteName(site string) bool {
+	return site != "" && len(site) < 100 && !strings.ContainsAny(site, "/.\x00")
 }
 
-func storageName(name string) string {
+// folderName is the folder that a directory of storage is for.
+func folderName(dir string) (string, bool) {
+	if strings.HasPrefix(dir, ".") {
+		return "", false // half made
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(dir, "%2F", "/"), "%25", "%"), true
+}
+
+// StorageName names the directory of a folder, so that none lies in another.
+func StorageName(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "%", "%25"), "/", "%2F")
 }
 
 // storage returns the host's directory of a site's folder, making it where it is new.
 func (p *Processes) storage(site, own string, tree *os.Root, name string, uid int) (string, error) {
-	if p.c.Storage == "" || site == "" || strings.ContainsAny(site, "/.") {
+	if p.c.Storage == "" || !siteName(site) {
 		return "", &fault.Error{Kind: fault.Unavailable, Message: "This server has no storage for applications", Code: "no_storage"}
 	}
-	parent := p.siteStorage(site)
+	parent := filepath.Join(p.c.Storage, site)
 	if err := os.MkdirAll(parent, 0o711); err != nil {
 		return "", fmt.Errorf("make storage: %w", err)
 	}
-	dir := filepath.Join(parent, storageName(own))
-	fresh := false
+	dir := filepath.Join(parent, StorageName(own))
+	isNew := false
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		fresh = true
+		isNew = true
 		tmp, err := os.MkdirTemp(parent, ".new-")
 		if err != nil {
 			return "", fmt.Errorf("make storage: %w", err)
 		}
 		defer os.RemoveAll(tmp)
-		if err := fill(tree, name, tmp, true); err != nil {
+		if err := fill(tree, name, tmp); err != nil {
 			return "", fmt.Errorf("fill storage: %w", err)
 		}
 		if err := sandbox.Own(tmp, uid); err != nil {
@@ -137,7 +120,7 @@ func (p *Processes) storage(site, own string, tree *os.Root, name string, uid in
 			return "", err
 		}
 	}
-	if !fresh {
+	if !isNew {
 		if err := folders(tree, name, dir, uid); err != nil {
 			return "", fmt.Errorf("fill storage: %w", err)
 		}
@@ -152,7 +135,7 @@ const (
 )
 
 // fill copies what a tree has below name into dir.
-func fill(tree *os.Root, name, dir string, files bool) error {
+func fill(tree *os.Root, name, dir string) error {
 	into, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -177,7 +160,7 @@ func fill(tree *os.Root, name, dir string, files bool) error {
 		switch {
 		case e.IsDir():
 			return into.Mkdir(rel, 0o755)
-		case e.Type().IsRegular() && files:
+		case e.Type().IsRegular():
 			src, err := tree.Open(at)
 			if err != nil {
 				return err
@@ -230,4 +213,15 @@ func folders(tree *os.Root, name, dir string, uid int) error {
 		}
 		return nil
 	})
+}
+
+// fresh makes a folder that goes with the program: it begins as what the bundle has there.
+func fresh(dir string, tree *os.Root, name string, uid int) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make temporary folder: %w", err)
+	}
+	if err := fill(tree, name, dir); err != nil {
+		return fmt.Errorf("fill temporary folder: %w", err)
+	}
+	return sandbox.Own(dir, uid)
 }
