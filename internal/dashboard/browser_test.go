@@ -56,12 +56,12 @@ func (w *world) fill(email string, n int) {
 				_, err := w.dash.Sites.ActivateTx(ctx, tx, s.ID, id, "rel", "static")
 				return err
 			case deploy.Failed:
-				if err := w.dash.Sites.ProvisioningTx(ctx, tx, s.ID); err != nil {
+				if err := w.dash.Sites.ProvisioningTx(ctx, tx, s); err != nil {
 					return err
 				}
 				return w.dash.Sites.FailTx(ctx, tx, s.ID, "The build command ended with exit code 1: npm run build")
 			case deploy.Building:
-				return w.dash.Sites.ProvisioningTx(ctx, tx, s.ID)
+				return w.dash.Sites.ProvisioningTx(ctx, tx, s)
 			}
 			return nil
 		})

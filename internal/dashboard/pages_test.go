@@ -91,7 +91,7 @@ func TestHomeViews(t *testing.T) {
 	zoo, bar := w.site(ada, "zoo"), w.site(ada, "Bar")
 	why := "The build command failed: " + strings.Repeat("x", 90) + " because of this"
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		if err := w.dash.Sites.ProvisioningTx(t.Context(), tx, zoo.ID); err != nil {
+		if err := w.dash.Sites.ProvisioningTx(t.Context(), tx, zoo); err != nil {
 			return err
 		}
 		return w.dash.Sites.FailTx(t.Context(), tx, zoo.ID, why)
@@ -134,7 +134,7 @@ func TestProgramPage(t *testing.T) {
 		t.Error("a site without a program links to its log")
 	}
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		if err := w.dash.Sites.ProvisioningTx(t.Context(), tx, s.ID); err != nil {
+		if err := w.dash.Sites.ProvisioningTx(t.Context(), tx, s); err != nil {
 			return err
 		}
 		_, err := w.dash.Sites.ActivateTx(t.Context(), tx, s.ID, "dep_x", "rel", "node")

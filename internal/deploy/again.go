@@ -78,7 +78,7 @@ func (d *Deployments) goLiveTx(ctx context.Context, tx *db.Tx, s site.Site, old 
 	x.ID, x.Cause, x.ReleaseOf, x.Target = ID(db.NewID("dep")), by, old.ID, Production
 	x.Title, x.ClearCache, x.Stages, x.Queue, x.Current, x.PreviewURL = "", false, []Stage{}, nil, true, ""
 	x.CreatedAt, x.StartedAt, x.CompletedAt = now, now, now
-	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
+	x.URL, x.siteName = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug), s.Name
 	if err := d.write(ctx, tx, x, ""); err != nil {
 		return Deployment{}, err
 	}
@@ -86,7 +86,7 @@ func (d *Deployments) goLiveTx(ctx context.Context, tx *db.Tx, s site.Site, old 
 	if err != nil {
 		return Deployment{}, err
 	}
-	if !live {
+	if live == nil {
 		return Deployment{}, fmt.Errorf("%s %s: a newer deployment is live", words.verb, old.ID)
 	}
 	if err := drawThumbnailTx(ctx, tx, x.Release); err != nil {

@@ -108,7 +108,7 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 			secrets = append(secrets, build.Secret{Name: v.Key, Value: v.Value})
 		}
 	}
-	cred, err := d.c.Sites.CredentialOf(ctx, s.ID)
+	cred, err := d.c.Sites.OpenCredential(s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,7 +12,7 @@ import (
 // die begins work on a deployment the way a process does that is killed at it.
 func (w *world) die(id ID, attempt int64) {
 	w.t.Helper()
-	_, _, err := w.Deployments.start(w.t.Context(), id, attempt)
+	_, _, _, err := w.Deployments.start(w.t.Context(), id, attempt)
 	ok(w.t, err)
 }
 

@@ -122,13 +122,15 @@ type Deployment struct {
 
 	Hops     int    // webhooks and deploy hooks that led to it
 	hookBody string // sealed: what the deploy hook's caller sent
+	siteName string // as it was when the deployment was read
 
 	bundleBytes, bundleAdded int64 // of a bundle that this run has stored: all of it, and what the live one doesn't have
 
-	URL        string // its immutable address
-	PreviewURL string // the stable address of its branch; empty for production
-	Current    bool   // whether the site serves it
-	Queue      *Queue // for a pending one, whether it has not begun or waits for a build slot
+	URL          string // its immutable address
+	PreviewURL   string // the stable address of its branch; empty for production
+	previewLabel string
+	Current      bool   // whether the site serves it
+	Queue        *Queue // for a pending one, whether it has not begun or waits for a build slot
 }
 
 // Stage is one step of a deployment.
@@ -195,18 +197,42 @@ func New(c Config) *Deployments {
 	return d
 }
 
-const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
+// columns are those of a deployment and of its site, from those of the deployment alone.
+const columns = own + `, s.subdomain, s.live_deployment = d.id, s.name`
+
+const own = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
-	d.hops, d.hook_body, s.subdomain, s.live_deployment = d.id`
+	d.hops, d.hook_body`
 
 const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id `
 
 func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
+	var current bool
+	var subdomain, name string
+	x, err := scanOwn(row, &subdomain, &current, &name)
+	if err != nil {
+		return Deployment{}, err
+	}
+	d.locate(&x, subdomain)
+	x.Current, x.siteName = current, name
+	return x, nil
+}
+
+// locate fills in the addresses of a deployment.
+func (d *Deployments) locate(x *Deployment, subdomain string) {
+	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), subdomain)
+	if x.previewLabel != "" {
+		x.PreviewURL = d.c.Sites.DeploymentURL(x.previewLabel, subdomain)
+	}
+}
+
+// scanOwn reads a deployment's own columns, and then more.
+func scanOwn(row db.Scanner, more ...any) (Deployment, error) {
 	var x Deployment
-	var plan, stages, subdomain, label string
-	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
+	var plan, stages string
+	err := row.Scan(append([]any{&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &x.previewLabel, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
 		&x.Framework, &plan, &x.Release, &x.Runtime, &x.Bundle, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
-		&x.Hops, &x.hookBody, &subdomain, &x.Current)
+		&x.Hops, &x.hookBody}, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Deployment{}, fault.Missing("deployment")
 	}
@@ -218,10 +244,6 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 	}
 	if err := json.Unmarshal([]byte(stages), &x.Stages); err != nil {
 		return Deployment{}, fmt.Errorf("read stages of %s: %w", x.ID, err)
-	}
-	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), subdomain)
-	if label != "" {
-		x.PreviewURL = d.c.Sites.DeploymentURL(label, subdomain)
 	}
 	return x, nil
 }
@@ -249,17 +271,20 @@ func (x Deployment) event() webhook.Deployment {
 		Error: x.Error, Hops: x.Hops, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, CompletedAt: x.CompletedAt}
 }
 
+// emit tells webhooks and open pages of a deployment. The site's name is read unless the
+// transaction has read it.
 func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make func(webhook.Site, webhook.Deployment) webhook.Event) error {
 	tx.Notify(x.Owner.Topic())
-	var name string
-	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, x.Site).Scan(&name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil // its site is gone, and site.deleted has said so
+	if x.siteName == "" {
+		err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, x.Site).Scan(&x.siteName)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // its site is gone, and site.deleted has said so
+		}
+		if err != nil {
+			return fmt.Errorf("name site of %s: %w", x.ID, err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("name site of %s: %w", x.ID, err)
-	}
-	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: name}, x.event()))
+	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: x.siteName}, x.event()))
 }
 
 // open lists the states that are not the end, for statements.

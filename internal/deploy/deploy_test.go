@@ -47,12 +47,29 @@ type world struct {
 	repos string
 	jobs  *job.Jobs
 	stop  func() // stops the workers
+	asked asked
+}
+
+// asked holds the statements that the database was sent while it listens.
+type asked struct {
+	mu   sync.Mutex // guards both
+	on   bool
+	list []string
+}
+
+func (a *asked) see(q string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.on {
+		a.list = append(a.list, q)
+	}
 }
 
 func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, db: dbtest.New(t), repos: filepath.Join(dir, "repos")}
+	w := &world{t: t, repos: filepath.Join(dir, "repos")}
+	w.db = dbtest.New(t, func(c *db.Config) { c.Seen = w.asked.see })
 	log := slog.New(slog.NewTextHandler(testLog{t}, nil))
 	sealer, err := seal.Load(filepath.Join(dir, "key"))
 	ok(t, err)
@@ -477,7 +494,7 @@ func TestInterruptedRunIsDoneAgain(t *testing.T) {
 	w.stop()
 	x := w.trigger(s.ID, Trigger{})
 	// The first worker starts, writes a line, and is never heard of again.
-	started, _, err := w.Deployments.start(t.Context(), x.ID, 1)
+	started, _, _, err := w.Deployments.start(t.Context(), x.ID, 1)
 	ok(t, err)
 	dead, err := w.progress(t.Context(), started, 1)
 	ok(t, err)
@@ -498,7 +515,7 @@ func TestInterruptedRunIsDoneAgain(t *testing.T) {
 		t.Fatalf("the first worker wrote: %v, want errFenced", err)
 	}
 	late := w.trigger(s.ID, Trigger{})
-	if _, _, err := w.Deployments.start(t.Context(), late.ID, 5); err != nil {
+	if _, _, _, err := w.Deployments.start(t.Context(), late.ID, 5); err != nil {
 		t.Fatal(err)
 	}
 	ok(t, w.work(t.Context(), Run{late.ID}, 4)) // a worker that was held up takes nothing over

@@ -66,7 +66,7 @@ func (d *Deployments) Schedule(ctx context.Context) error {
 // deployment. Run twice, it finds the deployment of the first time.
 func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		s, err := d.c.Sites.ByID(ctx, tx, p.Site)
+		s, err := d.c.Sites.LockByIDTx(ctx, tx, p.Site)
 		if fault.Is(err, fault.NotFound) {
 			return nil
 		}
@@ -74,7 +74,7 @@ func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) 
 			return err
 		}
 		if s.Type == site.WordPress {
-			if err := d.c.Sites.ProvisioningTx(ctx, tx, s.ID); err != nil {
+			if err := d.c.Sites.ProvisioningTx(ctx, tx, s); err != nil {
 				return err
 			}
 			return d.c.Sites.FailTx(ctx, tx, s.ID, noWordPress)

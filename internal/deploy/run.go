@@ -39,7 +39,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return err
 	}
 	defer next()
-	x, canceled, err := d.start(starting, r.Deployment, attempt)
+	x, s, canceled, err := d.start(starting, r.Deployment, attempt)
 	if errors.Is(err, errFenced) {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 	flushing, stop := context.WithCancel(run)
 	var wg sync.WaitGroup
 	wg.Go(func() { p.run(flushing, lost) })
-	err = d.run(run, &x, p)
+	err = d.run(run, s, &x, p)
 	stop()
 	wg.Wait()
 	cause := context.Cause(run)
@@ -106,25 +106,24 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 
 // start takes the fencing token, and on the first attempt says that the deployment has
 // left the queue. errDeadly comes with the deployment.
-func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deployment, canceled string, err error) {
+func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deployment, s site.Site, canceled string, err error) {
 	deadly := false
 	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		deadly = false
-		x, err = d.byID(ctx, tx, id)
+		x, canceled, err = take(ctx, tx, id, attempt)
+		if err != nil || x.Status.Ended() {
+			return err
+		}
+		s, err = d.c.Sites.LockByIDTx(ctx, tx, x.Site)
 		if fault.Is(err, fault.NotFound) {
 			x.Status = Canceled // the site is gone, and with it all that waited
 			return nil
 		}
-		if err != nil || x.Status.Ended() {
+		if err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, `UPDATE deployments SET attempt = $2 WHERE id = $1 AND attempt <= $2 RETURNING cancel`, id, attempt).Scan(&canceled)
-		if errors.Is(err, sql.ErrNoRows) {
-			return errFenced // we were held up, and another worker took over meanwhile
-		}
-		if err != nil {
-			return fmt.Errorf("take deployment: %w", err)
-		}
+		d.locate(&x, s.Slug)
+		x.Current, x.siteName = s.LiveDeployment == string(id), s.Name
 		tooOften, err := countTx(ctx, tx, id)
 		if err != nil {
 			return err
@@ -145,11 +144,11 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 		if !first {
 			return nil
 		}
-		if err := d.retargetTx(ctx, tx, &x); err != nil {
+		if err := d.retargetTx(ctx, tx, s, &x); err != nil {
 			return err
 		}
 		if x.Target == Production {
-			if err := d.c.Sites.ProvisioningTx(ctx, tx, x.Site); err != nil {
+			if err := d.c.Sites.ProvisioningTx(ctx, tx, s); err != nil {
 				return err
 			}
 		}
@@ -158,17 +157,35 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 	if err == nil && deadly {
 		err = errDeadly
 	}
-	return x, canceled, err
+	return x, s, canceled, err
+}
+
+// take writes a worker's fencing token, and returns the deployment and why it is to be
+// canceled. One that has ended, or is gone, is left as it is.
+func take(ctx context.Context, tx *db.Tx, id ID, attempt int64) (x Deployment, canceled string, err error) {
+	x, err = scanOwn(tx.QueryRow(ctx, `
+		UPDATE deployments SET attempt = $2 WHERE id = $1 AND attempt <= $2 AND status IN `+open+`
+		RETURNING `+strings.ReplaceAll(own, "d.", "")+`, cancel`, id, attempt), &canceled)
+	if !fault.Is(err, fault.NotFound) {
+		return x, canceled, err
+	}
+	err = tx.QueryRow(ctx, `SELECT status FROM deployments WHERE id = $1`, id).Scan(&x.Status)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		x.Status = Canceled
+		return x, "", nil
+	case err != nil:
+		return x, "", fmt.Errorf("take deployment: %w", err)
+	case !x.Status.Ended():
+		return x, "", errFenced // we were held up, and another worker took over meanwhile
+	}
+	return x, "", nil
 }
 
 // run carries one deployment from its start to being live, and notes in x what it finds
 // out. Every step before activate leaves only unreferenced bytes behind, and activate is
 // one transaction.
-func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error {
-	s, err := d.c.Sites.ByID(ctx, d.c.DB, x.Site)
-	if err != nil {
-		return err
-	}
+func (d *Deployments) run(ctx context.Context, s site.Site, x *Deployment, p *progress) error {
 	if s.Type == site.WordPress {
 		return &fault.Error{Kind: fault.Unavailable, Message: noWordPress}
 	}
@@ -203,7 +220,7 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 		defer done() // once the site serves it
 	}
 	p.enter("activate", Deploying)
-	return d.activate(ctx, *x, rel, plan, byDefault, p)
+	return d.activate(ctx, s, *x, rel, plan, byDefault, p)
 }
 
 // noWordPress is the error for WordPress sites, which are not supported yet.
@@ -215,7 +232,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	if err != nil {
 		return nil, err
 	}
-	cred, err := d.c.Sites.CredentialOf(ctx, s.ID)
+	cred, err := d.c.Sites.OpenCredential(s)
 	if err != nil {
 		return nil, err
 	}
@@ -253,22 +270,23 @@ func noteTx(ctx context.Context, tx *db.Tx, x Deployment) error {
 }
 
 // activate makes the release live and says so, in one transaction.
-func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Sealed, plan framework.Plan, byDefault bool, p *progress) error {
+func (d *Deployments) activate(ctx context.Context, s site.Site, x Deployment, rel release.Sealed, plan framework.Plan, byDefault bool, p *progress) error {
 	p.end("success")
 	if x.Target == Preview {
 		p.Printf("info", "Preview at %s", x.PreviewURL)
 	} else {
-		p.Printf("info", "Live at %s", d.siteURL(ctx, x))
+		p.Printf("info", "Live at %s", d.c.Sites.URL(s.Slug))
 	}
 	err := p.commit(ctx, func(tx *db.Tx) (err error) {
 		x.Status, x.Release, x.CompletedAt = Success, rel.ID, db.Now()
 		if err := d.noteStorageTx(ctx, tx, x, rel); err != nil {
 			return err
 		}
+		x.siteName = "" // it may have another one by now
 		if x.Target == Preview {
 			err = d.showPreviewTx(ctx, tx, x)
 		} else {
-			err = d.activateTx(ctx, tx, x, plan, byDefault)
+			x.siteName, err = d.activateTx(ctx, tx, x, plan, byDefault)
 		}
 		if err != nil {
 			return err
@@ -299,27 +317,20 @@ func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Se
 	return nil
 }
 
-// activateTx makes a production deployment's release what the site serves.
-func (d *Deployments) activateTx(ctx context.Context, tx *db.Tx, x Deployment, plan framework.Plan, byDefault bool) error {
+// activateTx makes a production deployment's release what the site serves, and returns the
+// site's name.
+func (d *Deployments) activateTx(ctx context.Context, tx *db.Tx, x Deployment, plan framework.Plan, byDefault bool) (string, error) {
 	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(x.Release), plan.Runtime)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if !live {
-		return errOvertaken
+	if live == nil {
+		return "", errOvertaken
 	}
 	if byDefault {
-		return d.c.Sites.DefaultBranchTx(ctx, tx, x.Site, x.Branch)
+		err = d.c.Sites.DefaultBranchTx(ctx, tx, x.Site, x.Branch)
 	}
-	return nil
-}
-
-func (d *Deployments) siteURL(ctx context.Context, x Deployment) string {
-	var sub string
-	if err := d.c.DB.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1`, x.Site).Scan(&sub); err != nil {
-		return x.URL
-	}
-	return d.c.Sites.URL(sub)
+	return live.Name, err
 }
 
 // fail writes a deployment's end that is not success, with the reason in its log. It

@@ -64,13 +64,9 @@ func chooseTarget(s site.Site, t Trigger) (Target, error) {
 
 // retargetTx makes a preview of a production deployment whose branch is not the production
 // branch any more, or was not known to be another one when it was asked for.
-func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, x *Deployment) error {
-	if x.Target != Production {
+func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, s site.Site, x *Deployment) error {
+	if x.Target != Production || targetOf(s, x.Branch) == Production {
 		return nil
-	}
-	s, err := d.c.Sites.ByID(ctx, tx, x.Site)
-	if err != nil || targetOf(s, x.Branch) == Production {
-		return err
 	}
 	label, err := d.previewHostTx(ctx, tx, s, x.Branch, false)
 	if err != nil {

@@ -180,7 +180,11 @@ func TestUpdateKeepsTheAddressAndMarksARedeploy(t *testing.T) {
 	if _, err := update(site.Patch{Credential: &source.Credential{Token: "ghp_secret"}}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := r.CredentialOf(ctx, s.ID); err != nil || c.Token != "ghp_secret" {
+	now, err := r.Get(ctx, anna, s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := r.OpenCredential(now); err != nil || c.Token != "ghp_secret" {
 		t.Fatalf("credential %v, %v", c, err)
 	}
 	if n := r.count(t, `SELECT count(*) FROM sites WHERE credential LIKE '%ghp_secret%'`); n != 0 {

@@ -67,6 +67,7 @@ type Site struct {
 	Build          Build
 	Run            Run
 	Credential     bool // whether one is stored
+	sealed         string
 	NeedsRedeploy  bool
 	LiveDeployment string
 	LiveRelease    string
@@ -122,7 +123,7 @@ func (s *Sites) address(label string) string {
 }
 
 const columns = `id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework,
-	build, run, credential <> '', needs_redeploy, live_deployment, live_release, created_at, updated_at`
+	build, run, credential, needs_redeploy, live_deployment, live_release, created_at, updated_at`
 
 func scan(row db.Scanner) (Site, error) { return scanner()(row) }
 
@@ -132,12 +133,13 @@ func scanner() func(db.Scanner) (Site, error) {
 	var s Site
 	var build, run string
 	into := []any{&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
-		&s.Framework, &build, &run, &s.Credential, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt}
+		&s.Framework, &build, &run, &s.sealed, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt}
 	return func(row db.Scanner) (Site, error) {
 		s.Build, s.Run = Build{}, Run{}
 		if err := row.Scan(into...); err != nil {
 			return Site{}, err
 		}
+		s.Credential = s.sealed != ""
 		if build != "{}" { // most have none, and a list has many
 			if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
 				return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
@@ -197,24 +199,21 @@ func bump(ctx context.Context, tx *db.Tx, owner account.OwnerID) (version int64,
 // credentialPurpose binds a sealed credential to its site.
 func credentialPurpose(id ID) string { return "site/" + string(id) + "/credential" }
 
-// CredentialOf opens what a site's repository is fetched with; nil when it needs none.
-// It names the one host that it may be sent to.
-func (s *Sites) CredentialOf(ctx context.Context, id ID) (*source.Credential, error) {
-	var box, repository string
-	err := s.c.DB.QueryRow(ctx, `SELECT credential, repository FROM sites WHERE id = $1 AND deleted_at = 0`, id).Scan(&box, &repository)
-	if err != nil || box == "" {
-		return nil, missing(err)
+// OpenCredential returns the credential that is stored for a site's repository, or nil.
+func (s *Sites) OpenCredential(of Site) (*source.Credential, error) {
+	if of.sealed == "" {
+		return nil, nil
 	}
-	plain, err := s.c.Seal.Open(box, credentialPurpose(id))
+	plain, err := s.c.Seal.Open(of.sealed, credentialPurpose(of.ID))
 	if err != nil {
-		return nil, fmt.Errorf("open credential of %s: %w", id, err)
+		return nil, fmt.Errorf("open credential of %s: %w", of.ID, err)
 	}
 	var c source.Credential
 	if err := json.Unmarshal(plain, &c); err != nil {
-		return nil, fmt.Errorf("read credential of %s: %w", id, err)
+		return nil, fmt.Errorf("read credential of %s: %w", of.ID, err)
 	}
 	if c.Host == "" { // sealed before hosts were part of it
-		c.Host = hostOf(repository)
+		c.Host = hostOf(of.Repository)
 	}
 	return &c, nil
 }

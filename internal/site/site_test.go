@@ -56,8 +56,9 @@ func (r world) create(t *testing.T, owner account.OwnerID, name string) site.Sit
 
 func (r world) activate(t *testing.T, id site.ID, deployment string) (live bool) {
 	t.Helper()
-	r.write(t, func(tx *db.Tx) (err error) {
-		live, err = r.ActivateTx(t.Context(), tx, id, deployment, "release-"+deployment, "static")
+	r.write(t, func(tx *db.Tx) error {
+		was, err := r.ActivateTx(t.Context(), tx, id, deployment, "release-"+deployment, "static")
+		live = was != nil
 		return err
 	})
 	return live
@@ -222,7 +223,7 @@ func TestCountsStayTrue(t *testing.T) {
 	ctx := t.Context()
 	for i := range 6 {
 		s := r.create(t, anna, "s")
-		r.write(t, func(tx *db.Tx) error { return r.ProvisioningTx(ctx, tx, s.ID) })
+		r.write(t, func(tx *db.Tx) error { return r.ProvisioningTx(ctx, tx, s) })
 		if i%2 == 0 {
 			r.activate(t, s.ID, "dep_a")
 		} else {
@@ -298,7 +299,7 @@ func TestStatusMovesOnlyAsDrawn(t *testing.T) {
 	if err := r.db.Write(ctx, start); !fault.Is(err, fault.Conflict) {
 		t.Fatalf("starting a pending site: %v, want Conflict", err)
 	}
-	r.write(t, func(tx *db.Tx) error { return r.ProvisioningTx(ctx, tx, s.ID) })
+	r.write(t, func(tx *db.Tx) error { return r.ProvisioningTx(ctx, tx, s) })
 	r.write(t, func(tx *db.Tx) error { return r.FailTx(ctx, tx, s.ID, "no such repository") })
 	if got, _ := r.Get(ctx, anna, s.ID); got.Status != site.Failed || got.StatusReason != "no such repository" {
 		t.Fatalf("got %s, %q", got.Status, got.StatusReason)
@@ -333,7 +334,7 @@ func TestLiveViewFollows(t *testing.T) {
 		last = version
 	}
 	see("empty", "")
-	r.write(t, func(tx *db.Tx) error { return r.ProvisioningTx(ctx, tx, s.ID) })
+	r.write(t, func(tx *db.Tx) error { return r.ProvisioningTx(ctx, tx, s) })
 	r.write(t, func(tx *db.Tx) error { return r.FailTx(ctx, tx, s.ID, "no") })
 	see("error", "")
 	r.activate(t, s.ID, "dep_2")
@@ -375,7 +376,11 @@ func TestCredentialEndsWithItsHost(t *testing.T) {
 	}
 	stored := func() source.Credential {
 		t.Helper()
-		c, err := r.CredentialOf(t.Context(), s.ID)
+		now, err := r.ByID(t.Context(), r.db, s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.OpenCredential(now)
 		if err != nil {
 			t.Fatal(err)
 		}

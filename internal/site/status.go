@@ -60,8 +60,8 @@ func recount(ctx context.Context, tx *db.Tx, site Site, to Status) error {
 	return count(ctx, tx, site.Owner, site.Type, to, 1)
 }
 
-// lock reads a site so that its row can't change before the transaction ends.
-func (s *Sites) lock(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
+// LockByIDTx is LockTx whoever owns the site, for jobs.
+func (s *Sites) LockByIDTx(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
 	// An update that changes nothing takes the row's lock in both dialects.
 	got, err := scan(tx.QueryRow(ctx, `UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns, id))
 	return got, missing(err)
@@ -70,25 +70,25 @@ func (s *Sites) lock(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
 // LockTx is GetTx for a caller whose writes depend on what it read: until the
 // transaction ends nobody changes or deletes the site.
 func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
-	got, err := s.lock(ctx, tx, id)
+	got, err := s.LockByIDTx(ctx, tx, id)
 	if err == nil && got.Owner != owner {
 		return Site{}, fault.Missing("site")
 	}
 	return got, err
 }
 
-// ProvisioningTx moves a site that has never been live to provisioning, as its deployment starts.
-func (s *Sites) ProvisioningTx(ctx context.Context, tx *db.Tx, id ID) error {
-	site, err := s.lock(ctx, tx, id)
-	if err != nil || site.Status != Pending && site.Status != Failed {
-		return err
+// ProvisioningTx moves a site that has never been live to provisioning, as its deployment
+// starts. The caller has locked the site in this transaction.
+func (s *Sites) ProvisioningTx(ctx context.Context, tx *db.Tx, site Site) error {
+	if site.Status != Pending && site.Status != Failed {
+		return nil
 	}
 	return s.move(ctx, tx, site, Provisioning, "")
 }
 
 // FailTx says why a site's provisioning ended without a release. A site that is live stays so.
 func (s *Sites) FailTx(ctx context.Context, tx *db.Tx, id ID, reason string) error {
-	site, err := s.lock(ctx, tx, id)
+	site, err := s.LockByIDTx(ctx, tx, id)
 	if err != nil || site.Status == Active || site.Status == Stopped {
 		return err
 	}
@@ -98,23 +98,23 @@ func (s *Sites) FailTx(ctx context.Context, tx *db.Tx, id ID, reason string) err
 	return s.move(ctx, tx, site, Failed, short(reason))
 }
 
-// ActivateTx makes a deployment's release the one that is served. It reports false, and
-// changes nothing, when a newer deployment is live already or the site is gone: ids of
-// deployments sort by time.
-func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment, release, runtime string) (bool, error) {
-	site, err := s.lock(ctx, tx, id)
+// ActivateTx makes a deployment's release the one that is served, and returns the site as
+// it was. It returns nil, and changes nothing, when a newer deployment is live already or
+// the site is gone: ids of deployments sort by time.
+func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment, release, runtime string) (*Site, error) {
+	site, err := s.LockByIDTx(ctx, tx, id)
 	if fault.Is(err, fault.NotFound) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if site.LiveDeployment >= deployment {
-		return false, nil
+		return nil, nil
 	}
 	version, err := bump(ctx, tx, site.Owner)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	to := site.Status
 	if to != Stopped {
@@ -126,15 +126,15 @@ func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment, re
 		WHERE id = $1`,
 		id, deployment, release, runtime, to, version, db.Now())
 	if err != nil {
-		return false, fmt.Errorf("activate %s: %w", deployment, err)
+		return nil, fmt.Errorf("activate %s: %w", deployment, err)
 	}
 	if err := recount(ctx, tx, site, to); err != nil {
-		return false, err
+		return nil, err
 	}
 	if to == site.Status {
-		return true, nil
+		return &site, nil
 	}
-	return true, s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "status"))
+	return &site, s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "status"))
 }
 
 // DefaultBranchTx notes which branch the repository's default turned out to be, for a
