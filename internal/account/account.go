@@ -79,7 +79,7 @@ func (a *Accounts) Run(ctx context.Context) error {
 		select {
 		case <-hourly.C:
 			if err := a.expire(ctx); err != nil && ctx.Err() == nil {
-				a.log.WarnContext(ctx, "expired sessions not removed, will be tried again", "err", err)
+				a.log.WarnContext(ctx, "expired sessions not removed, will be retried", "err", err)
 			}
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -87,7 +87,7 @@ func (a *Accounts) Run(ctx context.Context) error {
 			return a.write(last)
 		case <-tick.C:
 			if err := a.write(ctx); err != nil && ctx.Err() == nil {
-				a.log.WarnContext(ctx, "last uses and refusals not written, will be tried again", "err", err)
+				a.log.WarnContext(ctx, "last uses and refusals not written, will be retried", "err", err)
 			}
 		}
 	}

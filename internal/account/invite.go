@@ -38,7 +38,7 @@ func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id UserID) error {
 	err = tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM api_keys WHERE user_id = $1) OR EXISTS (SELECT 1 FROM passkeys WHERE user_id = $1)`, id).Scan(&used)
 	if err != nil {
-		return fmt.Errorf("take back invitation: %w", err)
+		return fmt.Errorf("revoke invitation: %w", err)
 	}
 	if used || u.Password {
 		return &fault.Error{Kind: fault.Conflict, Message: "The invitation has already been accepted", Details: "the user has a password or keys", Code: "invitation_used"}

@@ -102,7 +102,7 @@ func (a *Accounts) hashPassword(ctx context.Context, email, password string) (st
 	case strings.EqualFold(password, email):
 		return refuse("a password must not be the email address")
 	case strings.Count(password, password[:1]) == len(password):
-		return refuse("a password is not one character repeated")
+		return refuse("a password must not be one repeated character")
 	}
 	var salt [16]byte
 	rand.Read(salt[:])

@@ -50,7 +50,7 @@ func confirmed(ctx context.Context, r db.Reader, id UserID) (bool, error) {
 	var on bool
 	err := r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM second_factors WHERE user_id = $1 AND confirmed)`, id).Scan(&on)
 	if err != nil {
-		return false, fmt.Errorf("find second factor: %w", err)
+		return false, fmt.Errorf("find two-factor secret: %w", err)
 	}
 	return on, nil
 }
@@ -63,7 +63,7 @@ func (a *Accounts) SecondFactor(ctx context.Context, owner UserID) (f Factor, er
 		return Factor{}, nil
 	}
 	if err != nil {
-		return Factor{}, fmt.Errorf("find second factor: %w", err)
+		return Factor{}, fmt.Errorf("find two-factor secret: %w", err)
 	}
 	return f, nil
 }
@@ -90,7 +90,7 @@ func (a *Accounts) RenewCodes(ctx context.Context, by Actor) (codes []string, er
 func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner UserID) error {
 	for _, q := range []string{`DELETE FROM recovery_codes WHERE user_id = $1`, `DELETE FROM second_factors WHERE user_id = $1`, `DELETE FROM totp_offers WHERE user_id = $1`} {
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
-			return fmt.Errorf("turn off second factor: %w", err)
+			return fmt.Errorf("disable two-factor authentication: %w", err)
 		}
 	}
 	return nil
@@ -132,7 +132,7 @@ func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string,
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE id = $1 AND pending AND expires_at > $2`, pending.ID, db.Now())
 		if err != nil {
-			return fmt.Errorf("pass second factor: %w", err)
+			return fmt.Errorf("verify two-factor code: %w", err)
 		}
 		if n == 0 {
 			return errSession
@@ -184,11 +184,11 @@ func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner UserID, code 
 		return errNoFactor
 	}
 	if err != nil {
-		return fmt.Errorf("read second factor: %w", err)
+		return fmt.Errorf("read two-factor secret: %w", err)
 	}
 	secret, err := a.seal.Open(box, totpPurpose(owner))
 	if err != nil {
-		return fmt.Errorf("open second factor: %w", err)
+		return fmt.Errorf("open two-factor secret: %w", err)
 	}
 	for _, at := range stepsOf(secret, code) {
 		n, err := tx.Exec(ctx, `UPDATE second_factors SET last_step = $2 WHERE user_id = $1 AND last_step < $2`, owner, at)

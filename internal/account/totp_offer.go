@@ -64,7 +64,7 @@ func (a *Accounts) OfferTOTP(ctx context.Context, s Session) (Offer, error) {
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO totp_offers (hash, user_id, session_id, secret, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 			digest(o.Token), u.ID, s.ID, box, now, now.Add(offerLife)); err != nil {
-			return fmt.Errorf("offer second factor: %w", err)
+			return fmt.Errorf("offer two-factor secret: %w", err)
 		}
 		_, err = tx.Exec(ctx, `
 			DELETE FROM totp_offers WHERE hash IN (SELECT hash FROM totp_offers WHERE session_id = $1 ORDER BY created_at DESC, hash LIMIT 100 OFFSET $2)`,
@@ -111,11 +111,11 @@ func (a *Accounts) offered(ctx context.Context, r db.Reader, user UserID, s Sess
 		return nil, errNoOffer
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read offered second factor: %w", err)
+		return nil, fmt.Errorf("read offered two-factor secret: %w", err)
 	}
 	secret, err := a.seal.Open(box, totpPurpose(user))
 	if err != nil {
-		return nil, fmt.Errorf("open offered second factor: %w", err)
+		return nil, fmt.Errorf("open offered two-factor secret: %w", err)
 	}
 	return secret, nil
 }
@@ -144,13 +144,13 @@ func (a *Accounts) ConfirmTOTP(ctx context.Context, by Actor, token, code string
 			INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ($1, $2, TRUE, $3, $4)
 			ON CONFLICT (user_id) DO NOTHING`, by.User, a.seal.Seal(secret, totpPurpose(by.User)), steps[len(steps)-1], db.Now())
 		if err != nil {
-			return fmt.Errorf("turn on second factor: %w", err)
+			return fmt.Errorf("enable two-factor authentication: %w", err)
 		}
 		if n == 0 {
 			return errFactorOn
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM totp_offers WHERE user_id = $1`, by.User); err != nil {
-			return fmt.Errorf("turn on second factor: %w", err)
+			return fmt.Errorf("enable two-factor authentication: %w", err)
 		}
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
 			return err

@@ -14,9 +14,9 @@ type accountBody struct {
 	Email     string     `json:"email"`
 	Admin     bool       `json:"admin" doc:"Whether this user runs the installation."`
 	CreatedAt string     `json:"createdAt" format:"date-time"`
-	Key       accountKey `json:"key" doc:"The key that asked."`
+	Key       accountKey `json:"key" doc:"The calling key."`
 
-	Limits map[string]limitBody `json:"limits" doc:"What the account may have of each thing and has, by name. More is answered with 402."`
+	Limits map[string]limitBody `json:"limits" doc:"Maximum and current use of each limit, by name. Exceeding one is answered with 402."`
 }
 
 type limitBody struct {
@@ -45,7 +45,7 @@ type KeyBody struct {
 
 type newKeyBody struct {
 	KeyBody
-	Key string `json:"key" doc:"The secret. It is shown this once and never again." example:"slw_4fT0qZ…"`
+	Key string `json:"key" doc:"The secret. It is returned only once." example:"slw_4fT0qZ…"`
 }
 
 func (a *API) accountRoutes() {
@@ -86,10 +86,10 @@ func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[
 type createKeyIn struct {
 	Body struct {
 		Name      string   `json:"name" doc:"1 to 100 characters."`
-		Scopes    []string `json:"scopes" doc:"What it may do; see Scopes."`
-		Sites     []string `json:"sites,omitempty" doc:"Ids of the only sites it may touch. Without it: all, also later ones."`
-		Addresses []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges it may be used from. Without it: anywhere." example:"[\"203.0.113.0/24\"]"`
-		ExpiresAt *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it stops working. Without it: never."`
+		Scopes    []string `json:"scopes" doc:"Its permissions; see Scopes."`
+		Sites     []string `json:"sites,omitempty" doc:"Ids of the sites it is restricted to. Default: all, including later ones."`
+		Addresses []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges it may be used from. Default: any." example:"[\"203.0.113.0/24\"]"`
+		ExpiresAt *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 
 type deliveryBody struct {
 	ID            string        `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	EventID       string        `json:"eventId" doc:"Also the webhook-id header: the key for duplicates." example:"evt_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	EventID       string        `json:"eventId" doc:"Also sent as the webhook-id header; use it to detect duplicates." example:"evt_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Event         string        `json:"event"`
 	Status        string        `json:"status" enum:"pending,sending,succeeded,failed,skipped"`
 	RedeliveryOf  *string       `json:"redeliveryOf" doc:"The delivery that this one repeats."`
-	Body          string        `json:"body" doc:"What is sent, to the byte."`
+	Body          string        `json:"body" doc:"The exact bytes that are sent."`
 	CreatedAt     string        `json:"createdAt" format:"date-time"`
 	NextAttemptAt *string       `json:"nextAttemptAt" format:"date-time"`
 	CompletedAt   *string       `json:"completedAt" format:"date-time"`
@@ -29,7 +29,7 @@ type attemptBody struct {
 	DurationMS int     `json:"durationMs"`
 	StatusCode *int    `json:"statusCode" doc:"Null when there was no answer."`
 	Error      *string `json:"error" enum:"blocked_address,timeout,dns_error,connect_error,certificate_unknown_authority,certificate_wrong_name,certificate_expired,no_tls,tls_error,closed_early,connection_error,redirect_not_followed,secret_unreadable"`
-	Reason     *string `json:"reason" doc:"The error as a sentence, with what to do."`
+	Reason     *string `json:"reason" doc:"The error as a sentence, with how to fix it."`
 	Request    string  `json:"request" doc:"Request line and headers, the signatures included."`
 	Response   *string `json:"response" doc:"Status line and headers of the answer, the first 4 KiB."`
 	Answer     *string `json:"answer" doc:"The first 4 KiB of the answer's body."`

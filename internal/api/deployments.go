@@ -15,19 +15,19 @@ type deploymentBody struct {
 	SiteID        string          `json:"siteId"`
 	Status        string          `json:"status" enum:"pending,building,deploying,success,failed,canceled"`
 	Trigger       string          `json:"trigger" enum:"provision,api,hook,dashboard,push,rollback,promote"`
-	Target        string          `json:"target" enum:"production,preview" doc:"Production becomes what the site serves. A preview is served at addresses of its own."`
+	Target        string          `json:"target" enum:"production,preview" doc:"A production deployment replaces the live one. A preview is served at its own address."`
 	Title         *string         `json:"title"`
 	Branch        *string         `json:"branch" doc:"Null until the repository's default branch is known."`
 	CommitHash    *string         `json:"commitHash"`
 	CommitMessage *string         `json:"commitMessage"`
 	CommitAuthor  *string         `json:"commitAuthor"`
-	Framework     *string         `json:"framework" doc:"What the repository turned out to be."`
+	Framework     *string         `json:"framework" doc:"The detected framework."`
 	Runtime       *string         `json:"runtime"`
-	Plan          json.RawMessage `json:"plan" doc:"What was done to build it, and why."`
-	URL           string          `json:"url" doc:"The immutable address of this very deployment."`
+	Plan          json.RawMessage `json:"plan" doc:"How it was built, and where each setting came from."`
+	URL           string          `json:"url" doc:"The immutable address of this deployment."`
 	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the branch's newest preview; null for production."`
 	IsCurrent     bool            `json:"isCurrent" doc:"Whether the site serves this deployment."`
-	Queue         *queueBody      `json:"queue" doc:"What a pending one waits for."`
+	Queue         *queueBody      `json:"queue" doc:"The position of a pending deployment, and what it waits for."`
 	Stages        []stageBody     `json:"stages"`
 	Error         *string         `json:"error" doc:"Why it failed or was canceled."`
 	RollbackOf    *string         `json:"rollbackOf" doc:"The deployment whose release a rollback made live again."`

@@ -13,14 +13,14 @@ type domainBody struct {
 	ID           string          `json:"id" example:"dom_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name         string          `json:"name" example:"shop.example.com"`
 	Status       string          `json:"status" enum:"pending,active,failed"`
-	StatusReason *string         `json:"statusReason" doc:"Why it is not active, or will not stay so, in words."`
+	StatusReason *string         `json:"statusReason" doc:"Why it is not active, or will stop being active."`
 	SSLStatus    string          `json:"sslStatus" enum:"pending,active,failed,expired"`
 	SiteID       string          `json:"siteId"`
 	Primary      bool            `json:"primary"`
-	RedirectTo   *string         `json:"redirectTo" doc:"Where visitors are sent; null when it serves the site."`
-	Verification []recordBody    `json:"verification" doc:"How ownership is proven: one valid record is enough."`
-	DNS          []recordBody    `json:"dns" doc:"Where the name must point, and for a wildcard where the proof for its certificate must lead."`
-	Problems     []dnsProblem    `json:"problems" doc:"What else stands in the way."`
+	RedirectTo   *string         `json:"redirectTo" doc:"Where visitors are redirected; null when it serves the site."`
+	Verification []recordBody    `json:"verification" doc:"Records that verify ownership; one valid record is enough."`
+	DNS          []recordBody    `json:"dns" doc:"Records that point the name here, and for a wildcard the one that its certificate needs."`
+	Problems     []dnsProblem    `json:"problems" doc:"Other problems."`
 	Certificate  certificateBody `json:"certificate"`
 	CheckedAt    *string         `json:"checkedAt" format:"date-time"`
 	NextCheckAt  *string         `json:"nextCheckAt" format:"date-time" doc:"When the DNS is checked next."`
@@ -36,8 +36,8 @@ type dnsProblem struct {
 type recordBody struct {
 	Type    string   `json:"type" enum:"TXT,CNAME,A,AAAA"`
 	Name    string   `json:"name"`
-	Value   string   `json:"value" doc:"What it should hold."`
-	Current []string `json:"current" doc:"What was found."`
+	Value   string   `json:"value" doc:"The expected value."`
+	Current []string `json:"current" doc:"The current value."`
 	Status  string   `json:"status" enum:"pending,valid,invalid"`
 	Reason  *string  `json:"reason"`
 }
@@ -55,7 +55,7 @@ type availability struct {
 	Available bool   `json:"available"`
 	Price     int    `json:"price" doc:"A year, in whole units of the currency."`
 	Currency  string `json:"currency" example:"USD"`
-	Source    string `json:"source" enum:"local,rdap,dns" doc:"Who answered: this installation, the registry, or the DNS."`
+	Source    string `json:"source" enum:"local,rdap,dns" doc:"Where the answer comes from: this installation, the registry or the DNS."`
 }
 
 func (a *API) domainRoutes() {
@@ -101,8 +101,8 @@ type createDomainIn struct {
 	ByID
 	Body struct {
 		Name       string `json:"name" doc:"A host name, or a wildcard such as *.example.com." example:"shop.example.com"`
-		RedirectTo string `json:"redirectTo,omitempty" doc:"A host that visitors are sent to instead of the site."`
-		Primary    bool   `json:"primary,omitempty" doc:"The name by which the site is called. The first that can be is."`
+		RedirectTo string `json:"redirectTo,omitempty" doc:"A host that visitors are redirected to."`
+		Primary    bool   `json:"primary,omitempty" doc:"Whether this is the site's primary domain. The first eligible domain is."`
 	}
 }
 
@@ -128,8 +128,8 @@ func (a *API) getDomain(ctx context.Context, c account.Caller, in *ByID) (domain
 type updateDomainIn struct {
 	ByID
 	Body struct {
-		SiteID     *string `json:"siteId,omitempty" doc:"Another site of the same owner. The domain goes on being served."`
-		RedirectTo *string `json:"redirectTo,omitempty" nullable:"true" doc:"Null or an empty one serves the site itself."`
+		SiteID     *string `json:"siteId,omitempty" doc:"Another site of the same owner. The domain is served without interruption."`
+		RedirectTo *string `json:"redirectTo,omitempty" nullable:"true" doc:"Null or empty: serves the site."`
 		Primary    *bool   `json:"primary,omitempty"`
 	}
 }

@@ -30,11 +30,11 @@ type problem struct {
 	Message   string `json:"error" doc:"What went wrong, in one sentence."`
 	Details   string `json:"details,omitempty" doc:"What is allowed, or what to do about it."`
 	Received  any    `json:"received,omitempty" doc:"The offending value, where there is one. Never a secret."`
-	Code      string `json:"code" doc:"A stable name to branch on, in snake_case." example:"site_not_found"`
+	Code      string `json:"code" doc:"A stable code for programs, in snake_case." example:"site_not_found"`
 	Limit     *int64 `json:"limit,omitempty" doc:"With limit_reached: the limit."`
 	Current   *int64 `json:"current,omitempty" doc:"With limit_reached: how much is used."`
 	Name      string `json:"name,omitempty" doc:"With limit_reached: the limit's name, as in GET /account."`
-	RequestID string `json:"requestId" doc:"Names this request in the service's logs; also in X-Request-Id."`
+	RequestID string `json:"requestId" doc:"The id of this request in the service's logs; also in X-Request-Id."`
 }
 
 func (p *problem) Error() string  { return p.Message }

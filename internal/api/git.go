@@ -17,14 +17,14 @@ import (
 )
 
 type gitBody struct {
-	HookURL     *string  `json:"hookUrl" doc:"Give it to the forge as the webhook's address. It holds a secret. Null: there is none yet."`
-	Provider    *string  `json:"provider" doc:"Which forge called last: github, gitlab, gitea or bitbucket. Null: none yet."`
-	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was made."`
+	HookURL     *string  `json:"hookUrl" doc:"Enter it as the webhook URL at the forge. It contains a secret. Null: none yet."`
+	Provider    *string  `json:"provider" doc:"The forge that called last: github, gitlab, gitea or bitbucket. Null: none yet."`
+	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was created."`
 	AutoDeploy  bool     `json:"autoDeploy" doc:"Whether pushes deploy."`
-	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, or branches with an open pull request. all is branches."`
+	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"Which branches get previews: none, pushed branches, or branches with an open pull request. all means branches."`
 	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: the build's root folder decides."`
 	LastEventAt *string  `json:"lastEventAt" format:"date-time"`
-	LastEvent   *string  `json:"lastEvent" doc:"What the forge sent last, and what came of it."`
+	LastEvent   *string  `json:"lastEvent" doc:"The last event from the forge and its result."`
 }
 
 func (a *API) gitRoutes() {
@@ -94,7 +94,7 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 
 type madeGitHook struct {
 	URL    string `json:"url" doc:"The address for the forge's webhook settings."`
-	Secret string `json:"secret" doc:"The secret, or token, for the same page. It is not shown again."`
+	Secret string `json:"secret" doc:"The secret or token to enter there. It is returned only once."`
 }
 
 func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ madeGitHook, did account.AuditEvent, _ error) {
@@ -112,10 +112,10 @@ type callGitHookIn struct {
 
 type calledGitHook struct {
 	Message      string   `json:"message"`
-	DeploymentID string   `json:"deploymentId,omitempty" doc:"Of the first deployment that the event asked for."`
+	DeploymentID string   `json:"deploymentId,omitempty" doc:"The first deployment that the event triggered."`
 	Status       string   `json:"status,omitempty"`
-	Deployments  []string `json:"deployments,omitempty" doc:"All that it asked for, where it is more than one."`
-	Skipped      bool     `json:"skipped,omitempty" doc:"True when nothing is deployed."`
+	Deployments  []string `json:"deployments,omitempty" doc:"All deployments that it triggered, if more than one."`
+	Skipped      bool     `json:"skipped,omitempty" doc:"True when nothing was deployed."`
 	Reason       string   `json:"reason,omitempty"`
 }
 

@@ -25,11 +25,11 @@ type hookBody struct {
 	ID              string   `json:"id" doc:"A secret: whoever knows it may deploy the site."`
 	SiteID          string   `json:"siteId"`
 	Name            string   `json:"name"`
-	URL             string   `json:"url" doc:"POST here to deploy. It holds the secret."`
-	Branch          *string  `json:"branch" doc:"What it deploys. Null: the site's branch."`
+	URL             string   `json:"url" doc:"Send a POST request here to deploy. It contains the secret."`
+	Branch          *string  `json:"branch" doc:"The branch that it deploys. Null: the site's branch."`
 	AnyBranch       bool     `json:"anyBranch" doc:"Whether callers may name another branch."`
-	Title           *string  `json:"title" doc:"Of its deployments, where the caller gives none."`
-	ClearCache      bool     `json:"clearCache" doc:"Whether it always builds as if for the first time."`
+	Title           *string  `json:"title" doc:"The default title of its deployments."`
+	ClearCache      bool     `json:"clearCache" doc:"Whether it always builds without the cache."`
 	Signed          bool     `json:"signed" doc:"Whether callers must sign the body with the hook's secret."`
 	Addresses       []string `json:"addresses" doc:"Addresses and ranges that may call it. Empty: any."`
 	ExpiresAt       *string  `json:"expiresAt" format:"date-time"`
@@ -72,13 +72,13 @@ type createHookIn struct {
 	ByID
 	Body struct {
 		Name       string   `json:"name" doc:"1 to 100 characters."`
-		Branch     string   `json:"branch,omitempty" doc:"What it deploys. Without it: the site's branch."`
+		Branch     string   `json:"branch,omitempty" doc:"The branch to deploy. Default: the site's branch."`
 		AnyBranch  bool     `json:"anyBranch,omitempty" doc:"Let callers name another branch."`
-		Title      string   `json:"title,omitempty" doc:"Of its deployments, where the caller gives none; at most 200 characters."`
-		ClearCache bool     `json:"clearCache,omitempty" doc:"Always build as if for the first time."`
-		Secret     string   `json:"secret,omitempty" doc:"Callers must then send X-Hub-Signature-256: sha256= and the hex HMAC-SHA256 of the body, keyed with it. At most 256 characters; never in an answer."`
-		Addresses  []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges that may call it. Without it: any." example:"[\"203.0.113.0/24\"]"`
-		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it stops working. Without it: never."`
+		Title      string   `json:"title,omitempty" doc:"The default title of its deployments, at most 200 characters."`
+		ClearCache bool     `json:"clearCache,omitempty" doc:"Always build without the cache."`
+		Secret     string   `json:"secret,omitempty" doc:"Callers must then send X-Hub-Signature-256: sha256= and the hex HMAC-SHA256 of the body, keyed with it. At most 256 characters; never returned."`
+		Addresses  []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges that may call it. Default: any." example:"[\"203.0.113.0/24\"]"`
+		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
 		PerMinute  int      `json:"perMinute,omitempty" minimum:"0" maximum:"1000" doc:"Calls a minute. 0: the installation's rate limit."`
 		PerDay     int      `json:"perDay,omitempty" minimum:"0" maximum:"10000" doc:"Calls a day (UTC). 0: 1,000."`
 	}
@@ -108,11 +108,11 @@ type updateHookIn struct {
 	ByID
 	Body struct {
 		Name       *string  `json:"name,omitempty"`
-		Branch     *string  `json:"branch,omitempty" doc:"An empty one means the site's."`
+		Branch     *string  `json:"branch,omitempty" doc:"Empty: the site's branch."`
 		AnyBranch  *bool    `json:"anyBranch,omitempty"`
 		Title      *string  `json:"title,omitempty"`
 		ClearCache *bool    `json:"clearCache,omitempty"`
-		Secret     *string  `json:"secret,omitempty" doc:"An empty one removes it."`
+		Secret     *string  `json:"secret,omitempty" doc:"Empty: removes it."`
 		Addresses  []string `json:"addresses,omitempty" doc:"An empty list: any."`
 		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"Null: never."`
 		PerMinute  *int     `json:"perMinute,omitempty" minimum:"0" maximum:"1000"`
@@ -225,8 +225,8 @@ type callHookIn struct {
 
 type calledHook struct {
 	Triggered
-	Deduplicated bool `json:"deduplicated,omitempty" doc:"True when an earlier call's deployment, still waiting, will do."`
-	BodyIgnored  bool `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or no UTF-8 text: the build doesn't get it."`
+	Deduplicated bool `json:"deduplicated,omitempty" doc:"True when the call was merged into an earlier deployment that is still queued."`
+	BodyIgnored  bool `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or not UTF-8 text: the build does not get it."`
 }
 
 func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHook, error) {

@@ -15,7 +15,7 @@ import (
 type listenerBody struct {
 	ID        string   `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Events    []string `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
-	SiteIDs   []string `json:"siteIds" doc:"Sites whose events it gets. Empty: all sites."`
+	SiteIDs   []string `json:"siteIds" doc:"Sites whose events it receives. Empty: all sites."`
 	CreatedAt string   `json:"createdAt" format:"date-time"`
 	ExpiresAt string   `json:"expiresAt" format:"date-time" doc:"Unless deliveries are fetched until then, which moves it on."`
 }
@@ -30,7 +30,7 @@ type offerBody struct {
 	EventID string            `json:"eventId" doc:"Also the webhook-id header."`
 	Event   string            `json:"event"`
 	Headers map[string]string `json:"headers" doc:"As a request to a URL would have them, the signatures included."`
-	Body    string            `json:"body" doc:"What is signed, to the byte."`
+	Body    string            `json:"body" doc:"The exact bytes that are signed."`
 }
 
 // listenerRoutes: like webhooks, listeners hear of all sites.
@@ -52,7 +52,7 @@ func (a *API) listenerRoutes() {
 type createListenerIn struct {
 	Body struct {
 		Events []string `json:"events,omitempty" doc:"Names of events. Default: all." example:"[\"deployment.completed\",\"deployment.failed\"]"`
-		Secret string   `json:"secret" doc:"1 to 256 characters; 16 or more are recommended. It keys the signatures and is never in an answer."`
+		Secret string   `json:"secret" doc:"1 to 256 characters; 16 or more are recommended. It signs deliveries and is never returned."`
 		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites."`
 	}
 }

@@ -36,7 +36,7 @@ const (
 
 type logBody struct {
 	Logs []lineBody `json:"logs"`
-	Next *int64     `json:"next" doc:"Where there is more: the value for after."`
+	Next *int64     `json:"next" doc:"If there is more: the value for after."`
 }
 
 type lineBody struct {
@@ -45,7 +45,7 @@ type lineBody struct {
 	Level     string  `json:"level" enum:"debug,info,warn,error"`
 	Stage     *string `json:"stage"`
 	Message   string  `json:"message" doc:"Plain text."`
-	Raw       *string `json:"raw" doc:"The message with its terminal colours (ECMA-48 SGR), where it has some."`
+	Raw       *string `json:"raw" doc:"The message with its terminal colors (ECMA-48 SGR), if it has any."`
 }
 
 type logsIn struct {

@@ -28,7 +28,7 @@ var nouns = []*huma.Tag{
 }
 
 const overview = "The REST interface of a Slipway installation: sites, deployments, domains, webhooks and deploy hooks. " +
-	"Bodies are JSON. Every answer carries `X-Request-Id` and the rate limit's headers; every error is an `Error`."
+	"Bodies are JSON. Every response carries `X-Request-Id` and the rate limit's headers; every error is an `Error`."
 
 // failures are the errors that operations share, by status.
 var failures = map[int]struct{ name, when string }{

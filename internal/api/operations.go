@@ -16,7 +16,7 @@ type operationBody struct {
 	Progress    *float64        `json:"progress" minimum:"0" maximum:"1" doc:"Null while it is unknown."`
 	Message     *string         `json:"message"`
 	Error       *string         `json:"error" doc:"Why it failed."`
-	Result      json.RawMessage `json:"result" doc:"What it brought, by kind. Null until it has ended."`
+	Result      json.RawMessage `json:"result" doc:"The result, by kind. Null until it has ended."`
 	CreatedAt   string          `json:"createdAt" format:"date-time"`
 	CompletedAt *string         `json:"completedAt" format:"date-time"`
 }

@@ -62,7 +62,7 @@ func parameters(path string, op map[string]any) {
 			continue
 		}
 		text, _ := p["description"].(string)
-		whole := strings.Contains(text, "comes whole") // without page and limit: no default
+		whole := strings.Contains(text, "whole list is returned") // without page and limit: no default
 		switch name, in := p["name"], p["in"]; {
 		case in == "path" && text == "":
 			p["description"] = pathParameter(path, name.(string))

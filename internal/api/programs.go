@@ -26,13 +26,13 @@ type processBody struct {
 
 type programLogs struct {
 	Logs []programLine `json:"logs"`
-	Next *int64        `json:"next" doc:"Where there is more: the value for after."`
+	Next *int64        `json:"next" doc:"If there is more: the value for after."`
 }
 
 type programLine struct {
-	N            int64   `json:"n" doc:"Grows with every line of the site."`
+	N            int64   `json:"n" doc:"Increases with every line of the site."`
 	Timestamp    string  `json:"timestamp" format:"date-time"`
-	Level        string  `json:"level" enum:"debug,info,warn,error" doc:"Guessed from the line."`
+	Level        string  `json:"level" enum:"debug,info,warn,error" doc:"Derived from the text of the line."`
 	Message      string  `json:"message"`
 	Stream       string  `json:"stream" enum:"stdout,stderr,system"`
 	Process      string  `json:"process"`

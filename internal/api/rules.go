@@ -19,24 +19,24 @@ func (a *API) ruleRoutes() {
 type testRulesIn struct {
 	ByID
 	Body struct {
-		Path         string            `json:"path" maxLength:"4096" doc:"Path and query as a visitor asks for them, or a whole address." example:"/old/page?a=1"`
-		Headers      map[string]string `json:"headers,omitempty" doc:"Headers of the request: Host, Accept-Language and Cookie. Others play no part in any rule."`
-		DeploymentID string            `json:"deploymentId,omitempty" doc:"Test against this deployment. Without it: what is live."`
+		Path         string            `json:"path" maxLength:"4096" doc:"Path and query of the request, or a full URL." example:"/old/page?a=1"`
+		Headers      map[string]string `json:"headers,omitempty" doc:"Headers of the request: Host, Accept-Language and Cookie. Rules depend on no others."`
+		DeploymentID string            `json:"deploymentId,omitempty" doc:"Test against this deployment. Default: the live one."`
 		Rules        map[string]string `json:"rules,omitempty" doc:"Content of _redirects, _headers, slipway.toml, netlify.toml or vercel.json by name, at most 64 KiB each."`
 	}
 }
 
 type ruleAnswerBody struct {
-	Action       string        `json:"action" enum:"file,rewrite,redirect,proxy,error,password" doc:"What happens: a file answers, a rule shows another one, a redirect, a request to another host, an error page, or a password is asked for first."`
+	Action       string        `json:"action" enum:"file,rewrite,redirect,proxy,error,password" doc:"The result: a file, a rewrite to another file, a redirect, a proxied request, an error page, or a password prompt."`
 	Status       int           `json:"status"`
 	Rule         *string       `json:"rule" doc:"File and line of the redirect rule that decided, such as _redirects:3, or null."`
-	Location     *string       `json:"location" doc:"Where a redirect or a proxied request leads, or null."`
+	Location     *string       `json:"location" doc:"The target of a redirect or proxied request, or null."`
 	File         *string       `json:"file" doc:"The file of the release that answers, or null."`
 	Headers      []ruleHeader  `json:"headers" doc:"Headers set by rules."`
-	Removed      []string      `json:"removed" doc:"Names of headers taken away by rules."`
+	Removed      []string      `json:"removed" doc:"Names of headers removed by rules."`
 	HeaderRules  []string      `json:"headerRules" doc:"File and line of the header rules that apply."`
 	Vary         []string      `json:"vary" doc:"Request headers that the answer depends on."`
-	Problems     []ruleProblem `json:"problems" doc:"What of the given rules would not be obeyed."`
+	Problems     []ruleProblem `json:"problems" doc:"Rules that would be ignored, with the reason."`
 	DeploymentID string        `json:"deploymentId"`
 }
 

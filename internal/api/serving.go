@@ -18,7 +18,7 @@ func (a *API) servingRoutes() {
 
 type servingBody struct {
 	ProxyHosts  []string `json:"proxyHosts" doc:"Hosts that rewrites with status 200 may forward requests to. Empty: none."`
-	Protection  string   `json:"protection" enum:"none,previews,all" doc:"Which addresses of the site ask visitors for the password."`
+	Protection  string   `json:"protection" enum:"none,previews,all" doc:"Which addresses of the site require the password."`
 	HasPassword bool     `json:"hasPassword" doc:"Whether a password is set. It is stored hashed and never shown."`
 }
 

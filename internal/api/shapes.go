@@ -27,7 +27,7 @@ type page[T any] struct {
 type pagination struct {
 	Page       int `json:"page"`
 	Limit      int `json:"limit"`
-	Total      int `json:"total" doc:"Items in all pages."`
+	Total      int `json:"total" doc:"Number of items in all pages."`
 	TotalPages int `json:"totalPages"`
 }
 

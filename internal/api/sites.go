@@ -18,15 +18,15 @@ type NewSiteBody struct {
 	Name          string      `json:"name"`
 	Slug          string      `json:"slug" doc:"URL-safe form of the name, unique in the installation."`
 	Type          string      `json:"type" enum:"static,wordpress" doc:"Where the content comes from: a Git repository, or a WordPress installation."`
-	Runtime       string      `json:"runtime" doc:"How it is served: static, node, php or wordpress. A static site's is found out by its first deployment."`
+	Runtime       string      `json:"runtime" doc:"How it is served: static, node, php or wordpress. For a static site, detected by its first deployment."`
 	Status        string      `json:"status" enum:"pending,provisioning,active,error,stopped"`
-	StatusReason  *string     `json:"statusReason" doc:"Why it is in this status, where there is something to say."`
+	StatusReason  *string     `json:"statusReason" doc:"Why it is in this status, if there is a reason."`
 	URL           string      `json:"url" example:"https://my-site.example.com"`
 	Subdomain     string      `json:"subdomain"`
 	Repository    *repository `json:"repository"`
 	Framework     *string     `json:"framework" doc:"The preset that was asked for."`
-	Build         site.Build  `json:"build" doc:"The owner's own build settings; those that are absent are detected."`
-	Run           site.Run    `json:"run" doc:"The owner's own settings of how the site's program is run; those that are absent have their defaults."`
+	Build         site.Build  `json:"build" doc:"Build settings; absent ones are detected."`
+	Run           site.Run    `json:"run" doc:"Settings of the site's application; absent ones have their defaults."`
 	HasCredential bool        `json:"hasCredential" doc:"Whether a credential for the repository is stored. It is never shown."`
 	NeedsRedeploy bool        `json:"needsRedeploy" doc:"Settings or variables changed since the last deployment."`
 	Deployment    *string     `json:"deploymentId" doc:"The deployment that is live."`
@@ -36,14 +36,14 @@ type NewSiteBody struct {
 type siteBody struct {
 	NewSiteBody
 	Domains   []domainSummary `json:"domains"`
-	Process   *processBody    `json:"process" doc:"The site's program; null where it has none."`
+	Process   *processBody    `json:"process" doc:"The site's application; null if it has none."`
 	SSL       siteSSL         `json:"ssl" doc:"The certificate of the site's own address."`
 	UpdatedAt string          `json:"updatedAt" format:"date-time"`
 }
 
 type siteSSL struct {
 	Status        string  `json:"status" enum:"pending,active,failed,expired"`
-	Reason        *string `json:"reason" doc:"Why there is none yet, what went wrong, or whom visitors have to trust."`
+	Reason        *string `json:"reason" doc:"Why there is no certificate yet, what failed, or which authority visitors have to trust."`
 	Issuer        *string `json:"issuer"`
 	ExpiresAt     *string `json:"expiresAt" format:"date-time"`
 	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
@@ -103,7 +103,7 @@ func (a *API) siteRoutes() {
 	post(a, trigger, a.deploySite)
 
 	stop := r("/sites/{id}/stop", "stopSite", "Stop a site", account.SitesWrite)
-	stop.Doc = "Takes an active site offline. Its releases are kept."
+	stop.Doc = "Takes an active site offline. Its releases stay stored."
 	post(a, stop, a.stopSite)
 	post(a, r("/sites/{id}/start", "startSite", "Start a stopped site", account.SitesWrite), a.startSite)
 
@@ -165,8 +165,8 @@ func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) 
 // credential lets a private repository be read.
 type credential struct {
 	Token     string `json:"token,omitempty" doc:"An access token, for https." writeOnly:"true"`
-	User      string `json:"user,omitempty" doc:"The token's user name, where the host wants one."`
-	DeployKey string `json:"deployKey,omitempty" doc:"A private key in PEM form, without a passphrase, for ssh. It wins over a token." writeOnly:"true"`
+	User      string `json:"user,omitempty" doc:"The token's user name, if the host requires one."`
+	DeployKey string `json:"deployKey,omitempty" doc:"A private key in PEM form, without a passphrase, for ssh. It takes precedence over a token." writeOnly:"true"`
 }
 
 func (c *credential) read() *source.Credential {
@@ -181,11 +181,11 @@ type createSiteIn struct {
 		Name       string      `json:"name" doc:"Display name, 1 to 100 characters."`
 		Type       string      `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
 		Repository string      `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
-		Branch     string      `json:"branch,omitempty" doc:"Without it: the repository's default branch."`
-		Framework  string      `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Without it: detected. An unknown one is ignored with a warning in the log."`
-		Build      site.Build  `json:"build,omitempty" doc:"Own build settings."`
-		Run        site.Run    `json:"run,omitempty" doc:"How the site's program is run, where it is one."`
-		Credential *credential `json:"credential,omitempty" doc:"For a private repository. Stored sealed, never shown."`
+		Branch     string      `json:"branch,omitempty" doc:"Default: the repository's default branch."`
+		Framework  string      `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Default: detected. An unknown one is ignored with a warning in the log."`
+		Build      site.Build  `json:"build,omitempty" doc:"Build settings."`
+		Run        site.Run    `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
+		Credential *credential `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
 	}
 }
 
@@ -210,11 +210,11 @@ type updateSiteIn struct {
 	Body struct {
 		Name       *string     `json:"name,omitempty"`
 		Repository *string     `json:"repository,omitempty"`
-		Branch     *string     `json:"branch,omitempty" doc:"An empty one means the repository's default."`
+		Branch     *string     `json:"branch,omitempty" doc:"Empty: the repository's default."`
 		Framework  *string     `json:"framework,omitempty"`
-		Build      *site.Build `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
-		Run        *site.Run   `json:"run,omitempty" doc:"Fields that are absent stay; an empty command returns it to detection."`
-		Credential *credential `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it. A credential is for the host of the repository alone: when repository moves to another host, the stored one is removed."`
+		Build      *site.Build `json:"build,omitempty" doc:"Absent fields stay; an empty string resets a field to detection."`
+		Run        *site.Run   `json:"run,omitempty" doc:"Absent fields stay; an empty command resets it to detection."`
+		Credential *credential `json:"credential,omitempty" doc:"Replaces the stored one; an empty object removes it. A credential is only sent to the host of the repository: when repository moves to another host, the stored one is removed."`
 	}
 }
 
@@ -274,9 +274,9 @@ func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *B
 type deploySiteIn struct {
 	ByID
 	Body *struct {
-		Branch     string `json:"branch,omitempty" doc:"Without it: the site's production branch. Any other branch is deployed as a preview."`
-		Commit     string `json:"commit,omitempty" doc:"The full id of a commit of the branch. Without it: the branch's newest."`
-		Target     string `json:"target,omitempty" doc:"production or preview. Without it: production for the production branch, preview for any other."`
+		Branch     string `json:"branch,omitempty" doc:"Default: the site's production branch. Any other branch is deployed as a preview."`
+		Commit     string `json:"commit,omitempty" doc:"The full id of a commit of the branch. Default: the newest."`
+		Target     string `json:"target,omitempty" doc:"production or preview. Default: production for the production branch, preview for any other."`
 		ClearCache bool   `json:"clearCache,omitempty" doc:"Build without the cache."`
 		Title      string `json:"title,omitempty" doc:"Shown beside the deployment, at most 200 characters."`
 	}

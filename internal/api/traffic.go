@@ -16,9 +16,9 @@ import (
 
 type trafficBody struct {
 	Since string        `json:"since" format:"date-time" doc:"When the first point begins."`
-	Until string        `json:"until" format:"date-time" doc:"Up to when the last point, which still grows, has been counted."`
+	Until string        `json:"until" format:"date-time" doc:"The time up to which the last point has been counted."`
 	Step  string        `json:"step" enum:"5m,15m,1h,2h,6h,1d"`
-	Total CountsBody    `json:"total" doc:"All points together."`
+	Total CountsBody    `json:"total" doc:"The sum of all points."`
 	Data  []trafficSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
 }
 
@@ -31,7 +31,7 @@ type trafficSpan struct {
 // types that are not.
 type CountsBody struct {
 	Requests int64        `json:"requests"`
-	Pages    int64        `json:"pages" doc:"Requests that brought an HTML page of the site, a page the visitor still had included."`
+	Pages    int64        `json:"pages" doc:"Requests for HTML pages of the site, including those answered with 304."`
 	Bytes    int64        `json:"bytes" doc:"Of bodies, compressed as they were sent."`
 	Statuses statusesBody `json:"statuses"`
 }

@@ -19,18 +19,18 @@ type webhookBody struct {
 	ID             string   `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	URL            string   `json:"url" example:"https://example.com/hook"`
 	Events         []string `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
-	SiteIDs        []string `json:"siteIds" doc:"Sites whose events it gets. Empty: all sites."`
+	SiteIDs        []string `json:"siteIds" doc:"Sites whose events it receives. Empty: all sites."`
 	Active         bool     `json:"active"`
-	DisabledReason *string  `json:"disabledReason" doc:"Why the service disabled it: gone (the endpoint answered 410) or failing (nothing but failures for 5 days)."`
+	DisabledReason *string  `json:"disabledReason" doc:"Why the service disabled it: gone (the endpoint answered 410) or failing (all deliveries failed for 5 days)."`
 	FailingSince   *string  `json:"failingSince" format:"date-time"`
-	OverlapEndsAt  *string  `json:"overlapEndsAt" format:"date-time" doc:"Until then the secret before the present one signs too."`
+	OverlapEndsAt  *string  `json:"overlapEndsAt" format:"date-time" doc:"Until then the previous secret signs too."`
 	CreatedAt      string   `json:"createdAt" format:"date-time"`
 	UpdatedAt      string   `json:"updatedAt" format:"date-time"`
 }
 
 type eventBody struct {
 	Name        string          `json:"name" example:"deployment.completed"`
-	Aliases     []string        `json:"aliases" doc:"Other names of the same occurrence."`
+	Aliases     []string        `json:"aliases" doc:"Other names of the same event."`
 	Group       string          `json:"group" enum:"deployment,domain,ssl,site,subscription,payment"`
 	Description string          `json:"description"`
 	SameAs      *string         `json:"sameAs" doc:"The first of the aliases."`

@@ -150,7 +150,7 @@ func (l *logs) flush(ctx context.Context) {
 		part := batch[:min(len(batch), 500)]
 		if err := l.write(ctx, part); err != nil {
 			if ctx.Err() == nil {
-				l.log.WarnContext(ctx, "application log not written, will be tried again", "err", err)
+				l.log.WarnContext(ctx, "application log not written, will be retried", "err", err)
 			}
 			l.mu.Lock()
 			if len(l.waiting)+len(batch) <= maxWaiting {

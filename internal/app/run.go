@@ -35,7 +35,7 @@ func (a *Apps) Run(ctx context.Context) error {
 		err := a.compare(ctx, changed)
 		changed = err != nil
 		if err != nil && ctx.Err() == nil {
-			a.c.Log.WarnContext(ctx, "programs not compared with what should run, will be tried again", "err", err)
+			a.c.Log.WarnContext(ctx, "programs not compared with what should run, will be retried", "err", err)
 		}
 	}
 }

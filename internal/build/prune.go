@@ -33,7 +33,7 @@ type pruning struct {
 	names   map[string]bool // what is left out: names of packages
 }
 
-// dependencies is what of a package.json says what it needs.
+// dependencies holds the fields of a package.json that name what it needs.
 type dependencies struct {
 	Dependencies map[string]any    `json:"dependencies"`
 	Optional     map[string]any    `json:"optionalDependencies"`

@@ -151,7 +151,7 @@ func (b *Bundles) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := b.Tidy(treeAge); err != nil {
-			b.c.Log.WarnContext(ctx, "program files not tidied, will be tried again", "err", err)
+			b.c.Log.WarnContext(ctx, "program files not tidied, will be retried", "err", err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-// hostile is what a name, a branch or a log line may hold.
+// hostile is a text for names, branches and log lines that breaks out of unescaped HTML.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}`
 
 // parts gives a site one of everything that its pages name.

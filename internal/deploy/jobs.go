@@ -155,7 +155,7 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 					WHERE d.release <> '' AND d.id <> s.live_deployment AND NOT EXISTS (SELECT 1 FROM preview_hosts p WHERE p.deployment_id = d.id)) AS kept
 				WHERE place > $1)`, d.c.Keep)
 		if err != nil {
-			return fmt.Errorf("let go of releases: %w", err)
+			return fmt.Errorf("release old releases: %w", err)
 		}
 		rows, err := tx.Query(ctx, `
 			SELECT id FROM (

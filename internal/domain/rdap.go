@@ -188,7 +188,7 @@ func notFound(contentType string, body []byte, soon func(error) *silence) *silen
 		Code  int    `json:"errorCode"`
 	}
 	if err := json.Unmarshal(body, &object); err != nil {
-		return soon(fmt.Errorf("404 that makes no sense: %w", err))
+		return soon(fmt.Errorf("invalid 404: %w", err))
 	}
 	if object.Class != "" || object.Code != 0 && object.Code != http.StatusNotFound {
 		return soon(errors.New("404 that contradicts itself"))

@@ -65,7 +65,7 @@ type Config struct {
 	// fault that says why it can't be. Optional: without it sites that are programs are
 	// answered with a page that says to try again.
 	Programs func(ctx context.Context, deployment string) (Program, error)
-	// FirstByte is what a program may take before the first byte of its answer. Optional: 0
+	// FirstByte is how long a program may take before the first byte of its response. Optional: 0
 	// means 100s.
 	FirstByte time.Duration
 

@@ -114,7 +114,7 @@ func (e *Edge) reportVisits(ctx context.Context) error {
 		kept = all
 		if (err != nil) != failing { // once when it begins, once when it is over
 			if failing = err != nil; failing {
-				e.Log.ErrorContext(ctx, "visits not recorded; they are kept for the next time", "sites", len(kept), "err", err)
+				e.Log.ErrorContext(ctx, "visits not recorded; retrying with the next batch", "sites", len(kept), "err", err)
 			} else {
 				e.Log.InfoContext(ctx, "visits recorded again")
 			}

@@ -28,7 +28,7 @@ import (
 // Param is a variable of a request's environment: SCRIPT_FILENAME, HTTP_HOST, …
 type Param struct{ Name, Value string }
 
-// Request is what a responder is asked.
+// Request holds what a responder is asked.
 type Request struct {
 	Params []Param
 	Body   io.Reader         // Optional: nil sends none. It is read until its end or until the answer is closed.

@@ -225,7 +225,7 @@ func (a *Answers) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := a.purge(ctx); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "old answers not removed, will be tried again", "err", err)
+			a.log.WarnContext(ctx, "old answers not removed, will be retried", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -10,7 +10,7 @@ import (
 )
 
 // errGivenUp marks the end of a job that failed too often.
-var errGivenUp = errors.New("given up")
+var errGivenUp = errors.New("job failed permanently")
 
 // Run does jobs until ctx ends, then lets those that run go on for Drain, ends the rest
 // (they are done again after the next start) and returns.

@@ -56,7 +56,7 @@ func (l *Listener) follow(ctx context.Context, id string, after *int64) (more bo
 	return more, lines.Err()
 }
 
-// outcome is what a delivery met at the target.
+// outcome holds what a delivery met at the target.
 type outcome struct {
 	Status     int    `json:"status,omitempty"`
 	Error      string `json:"error,omitempty"`

@@ -80,7 +80,7 @@ func New(c Config) (*Mailer, error) {
 	}
 	switch {
 	case c.TLS != Implicit && c.TLS != StartTLS && c.TLS != Off:
-		return nil, fmt.Errorf("%q is not one of auto, implicit, starttls, off", c.TLS)
+		return nil, fmt.Errorf("%q must be auto, implicit, starttls or off", c.TLS)
 	case c.User == "" && c.Password != "":
 		return nil, errors.New("there is a password, but no user")
 	case c.User != "" && c.TLS == Off && !own:

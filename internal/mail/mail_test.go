@@ -216,7 +216,7 @@ func TestNewRefuses(t *testing.T) {
 		`":25" is not HOST:PORT`:              {Addr: ":25", From: from},
 		`"mail.test:0" is not HOST:PORT`:      {Addr: "mail.test:0", From: from},
 		"is not an email address":             {Addr: "mail.test:25", From: "nobody"},
-		"is not one of auto":                  {Addr: "mail.test:25", From: from, TLS: "maybe"},
+		"must be auto":                        {Addr: "mail.test:25", From: from, TLS: "maybe"},
 		"a password, but no user":             {Addr: "mail.test:25", From: from, Password: "x"},
 		"only over TLS":                       {Addr: "mail.test:25", From: from, User: "u", Password: "x", TLS: mail.Off},
 		"\\r\\nBcc: c@d.test>\" is not an em": {Addr: "mail.test:25", From: "A <a@b.test\r\nBcc: c@d.test>"},

@@ -13,7 +13,7 @@ import (
 const (
 	poolFile = "/etc/slipway-php/fpm.conf"
 	iniFile  = "/etc/slipway-php/php.ini"
-	// socketName is what PHP-FPM calls the socket that it inherits as descriptor 3.
+	// socketName names for PHP-FPM the socket that it inherits as descriptor 3.
 	socketName = "/run/slipway/php.sock"
 )
 

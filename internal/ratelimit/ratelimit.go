@@ -167,7 +167,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			if err := l.purge(ctx, time.Now()); err != nil && ctx.Err() == nil {
-				l.log.WarnContext(ctx, "ended rate windows not removed, will be tried again", "err", err)
+				l.log.WarnContext(ctx, "ended rate windows not removed, will be retried", "err", err)
 			}
 		}
 	}

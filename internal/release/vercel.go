@@ -69,7 +69,7 @@ type vercelCondition struct {
 func (p *ruleParser) vercelRoute(line int, raw json.RawMessage, redirect bool) {
 	var v vercelRoute
 	if json.Unmarshal(raw, &v) != nil {
-		p.problem(line, "the rule is not understood and is left out")
+		p.problem(line, "the rule is not valid and is ignored")
 		return
 	}
 	from, names, why := vercelPattern(v.Source)
@@ -123,7 +123,7 @@ func (p *ruleParser) vercelConditions(r *Redirect, v vercelRoute) string {
 func (p *ruleParser) vercelHeaders(line int, raw json.RawMessage) {
 	var v vercelRoute
 	if json.Unmarshal(raw, &v) != nil {
-		p.problem(line, "the rule is not understood and is left out")
+		p.problem(line, "the rule is not valid and is ignored")
 		return
 	}
 	from, _, why := vercelPattern(v.Source)

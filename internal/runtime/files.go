@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files is what a program sees: its tree, and what is put over it.
+// files holds what a program sees: its tree, and what is put over it.
 type files struct {
 	tree   *os.Root
 	places []place  // the inner ones first
@@ -75,7 +75,7 @@ func (f *files) open(name string) (*os.File, bool, error) {
 	return nil, false, &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-var errOutside = errors.New("a link leads outside")
+var errOutside = errors.New("a link points outside")
 
 // step returns where a path of a tree leads by the first link in it, relative to the tree,
 // perhaps above it; "" where it has none.

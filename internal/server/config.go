@@ -198,7 +198,7 @@ func (c Config) check() (settings, error) {
 	}
 	for _, r := range c.Roles {
 		if !slices.Contains([]string{"api", "worker", "edge"}, r) {
-			return s, fmt.Errorf("--roles: %q is not one of api, worker, edge", r)
+			return s, fmt.Errorf("--roles: %q must be api, worker or edge", r)
 		}
 	}
 	if len(c.Roles) == 0 {

@@ -174,7 +174,7 @@ func (s *Source) start(ctx context.Context, c command) (k *child, err error) {
 		dir = strings.ReplaceAll(dir, p[0], p[1])
 	}
 	k.Cmd = exec.CommandContext(ctx, s.c.Git, args...)
-	// PWD is what a shell would say; the directory itself is entered by the child, who alone sees it.
+	// PWD is set as a shell would; the directory itself is entered by the child, who alone sees it.
 	k.Env, k.Dir, k.Stdin, k.Stdout, k.Stderr = append(env, "PWD="+dir), dir, c.stdin, c.stdout, k.stderr
 	// It has a group of its own, so that its helpers die with it.
 	k.Cancel = func() error { return syscall.Kill(-k.Process.Pid, syscall.SIGKILL) }

@@ -27,7 +27,7 @@ import (
 // ssh opens the way for a deploy key without an ssh program: git speaks its own plain
 // protocol (git://, gitprotocol-pack(5)) to a loopback port that lasts as long as the
 // request and asks for a random path, and what it says goes on through an SSH session of
-// ours. So the key is in no file, the address is judged by egress, and no shell is run.
+// ours. So the key is in no file, the address is checked by egress, and no shell is run.
 //
 // Host keys are trusted on first use, by each site for itself, and kept in Dir/hosts/<site>
 // for as long as the site lasts: what one tenant was shown decides nothing for another.

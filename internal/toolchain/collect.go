@@ -72,7 +72,7 @@ func collect(ctx context.Context, from, to string) error {
 				return err
 			}
 			if path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(name), target)) {
-				return fmt.Errorf("%w: the link %q leads outside", errHostile, name)
+				return fmt.Errorf("%w: the link %q points outside", errHostile, name)
 			}
 			links = append(links, name)
 			return dst.Symlink(target, name)

@@ -34,7 +34,7 @@ type Listener struct {
 	ExpiresAt db.Time // fetching moves it on
 }
 
-// NewListener is what ListenTx takes.
+// NewListener holds what ListenTx takes.
 type NewListener struct {
 	Events []string // empty: all
 	Secret string   // 1 to 256 characters
