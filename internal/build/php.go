@@ -2,10 +2,13 @@ package build
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"slipway/internal/fault"
 	"slipway/internal/framework"
@@ -59,4 +62,34 @@ func hasComposer() bool {
 		}
 	}
 	return false
+}
+
+// phpProgram completes what PHP runs from: packages of Node.js only built the front end,
+// Laravel finds its public uploads by the link that its storage:link would make, and what
+// looks like source or lies in storage is no static file.
+func (b *build) phpProgram(a *Artefact) {
+	plan := b.Plan
+	if plan.Framework == "laravel" {
+		if _, err := a.Files.Lstat(path.Join(plan.Root, "public/storage")); errors.Is(err, fs.ErrNotExist) {
+			_ = a.Files.Symlink("../storage/app/public", path.Join(plan.Root, "public/storage"))
+		}
+	}
+	if !b.Whole {
+		modules := path.Join(plan.Root, "node_modules")
+		a.Skip = func(name string) bool { return name == modules }
+	}
+	var stored []string
+	if a.Start != nil {
+		for _, dir := range slices.Concat(a.Start.Storage, a.Start.Temporary, b.Storage) {
+			if rel, ok := strings.CutPrefix(path.Clean(dir), path.Clean(a.Start.DocumentRoot)+"/"); ok {
+				stored = append(stored, rel)
+			} else if a.Start.DocumentRoot == "" {
+				stored = append(stored, path.Clean(dir))
+			}
+		}
+	}
+	stored = append(stored, "storage") // the link
+	a.Hidden = func(name string) bool {
+		return !php.Shown(name) || slices.ContainsFunc(stored, func(dir string) bool { return within(name, dir) })
+	}
 }

@@ -550,7 +550,7 @@ func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 	run := func(argv ...string) string {
 		t.Helper()
 		var out bytes.Buffer
-		res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Network: Network{proxy}, Stdout: &out, Stderr: &out})
+		res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Network: Network{Proxy: proxy}, Stdout: &out, Stderr: &out})
 		if err != nil || !res.OK() {
 			t.Fatalf("Run = %+v, %v: %s", res, err, out.String())
 		}
@@ -586,7 +586,7 @@ func TestTheNetworkGivesNoRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := b.Run(t.Context(), Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: newWork(t), UID: siteUID(),
-		Limits: small(), Network: Network{fakeProxy(t, nil)}, Stdout: &out})
+		Limits: small(), Network: Network{Proxy: fakeProxy(t, nil)}, Stdout: &out})
 	if err != nil || !res.OK() {
 		t.Fatalf("Run = %+v, %v", res, err)
 	}

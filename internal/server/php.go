@@ -11,15 +11,40 @@ import (
 	"slipway/internal/runtime"
 )
 
-// applyPHP makes PHP-FPM of a program that the plan says is PHP.
+// applyPHP makes PHP-FPM of a program that the plan says is PHP, unless it has a start
+// command: that is a server of its own then, which finds php in its PATH.
 func applyPHP(w *app.Wanted, p deploy.Program) {
 	if p.Runtime != framework.PHP {
 		return
 	}
-	w.PHP = &app.PHP{Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController}
 	w.Spec.PHP = &runtime.PHP{Version: p.PHP}
-	w.Spec.Dir = p.Root
-	w.Spec.Argv, w.Spec.Shell = nil, ""
+	if p.Start.Command.Shell == "" && len(p.Start.Command.Argv) == 0 {
+		w.PHP = &app.PHP{Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController}
+		w.Spec.Dir = p.Root
+	}
+}
+
+// applyStorage gives a program the folders that detection and the site's settings name.
+func applyStorage(w *app.Wanted, p deploy.Program) {
+	named := map[string]bool{}
+	add := func(dir string, temporary bool) {
+		dir = path.Join(p.Root, dir)
+		if !named[dir] {
+			named[dir] = true
+			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: dir, Temporary: temporary})
+		}
+	}
+	for _, dir := range p.Start.Temporary {
+		add(dir, true)
+	}
+	for _, dir := range p.Start.Storage {
+		add(dir, false)
+	}
+	if p.Site.Run.Storage != nil {
+		for _, dir := range *p.Site.Run.Storage {
+			add(dir, false)
+		}
+	}
 }
 
 // phpVersion returns the version of PHP that a constraint of composer.json gets.
