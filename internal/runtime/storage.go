@@ -228,11 +228,11 @@ func fresh(dir string, tree *os.Root, name string, uid int) error {
 	return sandbox.Own(dir, uid)
 }
 
-// Who starts with full storage has this much to make room, once: each start that finds more
-// has less of it left, and at the end storage is read-only.
+// Who starts with full storage has storageGrace to make room; with storageExcess and a
+// quarter of the limit more than it may have, storage is read-only.
 const (
-	storageGrace = 16 << 20
-	graceShare   = 8 // 1/graceShare of the limit
+	storageGrace  = 16 << 20
+	storageExcess = 64 << 20
 )
 
 // bound holds a program's storage to its limit.
@@ -241,15 +241,15 @@ func (p *Processes) bound(s *Spec, cmd *sandbox.Command) {
 	if limit <= 0 {
 		return
 	}
-	ceiling := limit + limit/graceShare + storageGrace
+	most := limit + limit/4 + storageExcess
 	used := int64(0)
 	for _, b := range cmd.Binds {
-		if b.Stored && used <= ceiling {
-			used += sandbox.Size(b.Source, ceiling)
+		if b.Stored && used <= most {
+			used += sandbox.Size(b.Source, most)
 		}
 	}
 	switch {
-	case used > ceiling-storageGrace:
+	case used > most:
 		for i := range cmd.Binds {
 			if cmd.Binds[i].Stored {
 				cmd.Binds[i].Write = false
