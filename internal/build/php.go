@@ -34,7 +34,7 @@ func (b *build) php(ctx context.Context) error {
 	switch {
 	case v.CLI == "" && composer:
 		return &fault.Error{Kind: fault.Unavailable, Message: "PHP's command line program is not installed on this server", Details: "the operator can install it (apt-get install php-cli)", Code: "php_missing"}
-	case composer && !hasComposer():
+	case composer && !php.HasComposer():
 		return &fault.Error{Kind: fault.Unavailable, Message: "Composer is not installed on this server", Details: "the operator can install it (apt-get install composer)", Code: "composer_missing"}
 	}
 	dir := filepath.Join(b.dir, "php")
@@ -53,15 +53,6 @@ func (b *build) php(ctx context.Context) error {
 	b.tools.Env = append(b.tools.Env, "COMPOSER_HOME="+path.Join(home, ".config/composer"), "COMPOSER_CACHE_DIR="+path.Join(home, ".cache/composer"),
 		"COMPOSER_MIRROR_PATH_REPOS=1", "COMPOSER_NO_INTERACTION=1")
 	return nil
-}
-
-func hasComposer() bool {
-	for _, name := range []string{"/usr/bin/composer", "/usr/local/bin/composer"} {
-		if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() {
-			return true
-		}
-	}
-	return false
 }
 
 // phpProgram completes what PHP runs from: packages of Node.js only built the front end,

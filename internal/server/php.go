@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"path"
+	"strings"
 
 	"slipway/internal/app"
 	"slipway/internal/deploy"
 	"slipway/internal/framework"
 	"slipway/internal/php"
 	"slipway/internal/runtime"
+	"slipway/internal/site"
 )
 
 // applyPHP makes PHP-FPM of a program that the plan says is PHP, unless it has a start
@@ -51,4 +53,36 @@ func applyStorage(w *app.Wanted, p deploy.Program) {
 func phpVersion(ctx context.Context, constraint string) (string, error) {
 	v, err := php.Choose(ctx, constraint)
 	return v.Number, err
+}
+
+// forgetStorage deletes what a deleted site's programs have stored.
+func (h *node) forgetStorage(_ context.Context, id site.ID) error {
+	if h.engine == nil {
+		return nil
+	}
+	return h.engine.ForgetStorage(string(id))
+}
+
+// phpTools reports which versions of PHP answer for sites here.
+func phpTools(ctx context.Context) check {
+	c := check{name: "PHP"}
+	versions := php.Installed(ctx)
+	if len(versions) == 0 {
+		c.text = "not installed: PHP sites are refused (apt-get install php-fpm php-cli composer)"
+		return c
+	}
+	var list []string
+	cli := false
+	for _, v := range versions {
+		list = append(list, v.Number)
+		cli = cli || v.CLI != ""
+	}
+	c.ok, c.text = true, strings.Join(list, ", ")
+	switch {
+	case !cli:
+		c.ok, c.text = false, c.text+", without the command line program: Composer projects are refused (apt-get install php-cli)"
+	case !php.HasComposer():
+		c.ok, c.text = false, c.text+", without Composer: Composer projects are refused (apt-get install composer)"
+	}
+	return c
 }

@@ -17,7 +17,7 @@ type Run struct {
 	SleepAfterSeconds *int         `json:"sleepAfterSeconds,omitempty" doc:"Unused for so long, the program stops, and the next request starts it. 0 never. Default 900."`
 	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"64 to 16384. Default 512."`
 	CPUs              *float64     `json:"cpus,omitempty" doc:"0.1 to 64. Default 1."`
-	Storage           *[]string    `json:"storage,omitempty" doc:"Folders of the project that the program may write to, and that stay when another deployment takes over; those that detection knows are among them. Up to 10. In force with the next deployment."`
+	Storage           *[]string    `json:"storage,omitempty" doc:"Folders of the project that the program may write to, and that stay when another deployment takes over; those that detection knows are among them. Up to 10."`
 	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"What they may hold together. 16 to 10240. Default 1024."`
 	Ports             *[]int       `json:"ports,omitempty" doc:"Ports, beside 80 and 443, at which the program may reach public hosts by name, for databases and the like. Up to 16. Default none."`
 	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"What requests under way are given to end when another deployment takes over. 0 to 600. Default 30."`
