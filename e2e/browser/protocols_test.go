@@ -24,7 +24,7 @@ func TestProtocols(t *testing.T) {
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h := &house{World: w, t: t}
+	h := &harness{World: w, t: t}
 	h.commit("acme/quay", "The quay", map[string]string{
 		"index.html": `<!doctype html><html lang="en"><title>Quay</title><link rel="icon" href="data:,"><link rel="stylesheet" href="style.css"><h1>Quay</h1><img src="mark.svg" alt=""><script src="app.js"></script>`,
 		"style.css":  "h1 { color: rgb(1, 2, 3) }", "app.js": "document.body.dataset.ran = 'yes'\n" + strings.Repeat("// a longer script\n", 5000),
