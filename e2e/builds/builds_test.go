@@ -399,7 +399,7 @@ func (h *harness) page(address string) world.Answer {
 func (h *harness) shows(address, text string) world.Answer {
 	h.t.Helper()
 	var a world.Answer
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		a = h.page(address)
 		if a.Status == 200 && strings.Contains(string(a.Body), text) {
 			return a

@@ -60,7 +60,7 @@ func (o *office) work() {
 // until waits for a condition that the database shows.
 func (o *office) until(what, query string) {
 	o.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		var ok bool
 		if err := o.db.QueryRow(o.t.Context(), query).Scan(&ok); err != nil {
 			o.t.Fatal(err)

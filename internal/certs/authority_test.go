@@ -193,7 +193,7 @@ func TestLocalReports(t *testing.T) {
 	times := func(host string) int { mu.Lock(); defer mu.Unlock(); return len(heard[host]) }
 	until := func(ok func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("waited in vain")
 			}

@@ -174,7 +174,7 @@ func TestLedger(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := time.Until(until); want == 0 && !until.IsZero() || want != 0 && (got-want).Abs() > 10*time.Second {
+		if got := time.Until(until); want == 0 && !until.IsZero() || want != 0 && (got-want).Abs() > time.Minute {
 			t.Errorf("%s: wait %v, want %v", what, got, want)
 		}
 	}
@@ -348,9 +348,10 @@ func TestRetryIsBounded(t *testing.T) {
 	w.add(name, "blog")
 	w.until("it failed", func() bool { return w.row(name).failures == 1 })
 	w.exec("UPDATE certificates SET failures = 5 WHERE host = $1", name)
+	before := db.Now()
 	w.write(func(tx *db.Tx) error { return RetryTx(t.Context(), tx, name) })
-	if in := w.row(name).nextAt.Sub(db.Now()); in < 20*time.Second || in > 26*time.Second {
-		t.Errorf("after the fifth the next is in %v", in)
+	if next := w.row(name).nextAt; next.Sub(before) < 20*time.Second || next.Sub(db.Now()) > 26*time.Second {
+		t.Errorf("after the fifth the next is in %v", next.Sub(before))
 	}
 	w.exec("UPDATE certificates SET changed_at = changed_at - 60000 WHERE host = $1", name)
 	w.write(func(tx *db.Tx) error { return RetryTx(t.Context(), tx, name) })

@@ -145,7 +145,7 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			rows, err := w.db.Query(context.Background(), "SELECT "+columns+" FROM certificates")
 			all, _ := db.Collect(rows, err, scan)
@@ -274,7 +274,7 @@ func (w *world) served(name string) *x509.Certificate {
 	w.t.Helper()
 	var leaf *x509.Certificate
 	var err error
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for leaf, err = w.shake(name); err != nil; leaf, err = w.shake(name) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("%s: %v", name, err)

@@ -184,7 +184,7 @@ func (w *world) live(id site.ID) site.Site {
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("waited in vain: %s", what)

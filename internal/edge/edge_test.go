@@ -108,7 +108,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatal("waited in vain until ", what)
 		}
@@ -341,7 +341,7 @@ func TestPreviews(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(w.get("https://feature-x--blog.sites.test/").body, "second"); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(w.get("https://feature-x--blog.sites.test/").body, "second"); {
 		if time.Now().After(deadline) {
 			t.Fatal("the branch's address still serves the earlier deployment")
 		}

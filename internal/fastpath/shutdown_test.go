@@ -36,7 +36,7 @@ func (w *world) shut(t *testing.T) (done chan error) {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for by := time.Now().Add(15 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for by := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(by) {
 			t.Fatal("it doesn't happen that", what)
 		}

@@ -209,7 +209,7 @@ func TestHostileSizes(t *testing.T) {
 			if err != nil && !fault.Is(err, fault.Invalid) {
 				t.Errorf("Detect: %v", err)
 			}
-			if took := time.Since(start); took > 10*time.Second { // generous: a shared machine, -race
+			if took := time.Since(start); took > time.Minute { // a hang
 				t.Errorf("took %v", took)
 			} else {
 				t.Logf("%s in %v, %v", plan.Framework, took, err)

@@ -198,7 +198,7 @@ func TestSlowServers(t *testing.T) {
 	}()
 	begun := time.Now()
 	err = mailer(t, mail.Config{Addr: l.Addr().String(), Timeout: 300 * time.Millisecond}).Send(t.Context(), hello)
-	if took := time.Since(begun); err == nil || !errors.Is(err, context.DeadlineExceeded) || took < 300*time.Millisecond || took > 5*time.Second {
+	if took := time.Since(begun); err == nil || !errors.Is(err, context.DeadlineExceeded) || took < 300*time.Millisecond || took > time.Minute {
 		t.Errorf("%v after %s", err, took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

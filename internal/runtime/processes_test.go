@@ -118,7 +118,7 @@ func client(p Program) *http.Client {
 func (w *world) get(p Program, path string) string {
 	w.t.Helper()
 	c := client(p)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		resp, err := c.Get("http://program" + path)
 		if err == nil {
 			defer resp.Body.Close()

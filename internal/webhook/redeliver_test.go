@@ -37,7 +37,7 @@ func working(t *testing.T, r *receiver) *Webhooks {
 
 func ended(t *testing.T, w *Webhooks, id operation.ID) operation.Operation {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		o, err := w.c.Operations.Get(t.Context(), anna, id)
 		if err != nil {
