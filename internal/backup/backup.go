@@ -182,6 +182,11 @@ func (s *Backups) Get(ctx context.Context, owner account.OwnerID, id ID) (Backup
 	return s.owned(ctx, s.c.DB, owner, id)
 }
 
+// GetTx is Get inside the caller's transaction.
+func (s *Backups) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Backup, error) {
+	return s.owned(ctx, tx, owner, id)
+}
+
 func (s *Backups) owned(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Backup, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1 AND owner_id = $2`, id, owner))
 }

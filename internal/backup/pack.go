@@ -45,19 +45,27 @@ type writer struct {
 	stored int64
 }
 
-// newWriter returns a writer that stores nothing again that base, which may be nil, has.
-func newWriter(ctx context.Context, repo *Repository, base *Manifest) *writer {
+func newWriter(ctx context.Context, repo *Repository) *writer {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(3)
-	w := &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, tick: func(int64) {}}
-	if base != nil {
-		w.packs = append(w.packs, base.Packs...)
-		w.pieces = append(w.pieces, base.Pieces...)
-		for i, p := range w.pieces {
-			w.have[p.Sum] = i
+	return &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, tick: func(int64) {}}
+}
+
+// adopt makes the writer store nothing again that an earlier backup has, before anything
+// is added. The backup's files then refer to the writer's pieces.
+func (w *writer) adopt(m *Manifest) {
+	packs, pieces := len(w.packs), len(w.pieces)
+	w.packs = append(w.packs, m.Packs...)
+	for i, p := range m.Pieces {
+		p.Pack += packs
+		w.pieces = append(w.pieces, p)
+		w.have[p.Sum] = pieces + i
+	}
+	for _, f := range m.Files {
+		for k := range f.Pieces {
+			f.Pieces[k] += pieces
 		}
 	}
-	return w
 }
 
 // add stores what r holds and returns its pieces, its SHA-256 and its length.

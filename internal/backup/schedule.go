@@ -101,6 +101,27 @@ func (s *Backups) ScheduleOf(ctx context.Context, r db.Reader, id site.ID) (Sche
 	return v, nil
 }
 
+// Schedules returns the schedules of sites.
+func (s *Backups) Schedules(ctx context.Context, r db.Reader, sites []site.ID) (map[site.ID]Schedule, error) {
+	out := make(map[site.ID]Schedule, len(sites))
+	for _, id := range sites {
+		out[id] = DefaultSchedule
+	}
+	var args db.Args
+	rows, err := r.Query(ctx, `SELECT site_id, every, at, daily, weekly, monthly FROM backup_schedules WHERE site_id IN (`+db.AddList(&args, sites)+`)`, args...)
+	_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
+		var id site.ID
+		var v Schedule
+		err := row.Scan(&id, &v.Every, &v.At, &v.Keep.Daily, &v.Keep.Weekly, &v.Keep.Monthly)
+		out[id] = v
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read backup schedules: %w", err)
+	}
+	return out, nil
+}
+
 // SchedulePatch changes what is not nil.
 type SchedulePatch struct {
 	Every, At              *string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"slipway/internal/db"
@@ -36,7 +37,10 @@ func (s *Backups) Sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list backups: %w", err)
 	}
-	for _, name := range manifests {
+	for _, name := range strings.Split(strings.Join(manifests, ","), ",") {
+		if name == "" {
+			continue
+		}
 		m, err := s.c.Repository.load(ctx, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it can't be restored, and verifying it says so

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -102,7 +104,11 @@ func (s *Backups) take(ctx context.Context, t Take, _ int64) error {
 	return s.complete(ctx, b, m, stored)
 }
 
-// begin marks a backup as running, on top of the newest one that its site has.
+// builtOn is how many earlier backups one looks into for what is stored already: after a
+// restore the newest may hold little of what is there again.
+const builtOn = 3
+
+// begin marks a backup as running, on top of the newest that its site has.
 func (s *Backups) begin(ctx context.Context, id ID) (b Backup, err error) {
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		if b, err = scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, id)); err != nil {
@@ -114,15 +120,12 @@ func (s *Backups) begin(ctx context.Context, id ID) (b Backup, err error) {
 		if b.Status == Completed || b.Status == Failed {
 			return nil
 		}
-		base := ""
-		rows, err := tx.Query(ctx, `SELECT manifest FROM backups WHERE site_id = $1 AND status = 'completed' ORDER BY id DESC LIMIT 1`, b.Site)
-		newest, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+		rows, err := tx.Query(ctx, `SELECT manifest FROM backups WHERE site_id = $1 AND status = 'completed' ORDER BY id DESC LIMIT $2`, b.Site, builtOn)
+		names, err := db.Collect(rows, err, func(s db.Scanner) (name string, err error) { return name, s.Scan(&name) })
 		if err != nil {
-			return fmt.Errorf("find base of %s: %w", id, err)
+			return fmt.Errorf("find earlier backups of %s: %w", id, err)
 		}
-		if len(newest) == 1 {
-			base = newest[0]
-		}
+		base := strings.Join(names, ",")
 		b.Status, b.base = Running, base
 		tx.Notify(b.Owner.Topic())
 		_, err = tx.Exec(ctx, `UPDATE backups SET status = 'running', base = $2, progress = 0 WHERE id = $1`, id, base)
@@ -133,10 +136,6 @@ func (s *Backups) begin(ctx context.Context, id ID) (b Backup, err error) {
 
 // collect reads all that the backup is to hold, stores what is new, and returns the list.
 func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, error) {
-	base, err := s.base(ctx, b)
-	if err != nil {
-		return nil, 0, err
-	}
 	config, err := s.c.Sites.Export(ctx, b.Site)
 	if fault.Is(err, fault.NotFound) {
 		return nil, 0, &fault.Error{Kind: fault.Conflict, Message: "The site was deleted"}
@@ -144,7 +143,11 @@ func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, erro
 	if err != nil {
 		return nil, 0, err
 	}
-	w := newWriter(ctx, s.c.Repository, base)
+	w := newWriter(ctx, s.c.Repository)
+	base, err := s.buildOn(ctx, b, w)
+	if err != nil {
+		return nil, 0, err
+	}
 	read, stop := s.report(ctx, b.ID)
 	defer stop()
 	w.tick = func(n int64) { read.Add(n) }
@@ -176,16 +179,25 @@ func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, erro
 	return m, w.stored, nil
 }
 
-func (s *Backups) base(ctx context.Context, b Backup) (*Manifest, error) {
-	if b.base == "" {
-		return nil, nil
+// buildOn lets the writer use what the site's last backups hold, and returns the newest of
+// them that can be read; nil where there is none.
+func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Manifest, err error) {
+	for name := range strings.SplitSeq(b.base, ",") {
+		if name == "" {
+			continue
+		}
+		m, err := s.c.Repository.load(ctx, name)
+		if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+			s.c.Log.WarnContext(ctx, "an earlier backup can't be built upon", "backup", b.ID, "err", err)
+			continue // what it has is stored anew
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.adopt(m)
+		newest = cmp.Or(newest, m)
 	}
-	m, err := s.c.Repository.load(ctx, b.base)
-	if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
-		s.c.Log.WarnContext(ctx, "backup can't be built upon", "backup", b.ID, "err", err)
-		return nil, nil // this one stores everything anew
-	}
-	return m, err
+	return newest, nil
 }
 
 // report writes how much was read, while it is being read.

@@ -15,7 +15,7 @@ CREATE TABLE backups (
   progress     BIGINT NOT NULL,   -- bytes read so far
   manifest     TEXT NOT NULL,     -- object that lists it; empty until completed
   checksum     TEXT NOT NULL,
-  base         TEXT NOT NULL,     -- manifest whose objects a running one uses again; empty: none
+  base         TEXT NOT NULL,     -- manifests whose objects a running one uses again, with commas
   then_delete  TEXT NOT NULL,     -- operation that deletes the site once it is completed; empty: none
   verified_at  BIGINT NOT NULL,
   error        TEXT NOT NULL,
