@@ -229,6 +229,7 @@ type downloadIn struct {
 func (a *API) downloadRoute(r Route) {
 	r.Method, r.Status = http.MethodGet, http.StatusOK
 	op := a.operation(r, typeOf[string]())
+	op.Responses["409"] = &huma.Response{}
 	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 	op.Responses["200"].Content = map[string]*huma.MediaType{"application/zstd": binary, "application/zip": binary}
 	huma.Register(a.huma, op, func(ctx context.Context, in *downloadIn) (*logOut, error) {

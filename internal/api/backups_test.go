@@ -126,7 +126,7 @@ func TestBackups(t *testing.T) {
 
 	// A key for one site restores to no other.
 	other := w.site(key, "other")
-	one := w.must(201, "POST", "/keys", key, m{"name": "one", "scopes": []string{"*"}, "siteIds": []string{id}})["key"].(string)
+	one := w.must(201, "POST", "/keys", key, m{"name": "one", "scopes": []string{"*"}, "sites": []string{id}})["key"].(string)
 	w.must(403, "POST", path+"/restore", one, m{"siteId": other})
 	w.must(403, "POST", path+"/restore", one, m{"newSite": m{"name": "more"}})
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -374,7 +375,7 @@ func (w swap) drop() { os.RemoveAll(w.next) }
 
 // prepare writes files beside the folder, owned as it is.
 func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool) (swap, error) {
-	w := swap{folder: f, next: f.Dir + ".restore", merge: merge}
+	w := swap{folder: f, next: filepath.Join(filepath.Dir(f.Dir), ".restore-"+filepath.Base(f.Dir)), merge: merge}
 	if err := os.RemoveAll(w.next); err != nil { // of an attempt that a crash ended
 		return w, err
 	}
@@ -417,20 +418,14 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 	return w, ownLike(w.next, f.Dir)
 }
 
-// put exchanges the folder's content. Of a whole folder the old one goes in one rename.
+// put exchanges the folder's content, not the folder, which running programs see. A crash
+// in the middle is mended by the job's next attempt.
 func (w swap) put() error {
+	if err := os.MkdirAll(w.folder.Dir, 0o755); err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
 	if !w.merge {
-		old := w.folder.Dir + ".replaced"
-		if err := os.RemoveAll(old); err != nil {
-			return err
-		}
-		if err := os.Rename(w.folder.Dir, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-		if err := os.Rename(w.next, w.folder.Dir); err != nil {
-			return errors.Join(fmt.Errorf("restore storage: %w", err), os.Rename(old, w.folder.Dir))
-		}
-		return os.RemoveAll(old)
+		return w.replace()
 	}
 	// Its files are the site's, which may have put links anywhere: each is written inside.
 	from, err := os.OpenRoot(w.next)
@@ -472,6 +467,34 @@ func (w swap) put() error {
 		}
 		return chownLike(to, name, info)
 	})
+}
+
+// replace empties the folder and moves the new content in.
+func (w swap) replace() error {
+	to, err := os.OpenRoot(w.folder.Dir)
+	if err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	defer to.Close()
+	old, err := fs.ReadDir(to.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	for _, e := range old {
+		if err := to.RemoveAll(e.Name()); err != nil {
+			return fmt.Errorf("restore storage: %w", err)
+		}
+	}
+	entries, err := os.ReadDir(w.next)
+	if err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	for _, e := range entries { // both are directories of ours: no link is on the way
+		if err := os.Rename(filepath.Join(w.next, e.Name()), filepath.Join(w.folder.Dir, e.Name())); err != nil {
+			return fmt.Errorf("restore storage: %w", err)
+		}
+	}
+	return nil
 }
 
 func copyFile(from, to *os.Root, name string, mode fs.FileMode) error {

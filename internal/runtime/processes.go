@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,13 +29,20 @@ type Config struct {
 	Toolchain *toolchain.Toolchain
 	Egress    *egress.Egress
 	Dir       string // absolute, ours: scratch space of what runs
+	Storage   string // absolute, ours: what sites write and keep. Optional: empty refuses storage.
 	// UID returns the host's uid of a site, under which its programs run.
 	UID func(ctx context.Context, site string) (int, error)
 	Log *slog.Logger // Optional.
 }
 
 // Processes is the Engine that runs programs in sandboxes on this machine.
-type Processes struct{ c Config }
+type Processes struct {
+	c Config
+
+	mu      sync.Mutex               // guards both
+	running map[*process]string      // by site
+	held    map[string]chan struct{} // closed when the site's programs may write again
+}
 
 // NewProcesses returns the engine and removes what an earlier process left behind. It
 // starts nothing.
@@ -46,11 +54,8 @@ func NewProcesses(c Config) (*Processes, error) {
 	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make programs: %w", err)
 	}
-	return &Processes{c}, nil
+	return &Processes{c: c, running: map[*process]string{}, held: map[string]chan struct{}{}}, nil
 }
-
-// appDir is where the bundle appears inside.
-const appDir = "/app"
 
 // stopPatience is how long the end of a program that was killed may take.
 const stopPatience = 20 * time.Second
@@ -62,10 +67,15 @@ type process struct {
 	linked chan struct{} // closed when link is there
 	gone   chan struct{}
 	exit   Exit
+	files  files
+	socket *socket // nil where it listens on its port
 }
 
 // Start runs the program of s in a sandbox of its own.
 func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
+	if err := p.unheld(ctx, s.Site); err != nil {
+		return nil, err
+	}
 	uid, err := p.c.UID(ctx, s.Site)
 	if err != nil {
 		return nil, err
@@ -80,7 +90,10 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		return nil, err
 	}
 	dir := filepath.Join(p.c.Dir, s.ID)
+	x := &process{linked: make(chan struct{}), gone: make(chan struct{})}
 	clean := func() {
+		x.files.close()
+		x.socket.close()
 		if err := os.RemoveAll(dir); err != nil {
 			p.c.Log.Warn("scratch space of a program stays behind", "program", s.ID, "err", err)
 		}
@@ -88,9 +101,9 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		tools.Release()
 	}
 	cmd := sandbox.Command{
-		Argv: s.Argv, Dir: path.Join(appDir, s.Dir), Work: filepath.Join(dir, "work"), UID: uid,
+		Argv: s.Argv, Dir: path.Join(AppDir, s.Dir), Work: filepath.Join(dir, "work"), UID: uid,
 		Env:   environment(s, tools),
-		Binds: append([]sandbox.Bind{{Source: tree, Target: appDir}}, tools.Binds...),
+		Binds: append([]sandbox.Bind{{Source: tree, Target: AppDir}}, tools.Binds...),
 		Limits: sandbox.Limits{Memory: s.Limits.Memory, CPU: s.Limits.CPUs, Pids: s.Limits.Pids, Disk: s.Limits.Disk,
 			Wall: forever, Output: endless},
 	}
@@ -105,6 +118,16 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		clean()
 		return nil, err
 	}
+	if err := p.mount(ctx, &s, x, &cmd, tree, dir); err != nil {
+		clean()
+		return nil, err
+	}
+	if s.PHP != nil {
+		if err := p.php(ctx, s, x, &cmd, dir); err != nil {
+			clean()
+			return nil, err
+		}
+	}
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
 	cmd.Stdout, cmd.Stderr = out, errs
@@ -116,14 +139,16 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		}
 	}
 	life, kill := context.WithCancel(context.Background()) // the program's own: the caller's ends with the start
-	x := &process{kill: kill, linked: make(chan struct{}), gone: make(chan struct{})}
+	x.kill = kill
 	cmd.Linked = func(l *sandbox.Link) {
 		x.link = l
+		p.note(x, s.Site)
 		close(x.linked)
 	}
 	failed := make(chan error, 1)
 	go func() {
 		defer close(x.gone)
+		defer p.forget(x)
 		res, err := p.c.Runner.Run(life, cmd)
 		closeNetwork()
 		out.flush()
@@ -136,6 +161,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	}()
 	select {
 	case <-x.linked:
+		x.socket.started()
 		return x, nil
 	case <-x.gone:
 		select {
@@ -158,9 +184,9 @@ const (
 )
 
 func environment(s Spec, tools toolchain.Tools) []string {
-	bins := []string{path.Join(appDir, s.Dir, "node_modules/.bin")}
+	bins := []string{path.Join(AppDir, s.Dir, "node_modules/.bin")}
 	if s.Dir != "" {
-		bins = append(bins, path.Join(appDir, "node_modules/.bin"))
+		bins = append(bins, path.Join(AppDir, "node_modules/.bin"))
 	}
 	bins = append(bins, tools.Path...)
 	env := append([]string{"NODE_ENV=production"}, tools.Env...)
@@ -203,6 +229,9 @@ func (x *process) Dial(ctx context.Context) (net.Conn, error) {
 	case <-x.linked:
 	case <-x.gone:
 		return nil, errors.New("the program has ended")
+	}
+	if x.socket != nil {
+		return x.socket.dial(ctx)
 	}
 	c, err := x.link.Dial(ctx, Port)
 	if errors.Is(err, sandbox.ErrNobodyListens) {

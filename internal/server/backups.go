@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"filippo.io/age"
@@ -94,6 +96,17 @@ func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.C
 	var err error
 	if c.Repository, c.Why, err = h.s.repository(h.s.Backup, h.seal, nil, h.s.Log); err != nil {
 		return c, err
+	}
+	if e := h.engine; e != nil {
+		c.Storage = func(_ context.Context, id site.ID) ([]backup.Folder, error) {
+			folders, err := e.StorageFolders(string(id))
+			list := make([]backup.Folder, 0, len(folders))
+			for _, name := range slices.Sorted(maps.Keys(folders)) {
+				list = append(list, backup.Folder{Name: name, Dir: folders[name]})
+			}
+			return list, err
+		}
+		c.Hold = func(_ context.Context, id site.ID) (func(), error) { return e.Hold(string(id)), nil }
 	}
 	return c, os.MkdirAll(c.Scratch, 0o700)
 }

@@ -68,6 +68,7 @@ type node struct {
 	gc          *gc.Collector
 	apps        *app.Apps
 	backups     *backup.Backups
+	engine      *runtime.Processes // nil where nothing runs here
 	bundles     *bundle.Bundles
 	source      *source.Source
 	api         *api.API             // nil without the role
@@ -129,7 +130,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 			return nil, err
 		}
 		if engine != nil {
-			apps.Engine = engine
+			apps.Engine, h.engine = engine, engine
 		} else {
 			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
 		}
@@ -144,7 +145,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
-		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines,
+		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetGit, h.forgetBackups}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
