@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"slipway/internal/db"
 	"slipway/internal/egress"
@@ -43,6 +44,9 @@ type Config struct {
 type Builds struct {
 	c     Config
 	slots *slots
+	busy  *busy
+
+	measuring sync.WaitGroup // of caches, after their builds
 }
 
 // New returns Builds. It starts nothing.
@@ -50,7 +54,7 @@ func New(c Config) *Builds {
 	c.AtOnce = cmp.Or(c.AtOnce, max(1, runtime.NumCPU()/2))
 	c.Limits = limits(c.Limits)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Builds{c, newSlots(c.AtOnce)}
+	return &Builds{c: c, slots: newSlots(c.AtOnce), busy: newBusy()}
 }
 
 // Limits returns what one stage of a build may use at most.
@@ -62,11 +66,15 @@ type Spec struct {
 	Site       string         // whose uid and whose caches
 	Owner      string         // whose turn it is, among owners
 	Branch     string         // a branch has caches of its own
+	MaxCaches  *int64         // bytes that the caches of all of the owner's builds may take. Optional.
 	ClearCache bool           // build as if for the first time
 	Tree       *source.Tree   // the commit
 	Plan       framework.Plan // what to do with it
 	Env        map[string]string
 	Secrets    []Secret // values that never appear in the log
+
+	Commands []string // what a program's release runs besides its start
+	Whole    bool     // a program runs from all that the build left
 }
 
 // Secret is a value to be hidden, with the name of its variable where it has one.
@@ -93,6 +101,12 @@ type Artefact struct {
 	// Runtime and Start say how the artefact is served: as files, or by a program.
 	Runtime string
 	Start   *framework.Start
+	// Skip reports whether a path, or a whole folder, is none of what a program runs from.
+	// Optional.
+	Skip func(name string) bool
+	// Assets are folders, relative to Files, that are served as files before the program
+	// is asked.
+	Assets []framework.AssetFolder
 }
 
 // Clear removes what builds that a crash ended have left on disk. It is for the start,
