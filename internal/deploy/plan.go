@@ -25,6 +25,9 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	if c := s.Run.Command; c != nil {
 		start := framework.Start{Command: framework.ParseCommand(*c), PortEnv: "PORT"}
 		start.Command.Dir = plan.Root
+		if plan.Start != nil {
+			start.Storage, start.Temporary = plan.Start.Storage, plan.Start.Temporary
+		}
 		plan.Start = &start
 		if plan.Runtime == framework.Static {
 			plan.Runtime, plan.Why = framework.Node, "the site's settings say how it is started"
@@ -38,8 +41,8 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	for _, w := range plan.Warnings {
 		p.Printf("warn", "%s", w)
 	}
-	if plan.Runtime == framework.Node && d.c.StartProgram != nil && plan.Start != nil {
-		return plan, nil
+	if plan.Runtime != framework.Static && d.c.StartProgram != nil && plan.Start != nil {
+		return plan, d.readyPHP(ctx, plan, p)
 	}
 	if plan.Runtime != framework.Static {
 		return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),

@@ -223,6 +223,13 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 		wish.Link = r.launch.inherit(inside)
 		r.link = link
 	}
+	if r.c.Listener != nil {
+		own, err := dup(r.c.Listener)
+		if err != nil {
+			return nil, err
+		}
+		wish.Listener = r.launch.inherit(own)
+	}
 	text, err := json.Marshal(wish)
 	if err != nil {
 		return nil, err
@@ -320,7 +327,7 @@ func (r *run) spec(inside bool) spec {
 		// 1, not 0: a core_pattern that is a pipe ignores 0 and stops at exactly 1 (core(5)).
 		{unix.RLIMIT_CORE, 1},
 		{unix.RLIMIT_NOFILE, uint64(c.Limits.NoFile)},
-		{unix.RLIMIT_FSIZE, uint64(c.Limits.Disk)},
+		{unix.RLIMIT_FSIZE, uint64(max(c.Limits.Disk, c.Limits.Stored))},
 		{unix.RLIMIT_MEMLOCK, 64 << 10},
 		{unix.RLIMIT_MSGQUEUE, 0},
 	}}
@@ -328,7 +335,7 @@ func (r *run) spec(inside bool) spec {
 		// Counted in the sandbox's own user namespace. Plain runs share the host's count.
 		s.Rlimits = append(s.Rlimits, rlimit{unix.RLIMIT_NPROC, uint64(c.Limits.Pids)})
 		if c.Network.Proxy != "" {
-			s.Proxy = proxyInside
+			s.Proxy, s.Ports = proxyInside, c.Network.carried()
 		}
 	}
 	if r.group == nil || r.group.memory == "" {
