@@ -141,7 +141,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
-	h.traffic = traffic.New(traffic.Config{DB: h.db})
+	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit}})
