@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +41,10 @@ const plainUID = 61_234
 func TestMain(m *testing.M) {
 	if as := os.Getenv(asVar); as != "" {
 		become(as)
+	}
+	// Half of what these tests do is waiting: for limits, for turns, for the registry.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
 	}
 	os.Exit(world.Main(m, &binary))
 }
@@ -100,14 +106,15 @@ func newHouse(t testing.TB, as int, flags ...string) *house {
 	return h
 }
 
-// modes are the ways to start the program: as we are, and as a plain user where we are root.
+// modes are the ways to start the program: as we are, and as a plain user where we are root,
+// both at the same time.
 func modes(t *testing.T, test func(t *testing.T, as int)) {
 	if os.Geteuid() != 0 {
 		t.Run("plain", func(t *testing.T) { test(t, 0) })
 		return
 	}
-	t.Run("root", func(t *testing.T) { test(t, 0) })
-	t.Run("plain", func(t *testing.T) { test(t, plainUID) })
+	t.Run("root", func(t *testing.T) { t.Parallel(); test(t, 0) })
+	t.Run("plain", func(t *testing.T) { t.Parallel(); test(t, plainUID) })
 }
 
 // mirror returns the flags for a machine behind a private mirror: where the registry's
