@@ -266,7 +266,7 @@ func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 	defer remote.close()
 	if r.Branch == "" && !strings.Contains(r.Site, moduleMark) {
 		if _, r.Branch, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
-			return nil, err
+			return nil, s.orVacant(ctx, remote, r, err)
 		}
 		if err := CheckBranch(r.Branch); err != nil {
 			return nil, err
@@ -282,7 +282,7 @@ func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 			return t, nil
 		}
 		if g.fresh || ctx.Err() != nil || fault.As(err) != nil {
-			return nil, err
+			return nil, s.orVacant(ctx, remote, r, err)
 		}
 		// Nobody told us of a fault of the remote's: the cache is the suspect.
 		s.c.Log.WarnContext(ctx, "cache thrown away", "site", r.Site, "err", err)
@@ -349,6 +349,7 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 	}
 	defer remote.close()
 	branches, byDefault, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*")
+	err = s.orVacant(ctx, remote, r, err)
 	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
 		err = slow(r, min(s.c.Timeout, time.Minute))
 	}
@@ -358,7 +359,7 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 // maxBranches is how many are listed: a host may announce any number.
 const maxBranches = 20_000
 
-// refs asks the remote. Without a HEAD that points somewhere the repository is empty.
+// refs asks the remote. Without a HEAD that points somewhere there is no default branch.
 func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns ...string) (branches []string, byDefault string, err error) {
 	var out limited
 	err = remote.try(func(config [][2]string) error {
@@ -405,7 +406,7 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 		}
 	}
 	if byDefault == "" || head == "" && len(branches) == 0 {
-		return nil, "", empty(r)
+		return nil, "", noDefault(r)
 	}
 	return branches, byDefault, nil
 }
