@@ -12,6 +12,7 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/framework"
 	"slipway/internal/site"
 )
 
@@ -44,6 +45,11 @@ func (a *API) programRoutes() {
 		Path: "/sites/{id}/logs", ID: "getSiteLogs", Tag: "Sites", Summary: "Read what a site's program printed", Scope: account.SitesRead, Noun: "site",
 		Doc: "The newest lines, oldest first; with `after` those that follow. The last 10,000 lines of a site are stored. " +
 			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes."}, typeOf[programLogs](), a.siteLogs)
+	get(a, Route{Path: "/sites/{id}/processes", ID: "listProcesses", Tag: "Sites", Summary: "List what runs beside a site's program", Scope: account.SitesRead, Noun: "site",
+		Doc: "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`."}, a.listProcesses)
+	post(a, Route{Path: "/sites/{id}/commands", ID: "runCommand", Tag: "Sites", Summary: "Run a command once", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+		Doc: "Starts an operation that runs a command in the files of the live deployment: in the same sandbox, with the same runtime variables and limits as the program, and without a port. " +
+			"Its lines are in the site's log, under the operation's id as `process`; the operation's result has the exit code and the last 100 lines. A site runs one at a time."}, a.runCommand)
 	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's program", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
 		Doc: "Starts an operation that starts the program anew, with today's settings and variables, and lets it take over once it is healthy: no request is dropped. " +
 			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew."}, a.restartSite)
@@ -68,6 +74,73 @@ func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *
 	return showOperation(op), did, err
 }
 
+type runCommandIn struct {
+	ByID
+	Body struct {
+		Command        string `json:"command" maxLength:"4096" example:"node scripts/import.js" doc:"Run without a shell unless it needs one."`
+		TimeoutSeconds *int   `json:"timeoutSeconds,omitempty" doc:"1 to 3600. Default 600."`
+	}
+}
+
+func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *runCommandIn, did *account.AuditEvent) (operationBody, error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return operationBody{}, err
+	}
+	if err := c.RequireSite(in.ID); err != nil {
+		return operationBody{}, err
+	}
+	timeout := app.CommandTime
+	if t := in.Body.TimeoutSeconds; t != nil {
+		if *t < 1 || *t > int(app.MaxCommandTime/time.Second) {
+			return operationBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid timeoutSeconds", Details: "1 to 3600", Received: *t, Code: "invalid_timeout"}
+		}
+		timeout = time.Duration(*t) * time.Second
+	}
+	command := strings.TrimSpace(in.Body.Command)
+	switch {
+	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
+		return operationBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
+	case !hasProgram(s):
+		return operationBody{}, &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
+	case s.Status == site.Stopped:
+		return operationBody{}, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	}
+	parsed := framework.ParseCommand(command)
+	op, err := a.Apps.RunTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment, app.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
+	*did = account.AuditEvent{Action: "site.command", Subject: in.ID, Details: command}
+	return showOperation(op), err
+}
+
+type processesBody struct {
+	Processes []taskBody `json:"processes"`
+}
+
+type taskBody struct {
+	Name     string  `json:"name"`
+	Kind     string  `json:"kind" enum:"worker,cron"`
+	Process  string  `json:"process" doc:"Its name in the site's log." example:"worker:mail"`
+	Command  string  `json:"command"`
+	Schedule *string `json:"schedule" doc:"Of a cron, in UTC."`
+	NextRun  *string `json:"nextRun" format:"date-time"`
+	State    *string `json:"state" enum:"starting,running,stopped,crashed" doc:"Of a worker, on the node that answers."`
+	Restarts int     `json:"restarts"`
+	Message  *string `json:"message" doc:"Why it crashed."`
+}
+
+func (a *API) listProcesses(ctx context.Context, c account.Caller, in *ByID) (processesBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return processesBody{}, err
+	}
+	list, err := a.Apps.Tasks(ctx, in.ID)
+	return processesBody{each(list, showTask)}, err
+}
+
+func showTask(t app.TaskState) taskBody {
+	return taskBody{Name: t.Name, Kind: t.Kind, Process: t.Kind + ":" + t.Name, Command: t.Command.String(), Schedule: some(t.Schedule), NextRun: when(t.Next),
+		State: some(string(t.State)), Restarts: t.Restarts, Message: some(t.Message)}
+}
+
 // hasProgram reports whether a program answers for the site.
 func hasProgram(s site.Site) bool {
 	return s.Runtime != "" && s.Runtime != "static" && s.Runtime != "wordpress" && s.LiveDeployment != ""
@@ -75,16 +148,17 @@ func hasProgram(s site.Site) bool {
 
 type siteLogsIn struct {
 	ByID
-	After  count  `query:"after" doc:"Only lines with a greater number."`
-	Since  string `query:"since" format:"date-time" doc:"Only lines of this moment and later."`
-	Search string `query:"search" maxLength:"200" doc:"Only lines that hold this text, in any case."`
-	Stream string `query:"stream" doc:"Only lines of stdout, stderr or system."`
-	Limit  count  `query:"limit" doc:"At most so many lines: 1 to 1,000, 100 unless told. A stream begins with so many."`
-	Last   string `header:"Last-Event-ID" doc:"Like after, as browsers send it when they resume a stream."`
+	After   count  `query:"after" doc:"Only lines with a greater number."`
+	Since   string `query:"since" format:"date-time" doc:"Only lines of this moment and later."`
+	Search  string `query:"search" maxLength:"200" doc:"Only lines that hold this text, in any case."`
+	Stream  string `query:"stream" doc:"Only lines of stdout, stderr or system."`
+	Process string `query:"process" maxLength:"64" doc:"Only lines of one process: web, worker:name, cron:name, release, or a command's operation."`
+	Limit   count  `query:"limit" doc:"At most so many lines: 1 to 1,000, 100 unless told. A stream begins with so many."`
+	Last    string `header:"Last-Event-ID" doc:"Like after, as browsers send it when they resume a stream."`
 }
 
 func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
-	f.Search, f.Stream = in.Search, in.Stream
+	f.Search, f.Stream, f.Process = in.Search, in.Stream, in.Process
 	if f.After, err = in.After.parse("after", "invalid_after"); err != nil {
 		return f, err
 	}

@@ -20,11 +20,14 @@ func (a *Apps) Run(ctx context.Context) error {
 	flushed := make(chan struct{})
 	flush, stopFlush := context.WithCancel(context.Background())
 	go func() { defer close(flushed); a.logs.run(flush) }()
+	tasks := make(chan struct{})
+	go func() { defer close(tasks); a.runTasks(ctx) }()
 	go a.keepUp(ctx)
 	for changed := true; ; {
 		select {
 		case <-ctx.Done():
 			a.close()
+			<-tasks
 			stopFlush()
 			<-flushed
 			return nil
