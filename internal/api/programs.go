@@ -45,8 +45,8 @@ func (a *API) programRoutes() {
 		Path: "/sites/{id}/logs", ID: "getSiteLogs", Tag: "Sites", Summary: "Read what a site's program printed", Scope: account.SitesRead, Noun: "site",
 		Doc: "The newest lines, oldest first; with `after` those that follow. The last 10,000 lines of a site are stored. " +
 			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes."}, typeOf[programLogs](), a.siteLogs)
-	get(a, Route{Path: "/sites/{id}/processes", ID: "listProcesses", Tag: "Sites", Summary: "List what runs beside a site's program", Scope: account.SitesRead, Noun: "site",
-		Doc: "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`."}, a.listProcesses)
+	get(a, Route{Path: "/sites/{id}/processes", ID: "getSiteProcesses", Tag: "Sites", Summary: "List what runs beside a site's program", Scope: account.SitesRead, Noun: "site",
+		Doc: "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`."}, a.siteProcesses)
 	post(a, Route{Path: "/sites/{id}/commands", ID: "runCommand", Tag: "Sites", Summary: "Run a command once", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
 		Doc: "Starts an operation that runs a command in the files of the live deployment: in the same sandbox, with the same runtime variables and limits as the program, and without a port. " +
 			"Its lines are in the site's log, under the operation's id as `process`; the operation's result has the exit code and the last 100 lines. A site runs one at a time."}, a.runCommand)
@@ -82,34 +82,37 @@ type runCommandIn struct {
 	}
 }
 
-func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *runCommandIn, did *account.AuditEvent) (operationBody, error) {
+func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *runCommandIn) (out operationBody, did account.AuditEvent, err error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
-		return operationBody{}, err
+		return out, did, err
 	}
 	if err := c.RequireSite(in.ID); err != nil {
-		return operationBody{}, err
+		return out, did, err
 	}
 	timeout := app.CommandTime
 	if t := in.Body.TimeoutSeconds; t != nil {
 		if *t < 1 || *t > int(app.MaxCommandTime/time.Second) {
-			return operationBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid timeoutSeconds", Details: "1 to 3600", Received: *t, Code: "invalid_timeout"}
+			return out, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid timeoutSeconds", Details: "1 to 3600", Received: *t, Code: "invalid_timeout"}
 		}
 		timeout = time.Duration(*t) * time.Second
 	}
 	command := strings.TrimSpace(in.Body.Command)
 	switch {
 	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
-		return operationBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
+		return out, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
 	case !hasProgram(s):
-		return operationBody{}, &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
+		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
 	case s.Status == site.Stopped:
-		return operationBody{}, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
 	}
 	parsed := framework.ParseCommand(command)
 	op, err := a.Apps.RunTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment, app.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
-	*did = account.AuditEvent{Action: "site.command", Subject: in.ID, Details: command}
-	return showOperation(op), err
+	program := "a shell" // its text may spell a secret out
+	if len(parsed.Argv) > 0 {
+		program = parsed.Argv[0]
+	}
+	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: program}, err
 }
 
 type processesBody struct {
@@ -128,7 +131,7 @@ type taskBody struct {
 	Message  *string `json:"message" doc:"Why it crashed."`
 }
 
-func (a *API) listProcesses(ctx context.Context, c account.Caller, in *ByID) (processesBody, error) {
+func (a *API) siteProcesses(ctx context.Context, c account.Caller, in *ByID) (processesBody, error) {
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return processesBody{}, err
 	}
