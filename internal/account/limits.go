@@ -19,45 +19,24 @@ type Limit string
 
 // The limits there are.
 const (
-<<<<<<< HEAD
-	LimitSites       Limit = "sites"
-	LimitDomains     Limit = "domains"
-	LimitDeployments Limit = "deployments.pending"
-	LimitWebhooks    Limit = "webhooks"
-	LimitKeys        Limit = "keys"
-	LimitEnv         Limit = "env"              // of all sites; one has at most 1,000
-	LimitHooks       Limit = "hooks"            // of all sites; one has at most 100
-	LimitPrograms    Limit = "programs.running" // on each node, commands and background processes included
-=======
 	LimitSites        Limit = "sites"
 	LimitDomains      Limit = "domains"
 	LimitDeployments  Limit = "deployments.pending"
 	LimitWebhooks     Limit = "webhooks"
 	LimitKeys         Limit = "keys"
-	LimitEnv          Limit = "env"             // of all sites; one has at most 1,000
-	LimitHooks        Limit = "hooks"           // of all sites; one has at most 100
-	LimitPreviews     Limit = "previews"        // preview addresses of all sites; one has at most 100
-	LimitStorage      Limit = "storage.bytes"   // files of stored releases
-	LimitBuildMinutes Limit = "build.minutes"   // in a calendar month, UTC
-	LimitBandwidth    Limit = "bandwidth.bytes" // in a calendar month, UTC
-	LimitCaches       Limit = "caches.bytes"    // of builds; what exceeds it is dropped, the oldest first
->>>>>>> main
+	LimitEnv          Limit = "env"              // of all sites; one has at most 1,000
+	LimitHooks        Limit = "hooks"            // of all sites; one has at most 100
+	LimitPrograms     Limit = "programs.running" // on each node, commands and background processes included
+	LimitPreviews     Limit = "previews"         // preview addresses of all sites; one has at most 100
+	LimitStorage      Limit = "storage.bytes"    // files of stored releases
+	LimitBuildMinutes Limit = "build.minutes"    // in a calendar month, UTC
+	LimitBandwidth    Limit = "bandwidth.bytes"  // in a calendar month, UTC
+	LimitCaches       Limit = "caches.bytes"     // of builds; what exceeds it is dropped, the oldest first
 )
 
 // Unlimited is the limit of those who have none.
 const Unlimited = math.MaxInt64
 
-<<<<<<< HEAD
-// defaultLimits hold where the operator says nothing.
-var defaultLimits = map[Limit]int64{
-	LimitSites: 5000, LimitDomains: 10_000, LimitDeployments: 5000, LimitWebhooks: 100, LimitKeys: 200, LimitEnv: 100_000, LimitHooks: 10_000, LimitPrograms: 100,
-}
-
-// limited names what a limit counts, for sentences.
-var limited = map[Limit]string{
-	LimitSites: "sites", LimitDomains: "domains", LimitDeployments: "pending deployments", LimitWebhooks: "webhooks",
-	LimitKeys: "API keys", LimitEnv: "environment variables", LimitHooks: "deploy hooks", LimitPrograms: "running programs",
-=======
 // limitKind describes a limit.
 type limitKind struct {
 	byDefault int64  // where the operator says nothing
@@ -77,6 +56,7 @@ var limitKinds = map[Limit]limitKind{
 	LimitKeys:         {byDefault: 200, name: "API keys"},
 	LimitEnv:          {byDefault: 100_000, name: "environment variables"},
 	LimitHooks:        {byDefault: 10_000, name: "deploy hooks"},
+	LimitPrograms:     {byDefault: 100, name: "running programs", verb: "run", advice: "stop sites or let them sleep"},
 	LimitPreviews:     {byDefault: 5000, name: "preview addresses", advice: "delete branches or sites that are not used"},
 	LimitStorage:      {byDefault: 1 << 40, name: "stored files", verb: "store", advice: "delete sites that are not used"},
 	LimitBuildMinutes: {byDefault: 50_000, name: "build minutes", verb: "use", advice: nextMonth},
@@ -106,7 +86,6 @@ func (n Limit) amount(v int64) string {
 		f, unit = f/1024, u
 	}
 	return strconv.FormatFloat(math.Trunc(f*10)/10, 'f', -1, 64) + " " + unit
->>>>>>> main
 }
 
 // LimitSettings holds the operator's limits; see ParseLimits.

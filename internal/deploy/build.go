@@ -15,10 +15,6 @@ import (
 
 // built makes a release of what a build leaves in its output folder.
 func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress) (rel release.Sealed, err error) {
-<<<<<<< HEAD
-	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Tree: tree, Plan: plan,
-		Commands: otherCommands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
-=======
 	if err := d.c.Limits.Require(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes, 1); err != nil {
 		return rel, err
 	}
@@ -26,8 +22,8 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	if err != nil {
 		return rel, err
 	}
-	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Tree: tree, Plan: plan, MaxCaches: &caches}
->>>>>>> main
+	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Tree: tree, Plan: plan, MaxCaches: &caches,
+		Commands: otherCommands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
 		return rel, err
 	}
