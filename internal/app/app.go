@@ -69,6 +69,7 @@ type Apps struct {
 	logs    logs
 	owners  owners
 	workers workers
+	metrics metrics
 	node    string // this process, among others that hold workers
 
 	up   atomic.Int64   // instances, those on their way up or down included
@@ -135,4 +136,7 @@ type Endpoint struct {
 	Transport http.RoundTripper // connects to the program whatever the address
 	Ended     <-chan struct{}   // closed when the program has ended
 	Release   func()
+	// Answered counts the answer: its status, and how long its first byte took. Optional to
+	// call, before Release.
+	Answered func(status int, took time.Duration)
 }

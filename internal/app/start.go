@@ -58,7 +58,7 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 		return nil, want, err
 	}
 	go func() { <-running.Done(); left() }()
-	in := &instance{running: running, begun: time.Now(), used: time.Now()}
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now()}
 	in.transport = &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return running.Dial(ctx) },
 		MaxIdleConns:        256,

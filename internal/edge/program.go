@@ -22,6 +22,8 @@ import (
 type Program struct {
 	Transport http.RoundTripper // connects to it whatever the address
 	Release   func()            // to be called when the request has ended
+	// Answered hears an answer's status, and how long its first byte took. Optional.
+	Answered func(status int, took time.Duration)
 }
 
 // How long a program may take to begin its answer, where Config doesn't say, and a visitor
@@ -37,12 +39,19 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if e.programAsset(w, r, t) {
 		return
 	}
+	begun := time.Now()
 	p, err := e.Programs(r.Context(), t.deployment)
 	if err != nil {
 		e.asleep(w, r, t, err)
 		return
 	}
 	defer p.Release()
+	first := time.Duration(0) // until the answer's first byte
+	defer func() {
+		if p.Answered != nil && w.status != 0 {
+			p.Answered(w.status, cmp.Or(first, time.Since(begun)))
+		}
+	}()
 	if t.preview {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
@@ -58,6 +67,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		ErrorLog:      slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
 			late.end()
+			first = time.Since(begun)
 			e.ownCookies(resp.Header, hostname(r.Host))
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
 				w.page = true

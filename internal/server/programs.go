@@ -126,7 +126,7 @@ func (h *node) acquireProgram(ctx context.Context, deployment string) (edge.Prog
 	if err != nil {
 		return edge.Program{}, err
 	}
-	return edge.Program{Transport: http.RoundTripper(e.Transport), Release: e.Release}, nil
+	return edge.Program{Transport: http.RoundTripper(e.Transport), Release: e.Release, Answered: e.Answered}, nil
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.
