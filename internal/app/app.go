@@ -33,6 +33,8 @@ import (
 type Wanted struct {
 	Spec runtime.Spec // its ID and Output are this package's
 
+	PHP *PHP // how requests find their script; nil where the program speaks HTTP
+
 	Redact     func(line string) string // hides secrets in what it prints. Optional.
 	Site       string
 	Owner      string // who owns the site
@@ -134,8 +136,11 @@ func (a *Apps) Status(deployment string) Process {
 // request has ended.
 type Endpoint struct {
 	Transport http.RoundTripper // connects to the program whatever the address
-	Ended     <-chan struct{}   // closed when the program has ended
-	Release   func()
+	// Serve answers a request that a file answers, without the program, and reports whether
+	// it did. Optional.
+	Serve   func(w http.ResponseWriter, r *http.Request) bool
+	Ended   <-chan struct{} // closed when the program has ended
+	Release func()
 	// Answered counts the answer: its status, and how long its first byte took. Optional to
 	// call, before Release.
 	Answered func(status int, took time.Duration)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -43,7 +42,7 @@ type attempt struct {
 // instance is one run of a program.
 type instance struct {
 	running   runtime.Program
-	transport *http.Transport
+	transport transport
 	site      string
 	begun     time.Time
 
@@ -291,7 +290,7 @@ func (in *instance) release() {
 }
 
 func (p *program) endpoint(in *instance) *Endpoint {
-	return &Endpoint{Transport: in.transport, Ended: in.running.Done(), Release: sync.OnceFunc(in.release),
+	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Ended: in.running.Done(), Release: sync.OnceFunc(in.release),
 		Answered: func(status int, took time.Duration) { p.apps.metrics.answered(in.site, status, took) }}
 }
 

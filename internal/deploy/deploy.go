@@ -163,6 +163,9 @@ type Config struct {
 	// RunCommand runs a command of a deployment to its end; a fault says why it failed.
 	// Required where StartProgram is set.
 	RunCommand func(ctx context.Context, id ID, c framework.Command, line func(stream, text string)) error
+	// PHP returns the version of PHP that answers where composer.json has a constraint, or a
+	// fault that says why there is none. Optional.
+	PHP func(ctx context.Context, constraint string) (version string, err error)
 	// ProgramLog returns the last lines that a deployment's program printed. Optional.
 	ProgramLog func(ctx context.Context, id site.ID, deployment ID) []string
 

@@ -22,6 +22,8 @@ import (
 type Program struct {
 	Transport http.RoundTripper // connects to it whatever the address
 	Release   func()            // to be called when the request has ended
+	// Serve answers a request that a file answers, and reports whether it did. Optional.
+	Serve func(w http.ResponseWriter, r *http.Request) bool
 	// Answered hears an answer's status, and how long its first byte took. Optional.
 	Answered func(status int, took time.Duration)
 }
@@ -55,6 +57,9 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if t.preview {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
+	if p.Serve != nil && e.programFile(w, r, p) {
+		return
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	late := &patience{long: cmp.Or(e.FirstByte, firstByte)}
@@ -69,6 +74,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 			late.end()
 			first = time.Since(begun)
 			e.ownCookies(resp.Header, hostname(r.Host))
+			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
 				w.page = true
 			}
