@@ -49,6 +49,7 @@ var matrix = map[string]row{
 	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
 	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
 	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
+	"getSiteMetrics":    {path: "/sites/{site}/metrics?since=2h", status: 200},
 	"getSiteProcesses":  {path: "/sites/{site}/processes", status: 200},
 	"runCommand":        {path: "/sites/{site}/commands", body: m{"command": "node -v"}, status: 202, prep: programmed, did: "site.command"},
 	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},

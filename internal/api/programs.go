@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -45,6 +46,9 @@ func (a *API) programRoutes() {
 		Path: "/sites/{id}/logs", ID: "getSiteLogs", Tag: "Sites", Summary: "Read what a site's program printed", Scope: account.SitesRead, Noun: "site",
 		Doc: "The newest lines, oldest first; with `after` those that follow. The last 10,000 lines of a site are stored. " +
 			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes."}, typeOf[programLogs](), a.siteLogs)
+	get(a, Route{Path: "/sites/{id}/metrics", ID: "getSiteMetrics", Tag: "Sites", Summary: "Read the metrics of a site's program", Scope: account.SitesRead, Noun: "site",
+		Doc: "What the program answered, how fast, and what it used. A point stands for a minute where `since` is up to two hours back, for a quarter of an hour up to a day, else for an hour, for up to 31 days. " +
+			"Static files that are served without the program are not counted here. Figures appear within ten seconds or so."}, a.siteMetrics)
 	get(a, Route{Path: "/sites/{id}/processes", ID: "getSiteProcesses", Tag: "Sites", Summary: "List what runs beside a site's program", Scope: account.SitesRead, Noun: "site",
 		Doc: "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`."}, a.siteProcesses)
 	post(a, Route{Path: "/sites/{id}/commands", ID: "runCommand", Tag: "Sites", Summary: "Run a command once", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
@@ -113,6 +117,59 @@ func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *r
 		program = parsed.Argv[0]
 	}
 	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: program}, err
+}
+
+type siteMetricsIn struct {
+	ByID
+	Since since `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d." example:"24h"`
+}
+
+type metricsBody struct {
+	Step  string       `json:"step" enum:"1m,15m,1h"`
+	Total FiguresBody  `json:"total" doc:"All points together."`
+	Data  []metricSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
+}
+
+type metricSpan struct {
+	At string `json:"at" format:"date-time" doc:"When the point begins."`
+	FiguresBody
+}
+
+// FiguresBody holds the figures of a time span. It is exported because huma sees no fields
+// of embedded types that are not.
+type FiguresBody struct {
+	Requests    int64        `json:"requests"`
+	Statuses    statusesBody `json:"statuses"`
+	Latency     latencyBody  `json:"latencyMs" doc:"Until the first byte of the answer, waking included, in milliseconds, estimated from classes. Zero without requests."`
+	MemoryBytes int64        `json:"memoryBytes" doc:"The most that was seen."`
+	CPUSeconds  float64      `json:"cpuSeconds"`
+	Restarts    int64        `json:"restarts" doc:"Crashes, and restarts that somebody asked for."`
+	Wakes       int64        `json:"wakes" doc:"Starts because a request came."`
+}
+
+type latencyBody struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+}
+
+func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetricsIn) (metricsBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return metricsBody{}, err
+	}
+	at, err := in.Since.parse(db.Now())
+	if err != nil {
+		return metricsBody{}, err
+	}
+	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()))
+	names := map[time.Duration]string{time.Minute: "1m", 15 * time.Minute: "15m", time.Hour: "1h"}
+	return metricsBody{Step: names[step], Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} })}, err
+}
+
+func showFigures(f app.Figures) FiguresBody {
+	ms := func(share float64) float64 { return math.Round(float64(f.Latency(share).Microseconds())/100) / 10 }
+	return FiguresBody{Requests: f.Requests(), Statuses: statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]}, Latency: latencyBody{ms(.5), ms(.95), ms(.99)},
+		MemoryBytes: f.Memory, CPUSeconds: math.Round(f.CPU.Seconds()*100) / 100, Restarts: f.Restarts, Wakes: f.Wakes}
 }
 
 type processesBody struct {

@@ -95,7 +95,7 @@ func TestRunCommand(t *testing.T) {
 	path := "/sites/" + x["site"] + "/commands"
 	w.must(409, "POST", path, key, m{"command": "node -v"}) // no program
 	programmed(w, key, x)
-	for _, bad := range []m{{}, {"command": ""}, {"command": " "}, {"command": "a\x00b"}, {"command": "x", "timeoutSeconds": 0}, {"command": "x", "timeoutSeconds": 3601}, {"command": []string{"x"}}, {"command": "x", "shell": true}} {
+	for _, bad := range []m{{}, {"command": ""}, {"command": " "}, {"command": "a\x00b"}, {"command": "x", "timeoutSeconds": 0}, {"command": "x", "timeoutSeconds": 3601}, {"command": []string{"x"}}} {
 		w.must(400, "POST", path, key, bad)
 	}
 	op := w.must(202, "POST", path, key, m{"command": "node -v", "timeoutSeconds": 60})
