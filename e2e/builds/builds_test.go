@@ -8,9 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,13 +17,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/egress"
 )
 
 // binary is the program, built once.
@@ -117,49 +113,15 @@ func modes(t *testing.T, test func(t *testing.T, as int)) {
 	t.Run("plain", func(t *testing.T) { t.Parallel(); test(t, plainUID) })
 }
 
-// mirror returns the flags for a machine behind a private mirror: where the registry's
-// addresses are not public, they are allowed one by one, and where npm is told to trust
-// further roots, so is the program.
-var mirror = func() func(testing.TB) []string {
-	flags := sync.OnceValues(func() ([]string, error) {
-		out, err := exec.Command("npm", "config", "get", "registry").Output()
-		if err != nil {
-			return nil, fmt.Errorf("these tests need npm, which does not run: %w", err)
-		}
-		u, err := url.Parse(strings.TrimSpace(string(out)))
-		if err != nil || u.Hostname() == "" {
-			return nil, errors.New("npm config get registry names no address")
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
-		if err != nil {
-			return nil, errors.New("these tests build real projects, and the npm registry's name can't be resolved from here")
-		}
-		var flags []string
-		for _, a := range addrs {
-			if a = a.Unmap(); !egress.Public(a) {
-				flags = append(flags, "--outbound-allow", netip.PrefixFrom(a, a.BitLen()).String())
-			}
-		}
-		roots := os.Getenv("NODE_EXTRA_CA_CERTS")
-		if out, err := exec.Command("npm", "config", "get", "cafile").Output(); roots == "" && err == nil && filepath.IsAbs(strings.TrimSpace(string(out))) {
-			roots = strings.TrimSpace(string(out))
-		}
-		if roots != "" {
-			flags = append(flags, "--outbound-ca-file", roots)
-		}
-		return flags, nil
-	})
-	return func(t testing.TB) []string {
-		t.Helper()
-		f, err := flags()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
+// mirror returns the flags with which the program reaches the npm registry.
+func mirror(t testing.TB) []string {
+	t.Helper()
+	f, err := world.Registry()
+	if err != nil {
+		t.Fatal(err)
 	}
-}()
+	return f
+}
 
 // registryHost is the name of the npm registry's server.
 func registryHost(t testing.TB) string {
