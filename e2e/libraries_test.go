@@ -138,11 +138,11 @@ func TestPublicLibraries(t *testing.T) {
 			t.Errorf("%s: %v %s\nsays %s\nwant %s", what, err, &errs, out, want)
 		}
 	}
-	tools := filepath.Join(world.Root(), "tools", "receiver")
-	run("svix for Go", tools, "go", "run", ".")
+	receivers := filepath.Join(world.Root(), "e2e", "libraries")
+	run("svix for Go", receivers, "go", "run", ".")
 	dir := t.TempDir()
 	for _, name := range []string{"package.json", "package-lock.json", "main.js"} {
-		text, err := os.ReadFile(filepath.Join(tools, "node", name))
+		text, err := os.ReadFile(filepath.Join(receivers, "node", name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
 		}

@@ -1,4 +1,4 @@
-module slipway/tools/receiver
+module slipway/e2e/libraries
 
 go 1.26.0
 
