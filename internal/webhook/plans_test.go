@@ -23,11 +23,11 @@ var (
 
 // wholeByDesign are statements that may: what they read is small, or they run every ten minutes.
 var wholeByDesign = []string{
-	`FROM webhooks WHERE host = ''`,                           // once at the start
-	`min((SELECT min(next_at) FROM webhook_deliveries`,        // the gauge looks at every active endpoint
-	`UPDATE webhooks SET turn_at = CASE WHEN floor_at > $1`,   // every ten minutes
-	`DELETE FROM webhook_hours`,                               // every ten minutes
-	`SELECT id, site_ids FROM webhooks WHERE site_ids <> ''`,  // when a site is deleted
+	`FROM webhooks WHERE host = ''`,                            // once at the start
+	`min((SELECT min(next_at) FROM webhook_deliveries`,         // the gauge looks at every active endpoint
+	`UPDATE webhooks SET turn_at = CASE WHEN floor_at > $1`,    // every ten minutes
+	`DELETE FROM webhook_hours`,                                // every ten minutes
+	`SELECT id, site_ids FROM webhooks WHERE site_ids <> ''`,   // when a site is deleted
 	`SELECT DISTINCT hook_id FROM webhook_deliveries WHERE st`, // by the index of what is under way
 }
 
@@ -131,4 +131,3 @@ func plan(t *testing.T, d *db.DB, q string) []string {
 	}
 	return steps
 }
-
