@@ -21,6 +21,7 @@ func (d *Dashboard) siteRoutes() []route {
 		get("/sites/{id}/logs/follow", user, d.programLive),
 		get("/sites/{id}/traffic", user, d.trafficPage),
 		get("/sites/{id}/traffic/follow", user, d.trafficLive),
+		get("/sites/{id}/traffic/log", user, d.accessLog),
 		get("/sites/{id}/rules", user, d.rulesPage),
 		post("/sites/{id}/rules", user, d.saveServing, d.rulesPage),
 		get("/sites/{id}/pictures/{picture}", user, d.pictureFile),

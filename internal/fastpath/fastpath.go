@@ -41,9 +41,9 @@ type Config struct {
 	// Plain reports whether a host may have answers that are ready. Connections for
 	// others are HTTP's from the beginning. Optional: nil means all.
 	Plain func(host string) bool
-	// Served hears of every answer that was sent: its status, whether the method was HEAD,
-	// and the bytes of its body. Optional.
-	Served func(a *Answer, status int, head bool, size int64)
+	// Served hears of every answer that was sent. What it is given changes with the next
+	// one. Optional.
+	Served func(*Sent)
 	// Draining reports whether every answer is to be its connection's last. Optional.
 	Draining func() bool
 
@@ -58,6 +58,36 @@ type Place struct {
 	// Known and Since are for Find to remember what it found out about Host, and as of when.
 	Known any
 	Since uint64
+	// Client is for Served to remember what it found out about the other end.
+	Client any
+}
+
+// Sent is an answer that was sent.
+type Sent struct {
+	Answer   *Answer
+	Place    *Place
+	Remote   net.Addr
+	Protocol string // HTTP/1.1 or HTTP/2.0
+	Status   int
+	Head     bool  // the method was HEAD, else GET
+	Size     int64 // of the body
+	plain    *plain
+}
+
+// Referrer returns the request's Referer field.
+func (s *Sent) Referrer() string {
+	if s.plain == nil {
+		return ""
+	}
+	return s.plain.referrer.String()
+}
+
+// Agent returns the request's User-Agent field.
+func (s *Sent) Agent() string {
+	if s.plain == nil {
+		return ""
+	}
+	return s.plain.agent.String()
 }
 
 // Server serves connections. It has the methods of http.Server that its owner needs.
@@ -84,7 +114,7 @@ func New(c Config) *Server {
 		c.Plain = func(string) bool { return true }
 	}
 	if c.Served == nil {
-		c.Served = func(*Answer, int, bool, int64) {}
+		c.Served = func(*Sent) {}
 	}
 	if c.Draining == nil {
 		c.Draining = func() bool { return false }
@@ -217,6 +247,7 @@ type conn struct {
 	place Place
 	memo
 
+	sent            Sent
 	readBy, writeBy time.Time   // the deadlines that are set
 	idling          func(bool)  // tells a limiter of connections
 	drained         atomic.Bool // no further requests
@@ -261,6 +292,7 @@ func (s *Server) serve(raw net.Conn) {
 			return
 		}
 		defer s.remove(c)
+		c.sent = Sent{Place: &c.place, Remote: raw.RemoteAddr(), Protocol: "HTTP/2.0"}
 		serveH2(c)
 	case "http/1.1", "":
 		if !s.add(c) {
@@ -268,6 +300,7 @@ func (s *Server) serve(raw net.Conn) {
 			return
 		}
 		defer s.remove(c)
+		c.sent = Sent{Place: &c.place, Remote: raw.RemoteAddr(), Protocol: "HTTP/1.1"}
 		serveH1(c)
 	default:
 		s.toH1.give(c.tls)
@@ -328,12 +361,15 @@ func (c *conn) end(told bool) {
 // close it.
 const lingerTime = 2 * time.Second
 
-// status returns which of an answer's two a head is.
-func status(a *Answer, h *head) int {
+// served tells of an answer.
+func (c *conn) served(a *Answer, r *plain, h *head, size int) {
+	s := &c.sent
+	s.Answer, s.Status, s.Head, s.Size, s.plain = a, http.StatusOK, r.head, int64(size), r
 	if h == &a.unchanged {
-		return http.StatusNotModified
+		s.Status = http.StatusNotModified
 	}
-	return http.StatusOK
+	c.s.Served(s)
+	s.plain = nil // its texts lie in a buffer
 }
 
 // writeTime returns how long size bytes may take to be read: as long as the edge gives
