@@ -343,9 +343,10 @@ func (c *conn) end(told bool) {
 		}
 		by := time.Now().Add(min(lingerTime, c.s.HeaderTime))
 		c.raw.SetReadDeadline(by)
-		buf := make([]byte, 512)
-		for n := 0; n < 1<<20; {
-			m, err := c.raw.Read(buf)
+		buf := ins.Get().(*[]byte)
+		defer ins.Put(buf)
+		for n := 0; n < 16<<20; { // who sends more has no interest in the answer
+			m, err := c.raw.Read(*buf)
 			n += m
 			if ne, ok := err.(net.Error); ok && ne.Timeout() && time.Now().Before(by) {
 				c.raw.SetReadDeadline(by) // somebody woke up the reader that was here before
