@@ -53,7 +53,7 @@ type serveCommand struct {
 	MaxConnsOfOne  int           `name:"max-connections-per-address" help:"Maximum number of visitor connections per IP address or IPv6 /64. 0: an eighth of all." default:"0" placeholder:"N"`
 	FastPath       bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
 	CountryDB      string        `name:"country-database" help:"Database of countries by IP address (.mmdb), for traffic statistics." type:"path" placeholder:"FILE"`
-	HTTP3          bool          `name:"http3" help:"Serve sites over HTTP/3 (QUIC) as well, on the UDP port of --edge-https."`
+	HTTP3          bool          `name:"http3" env:"SLIPWAY_HTTP3" help:"Serve sites over HTTP/3 (QUIC) as well, on the UDP port of --edge-https."`
 	DrainDelay     time.Duration `help:"How long listeners stay open after SIGTERM while /readyz answers 503." default:"3s"`
 	Builds         int           `help:"Number of concurrent builds. 0: half the number of CPUs." default:"0"`
 	MaxFileSize    int           `help:"Maximum size of one published file in MiB." default:"2048"`

@@ -261,14 +261,7 @@ func (s *Server) serve(raw net.Conn) {
 	if l, ok := raw.(interface{ SetIdle(bool) }); ok {
 		c.idling = l.SetIdle
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			raw.Close()
-			if s.HTTP.ErrorLog != nil {
-				s.HTTP.ErrorLog.Printf("fastpath: panic serving %v: %v", raw.RemoteAddr(), v)
-			}
-		}
-	}()
+	defer s.survive(raw)
 	raw.SetDeadline(time.Now().Add(s.HeaderTime))
 	if err := c.tls.HandshakeContext(context.Background()); err != nil {
 		// As net/http does for a browser that was told the wrong scheme.
@@ -285,25 +278,38 @@ func (s *Server) serve(raw net.Conn) {
 		s.toH1.give(c.tls) // it is HTTP's whole: net/http sees the TLS connection itself
 		return
 	}
+	c.sent = Sent{Place: &c.place, Remote: raw.RemoteAddr(), Protocol: "HTTP/1.1"}
+	var answer func()
 	switch state.NegotiatedProtocol {
 	case "h2":
-		if !s.add(c) {
-			raw.Close()
-			return
-		}
-		defer s.remove(c)
-		c.sent = Sent{Place: &c.place, Remote: raw.RemoteAddr(), Protocol: "HTTP/2.0"}
-		serveH2(c)
+		c.sent.Protocol = "HTTP/2.0"
+		answer = newH2(c).serve
 	case "http/1.1", "":
-		if !s.add(c) {
-			raw.Close()
-			return
-		}
-		defer s.remove(c)
-		c.sent = Sent{Place: &c.place, Remote: raw.RemoteAddr(), Protocol: "HTTP/1.1"}
-		serveH1(c)
+		answer = func() { serveH1(c) }
 	default:
 		s.toH1.give(c.tls)
+		return
+	}
+	if !s.add(c) {
+		raw.Close()
+		return
+	}
+	// A handshake makes a stack grow that a waiting connection would hold on to: the rest
+	// goes on in a goroutine whose stack is small.
+	go func() {
+		defer s.survive(raw)
+		defer s.remove(c)
+		answer()
+	}()
+}
+
+// survive ends one connection, not the process, where something here is wrong.
+func (s *Server) survive(raw net.Conn) {
+	if v := recover(); v != nil {
+		raw.Close()
+		if s.HTTP.ErrorLog != nil {
+			s.HTTP.ErrorLog.Printf("fastpath: panic serving %v: %v", raw.RemoteAddr(), v)
+		}
 	}
 }
 
