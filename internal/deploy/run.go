@@ -213,6 +213,9 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *Deployment, p *pr
 			return err
 		}
 	} else {
+		if err := d.runRelease(ctx, *x, plan, p); err != nil {
+			return err
+		}
 		done, err := d.startProgram(ctx, *x, plan, p)
 		if err != nil {
 			return err

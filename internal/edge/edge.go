@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,6 +76,9 @@ type Config struct {
 	OnVisits    func(ctx context.Context, since time.Time, group []Visits) error
 	VisitsEvery time.Duration // how often. Optional: 0 means 10s.
 
+	// Country returns the ISO 3166 code of where an address is, or nothing. Optional.
+	Country func(netip.Addr) string
+
 	// Out reaches other hosts, through egress, where a site's rules and settings forward
 	// requests. Optional: without it nothing is forwarded.
 	Out http.RoundTripper
@@ -104,6 +108,7 @@ type Edge struct {
 	metrics    metrics
 	visited    visited
 	loaded     atomic.Bool
+	paused     map[string]bool    // sites; of follow alone
 	backends   map[string]backend // by kind
 	guesses    guesses            // of passwords
 	checking   chan struct{}      // bounds how many passwords are checked at once

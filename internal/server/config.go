@@ -59,17 +59,20 @@ type Config struct {
 	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
 	NoFastPath               bool          // all connections are left to net/http
+	CountryDatabase          string        // file in MaxMind's format; empty: nobody's country is known
 	HTTP3                    bool          // sites over QUIC, at the port of EdgeHTTPS
 	DrainDelay               time.Duration // how long the listeners stay open after SIGTERM
 
 	MaxFileSize    int           // MiB of one published file
 	MaxReleaseSize int           // MiB of all files of a release
+	GitHistory     int           // commits of a branch that builds see
 	Builds         int           // at once; 0: half the processors
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
 	InsecureBuilds bool          // without a sandbox
 
-	SMTP SMTP
+	SMTP   SMTP
+	Backup Backup
 }
 
 // settings is Config once it is known to make sense.
@@ -190,6 +193,8 @@ func (c Config) check() (settings, error) {
 		return s, fmt.Errorf("--builds: %d is not a number from 0 to 1000", c.Builds)
 	case c.MaxFileSize < 1 || c.MaxFileSize > 1<<20:
 		return s, fmt.Errorf("--max-file-size: %d MiB is not from 1 MiB to 1 TiB", c.MaxFileSize)
+	case c.GitHistory < 1 || c.GitHistory > 10_000:
+		return s, fmt.Errorf("--git-history: %d commits are not from 1 to 10000", c.GitHistory)
 	case c.MaxReleaseSize < c.MaxFileSize || c.MaxReleaseSize > 1<<20:
 		return s, fmt.Errorf("--max-release-size: %d MiB is less than --max-file-size, or more than 1 TiB", c.MaxReleaseSize)
 	case c.BuildMemory < 128:
@@ -210,6 +215,9 @@ func (c Config) check() (settings, error) {
 	}
 	if err := c.checkBlobs(); err != nil {
 		return s, fmt.Errorf("--blobs: %w", err)
+	}
+	if err := checkBackup(c.Backup); err != nil {
+		return s, err
 	}
 	if c.BlobCache < 0 {
 		return s, fmt.Errorf("--blob-cache: %d is not a number of MiB", c.BlobCache)

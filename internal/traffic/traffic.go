@@ -1,5 +1,5 @@
 // Package traffic owns how much each site was visited: answers by class of status, pages
-// and bytes, over time.
+// and bytes, over time; and how much bandwidth its owner has used this month.
 //
 // Add puts counts into stretches of five minutes; several nodes may add to the same one.
 // A job sums up hours and days once they are over and forgets what is too old: five
@@ -7,11 +7,15 @@
 // with visits take up space. Questions are answered from the longest stretches that will
 // do, and from shorter ones where the longer are not summed up yet.
 //
-// The package counts nothing itself and knows neither visitors nor addresses: it can't
-// tell people from programs.
+// Beside numbers it keeps names (top.go: pages, missing paths, referrers, countries), by the
+// day and for a month, and an access log (log.go), for a week and up to a size.
+//
+// The package counts nothing itself and knows no visitors, only networks: it can't tell
+// people from programs.
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -19,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 )
 
@@ -35,8 +40,12 @@ const (
 
 // Config holds what Traffic needs.
 type Config struct {
-	DB  *db.DB
-	Now func() db.Time // Optional: nil means db.Now.
+	DB     *db.DB
+	Limits *account.Limits // of owners' bandwidth. Optional: without it nobody's is counted.
+	Now    func() db.Time  // Optional: nil means db.Now.
+
+	SiteLog int64 // bytes of one site's access log, compressed. Optional: 0 means 4 MiB.
+	AllLogs int64 // of all. Optional: 0 means 1 GiB.
 }
 
 // Traffic is the service. It is safe for concurrent use.
@@ -47,7 +56,12 @@ func New(c Config) *Traffic {
 	if c.Now == nil {
 		c.Now = db.Now
 	}
-	return &Traffic{c}
+	c.SiteLog, c.AllLogs = cmp.Or(c.SiteLog, siteLog), cmp.Or(c.AllLogs, allLogs)
+	t := &Traffic{c}
+	if c.Limits != nil {
+		t.countBandwidth()
+	}
+	return t
 }
 
 // Counts holds the requests of a site's visitors in some time.
@@ -78,18 +92,19 @@ func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Mi
 
 // Add adds what sites' visitors asked for since a moment, in one transaction. A site that
 // is gone is left out.
-func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Counts) error {
+func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Counts, details ...Details) error {
 	at := floor(db.At(since), fine)
+	slices.SortFunc(details, func(a, b Details) int { return strings.Compare(a.Site, b.Site) })
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		owners := map[string]account.OwnerID{}
 		// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
 		for ids := range slices.Chunk(slices.Sorted(maps.Keys(bySite)), 200) {
-			open, err := exist(ctx, tx, ids)
-			if err != nil {
+			if err := findOwners(ctx, tx, ids, owners); err != nil {
 				return err
 			}
 			var rows []row
 			for _, id := range ids {
-				if open[id] {
+				if _, open := owners[id]; open {
 					rows = append(rows, row{id, at, bySite[id]})
 				}
 			}
@@ -97,24 +112,47 @@ func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Co
 				return fmt.Errorf("add traffic: %w", err)
 			}
 		}
-		return nil
+		for some := range slices.Chunk(details, 200) {
+			var ids []string
+			for _, d := range some {
+				ids = append(ids, d.Site)
+			}
+			if err := findOwners(ctx, tx, ids, owners); err != nil {
+				return err
+			}
+			for _, d := range some {
+				if owners[d.Site] == "" {
+					continue
+				}
+				if err := addNames(ctx, tx, d.Site, floor(at, day), d.Names); err != nil {
+					return fmt.Errorf("add names of traffic: %w", err)
+				}
+				if err := addLines(ctx, tx, t.c.Now(), d); err != nil {
+					return fmt.Errorf("add to access log: %w", err)
+				}
+			}
+		}
+		return t.spend(ctx, tx, since, bySite, owners)
 	})
 }
 
-// exist returns those of the sites that are there.
-func exist(ctx context.Context, r db.Reader, ids []string) (map[string]bool, error) {
+// findOwners adds whose those of the sites are that are there.
+func findOwners(ctx context.Context, r db.Reader, ids []string, owners map[string]account.OwnerID) error {
 	var args db.Args
 	list := db.AddList(&args, ids)
-	rows, err := r.Query(ctx, `SELECT id FROM open_sites WHERE id IN (`+list+`)`, args...)
-	found, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	rows, err := r.Query(ctx, `SELECT id, owner_id FROM open_sites WHERE id IN (`+list+`)`, args...)
+	_, err = db.Collect(rows, err, func(s db.Scanner) (id string, err error) {
+		var owner account.OwnerID
+		if err := s.Scan(&id, &owner); err != nil {
+			return "", err
+		}
+		owners[id] = owner
+		return id, nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("find sites: %w", err)
+		return fmt.Errorf("find sites: %w", err)
 	}
-	out := map[string]bool{}
-	for _, id := range found {
-		out[id] = true
-	}
-	return out, nil
+	return nil
 }
 
 type row struct {
@@ -157,9 +195,10 @@ func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as stri
 // Forget removes what is known of a deleted site.
 func (t *Traffic) Forget(ctx context.Context, site string) error {
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM traffic WHERE site_id = $1`, site)
-		if err != nil {
-			return fmt.Errorf("forget traffic: %w", err)
+		for _, table := range []string{"traffic", "traffic_top", "access_log"} {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE site_id = $1`, site); err != nil {
+				return fmt.Errorf("forget traffic: %w", err)
+			}
 		}
 		return nil
 	})
