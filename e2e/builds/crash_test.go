@@ -75,7 +75,7 @@ func TestKilledInEveryStage(t *testing.T) {
 // service does.
 func TestStoppedByAnOOMKill(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, 0, "--builds", "1", "--build-memory", "128")
+	h := newHarness(t, 0, "--builds", "1", "--build-memory", "128")
 	h.commit("acme/hungry", map[string]string{
 		"slipway.toml": "[build]\ncommand = \"node hungry.cjs\"\noutput = \"dist\"\n",
 		"hungry.cjs":   "const all = []; setInterval(() => all.push(Buffer.alloc(16 << 20, 1)), 100)",

@@ -96,7 +96,7 @@ func (h *harness) watch(s aSite) (stop func() time.Duration) {
 func TestGreedyBuilds(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h, mark := newHouse(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "6s"), strconv.Itoa(as)
+		h, mark := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "6s"), strconv.Itoa(as)
 		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
 		good := h.site("acme/good", nil)
 		h.built(good, h.first(good))
@@ -285,7 +285,7 @@ func (h *harness) nothingLeftBut(s aSite, n int) {
 func TestHostileOutput(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h, mark := newHouse(t, as, "--builds", "2"), strconv.Itoa(as)
+		h, mark := newHarness(t, as, "--builds", "2"), strconv.Itoa(as)
 		good := "mkdir dist; echo good > dist/index.html; "
 		victim := h.victim()
 		for i, b := range []struct {

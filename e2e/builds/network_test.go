@@ -38,7 +38,7 @@ const get = (how, options) => new Promise((done) => how.get(url, options, (r) =>
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h := newHouse(t, as, "--builds", "2")
+		h := newHarness(t, as, "--builds", "2")
 		// The one that is not the host's is named exactly: finding the newest of a line takes
 		// a document of many megabytes.
 		for _, version := range []string{"18.20.8", "20"} {

@@ -32,7 +32,7 @@ type backupBody struct {
 	Error       *string  `json:"error" doc:"Why it could not be taken, or could not be verified."`
 	CreatedAt   string   `json:"createdAt" format:"date-time"`
 	CompletedAt *string  `json:"completedAt" format:"date-time"`
-	ExpiresAt   *string  `json:"expiresAt" format:"date-time" doc:"Null: it stays until it is deleted, or the schedule no longer keeps it."`
+	ExpiresAt   *string  `json:"expiresAt" format:"date-time" doc:"Null: stored until it is deleted, or the schedule no longer keeps it."`
 }
 
 // scheduleBody is when a site is backed up.
@@ -48,7 +48,7 @@ type keepBody struct {
 	Monthly int `json:"monthly" minimum:"0" maximum:"366"`
 }
 
-// schedulePatch is what can be changed of it.
+// schedulePatch holds what can be changed of it.
 type schedulePatch struct {
 	Every *string `json:"every,omitempty" enum:"off,hourly,daily,weekly"`
 	At    *string `json:"at,omitempty" example:"03:00"`

@@ -54,8 +54,8 @@ func (a *API) programRoutes() {
 	post(a, Route{Path: "/sites/{id}/commands", ID: "runCommand", Tag: "Sites", Summary: "Run a command once", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
 		Doc: "Starts an operation that runs a command in the files of the live deployment: in the same sandbox, with the same runtime variables and limits as the program, and without a port. " +
 			"Its lines are in the site's log, under the operation's id as `process`; the operation's result has the exit code and the last 100 lines. A site runs one at a time."}, a.runCommand)
-	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's program", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
-		Doc: "Starts an operation that starts the program anew, with today's settings and variables, and lets it take over once it is healthy: no request is dropped. " +
+	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's application", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+		Doc: "Starts an operation that starts a new instance with the current settings and variables and switches to it once it is healthy: no request is dropped. " +
 			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew."}, a.restartSite)
 }
 
@@ -126,7 +126,7 @@ type siteMetricsIn struct {
 
 type metricsBody struct {
 	Step  string       `json:"step" enum:"1m,15m,1h"`
-	Total FiguresBody  `json:"total" doc:"All points together."`
+	Total FiguresBody  `json:"total" doc:"The sum of all points."`
 	Data  []metricSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
 }
 
@@ -143,7 +143,7 @@ type FiguresBody struct {
 	Latency     latencyBody  `json:"latencyMs" doc:"Until the first byte of the answer, waking included, in milliseconds, estimated from classes. Zero without requests."`
 	MemoryBytes int64        `json:"memoryBytes" doc:"The most that was seen."`
 	CPUSeconds  float64      `json:"cpuSeconds"`
-	Restarts    int64        `json:"restarts" doc:"Crashes, and restarts that somebody asked for."`
+	Restarts    int64        `json:"restarts" doc:"Crashes, and restarts on request."`
 	Wakes       int64        `json:"wakes" doc:"Starts because a request came."`
 }
 
@@ -209,12 +209,12 @@ func hasProgram(s site.Site) bool {
 type siteLogsIn struct {
 	ByID
 	After   count  `query:"after" doc:"Only lines with a greater number."`
-	Since   string `query:"since" format:"date-time" doc:"Only lines of this moment and later."`
-	Search  string `query:"search" maxLength:"200" doc:"Only lines that hold this text, in any case."`
+	Since   string `query:"since" format:"date-time" doc:"Only lines from this time on."`
+	Search  string `query:"search" maxLength:"200" doc:"Only lines that contain this text, ignoring case."`
 	Stream  string `query:"stream" doc:"Only lines of stdout, stderr or system."`
 	Process string `query:"process" maxLength:"64" doc:"Only lines of one process: web, worker:name, cron:name, release, or a command's operation."`
-	Limit   count  `query:"limit" doc:"At most so many lines: 1 to 1,000, 100 unless told. A stream begins with so many."`
-	Last    string `header:"Last-Event-ID" doc:"Like after, as browsers send it when they resume a stream."`
+	Limit   count  `query:"limit" doc:"Maximum number of lines, 1 to 1,000; 100 by default. A stream begins with that many."`
+	Last    string `header:"Last-Event-ID" doc:"The same as after; browsers send it when they resume a stream."`
 }
 
 func (in *siteLogsIn) filter() (f app.LogFilter, err error) {

@@ -96,7 +96,7 @@ func (a *API) siteRoutes() {
 	change(a, "PATCH", update, a.updateSite)
 
 	remove := r("/sites/{id}", "deleteSite", "Delete a site", account.SitesWrite)
-	remove.Doc = "Permanently deletes the site and all that belongs to it. When the answer comes, the site is gone from the interface and no longer served; files, databases, certificates, variables, backups and logs are removed right after. With `backup=true` a backup is taken first, which stays for 30 days and can be restored to a new site."
+	remove.Doc = "Permanently deletes the site and everything that belongs to it. When the response arrives, the site is no longer listed or served; files, databases, certificates, variables, backups and logs are removed right after. With `backup=true` a backup is taken first, which stays for 30 days and can be restored to a new site."
 	change(a, "DELETE", remove, a.deleteSite)
 
 	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.DeploymentsWrite)
@@ -212,12 +212,12 @@ type updateSiteIn struct {
 	Body struct {
 		Name       *string        `json:"name,omitempty"`
 		Repository *string        `json:"repository,omitempty"`
-		Branch     *string        `json:"branch,omitempty" doc:"An empty one means the repository's default."`
+		Branch     *string        `json:"branch,omitempty" doc:"Empty: the repository's default."`
 		Framework  *string        `json:"framework,omitempty"`
-		Build      *site.Build    `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
-		Run        *site.Run      `json:"run,omitempty" doc:"Fields that are absent stay; an empty command returns it to detection."`
+		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields stay; an empty string resets a field to detection."`
+		Run        *site.Run      `json:"run,omitempty" doc:"Absent fields stay; an empty command resets it to detection."`
 		Backups    *schedulePatch `json:"backups,omitempty" doc:"When it is backed up. Fields that are absent stay."`
-		Credential *credential    `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it. A credential is for the host of the repository alone: when repository moves to another host, the stored one is removed."`
+		Credential *credential    `json:"credential,omitempty" doc:"Replaces the stored one; an empty object removes it. A credential is only sent to the host of the repository: when repository moves to another host, the stored one is removed."`
 	}
 }
 

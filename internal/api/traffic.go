@@ -53,7 +53,7 @@ func (a *API) trafficRoutes() {
 			"bots are counted like people, and no visitor is tracked. Counts appear within about ten seconds. " +
 			"Steps below an hour go back 48 hours, those below a day 90 days, days 400 days."}, a.siteTraffic)
 	get(a, Route{Path: "/sites/{id}/traffic/top", ID: "getSiteTopTraffic", Tag: "Sites", Summary: "Read a site's top pages, missing paths, referrers and countries", Scope: account.SitesRead, Noun: "site",
-		Doc: "Counted by the day (UTC) and stored for 31 days; since is taken back to the beginning of its day. At most 200 names of a kind are counted apart on a day; others holds the rest. " +
+		Doc: "Counted by the day (UTC) and stored for 31 days; since is rounded down to the beginning of its day. At most 200 names of a kind are counted apart on a day; others holds the rest. " +
 			"Nothing is counted where the site's accessLog is off. Countries need a database that the operator configures."}, a.siteTop)
 	a.accessLogRoute(Route{Method: http.MethodGet, Status: http.StatusOK, Path: "/sites/{id}/access-log", ID: "getSiteAccessLog", Tag: "Sites", Summary: "Download a site's access log", Scope: account.SitesRead, Noun: "site",
 		Doc: "One JSON object per line and request, the oldest first, without query strings; the network of a visitor instead of an address. It holds the last seven days or four megabytes, compressed, whichever is less; " +
@@ -81,7 +81,7 @@ type topName struct {
 type siteTopIn struct {
 	ByID
 	Since since `query:"since" doc:"A moment (RFC 3339), or how far back, such as 24h (the default) or 7d." example:"7d"`
-	Names count `query:"names" doc:"At most so many names of a kind: 1 to 200, 20 unless told."`
+	Names count `query:"names" doc:"Maximum number of names of a kind, 1 to 200; 20 by default."`
 }
 
 func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out topBody, err error) {

@@ -25,7 +25,7 @@ func (a *Apps) Running(owner string) int64 {
 // enter counts a command in, which left counts out, if the server and its owner have room
 // for it.
 func (a *Apps) enter(ctx context.Context, owner string) (left func(), err error) {
-	if !a.room() {
+	if !a.reserve() {
 		return nil, errFull
 	}
 	out, err := a.admit(ctx, owner)

@@ -114,7 +114,7 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		if err != nil {
 			return operation.Operation{}, err
 		}
-		if err := s.c.Sites.ProvisioningTx(ctx, tx, x.ID); err != nil {
+		if err := s.c.Sites.ProvisioningTx(ctx, tx, x); err != nil {
 			return operation.Operation{}, err
 		}
 		r.Site = x.ID

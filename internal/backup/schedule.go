@@ -30,7 +30,7 @@ type Schedule struct {
 // last 24 hours do.
 type Keep struct{ Daily, Weekly, Monthly int }
 
-// DefaultSchedule is what a site has whose owner never said anything.
+// DefaultSchedule is the schedule of a site without settings of its own.
 var DefaultSchedule = Schedule{Every: "off", At: "03:00", Keep: Keep{Daily: 7, Weekly: 4, Monthly: 3}}
 
 // unverifiedAfter is how long a site with a schedule may be without a verified backup

@@ -74,7 +74,7 @@ func (s *Backups) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, s.tend)
 }
 
-// words are what an owner reads of an error: its own where it is meant for them.
+// words returns what an owner reads of an error: its own where it is meant for them.
 func words(err error) string {
 	if f := fault.As(err); f != nil {
 		if f.Details != "" {
@@ -85,7 +85,7 @@ func words(err error) string {
 	if errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt) {
 		return "A stored file is damaged"
 	}
-	return "Something went wrong on our side; try again"
+	return "Internal error; try again"
 }
 
 // take is safe to repeat: what an attempt stored is found again by the next one.

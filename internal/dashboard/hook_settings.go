@@ -13,7 +13,7 @@ import (
 	"slipway/internal/site"
 )
 
-// hookForm is what the form of a deploy hook shows; the secret is in none.
+// hookForm holds what the form of a deploy hook shows; the secret is in none.
 type hookForm struct {
 	ID                            string // empty: a new one
 	Name, Branch, Title           string

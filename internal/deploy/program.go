@@ -39,7 +39,7 @@ type Program struct {
 	Secrets []string // values that no log shows
 }
 
-// runSettings is what slipway.toml says, as the site's settings would say it.
+// runSettings returns what slipway.toml says, as the site's settings would say it.
 func runSettings(r *framework.Run) (out site.Run) {
 	if r == nil {
 		return out

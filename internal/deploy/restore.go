@@ -16,7 +16,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-// Live is what a site serves, as a backup holds it: the files themselves are blobs.
+// Live holds what a site serves, as a backup holds it: the files themselves are blobs.
 type Live struct {
 	Release       release.ID      `json:"release"`
 	Bundle        bundle.ID       `json:"bundle,omitempty"`
@@ -65,7 +65,7 @@ func (d *Deployments) RestoreTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	if err != nil {
 		return Deployment{}, err
 	}
-	if !live {
+	if live == nil {
 		return Deployment{}, fmt.Errorf("restore %s: a newer deployment is live", id)
 	}
 	if err := drawThumbnailTx(ctx, tx, x.Release); err != nil {

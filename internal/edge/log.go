@@ -50,7 +50,7 @@ const (
 	maxText   = 256
 )
 
-// detail is what is kept of a site's requests beside their number.
+// detail holds what is kept of a site's requests beside their number.
 type detail struct {
 	lines   atomic.Int64 // as many as are in list: whether there is room is asked without the lock
 	omitted atomic.Int64
@@ -151,7 +151,7 @@ func network(a netip.Addr) string {
 	return p.Addr().String()
 }
 
-// client is what is known of a connection's other end.
+// client holds what is known of a connection's other end.
 type client struct{ address, country string }
 
 func (e *Edge) clientOf(remote string) (c client) {

@@ -157,7 +157,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// BenchmarkServed is what counting and logging cost an answer of the fast path.
+// BenchmarkServed measures what counting and logging cost an answer of the fast path.
 func BenchmarkServed(b *testing.B) {
 	w := start(b, func(c *Config) {
 		c.OnVisits, c.VisitsEvery = func(context.Context, time.Time, []Visits) error { return nil }, 10*time.Second

@@ -27,13 +27,13 @@ var (
 	pageAccess = &notice{status: 401, title: "This site is protected", form: true,
 		text: "Enter the password to continue."}
 	pageDenied = &notice{status: 401, title: "This site is protected", form: true,
-		text: "That password is not the right one. Try again."}
-	pageStopped = &notice{status: 503, title: "This site is switched off",
-		text: "Its owner has paused it. It can come back at any time."}
+		text: "Wrong password. Try again."}
+	pageStopped = &notice{status: 503, title: "This site is offline",
+		text: "Its owner has stopped it. Try again later."}
 	pagePaused = &notice{status: 503, title: "This site is paused", retry: 3600,
 		text: "It has used up its bandwidth for this month. Its owner can find out more."}
-	pageEmpty = &notice{status: 503, title: "This site is on its way", retry: 5,
-		text: "It is being prepared and nothing has been published yet. Try again in a moment."}
+	pageEmpty = &notice{status: 503, title: "This site is being deployed", retry: 5,
+		text: "Its first deployment is in progress. Try again in a moment."}
 	pageError = &notice{status: 503, title: "This site isn't available yet", retry: 60,
 		text: "Nothing has been published yet. The owner can see why in the dashboard."}
 	pageStarting = &notice{status: 503, title: "One moment, please", retry: 1,

@@ -39,7 +39,7 @@ func (l *ledger) add(_ context.Context, since time.Time, group []Visits) error {
 	return nil
 }
 
-// numbers are what is compared of visits.
+// numbers returns what is compared of visits.
 func numbers(v Visits) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
 
 func (l *ledger) of(site string) Visits {

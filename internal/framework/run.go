@@ -9,7 +9,7 @@ import (
 	"slipway/internal/fault"
 )
 
-// Run is what slipway.toml says about running the project; a nil field was not said. The
+// Run holds what slipway.toml says about running the project; a nil field was not said. The
 // ranges are those of the site's settings, which go before it.
 type Run struct {
 	Command                   *string  `toml:"command" json:"command,omitempty"`
@@ -48,7 +48,7 @@ type cronTOML struct {
 	Command  string `toml:"command"`
 }
 
-// commands is what the repository says to run besides building.
+// commands holds what the repository says to run besides building.
 type commands struct {
 	run       Run
 	release   said

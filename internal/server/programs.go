@@ -73,7 +73,7 @@ func (h *node) runCommand(ctx context.Context, id deploy.ID, c framework.Command
 		return err
 	}
 	if exit.Code != 0 || exit.OutOfMemory {
-		f := &fault.Error{Kind: fault.Invalid, Message: "The release command failed: " + exit.Reason, Details: "the deployment does not go live; its log says why", Code: "release_failed"}
+		f := &fault.Error{Kind: fault.Invalid, Message: "The release command failed: " + exit.Reason, Details: "the deployment does not go live; see its log", Code: "release_failed"}
 		if exit.OutOfMemory {
 			f.Details = "raise the site's memory limit, or let the command use less"
 		}

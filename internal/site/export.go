@@ -11,7 +11,7 @@ import (
 	"slipway/internal/webhook"
 )
 
-// Export is what a site is besides its files: what a backup holds of it. It has secrets.
+// Export holds what a site is besides its files: what a backup holds of it. It has secrets.
 type Export struct {
 	Name       string             `json:"name"`
 	Type       Type               `json:"type"`
@@ -29,9 +29,9 @@ type Export struct {
 // Export returns all settings and variables of a site, whoever owns it.
 func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 	var e Export
-	err := s.c.DB.Snapshot(ctx, func(r db.Reader) error {
-		x, err := s.ByID(ctx, r, id)
-		if err != nil {
+	var x Site
+	err := s.c.DB.Snapshot(ctx, func(r db.Reader) (err error) {
+		if x, err = s.ByID(ctx, r, id); err != nil {
 			return err
 		}
 		e = Export{Name: x.Name, Type: x.Type, Runtime: x.Runtime, Repository: x.Repository, Branch: x.Branch, Framework: x.Framework, Build: x.Build, Run: x.Run}
@@ -47,7 +47,7 @@ func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 	if err != nil {
 		return Export{}, err
 	}
-	e.Credential, err = s.CredentialOf(ctx, id)
+	e.Credential, err = s.OpenCredential(x)
 	return e, err
 }
 

@@ -37,7 +37,7 @@ import (
 // Config holds what a Source needs. Dir and Egress are required.
 type Config struct {
 	Dir         string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
-	Egress      *egress.Egress    // judges every address
+	Egress      *egress.Egress    // checks every address
 	Hosts       map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
 	Git         string            // the program; "" means git from PATH
 	Depth       int               // commits of history that are fetched; 0 means 10

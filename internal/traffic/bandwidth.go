@@ -22,7 +22,7 @@ func (t *Traffic) countBandwidth() {
 	})
 }
 
-// spent is what an owner has used, as far as it is written.
+// spent holds what an owner has used, as far as it is written.
 type spent struct {
 	owner  account.OwnerID
 	bytes  int64

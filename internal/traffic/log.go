@@ -36,7 +36,7 @@ type omitted struct {
 	Omitted int64     `json:"omitted"`
 }
 
-// Details is what is kept of a site's requests beside their number.
+// Details holds what is kept of a site's requests beside their number.
 type Details struct {
 	Site    string
 	Names   map[Name]int64

@@ -186,7 +186,7 @@ func take(part []*endpoint, room int, q *quota) (out []flight) {
 		e.visited = true
 		key, n := ownerHost{e.owner, e.host}, min(e.most-e.leased, room-len(out))
 		if n > 0 {
-			n, e.wait = q.room(key, n)
+			n, e.wait = q.allow(key, n)
 		}
 		if n = max(0, min(n, len(e.due))); n > 0 {
 			out = append(out, e.due[:n]...)

@@ -379,7 +379,7 @@ func BenchmarkDeliver(b *testing.B) {
 func BenchmarkPending(b *testing.B) {
 	const endpoints = 50
 	r := receive(b, nil)
-	w := room(b, dbtest.New(b), r, nil)
+	w := newWebhooks(b, dbtest.New(b), r, nil)
 	for i := range endpoints {
 		create(b, w, fmt.Sprintf("%s/%d", r.URL, i), "site.created")
 	}

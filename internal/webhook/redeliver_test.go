@@ -25,7 +25,7 @@ func working(t *testing.T, r *receiver) *Webhooks {
 // redelivering makes webhooks whose jobs run.
 func redelivering(t *testing.T, d *db.DB, r *receiver) *Webhooks {
 	t.Helper()
-	w := room(t, d, r, func(c *Config) { c.Operations = operation.New(operation.Config{DB: d}) })
+	w := newWebhooks(t, d, r, func(c *Config) { c.Operations = operation.New(operation.Config{DB: d}) })
 	j := job.New(job.Config{DB: d, Queues: map[string]int{"default": 2}})
 	w.Work(j)
 	ctx, cancel := context.WithCancel(context.Background())

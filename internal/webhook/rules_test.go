@@ -242,7 +242,7 @@ func TestSiteFilter(t *testing.T) {
 // restricted to it alone gets nothing from then on, and never everything.
 func TestForgetSite(t *testing.T) {
 	t.Parallel()
-	w := room(t, dbtest.New(t), nil, nil)
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	var hooks []Webhook
 	for i, sites := range [][]string{{"site_1", "site_2"}, {"site_1"}, {"site_11"}, nil} {
 		h, err := w.Create(t.Context(), anna, NewWebhook{URL: fmt.Sprintf("https://example.test/%d", i), Events: []string{"site.created"}, Sites: sites})
