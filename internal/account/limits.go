@@ -24,6 +24,7 @@ const (
 	LimitKeys        Limit = "keys"
 	LimitEnv         Limit = "env"   // of all sites; one has at most 1,000
 	LimitHooks       Limit = "hooks" // of all sites; one has at most 100
+	LimitDatabases   Limit = "databases"
 )
 
 // Unlimited is the limit of those who have none.
@@ -31,13 +32,13 @@ const Unlimited = math.MaxInt64
 
 // defaultLimits hold where the operator says nothing.
 var defaultLimits = map[Limit]int64{
-	LimitSites: 5000, LimitDomains: 10_000, LimitDeployments: 5000, LimitWebhooks: 100, LimitKeys: 200, LimitEnv: 100_000, LimitHooks: 10_000,
+	LimitSites: 5000, LimitDomains: 10_000, LimitDeployments: 5000, LimitWebhooks: 100, LimitKeys: 200, LimitEnv: 100_000, LimitHooks: 10_000, LimitDatabases: 100,
 }
 
 // limited names what a limit counts, for sentences.
 var limited = map[Limit]string{
 	LimitSites: "sites", LimitDomains: "domains", LimitDeployments: "pending deployments", LimitWebhooks: "webhooks",
-	LimitKeys: "API keys", LimitEnv: "environment variables", LimitHooks: "deploy hooks",
+	LimitKeys: "API keys", LimitEnv: "environment variables", LimitHooks: "deploy hooks", LimitDatabases: "databases",
 }
 
 // LimitSettings holds the operator's limits; see ParseLimits.

@@ -30,7 +30,10 @@ type Config struct {
 	Dir       string // absolute, ours: scratch space of what runs
 	// UID returns the host's uid of a site, under which its programs run.
 	UID func(ctx context.Context, site string) (int, error)
-	Log *slog.Logger // Optional.
+	// Database returns the socket that leads to a site's databases. Required where a Spec
+	// asks for it.
+	Database func(site string) (string, error)
+	Log      *slog.Logger // Optional.
 }
 
 // Processes is the Engine that runs programs in sandboxes on this machine.
@@ -105,6 +108,10 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		clean()
 		return nil, err
 	}
+	if err := p.database(&cmd, s); err != nil {
+		clean()
+		return nil, err
+	}
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
 	cmd.Stdout, cmd.Stderr = out, errs
@@ -149,6 +156,27 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		<-x.gone
 		return nil, context.Cause(ctx)
 	}
+}
+
+// Where a program finds its site's databases: a socket, and a port for drivers that know
+// no sockets.
+const (
+	databaseSocket = "/run/mysqld/mysqld.sock"
+	databasePort   = 3306
+)
+
+// database opens the way to the databases of the program's site.
+func (p *Processes) database(cmd *sandbox.Command, s Spec) error {
+	if !s.Database {
+		return nil
+	}
+	socket, err := p.c.Database(s.Site)
+	if err != nil {
+		return err
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: socket, Target: databaseSocket})
+	cmd.Ports = map[int]string{databasePort: databaseSocket}
+	return nil
 }
 
 // A program runs until it is stopped, and what it prints is bounded by whoever keeps it.

@@ -330,6 +330,7 @@ func (r *run) spec(inside bool) spec {
 		if c.Network.Proxy != "" {
 			s.Proxy = proxyInside
 		}
+		s.Ports = c.Ports
 	}
 	if r.group == nil || r.group.memory == "" {
 		// Per process, and address space more than memory: only there to be quicker than the watch.

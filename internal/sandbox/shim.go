@@ -30,9 +30,10 @@ type spec struct {
 	Argv    []string
 	Env     []string
 	Dir     string
-	Proxy   string // unix socket inside; "" for none
-	Sockets []int  // of the network that leads to it
-	Link    int    // descriptor of the way in; 0 for none
+	Proxy   string         // unix socket inside; "" for none
+	Sockets []int          // of the network that leads to it
+	Ports   map[int]string // ports of the loopback that lead to sockets inside
+	Link    int            // descriptor of the way in; 0 for none
 	Rlimits []rlimit
 }
 
@@ -96,6 +97,9 @@ func shim(in, status *os.File) (int, error) {
 			return 0, err
 		}
 	}
+	if err := forward(s.Ports); err != nil {
+		return 0, err
+	}
 	for _, r := range s.Rlimits {
 		if err := restrict(r); err != nil {
 			return 0, fmt.Errorf("set resource limit %d: %w", r.Resource, err)
@@ -118,7 +122,7 @@ func shim(in, status *os.File) (int, error) {
 		fmt.Fprintf(os.Stderr, "%s: command not found\n", s.Argv[0])
 		return 127, nil
 	}
-	if s.Proxy == "" && s.Link == 0 {
+	if s.Proxy == "" && s.Link == 0 && len(s.Ports) == 0 {
 		err := syscall.Exec(program, s.Argv, s.Env)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil
