@@ -71,16 +71,16 @@ type updateGitIn struct {
 	}
 }
 
-func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn, did *account.AuditEvent) (gitBody, error) {
+func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn) (_ gitBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return gitBody{}, err
+		return gitBody{}, did, err
 	}
 	now, err := a.Git.Get(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch"}, a.showGit(now), nil)
 	}
 	if err != nil {
-		return gitBody{}, err
+		return gitBody{}, did, err
 	}
 	p := git.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch}
 	if in.Body.Previews != nil {
@@ -88,8 +88,8 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 		p.Previews = &mode
 	}
 	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
-	*did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
-	return a.showGit(s), err
+	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
+	return a.showGit(s), did, err
 }
 
 type madeGitHook struct {
@@ -97,13 +97,13 @@ type madeGitHook struct {
 	Secret string `json:"secret" doc:"The secret, or token, for the same page. It is not shown again."`
 }
 
-func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (madeGitHook, error) {
+func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ madeGitHook, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return madeGitHook{}, err
+		return madeGitHook{}, did, err
 	}
 	id, secret, err := a.Git.NewHookTx(ctx, tx, c.Owner, site.ID(in.ID))
-	*did = account.AuditEvent{Action: "git_hook.created", Subject: in.ID}
-	return madeGitHook{a.gitHookURL(id), secret}, err
+	did = account.AuditEvent{Action: "git_hook.created", Subject: in.ID}
+	return madeGitHook{a.gitHookURL(id), secret}, did, err
 }
 
 type callGitHookIn struct {
