@@ -20,6 +20,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/app"
 	"slipway/internal/certs"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -43,6 +44,7 @@ type Config struct {
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
+	Databases   *database.Databases
 	Webhooks    *webhook.Webhooks
 	Operations  *operation.Operations
 	Answers     *idempotency.Answers
@@ -111,6 +113,7 @@ func (a *API) Routes() []Route { return a.ops }
 func (a *API) routes() {
 	a.siteRoutes()
 	a.programRoutes()
+	a.databaseRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
 	a.servingRoutes()

@@ -21,6 +21,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/app"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
@@ -103,6 +104,10 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		Limits:    limits,
 	}
 	c.Git = git.New(git.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
+	// A server elsewhere: what is asked for is noted, and nothing here makes it.
+	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Limits: limits, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
 	for _, f := range with {
 		f(&c)
 	}

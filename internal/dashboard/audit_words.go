@@ -9,6 +9,7 @@ var auditLabels = map[string]string{
 	"mail.undelivered":      "Email delivery failed",
 	"second_factor.enabled": "Two-factor authentication enabled", "second_factor.disabled": "Two-factor authentication disabled", "second_factor.codes_renewed": "Recovery codes regenerated",
 	"passkey.added": "Passkey added", "passkey.removed": "Passkey removed",
+	"database.created": "Database created", "database.deleted": "Database deleted", "database.rotated": "Database password rotated",
 	"key.created": "API key created", "key.revoked": "API key revoked",
 	"user.invited": "User invited", "user.uninvited": "Invite revoked",
 	"user.suspended": "User suspended", "user.resumed": "User unsuspended", "user.role": "Role changed", "user.deleted": "User deleted",

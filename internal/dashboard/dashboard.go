@@ -32,6 +32,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/certs"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -52,6 +53,7 @@ type Config struct {
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
 	Domains      *domain.Domains
+	Databases    *database.Databases
 	Traffic      *traffic.Traffic
 	Webhooks     *webhook.Webhooks
 	Log          *slog.Logger

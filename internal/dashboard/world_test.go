@@ -16,6 +16,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/blob"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
@@ -72,6 +73,9 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 				s, err := sites.Get(ctx, owner, site.ID(id))
 				return s.Slug, err
 			}}),
+	}
+	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
 	}
 	for _, f := range with {
 		f(&c)

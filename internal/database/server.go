@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,12 +98,30 @@ func (s *server) missing() string {
 	if s.dsn != nil {
 		return ""
 	}
+	return Missing()
+}
+
+// Missing says what the private server needs and the host lacks; empty: nothing.
+func Missing() string {
 	for _, name := range []string{serverProgram, installProgram} {
 		if _, err := exec.LookPath(name); err != nil {
 			return "MariaDB is not installed: the operator can install it (apt-get install mariadb-server) or name a server with --mariadb"
 		}
 	}
 	return ""
+}
+
+// Version names the MariaDB that is installed.
+func Version(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, serverProgram, "--version").Output()
+	if err != nil {
+		return "MariaDB"
+	}
+	if _, rest, ok := strings.Cut(string(out), "Ver "); ok {
+		v, _, _ := strings.Cut(rest, "-")
+		return "MariaDB " + v
+	}
+	return "MariaDB"
 }
 
 // want asks for the server to be started.

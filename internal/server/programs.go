@@ -38,6 +38,9 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 	}
 	w.Spec = runtime.Spec{Site: w.Site, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
 		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch}}
+	if err := h.addDatabases(ctx, &w, &p); err != nil {
+		return app.Wanted{}, err
+	}
 	if len(p.Secrets) > 0 {
 		w.Redact = buildlog.NewRedactor(p.Secrets).Redact
 	}

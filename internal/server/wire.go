@@ -25,6 +25,7 @@ import (
 	"slipway/internal/bundle"
 	"slipway/internal/certs"
 	"slipway/internal/dashboard"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -66,6 +67,7 @@ type node struct {
 	jobs        *job.Jobs
 	gc          *gc.Collector
 	apps        *app.Apps
+	databases   *database.Databases
 	source      *source.Source
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
@@ -121,7 +123,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: h.wanted, Log: s.Log}
 	if s.role("worker") {
 		var engine *runtime.Processes
-		if builds, engine, err = s.builds(ctx, h.db, out, bundles); err != nil {
+		if builds, engine, err = s.builds(ctx, h.db, out, bundles, h.databaseSocket); err != nil {
 			return nil, err
 		}
 		if engine != nil {
@@ -138,10 +140,13 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
+	if err := h.openDatabases(limits, whyNot(apps)); err != nil {
+		return nil, err
+	}
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetGit}})
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetDatabases, h.forgetGit}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
@@ -155,12 +160,13 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	h.apps.Work(h.jobs)
+	h.databases.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
@@ -307,6 +313,7 @@ func (h *node) workers() []service {
 	return []service{
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
+		{"databases", h.databases.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},
 	}
