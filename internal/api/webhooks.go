@@ -64,6 +64,7 @@ func (a *API) webhookRoutes() {
 		"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
 			"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard alone.", account.WebhooksWrite), a.rotateSecret)
 	a.deliveryRoutes()
+	a.listenerRoutes()
 }
 
 func (a *API) listWebhooks(ctx context.Context, c account.Caller, in *PartIn) (data[webhookBody], error) {
