@@ -21,7 +21,7 @@ func TestParseLimits(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"[defaults]\nsitez = 1":             `unknown limit "sitez"; limits are deployments.pending, domains, env,`,
+		"[defaults]\nsitez = 1":             `unknown limit "sitez"; limits are databases, deployments.pending, domains, env,`,
 		"[defaults]\nsites = -1":            "whole number",
 		"[defaults]\nsites = 1.5":           "whole number",
 		"[defaults]\nsites = \"many\"":      "whole number",

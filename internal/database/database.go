@@ -199,9 +199,18 @@ func (d *Databases) List(ctx context.Context, r db.Reader, owner account.OwnerID
 func (d *Databases) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Database, error) {
 	x, err := d.byID(ctx, r, id)
 	if err == nil && x.Owner != owner {
-		return Database{}, fault.Missing("database")
+		err = fault.Missing("database")
 	}
-	return x, err
+	if err == nil { // with its site's deletion it is gone, whenever its contents are
+		_, err = d.c.Sites.ByID(ctx, r, x.Site)
+		if fault.Is(err, fault.NotFound) {
+			err = fault.Missing("database")
+		}
+	}
+	if err != nil {
+		return Database{}, err
+	}
+	return x, nil
 }
 
 func (d *Databases) byID(ctx context.Context, r db.Reader, id ID) (Database, error) {

@@ -70,8 +70,8 @@ type Config struct {
 	InsecureBuilds bool          // without a sandbox
 
 	MariaDB       string // address of a MariaDB server; empty: one of our own
-	MariaDBMemory int    // MiB of our own
-	DatabaseSize  int    // MiB of one database
+	MariaDBMemory int    // MiB of our own; 0: the default
+	DatabaseSize  int    // MiB of one database; 0: the default
 
 	SMTP SMTP
 }
@@ -198,10 +198,10 @@ func (c Config) check() (settings, error) {
 		return s, fmt.Errorf("--max-release-size: %d MiB is less than --max-file-size, or more than 1 TiB", c.MaxReleaseSize)
 	case c.BuildMemory < 128:
 		return s, fmt.Errorf("--build-memory: %d MiB is too little for any build; at least 128", c.BuildMemory)
-	case c.MariaDBMemory < 128:
+	case c.MariaDBMemory != 0 && c.MariaDBMemory < 128:
 		return s, fmt.Errorf("--mariadb-memory: %d MiB is too little for MariaDB; at least 128", c.MariaDBMemory)
-	case c.DatabaseSize < 1:
-		return s, fmt.Errorf("--database-size: %d MiB is not a positive number", c.DatabaseSize)
+	case c.DatabaseSize < 0:
+		return s, fmt.Errorf("--database-size: %d MiB is negative", c.DatabaseSize)
 	case c.BuildTime < time.Second:
 		return s, fmt.Errorf("--build-time: %s is too short for any build", c.BuildTime)
 	}
