@@ -61,6 +61,7 @@ type serveCommand struct {
 	MariaDB        string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT. Default: a private one, if mariadbd is installed." placeholder:"ADDRESS"`
 	MariaDBMemory  int           `name:"mariadb-memory" help:"Memory limit of the private MariaDB server in MiB." default:"1024"`
 	DatabaseSize   int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
+	WordPress      string        `name:"wordpress-source" help:"WordPress of new sites: a directory, debian, or https://….tar.gz#sha256=…. Default: the current release." placeholder:"SOURCE"`
 	mailFlags
 	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only safe if you trust every user."`
 
@@ -88,7 +89,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		NoFastPath: !s.FastPath, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
 		MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
-		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, MariaDB: s.MariaDB, MariaDBMemory: s.MariaDBMemory, DatabaseSize: s.DatabaseSize, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
+		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, WordPressSource: s.WordPress, MariaDB: s.MariaDB, MariaDBMemory: s.MariaDBMemory, DatabaseSize: s.DatabaseSize, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
 	})
 }
 

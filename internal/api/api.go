@@ -32,6 +32,7 @@ import (
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // Config names the services that the API exposes.
@@ -45,6 +46,7 @@ type Config struct {
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
 	Databases   *database.Databases
+	WordPress   *wordpress.WordPress
 	Webhooks    *webhook.Webhooks
 	Operations  *operation.Operations
 	Answers     *idempotency.Answers
@@ -114,6 +116,7 @@ func (a *API) routes() {
 	a.siteRoutes()
 	a.programRoutes()
 	a.databaseRoutes()
+	a.wordpressRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
 	a.servingRoutes()

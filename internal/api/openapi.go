@@ -21,6 +21,7 @@ var nouns = []*huma.Tag{
 	{Name: "Git", Description: "What pushes to a site's repository do, and the address that its forge calls."},
 	{Name: "Webhooks", Description: "Signed notifications to HTTPS endpoints of yours."},
 	{Name: "Databases", Description: "MariaDB databases that a site's programs reach."},
+	{Name: "WordPress", Description: "What a WordPress site has beside what every site has."},
 	{Name: "Operations", Description: "Work that outlives the request which started it."},
 	{Name: "Backups", Description: "Copies of a site."},
 	{Name: "Keys", Description: "API keys and what they may do."},

@@ -70,7 +70,7 @@ func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *
 
 // hasProgram reports whether a program answers for the site.
 func hasProgram(s site.Site) bool {
-	return s.Runtime != "" && s.Runtime != "static" && s.Runtime != "wordpress" && s.LiveDeployment != ""
+	return s.Runtime != "" && s.Runtime != "static" && s.LiveDeployment != ""
 }
 
 type siteLogsIn struct {

@@ -285,7 +285,7 @@ func (in *instance) release() {
 }
 
 func (in *instance) endpoint() *Endpoint {
-	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Ended: in.running.Done(), Release: sync.OnceFunc(in.release)}
+	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), Release: sync.OnceFunc(in.release)}
 }
 
 // stop ends the instance that runs, if it is in and still idle where it must be. It does not

@@ -43,6 +43,7 @@ import (
 	"slipway/internal/source"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // Config names the services that the pages show.
@@ -54,6 +55,7 @@ type Config struct {
 	Deployments  *deploy.Deployments
 	Domains      *domain.Domains
 	Databases    *database.Databases
+	WordPress    *wordpress.WordPress
 	Traffic      *traffic.Traffic
 	Webhooks     *webhook.Webhooks
 	Log          *slog.Logger

@@ -59,3 +59,16 @@ func (d *Databases) Env(ctx context.Context, site string) (env map[string]string
 	}
 	return env, secrets, nil
 }
+
+// Access is how the database's own site connects to it. It holds a secret.
+type Access struct{ Schema, User, Password string }
+
+// Access returns how to connect to a database through its site's socket.
+func (d *Databases) Access(ctx context.Context, id ID) (Access, error) {
+	x, err := d.byID(ctx, d.c.DB, id)
+	if err != nil {
+		return Access{}, err
+	}
+	password, err := d.password(x)
+	return Access{x.Schema, x.Schema, password}, err
+}

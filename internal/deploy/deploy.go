@@ -159,6 +159,8 @@ type Config struct {
 	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
 	StartProgram func(ctx context.Context, id ID) (release func(), err error)
 	WhyNot       string
+	// WordPress prepares and installs sites of that type. Optional: nil refuses them, with WhyNot.
+	WordPress WordPress
 	// PHP returns the version of PHP that answers where composer.json has a constraint, or a
 	// fault that says why there is none. Optional.
 	PHP func(ctx context.Context, constraint string) (version string, err error)

@@ -9,7 +9,7 @@ import (
 
 // startedBy says in the log what answers for a program.
 func startedBy(plan framework.Plan) string {
-	if plan.Runtime == framework.PHP {
+	if plan.Runtime == framework.PHP || plan.Runtime == framework.WordPress {
 		return "PHP-FPM"
 	}
 	return plan.Start.Command.String()

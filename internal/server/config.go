@@ -24,6 +24,7 @@ import (
 	"slipway/internal/domain"
 	"slipway/internal/egress"
 	"slipway/internal/mail"
+	"slipway/internal/wordpress"
 )
 
 // Config is everything an operator can say, as it was said.
@@ -68,6 +69,8 @@ type Config struct {
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
 	InsecureBuilds bool          // without a sandbox
+
+	WordPressSource string // of the core that WordPress sites run from; empty: the current release
 
 	MariaDB       string // address of a MariaDB server; empty: one of our own
 	MariaDBMemory int    // MiB of our own; 0: the default
@@ -209,6 +212,9 @@ func (c Config) check() (settings, error) {
 		if !slices.Contains([]string{"api", "worker", "edge"}, r) {
 			return s, fmt.Errorf("--roles: %q is none of api, worker, edge", r)
 		}
+	}
+	if err := wordpress.CheckSource(c.WordPressSource); err != nil {
+		return s, fmt.Errorf("--wordpress-source: %w", err)
 	}
 	if c.MariaDB != "" {
 		if _, err := database.ParseServer(c.MariaDB); err != nil {

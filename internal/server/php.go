@@ -9,10 +9,21 @@ import (
 	"slipway/internal/framework"
 	"slipway/internal/php"
 	"slipway/internal/runtime"
+	"slipway/internal/wordpress"
 )
 
 // applyPHP makes PHP-FPM of a program that the plan says is PHP.
 func applyPHP(w *app.Wanted, p deploy.Program) {
+	if p.Runtime == framework.WordPress {
+		l := wordpress.TheLayout()
+		w.PHP = &app.PHP{Root: l.Root, Front: l.Front, Tasks: l.Tasks}
+		w.Spec.PHP = &runtime.PHP{}
+		for _, folder := range l.Storage {
+			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})
+		}
+		w.Spec.Argv, w.Spec.Shell = nil, ""
+		return
+	}
 	if p.Runtime != framework.PHP {
 		return
 	}

@@ -40,6 +40,9 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 	if err := h.addDatabases(ctx, &w, &p); err != nil {
 		return app.Wanted{}, err
 	}
+	if err := h.addWordPress(ctx, &p); err != nil {
+		return app.Wanted{}, err
+	}
 	applyPHP(&w, p)
 	if len(p.Secrets) > 0 {
 		w.Redact = buildlog.NewRedactor(p.Secrets).Redact
@@ -86,6 +89,12 @@ func (h *node) startProgram(ctx context.Context, id deploy.ID) (func(), error) {
 
 // acquireProgram is the edge's way to a program.
 func (h *node) acquireProgram(ctx context.Context, deployment string) (edge.Program, error) {
+	if g, err := h.wordpress.Before(ctx, deployment, h.acquireWordPress(deployment)); err != nil || g != nil {
+		if err != nil {
+			return edge.Program{}, err
+		}
+		return edge.Program{Transport: g, Serve: g.Serve, Release: g.Release}, nil
+	}
 	e, err := h.apps.Acquire(ctx, deployment)
 	if err != nil {
 		return edge.Program{}, err

@@ -45,6 +45,7 @@ import (
 	"slipway/internal/source"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // node is every package of one process, built and wired.
@@ -68,6 +69,7 @@ type node struct {
 	gc          *gc.Collector
 	apps        *app.Apps
 	databases   *database.Databases
+	wordpress   *wordpress.WordPress
 	bundles     *bundle.Bundles
 	source      *source.Source
 	api         *api.API             // nil without the role
@@ -145,13 +147,15 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	if err := h.openDatabases(limits, whyNot(apps)); err != nil {
 		return nil, err
 	}
+	h.openWordPress(out, bundles)
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
-		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines, PHP: phpVersion,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetDatabases, h.forgetGit}})
+		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines, PHP: phpVersion, WordPress: deploy.WordPress{Prepare: h.wordpress.Prepare, Install: h.wordpress.Install},
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetDatabases, h.forgetWordPress, h.forgetGit}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
+	h.gc.Register("WordPress", h.wordpress.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
@@ -168,7 +172,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
@@ -316,6 +320,7 @@ func (h *node) workers() []service {
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
 		{"databases", h.databases.Run},
+		{"WordPress", h.wordpress.Run},
 		{"program files", h.bundles.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},
