@@ -32,7 +32,7 @@ func TestDatabase(t *testing.T) {
 	x, y := w.database(anna, one), w.database(ben, two)
 	env, secrets, err := w.Env(t.Context(), string(one))
 	ok(t, err)
-	if got, want := env["DATABASE_URL"], "mysql://"+x.Schema+":"+env["DB_PASSWORD"]+"@127.0.0.1:3306/"+x.Schema; got != want {
+	if got, want := env["DATABASE_URL"], "mysql://"+x.Schema+":"+env["DB_PASSWORD"]+"@127.0.0.1:33306/"+x.Schema; got != want {
 		t.Errorf("DATABASE_URL is %q, want %q", got, want)
 	}
 	if len(secrets) != 1 || secrets[0] != env["DB_PASSWORD"] || len(secrets[0]) < 40 {

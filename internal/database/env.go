@@ -11,7 +11,7 @@ import (
 // as a port for drivers that know no sockets.
 const (
 	Socket = "/run/mysqld/mysqld.sock"
-	Port   = 3306
+	Port   = 33306
 )
 
 // parts are the variables of a database beside its address.

@@ -55,7 +55,7 @@ func ParseServer(text string) (*mysql.Config, error) {
 	c.User, c.Net, c.Addr = u.User.Username(), "tcp", u.Host
 	c.Passwd, _ = u.User.Password()
 	if u.Port() == "" {
-		c.Addr = net.JoinHostPort(u.Hostname(), strconv.Itoa(Port))
+		c.Addr = net.JoinHostPort(u.Hostname(), "3306")
 	}
 	return c, nil
 }

@@ -22,7 +22,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	if err != nil {
 		return rel, err
 	}
-	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Tree: tree, Plan: plan, MaxCaches: &caches}
+	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: storageOf(s), Tree: tree, Plan: plan, MaxCaches: &caches}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
 		return rel, err
 	}

@@ -30,9 +30,10 @@ type spec struct {
 	Argv     []string
 	Env      []string
 	Dir      string
-	Proxy    string         // unix socket inside; "" for none
-	Sockets  []int          // of the network that leads to it
-	Ports    map[int]string // ports of the loopback that lead to sockets inside
+	Proxy    string // unix socket inside; "" for none
+	Sockets  []int  // of the network that leads to it: the resolver's, then one for each of Ports
+	Ports    []uint16
+	Forwards map[int]string // ports of the loopback that lead to sockets inside
 	Link     int            // descriptor of the way in; 0 for none
 	Listener int            // descriptor of the socket that the command inherits; 0 for none
 	Rlimits  []rlimit
@@ -97,11 +98,11 @@ func shim(in, status *os.File) (int, error) {
 		unix.CloseOnExec(s.Listener)
 	}
 	if s.Proxy != "" {
-		if err := offer(s.Proxy, s.Sockets); err != nil {
+		if err := offer(s.Proxy, s.Sockets, s.Ports); err != nil {
 			return 0, err
 		}
 	}
-	if err := forward(s.Ports); err != nil {
+	if err := forward(s.Forwards); err != nil {
 		return 0, err
 	}
 	for _, r := range s.Rlimits {
@@ -126,7 +127,7 @@ func shim(in, status *os.File) (int, error) {
 		fmt.Fprintf(os.Stderr, "%s: command not found\n", s.Argv[0])
 		return 127, nil
 	}
-	if s.Proxy == "" && s.Link == 0 && s.Listener == 0 && len(s.Ports) == 0 {
+	if s.Proxy == "" && s.Link == 0 && s.Listener == 0 && len(s.Forwards) == 0 {
 		err := syscall.Exec(program, s.Argv, s.Env)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil

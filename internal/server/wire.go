@@ -70,6 +70,7 @@ type node struct {
 	apps        *app.Apps
 	databases   *database.Databases
 	wordpress   *wordpress.WordPress
+	engine      *runtime.Processes // nil where programs can't run
 	bundles     *bundle.Bundles
 	source      *source.Source
 	api         *api.API             // nil without the role
@@ -131,7 +132,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 			return nil, err
 		}
 		if engine != nil {
-			apps.Engine = engine
+			apps.Engine, h.engine = engine, engine
 		} else {
 			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
 		}
@@ -151,7 +152,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines, PHP: phpVersion, WordPress: deploy.WordPress{Prepare: h.wordpress.Prepare, Install: h.wordpress.Install},
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetDatabases, h.forgetWordPress, h.forgetGit}})
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetDatabases, h.forgetWordPress, h.forgetGit}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
@@ -180,7 +181,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	}
 	if s.role("edge") {
 		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
+			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
