@@ -8,6 +8,8 @@ import (
 	"slipway/internal/api"
 	"slipway/internal/db"
 	"slipway/internal/operation"
+	"slipway/internal/site"
+	"slipway/internal/wordpress"
 )
 
 // things holds the ids of a user's things, by the placeholder that names each in a path.
@@ -31,6 +33,11 @@ var matrix = map[string]row{
 	"getOperation":        {path: "/operations/{operation}", status: 200},
 	"listOperations":      {path: "/sites/{site}/operations", status: 200},
 	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
+
+	"getWordPress":        {path: "/sites/{site}/wordpress", status: 409},
+	"updateWordPress":     {path: "/sites/{site}/wordpress", body: m{"xmlrpc": true}, status: 200, prep: wordpressed, did: "site.updated"},
+	"loginWordPress":      {path: "/sites/{site}/wordpress/login", status: 409},
+	"purgeWordPressCache": {path: "/sites/{site}/wordpress/purge-cache", status: 200, prep: wordpressed, did: "wordpress.purged"},
 
 	"listDatabases":          {path: "/sites/{site}/databases", status: 200},
 	"createDatabase":         {path: "/sites/{site}/databases", body: m{"engine": "mariadb", "name": "shop"}, status: 201, did: "database.created"},
@@ -109,6 +116,20 @@ func activate(w *world, _ string, x things) {
 func programmed(w *world, key string, x things) {
 	activate(w, key, x)
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET runtime = 'node' WHERE id = '"+x["site"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wordpressed makes the site a WordPress that is not installed yet.
+func wordpressed(w *world, _ string, x things) {
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		s, err := w.c.Sites.ByID(w.t.Context(), tx, site.ID(x["site"]))
+		if err != nil {
+			return err
+		}
+		return w.c.WordPress.CreateTx(w.t.Context(), tx, s, wordpress.Settings{}, "ada@example.test")
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // world is the API over real services on a database of its own. No worker runs: what
@@ -108,6 +109,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Limits: limits, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
+	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)
 	}
