@@ -125,7 +125,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if strings.Contains(r.Path, "{") {
 		statuses = append(statuses, 404)
 	}
-	if r.Method != http.MethodGet {
+	if r.Method != http.MethodGet || r.Asks {
 		statuses = append(statuses, 409)
 	}
 	if (r.Method == http.MethodPost || r.Method == http.MethodPatch) && !r.Hook { // every body is read and checked

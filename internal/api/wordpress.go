@@ -54,7 +54,9 @@ func (a *API) wordpressRoutes() {
 	r := func(method, path, id, summary, doc string, s account.Scope) Route {
 		return Route{Method: method, Path: path, ID: id, Tag: "WordPress", Summary: summary, Doc: doc, Scope: s, Noun: "WordPress settings"}
 	}
-	get(a, r("", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress", "Asks WordPress itself, waking it where it sleeps.", account.SitesRead), a.getWordPress)
+	read := r("", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress", "Asks WordPress itself, waking it where it sleeps.", account.SitesRead)
+	read.Asks = true
+	get(a, read, a.getWordPress)
 	change(a, http.MethodPatch, r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings", "In force with the next start of its PHP; see `POST /sites/{id}/restart`. In maintenance visitors who are not logged in get a page with status 503.", account.SitesWrite), a.updateWordPress)
 	login := r("", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress", "A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite)
 	login.Status, login.Private = http.StatusCreated, true
@@ -126,7 +128,7 @@ func (a *API) loginWordPress(ctx context.Context, tx *db.Tx, c account.Caller, i
 
 type purgeIn struct {
 	ByID
-	Body struct {
+	Body *struct {
 		Paths []string `json:"paths,omitempty" maxItems:"100" example:"[\"/\", \"/shop/\"]" doc:"Without them: all."`
 	}
 }
@@ -135,6 +137,10 @@ func (a *API) purgeWordPress(ctx context.Context, tx *db.Tx, c account.Caller, i
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return message{}, did, err
 	}
-	err := a.WordPress.PurgeTx(ctx, tx, c.Owner, site.ID(in.ID), in.Body.Paths)
+	var paths []string
+	if in.Body != nil {
+		paths = in.Body.Paths
+	}
+	err := a.WordPress.PurgeTx(ctx, tx, c.Owner, site.ID(in.ID), paths)
 	return message{"Page cache purged"}, account.AuditEvent{Action: "wordpress.purged", Subject: in.ID}, err
 }

@@ -114,6 +114,9 @@ var (
 func (g *Guard) closed(r *http.Request) bool {
 	p := path.Clean("/" + r.URL.Path)
 	low := strings.ToLower(p)
+	if i := strings.Index(low, ".php/"); i >= 0 { // what follows is told to the script, which runs all the same
+		low = low[:i+4]
+	}
 	switch {
 	case closedPaths[low]:
 		return true
