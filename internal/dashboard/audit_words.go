@@ -8,6 +8,7 @@ var auditLabels = map[string]string{
 	"password.set": "Password set", "password.changed": "Password changed", "password.link": "Password reset link created", "password.reset_mailed": "Password reset email sent",
 	"mail.undelivered":      "Email delivery failed",
 	"second_factor.enabled": "Two-factor authentication enabled", "second_factor.disabled": "Two-factor authentication disabled", "second_factor.codes_renewed": "Recovery codes regenerated",
+	"site.command":  "Command run",
 	"passkey.added": "Passkey added", "passkey.removed": "Passkey removed",
 	"wordpress.login": "WordPress login link created", "wordpress.purged": "Page cache purged",
 	"database.created": "Database created", "database.deleted": "Database deleted", "database.rotated": "Database password rotated",

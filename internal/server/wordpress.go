@@ -48,7 +48,7 @@ func (h *node) acquireWordPress(deployment string) func(ctx context.Context) (wo
 		if err != nil {
 			return wordpress.Program{}, err
 		}
-		return wordpress.Program{Transport: e.Transport, Serve: e.Serve, Release: e.Release}, nil
+		return wordpress.Program{Transport: e.Transport, Serve: e.Serve, Release: e.Release, Answered: e.Answered}, nil
 	}
 }
 

@@ -20,6 +20,7 @@ type Program struct {
 	Transport http.RoundTripper
 	Serve     func(w http.ResponseWriter, r *http.Request) bool
 	Release   func()
+	Answered  func(status int, took time.Duration) // Optional.
 }
 
 // Guard stands before a site's WordPress for one request: it closes what is nobody's
@@ -83,6 +84,16 @@ func (g *Guard) Release() {
 			g.got.Release()
 		}
 	})
+}
+
+// Answered hears an answer of the program.
+func (g *Guard) Answered(status int, took time.Duration) {
+	g.mu.Lock()
+	got := g.got
+	g.mu.Unlock()
+	if got != nil && got.Answered != nil {
+		got.Answered(status, took)
+	}
 }
 
 func (g *Guard) program(ctx context.Context) (Program, error) {
