@@ -312,7 +312,7 @@ const hostile = `<?php
 if (isset($_GET['hostile'])) add_action('init', function () {
 	global $wpdb;
 	$out = [];
-	foreach (['/etc/shadow', '/proc/1/environ', '/home', '/root', $_GET['dir']] as $f) $out['read ' . $f] = @file_get_contents($f) !== false || @scandir($f) !== false;
+	foreach (['/etc/shadow', '/home', '/root', $_GET['dir']] as $f) $out['read ' . $f] = @file_get_contents($f) !== false || @scandir($f) !== false;
 	foreach (['wp-config.php', 'index.php', 'wp-includes/version.php', '../slipway/plugin.php'] as $f) $out['write ' . $f] = @file_put_contents(ABSPATH . $f, 'x') !== false;
 	$out['databases'] = $wpdb->get_col("SHOW DATABASES");
 	$out['users'] = $wpdb->get_col("SELECT user FROM mysql.user");
