@@ -10,7 +10,6 @@ import (
 	"slipway/internal/database"
 	"slipway/internal/deploy"
 	"slipway/internal/sandbox"
-	"slipway/internal/site"
 )
 
 // databaseUID is the private database server's own, below those that sites get.
@@ -65,11 +64,6 @@ func (h *node) addDatabases(ctx context.Context, w *app.Wanted, p *deploy.Progra
 	}
 	p.Secrets = append(p.Secrets, secrets...)
 	return nil
-}
-
-// forgetDatabases drops what a deleted site has on the database server.
-func (h *node) forgetDatabases(ctx context.Context, id site.ID) error {
-	return h.databases.Forget(ctx, id)
 }
 
 // databaseServer reports whether sites can have databases.

@@ -165,7 +165,14 @@ func (h *node) lastProgramLines(ctx context.Context, id site.ID, deployment depl
 	return out
 }
 
-// forgetPrograms forgets what a deleted site's programs printed; they end by themselves.
+// forgetPrograms forgets what a deleted site's programs printed, and drops its databases;
+// they end by themselves.
 func (h *node) forgetPrograms(ctx context.Context, id site.ID) error {
+	if err := h.databases.Forget(ctx, id); err != nil {
+		return err
+	}
+	if err := h.forgetWordPress(ctx, id); err != nil {
+		return err
+	}
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.apps.PurgeTx(ctx, tx, string(id)) })
 }
