@@ -79,7 +79,8 @@ type Config struct {
 	MariaDBMemory int    // MiB of our own; 0: the default
 	DatabaseSize  int    // MiB of one database; 0: the default
 
-	SMTP SMTP
+	SMTP   SMTP
+	Backup Backup
 }
 
 // settings is Config once it is known to make sense.
@@ -234,6 +235,9 @@ func (c Config) check() (settings, error) {
 	}
 	if err := c.checkBlobs(); err != nil {
 		return s, fmt.Errorf("--blobs: %w", err)
+	}
+	if err := checkBackup(c.Backup); err != nil {
+		return s, err
 	}
 	if c.BlobCache < 0 {
 		return s, fmt.Errorf("--blob-cache: %d is not a number of MiB", c.BlobCache)
