@@ -72,6 +72,9 @@ var matrix = map[string]row{
 	"getGit":            {path: "/sites/{site}/git", status: 200},
 	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
 	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
+	"listGitEvents":     {path: "/sites/{site}/git/events", status: 200},
+	"listPulls":         {path: "/sites/{site}/pulls", status: 200},
+	"approvePull":       {path: "/sites/{site}/pulls/7/approve", body: m{"commit": shaA}, status: 200, did: "pull_request.approved", prep: forkPull},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
 	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
 	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true, did: "webhook.created"},
@@ -88,6 +91,13 @@ var matrix = map[string]row{
 }
 
 type m = map[string]any
+
+// forkPull makes an open pull request of a fork.
+func forkPull(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('"+x["site"]+"', 7, 'T', 'b', 'e/s', '', '"+shaA+"', TRUE, TRUE, '', 1)"); err != nil {
+		w.t.Fatal(err)
+	}
+}
 
 func activate(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {

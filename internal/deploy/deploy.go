@@ -26,6 +26,7 @@ import (
 	"slipway/internal/bundle"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/forge"
 	"slipway/internal/release"
 	"slipway/internal/site"
 	"slipway/internal/source"
@@ -102,6 +103,10 @@ type Deployment struct {
 	Cause         Cause
 	Target        Target
 	Branch        string // empty until the repository's default is known
+	Pull          int    // the pull request that it is for; 0: none
+	Fork          bool   // the commit is from a fork: its build sees no variables, no credential and no cache
+	Repository    string // that the commit was fetched from; empty where that was not noted
+	Forge         forge.Provider
 	Title         string
 	ClearCache    bool
 	CommitHash    string
@@ -189,16 +194,16 @@ func New(c Config) *Deployments {
 	return &Deployments{c: c}
 }
 
-const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
+const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork, d.repository, COALESCE(f.provider, ''), d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
 	d.hops, d.hook_body, s.subdomain, s.live_deployment = d.id`
 
-const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id `
+const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id LEFT JOIN site_forges f ON f.site_id = d.site_id `
 
 func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 	var x Deployment
 	var plan, stages, subdomain, label string
-	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
+	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Pull, &x.Fork, &x.Repository, &x.Forge, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
 		&x.Framework, &plan, &x.Release, &x.Runtime, &x.Bundle, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
 		&x.Hops, &x.hookBody, &subdomain, &x.Current)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -213,6 +218,7 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 	if err := json.Unmarshal([]byte(stages), &x.Stages); err != nil {
 		return Deployment{}, fmt.Errorf("read stages of %s: %w", x.ID, err)
 	}
+	x.Forge = forge.ProviderOf(x.Repository, x.Forge)
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), subdomain)
 	if label != "" {
 		x.PreviewURL = d.c.Sites.DeploymentURL(label, subdomain)

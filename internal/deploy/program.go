@@ -114,7 +114,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	vars, err := d.c.Sites.Variables(ctx, s.ID, "runtime", string(x.Target))
+	vars, err := d.variables(ctx, x, "runtime")
 	if err != nil {
 		return Program{}, err
 	}

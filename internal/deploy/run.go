@@ -220,7 +220,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 		return nil, err
 	}
 	wanted := cmp.Or(x.Branch, "the default branch")
-	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner)}
+	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner), Untrusted: x.Fork}
 	if x.Pinned {
 		request.Commit = x.CommitHash
 		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)

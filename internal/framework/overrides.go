@@ -22,6 +22,7 @@ import (
 //	command = "npm run build"
 //	output = "dist"          # relative to the root directory; "." is that directory
 //	node = "22"              # version or npm range
+//	watch = ["src/**"]       # files without whose change pushes are not deployed
 //
 // A file that is not TOML, or a value of the wrong type, fails the deployment: it is
 // the one file that was written for us. An unknown key is a warning.
@@ -34,6 +35,8 @@ type slipwayTOML struct {
 		Command   *string `toml:"command"`
 		Output    *string `toml:"output"`
 		Node      any     `toml:"node"`
+
+		Watch []string `toml:"watch"`
 	} `toml:"build"`
 }
 
@@ -59,9 +62,16 @@ const (
 type settings struct {
 	framework, root, install, command, output, node said
 
+	watch   []string
 	env     map[string]string
 	sources map[string]string
 }
+
+// Bounds of watch, as of the setting of the same name.
+const (
+	maxWatch     = 50
+	maxWatchText = 200 // bytes
+)
 
 const maxText = 4096 // bytes of a command, as of any other setting
 
@@ -192,6 +202,12 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 			return nil // it speaks of another folder than the one that was chosen
 		}
 	}
+	if len(f.Build.Watch) > maxWatch || slices.ContainsFunc(f.Build.Watch, func(p string) bool {
+		return len(p) > maxWatchText || strings.Trim(p, "/!") == "" || !utf8.ValidString(p) || strings.ContainsRune(p, 0)
+	}) {
+		return invalid("build.watch in slipway.toml has too many or too long patterns", fmt.Sprintf("at most %d patterns of 1 to %d bytes", maxWatch, maxWatchText), nil)
+	}
+	s.watch = f.Build.Watch
 	node, isText := f.Build.Node.(string)
 	if n, ok := f.Build.Node.(int64); ok {
 		node, isText = fmt.Sprint(n), true

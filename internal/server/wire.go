@@ -142,7 +142,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetGit}})
-	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
+	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal, Heads: h.heads, Log: s.Log})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
@@ -309,6 +309,7 @@ func (h *node) workers() []service {
 		{"programs", h.apps.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},
+		{"git", h.git.Run},
 	}
 }
 
