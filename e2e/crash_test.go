@@ -24,7 +24,12 @@ const (
 	crashClients = 8
 	crashSecret  = "the crash test's secret"
 	crashEvents  = "/all" // where the receiver hears of everything
+
+	crashEndpoints = 50 // where it hears of crashNames, one webhook each: /each/0 and so on
 )
+
+// crashNames are the events that every one of the crashEndpoints must get.
+var crashNames = []string{"site.created", "site.deleted", "deployment.completed"}
 
 // What was acknowledged survives SIGKILL at any moment: clients work, the program dies
 // again and again, and when all is quiet the ledger of what was answered is compared with
@@ -58,6 +63,8 @@ type killing struct {
 
 	mu sync.Mutex    // guards up
 	up chan struct{} // closed while the program is ready
+
+	killed int // how often the program was killed
 }
 
 func newKilling(t *testing.T) *killing {
@@ -91,6 +98,12 @@ func newKilling(t *testing.T) *killing {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for n := range crashEndpoints {
+		err := w.Call(t.Context(), k.key, "POST", "/webhooks", map[string]any{"url": fmt.Sprintf("%s/each/%d", w.Hooks.URL, n), "secret": crashSecret, "events": crashNames}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	return k
 }
 
@@ -104,6 +117,7 @@ func (k *killing) life(t *testing.T, n int, random *rand.Rand) {
 		}
 		time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // the moment is the point
 		k.world.Kill()
+		k.killed++
 		k.start(t)
 	}
 	time.Sleep(time.Duration(20+random.IntN(780)) * time.Millisecond)
@@ -126,6 +140,7 @@ func (k *killing) die() {
 	}
 	k.mu.Unlock()
 	k.world.Kill()
+	k.killed++
 }
 
 // start starts the program, and holds it to serving what was live within 2 s (I8).

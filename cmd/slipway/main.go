@@ -22,13 +22,14 @@ var version = "dev"
 // commands is the command line. Each flag is also an environment variable, SLIPWAY_ and
 // its name in capitals, and a key of the file given by --config, in that order.
 type commands struct {
-	Config  configFile     `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
-	Serve   serveCommand   `cmd:"" help:"Run the service."`
-	User    userCommand    `cmd:"" help:"Manage users."`
-	Key     keyCommand     `cmd:"" help:"Manage API keys."`
-	CA      caCommand      `cmd:"" name:"ca" help:"Manage the local certificate authority."`
-	Doctor  doctorCommand  `cmd:"" help:"Check this machine: what works and what is missing."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Config   configFile      `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
+	Serve    serveCommand    `cmd:"" help:"Run the service."`
+	User     userCommand     `cmd:"" help:"Manage users."`
+	Key      keyCommand      `cmd:"" help:"Manage API keys."`
+	Webhooks webhooksCommand `cmd:"" help:"Receive webhooks for local development."`
+	CA       caCommand       `cmd:"" name:"ca" help:"Manage the local certificate authority."`
+	Doctor   doctorCommand   `cmd:"" help:"Check this machine: what works and what is missing."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 func main() {

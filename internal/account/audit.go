@@ -90,17 +90,16 @@ type AuditFilter struct {
 }
 
 // where is the filter as SQL: only what is asked for, so that an index can answer.
-func (f AuditFilter) where() (string, []any) {
-	text, args := "TRUE", []any{}
+func (f AuditFilter) where() (string, db.Args) {
+	text, args := "TRUE", db.Args{}
 	and := func(cond, v string) {
 		if v != "" {
-			args = append(args, v)
-			text += " AND " + strings.ReplaceAll(cond, "$", fmt.Sprintf("$%d", len(args)))
+			text += " AND " + strings.ReplaceAll(cond, "$", args.Add(v))
 		}
 	}
 	if f.User != "" && f.Owner != "" {
-		args = append(args, string(f.User), string(f.Owner))
-		text += " AND (l.user_id = $1 OR l.about = $1 OR l.owner_id = $2)"
+		user, owner := args.Add(string(f.User)), args.Add(string(f.Owner))
+		text += " AND (l.user_id = " + user + " OR l.about = " + user + " OR l.owner_id = " + owner + ")"
 	} else {
 		and("(l.user_id = $ OR l.about = $)", string(f.User))
 		and("l.owner_id = $", string(f.Owner))

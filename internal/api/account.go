@@ -93,35 +93,35 @@ type createKeyIn struct {
 	}
 }
 
-func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn, did *account.AuditEvent) (newKeyBody, error) {
+func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn) (_ newKeyBody, did account.AuditEvent, _ error) {
 	scopes, err := account.ParseScopes(in.Body.Scopes)
 	if err != nil {
-		return newKeyBody{}, err
+		return newKeyBody{}, did, err
 	}
 	n := account.NewKey{Name: in.Body.Name, Scopes: scopes, Sites: in.Body.Sites}
 	for _, s := range in.Body.Addresses {
 		p, err := account.ParseNet(s)
 		if err != nil {
-			return newKeyBody{}, err
+			return newKeyBody{}, did, err
 		}
 		n.Nets = append(n.Nets, p)
 	}
 	if in.Body.ExpiresAt != nil {
 		t, err := time.Parse(time.RFC3339, *in.Body.ExpiresAt)
 		if err != nil {
-			return newKeyBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid key expiresAt",
+			return newKeyBody{}, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid key expiresAt",
 				Details: "expiresAt must be a timestamp such as 2027-01-31T12:00:00Z", Received: *in.Body.ExpiresAt, Code: "invalid_expires_at"}
 		}
 		n.Expires = db.At(t)
 	}
 	k, secret, err := a.Accounts.CreateKeyTx(ctx, tx, c, n)
-	*did = account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
-	return newKeyBody{showKey(k), secret}, err
+	did = account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
+	return newKeyBody{showKey(k), secret}, did, err
 }
 
-func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
-	*did = account.AuditEvent{Action: "key.revoked", Subject: in.ID}
-	return message{"Key revoked"}, a.Accounts.RevokeKeyTx(ctx, tx, c, account.KeyID(in.ID))
+func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	did = account.AuditEvent{Action: "key.revoked", Subject: in.ID}
+	return message{"Key revoked"}, did, a.Accounts.RevokeKeyTx(ctx, tx, c, account.KeyID(in.ID))
 }
 
 func showKey(k account.Key) KeyBody {

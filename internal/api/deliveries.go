@@ -84,10 +84,10 @@ type redeliverIn struct {
 	Delivery string `path:"delivery"`
 }
 
-func (a *API) redeliver(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverIn, did *account.AuditEvent) (pinged, error) {
+func (a *API) redeliver(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverIn) (_ pinged, did account.AuditEvent, _ error) {
 	id, err := a.Webhooks.RedeliverTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.DeliveryID(in.Delivery))
-	*did = account.AuditEvent{Action: "webhook.redelivered", Subject: in.ID, Detail: in.Delivery}
-	return pinged{"Redelivery queued", string(id)}, err
+	did = account.AuditEvent{Action: "webhook.redelivered", Subject: in.ID, Detail: in.Delivery}
+	return pinged{"Redelivery queued", string(id)}, did, err
 }
 
 type redeliverAllIn struct {
@@ -100,18 +100,18 @@ type redeliverAllIn struct {
 	}
 }
 
-func (a *API) redeliverAll(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverAllIn, did *account.AuditEvent) (operationBody, error) {
+func (a *API) redeliverAll(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverAllIn) (_ operationBody, did account.AuditEvent, _ error) {
 	f := webhook.Filter{State: in.Body.State, Events: in.Body.Events}
 	var err error
 	if f.Since, err = moment("since", in.Body.Since); err != nil {
-		return operationBody{}, err
+		return operationBody{}, did, err
 	}
 	if f.Until, err = moment("until", in.Body.Until); err != nil {
-		return operationBody{}, err
+		return operationBody{}, did, err
 	}
 	op, err := a.Webhooks.RedeliverAllTx(ctx, tx, c.Owner, webhook.ID(in.ID), f)
-	*did = account.AuditEvent{Action: "webhook.redelivered", Subject: in.ID, Detail: "since " + f.Since.String()}
-	return showOperation(op), err
+	did = account.AuditEvent{Action: "webhook.redelivered", Subject: in.ID, Detail: "since " + f.Since.String()}
+	return showOperation(op), did, err
 }
 
 // moment reads a time as since does; empty is 0.
@@ -139,22 +139,22 @@ type enabled struct {
 	Operation *operationBody `json:"operation" doc:"The redelivery. Null without redeliverSince."`
 }
 
-func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *enableIn, did *account.AuditEvent) (enabled, error) {
+func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *enableIn) (_ enabled, did account.AuditEvent, _ error) {
 	var from db.Time
 	if in.Body != nil {
 		var err error
 		if from, err = moment("redeliverSince", in.Body.RedeliverSince); err != nil {
-			return enabled{}, err
+			return enabled{}, did, err
 		}
 	}
 	w, op, err := a.Webhooks.EnableTx(ctx, tx, c.Owner, webhook.ID(in.ID), from)
-	*did = account.AuditEvent{Action: "webhook.enabled", Subject: in.ID, Detail: w.URL}
+	did = account.AuditEvent{Action: "webhook.enabled", Subject: in.ID, Detail: w.URL}
 	out := enabled{Message: "Webhook enabled", Webhook: showWebhook(w)}
 	if op != nil {
 		b := showOperation(*op)
 		out.Operation = &b
 	}
-	return out, err
+	return out, did, err
 }
 
 func showDelivery(d webhook.Delivery) deliveryBody {

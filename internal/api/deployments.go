@@ -113,31 +113,31 @@ func (a *API) getDeployment(ctx context.Context, c account.Caller, in *ByID) (de
 	return showDeployment(d), err
 }
 
-func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (deploymentBody, error) {
+func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ deploymentBody, did account.AuditEvent, _ error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
-		return deploymentBody{}, err
+		return deploymentBody{}, did, err
 	}
 	d, err := a.Deployments.CancelTx(ctx, tx, c.Owner, deploy.ParseID(in.ID))
-	*did = account.AuditEvent{Action: "deployment.canceled", Subject: string(d.ID)}
-	return showDeployment(d), err
+	did = account.AuditEvent{Action: "deployment.canceled", Subject: string(d.ID)}
+	return showDeployment(d), did, err
 }
 
-func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (Triggered, error) {
+func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did account.AuditEvent, _ error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
-		return Triggered{}, err
+		return Triggered{}, did, err
 	}
 	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deploy.ParseID(in.ID), deploy.ByAPI)
-	*did = account.AuditEvent{Action: "deployment.retried", Subject: string(d.ID)}
-	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
+	did = account.AuditEvent{Action: "deployment.retried", Subject: string(d.ID)}
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }
 
-func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (Triggered, error) {
+func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did account.AuditEvent, _ error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
-		return Triggered{}, err
+		return Triggered{}, did, err
 	}
 	d, err := a.Deployments.PromoteTx(ctx, tx, c.Owner, deploy.ParseID(in.ID))
-	*did = account.AuditEvent{Action: "deployment.promoted", Subject: string(d.ID)}
-	return Triggered{"Deployment promoted", string(d.ID), string(d.Status)}, err
+	did = account.AuditEvent{Action: "deployment.promoted", Subject: string(d.ID)}
+	return Triggered{"Deployment promoted", string(d.ID), string(d.Status)}, did, err
 }
 
 func showDeployment(d deploy.Deployment) deploymentBody {

@@ -114,10 +114,10 @@ func (a *API) prepareDomain(ctx context.Context, c account.Caller, in *createDom
 	return a.Domains.Prepare(ctx, c.Owner, domain.NewDomain{Name: b.Name, RedirectTo: b.RedirectTo, Primary: b.Primary})
 }
 
-func (a *API) createDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *createDomainIn, did *account.AuditEvent, n domain.NewDomain) (domainBody, error) {
+func (a *API) createDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *createDomainIn, n domain.NewDomain) (_ domainBody, did account.AuditEvent, _ error) {
 	d, err := a.Domains.CreateTx(ctx, tx, c.Owner, in.ID, n)
-	*did = account.AuditEvent{Action: "domain.added", Subject: string(d.ID), Detail: d.Name}
-	return showDomain(d), err
+	did = account.AuditEvent{Action: "domain.added", Subject: string(d.ID), Detail: d.Name}
+	return showDomain(d), did, err
 }
 
 func (a *API) getDomain(ctx context.Context, c account.Caller, in *ByID) (domainBody, error) {
@@ -134,36 +134,36 @@ type updateDomainIn struct {
 	}
 }
 
-func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn, did *account.AuditEvent) (domainBody, error) {
+func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn) (_ domainBody, did account.AuditEvent, _ error) {
 	now, err := a.domain(ctx, tx, c, in.ID)
 	if err != nil {
-		return domainBody{}, err
+		return domainBody{}, did, err
 	}
 	u, shown, changeable := domain.Update(in.Body), showDomain(now), []string{"siteId", "primary", "redirectTo"}
 	if isNull(ctx, "redirectTo") {
 		u.RedirectTo, shown.RedirectTo, changeable = new(string), nil, changeable[:2]
 	}
 	if err := checkPatch(ctx, "domain", changeable, shown, map[string]string{"name": "add the other name as a domain of its own"}); err != nil {
-		return domainBody{}, err
+		return domainBody{}, did, err
 	}
 	if u.SiteID != nil {
 		if err := a.allowed(ctx, tx, c, *u.SiteID); err != nil {
-			return domainBody{}, err
+			return domainBody{}, did, err
 		}
 	}
 	d, err := a.Domains.UpdateTx(ctx, tx, c.Owner, domain.ID(in.ID), u)
-	*did = account.AuditEvent{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
-	return showDomain(d), err
+	did = account.AuditEvent{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
+	return showDomain(d), did, err
 }
 
-func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
 	d, err := a.domain(ctx, tx, c, in.ID)
 	if err != nil {
-		return message{}, err
+		return message{}, did, err
 	}
-	*did = account.AuditEvent{Action: "domain.removed", Subject: in.ID, Detail: d.Name}
+	did = account.AuditEvent{Action: "domain.removed", Subject: in.ID, Detail: d.Name}
 	_, err = a.Domains.DeleteTx(ctx, tx, c.Owner, domain.ID(in.ID))
-	return message{"Domain removed"}, err
+	return message{"Domain removed"}, did, err
 }
 
 func (a *API) verifyDomain(ctx context.Context, c account.Caller, in *ByID) (domainBody, error) {

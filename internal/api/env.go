@@ -148,13 +148,13 @@ func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p se
 	return p, err
 }
 
-func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, did *account.AuditEvent, p sealedEnv) (setVars, error) {
+func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, p sealedEnv) (_ setVars, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return setVars{}, err
+		return setVars{}, did, err
 	}
-	*did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: p.detail}
+	did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: p.detail}
 	vars, err := a.Sites.SetSealedEnvTx(ctx, tx, c.Owner, site.ID(in.ID), p.vars)
-	return setVars{each(vars, showVar), p.many}, err
+	return setVars{each(vars, showVar), p.many}, did, err
 }
 
 type EnvIn struct {
@@ -172,28 +172,28 @@ type updateEnvIn struct {
 	}
 }
 
-func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn, did *account.AuditEvent) (varBody, error) {
+func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn) (_ varBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return varBody{}, err
+		return varBody{}, did, err
 	}
 	now, err := a.Sites.VarTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
 	if err != nil {
-		return varBody{}, err
+		return varBody{}, did, err
 	}
 	if err := checkPatch(ctx, "variable", []string{"value", "secret", "target", "branch"}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
-		return varBody{}, err
+		return varBody{}, did, err
 	}
-	*did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}
+	did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}
 	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
-	return showVar(v), err
+	return showVar(v), did, err
 }
 
-func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn, did *account.AuditEvent) (message, error) {
+func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn) (_ message, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return message{}, err
+		return message{}, did, err
 	}
-	*did = account.AuditEvent{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
-	return message{"Variable deleted"}, a.Sites.DeleteEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
+	did = account.AuditEvent{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
+	return message{"Variable deleted"}, did, a.Sites.DeleteEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
 }
 
 func showVar(v site.Var) varBody {

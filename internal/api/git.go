@@ -92,16 +92,16 @@ type updateGitIn struct {
 	}
 }
 
-func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn, did *account.AuditEvent) (gitBody, error) {
+func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn) (_ gitBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return gitBody{}, err
+		return gitBody{}, did, err
 	}
 	now, err := a.Git.Get(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "pollMinutes"}, a.showGit(now), nil)
 	}
 	if err != nil {
-		return gitBody{}, err
+		return gitBody{}, did, err
 	}
 	p := git.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch, PreviewDays: in.Body.PreviewDays, Tags: in.Body.Tags, DeletedBranches: in.Body.Deleted, Forks: in.Body.Forks, PollMinutes: in.Body.PollMinutes}
 	if in.Body.Previews != nil {
@@ -109,8 +109,8 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 		p.Previews = &mode
 	}
 	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
-	*did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
-	return a.showGit(s), err
+	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
+	return a.showGit(s), did, err
 }
 
 type madeGitHook struct {
@@ -118,13 +118,13 @@ type madeGitHook struct {
 	Secret string `json:"secret" doc:"The secret, or token, for the same page. It is not shown again."`
 }
 
-func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (madeGitHook, error) {
+func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ madeGitHook, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return madeGitHook{}, err
+		return madeGitHook{}, did, err
 	}
 	id, secret, err := a.Git.NewHookTx(ctx, tx, c.Owner, site.ID(in.ID))
-	*did = account.AuditEvent{Action: "git_hook.created", Subject: in.ID}
-	return madeGitHook{a.gitHookURL(id), secret}, err
+	did = account.AuditEvent{Action: "git_hook.created", Subject: in.ID}
+	return madeGitHook{a.gitHookURL(id), secret}, did, err
 }
 
 type callGitHookIn struct {
@@ -278,11 +278,11 @@ type approvePullIn struct {
 	}
 }
 
-func (a *API) approvePull(ctx context.Context, tx *db.Tx, c account.Caller, in *approvePullIn, did *account.AuditEvent) (Triggered, error) {
+func (a *API) approvePull(ctx context.Context, tx *db.Tx, c account.Caller, in *approvePullIn) (_ Triggered, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return Triggered{}, err
+		return Triggered{}, did, err
 	}
 	d, err := a.Git.ApproveTx(ctx, tx, c.Owner, site.ID(in.ID), in.Number, in.Body.Commit, deploy.ByAPI)
-	*did = account.AuditEvent{Action: "pull_request.approved", Subject: string(d.ID)}
-	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
+	did = account.AuditEvent{Action: "pull_request.approved", Subject: string(d.ID)}
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }

@@ -87,24 +87,24 @@ type createHookIn struct {
 	}
 }
 
-func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn, did *account.AuditEvent) (hookBody, error) {
+func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn) (_ hookBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return hookBody{}, err
+		return hookBody{}, did, err
 	}
 	b := in.Body
 	n := site.NewHook{Name: b.Name, Branch: b.Branch, AnyBranch: b.AnyBranch, Title: b.Title, ClearCache: b.ClearCache, Rules: site.HookRules{Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay}}
 	var err error
 	if n.Rules.Addresses, err = networks(b.Addresses); err != nil {
-		return hookBody{}, err
+		return hookBody{}, did, err
 	}
 	if b.ExpiresAt != nil {
 		if n.Rules.ExpiresAt, err = expiry(*b.ExpiresAt); err != nil {
-			return hookBody{}, err
+			return hookBody{}, did, err
 		}
 	}
 	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, site.ID(in.ID), n)
-	*did = account.AuditEvent{Action: "hook.created", Subject: in.ID, Detail: h.Name}
-	return a.showHook(h), err
+	did = account.AuditEvent{Action: "hook.created", Subject: in.ID, Detail: h.Name}
+	return a.showHook(h), did, err
 }
 
 type updateHookIn struct {
@@ -125,15 +125,15 @@ type updateHookIn struct {
 	}
 }
 
-func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn, did *account.AuditEvent) (hookBody, error) {
+func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn) (_ hookBody, did account.AuditEvent, _ error) {
 	if err := a.allowedHook(ctx, c, in.ID); err != nil {
-		return hookBody{}, err
+		return hookBody{}, did, err
 	}
 	b := in.Body
 	p := site.PatchHook{Name: b.Name, Branch: b.Branch, AnyBranch: b.AnyBranch, Title: b.Title, Clear: b.ClearCache, Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay, Active: b.Active, Rotate: b.Rotate}
 	now, err := a.Sites.OwnHook(ctx, tx, c.Owner, site.HookID(in.ID))
 	if err != nil {
-		return hookBody{}, err
+		return hookBody{}, did, err
 	}
 	err = checkPatch(ctx, "deploy hook", []string{"name", "branch", "anyBranch", "title", "clearCache", "secret", "addresses", "perMinute", "perDay", "active", "rotate", "expiresAt"}, a.showHook(now), nil)
 	if err == nil && b.Addresses != nil {
@@ -147,26 +147,26 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		p.ExpiresAt = &at
 	}
 	if err != nil {
-		return hookBody{}, err
+		return hookBody{}, did, err
 	}
 	h, err := a.Sites.UpdateHookTx(ctx, tx, c.Owner, site.HookID(in.ID), p)
-	*did = account.AuditEvent{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
+	did = account.AuditEvent{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
 	if in.Body.Rotate {
 		did.Action = "hook.rotated"
 	}
-	return a.showHook(h), err
+	return a.showHook(h), did, err
 }
 
-func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
 	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(in.ID))
 	if err == nil {
 		err = c.RequireSite(string(s))
 	}
 	if err != nil {
-		return message{}, err
+		return message{}, did, err
 	}
-	*did = account.AuditEvent{Action: "hook.deleted", Subject: string(s)}
-	return message{"Deploy hook deleted"}, a.Sites.DeleteHookTx(ctx, tx, c.Owner, site.HookID(in.ID))
+	did = account.AuditEvent{Action: "hook.deleted", Subject: string(s)}
+	return message{"Deploy hook deleted"}, did, a.Sites.DeleteHookTx(ctx, tx, c.Owner, site.HookID(in.ID))
 }
 
 func (a *API) allowedHook(ctx context.Context, c account.Caller, id string) error {

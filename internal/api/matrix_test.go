@@ -32,6 +32,10 @@ var matrix = map[string]row{
 	"listOperations":      {path: "/sites/{site}/operations", status: 200},
 	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
 
+	"createListener":  {path: "/webhook-listeners", body: m{"secret": "a secret of the listener's"}, status: 201, own: true, did: "webhook.listener_started"},
+	"fetchDeliveries": {path: "/webhook-listeners/{listener}/deliveries", status: 200},
+	"deleteListener":  {path: "/webhook-listeners/{listener}", status: 200, did: "webhook.listener_stopped"},
+
 	"listSites":         {path: "/sites", status: 200, own: true},
 	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
 	"getSite":           {path: "/sites/{site}", status: 200},
@@ -141,6 +145,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
 	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
+	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test"})
 		x["operation"] = string(o.ID)

@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"slipway/internal/account"
@@ -82,29 +84,28 @@ func oneSpelling(v any) any {
 	return v
 }
 
-// kept is an answer as it is stored.
-type kept struct {
-	Status int             `json:"status"`
-	Body   json.RawMessage `json:"body"`
-}
-
+// keep returns an operation's answer as it is stored: {"status":201,"body":…}. The body is
+// encoded once, and its bytes are those that are sent, now and when it is replayed.
 func (r Route) keep(out any) ([]byte, error) {
 	rep, err := r.reply(out)
 	if err != nil {
 		return nil, err
 	}
-	return encode(kept{rep.Status, rep.Body})
+	return fmt.Appendf(nil, `{"status":%d,"body":%s}`, rep.Status, bytes.TrimSuffix(rep.Body, []byte("\n"))), nil
 }
 
+// unkeep returns the answer that keep has stored.
 func unkeep(b []byte, replayed bool, err error) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	var k kept
-	if err := json.Unmarshal(b, &k); err != nil {
-		return nil, fmt.Errorf("decode kept answer: %w", err)
+	status, body, found := bytes.Cut(bytes.TrimPrefix(bytes.TrimSpace(b), []byte(`{"status":`)), []byte(`,"body":`))
+	body, whole := bytes.CutSuffix(body, []byte("}"))
+	code, err := strconv.Atoi(string(status))
+	if !found || !whole || err != nil {
+		return nil, errors.New("decode stored answer: it has another form")
 	}
-	rep := &reply{Status: k.Status, ContentType: "application/json", Body: append(k.Body, '\n')}
+	rep := &reply{Status: code, ContentType: "application/json", Body: append(body[:len(body):len(body)], '\n')}
 	if replayed {
 		rep.Replayed = "true"
 	}

@@ -68,15 +68,17 @@ func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 	}, typeOf[O]())
 }
 
-// act is what an operation does that changes something here: it says in did what it
-// did, for the audit log. It may run again after a conflict.
-type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent) (O, error)
+// act is an operation that changes something here. It returns what it did, for the audit
+// log. It may run again after a conflict.
+type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, account.AuditEvent, error)
+
+// prepared is act with what a step before the transaction found.
+type prepared[I, O, P any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, p P) (O, account.AuditEvent, error)
 
 // run acts and writes its line of the audit log, in the caller's transaction.
 // Every operation that changes something comes through here.
-func (fn act[I, O]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c account.Caller, in *I) (O, error) {
-	var did account.AuditEvent
-	out, err := fn(ctx, tx, c, in, &did)
+func (fn prepared[I, O, P]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c account.Caller, in *I, p P) (O, error) {
+	out, did, err := fn(ctx, tx, c, in, p)
 	if err != nil {
 		return out, err
 	}
@@ -86,18 +88,20 @@ func (fn act[I, O]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c accou
 	return out, a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), did)
 }
 
+// unprepared is an operation for which there is nothing to do before the transaction.
+func unprepared[I, O any](fn act[I, O]) prepared[I, O, struct{}] {
+	return func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, _ struct{}) (O, account.AuditEvent, error) {
+		return fn(ctx, tx, c, in)
+	}
+}
+
 // post registers an operation that changes something here. The change and the keeping of
 // its answer are one transaction.
-func post[I, O any](a *API, r Route, fn act[I, O]) {
-	postPrepared(a, r, nil, func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent, _ struct{}) (O, error) {
-		return fn(ctx, tx, c, in, did)
-	})
-}
+func post[I, O any](a *API, r Route, fn act[I, O]) { postPrepared(a, r, nil, unprepared(fn)) }
 
 // postPrepared is post with a step before the transaction, for what may ask the network
 // but changes nothing.
-func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error),
-	fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent, p P) (O, error)) {
+func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error), fn prepared[I, O, P]) {
 	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
 		k, print, err := r.once(ctx, c)
@@ -111,9 +115,7 @@ func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context
 			}
 		}
 		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
-			out, err := act[I, O](func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent) (O, error) {
-				return fn(ctx, tx, c, in, did, p)
-			}).run(ctx, a, tx, r, c, in)
+			out, err := fn.run(ctx, a, tx, r, c, in, p)
 			if err != nil {
 				return nil, err
 			}
@@ -142,16 +144,13 @@ func ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 	}, typeOf[O]())
 }
 
-// change registers a PATCH or DELETE: one transaction, nothing is kept.
+// change registers a PATCH or DELETE: one transaction, no stored answer.
 func change[I, O any](a *API, method string, r Route, fn act[I, O]) {
-	changePrepared(a, method, r, nil, func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent, _ struct{}) (O, error) {
-		return fn(ctx, tx, c, in, did)
-	})
+	changePrepared(a, method, r, nil, unprepared(fn))
 }
 
 // changePrepared is change with a step before the transaction, for what takes a while.
-func changePrepared[I, O, P any](a *API, method string, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error),
-	fn func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent, p P) (O, error)) {
+func changePrepared[I, O, P any](a *API, method string, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error), fn prepared[I, O, P]) {
 	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (out *reply, err error) {
 		var p P
@@ -161,9 +160,7 @@ func changePrepared[I, O, P any](a *API, method string, r Route, prepare func(ct
 			}
 		}
 		err = a.DB.Write(ctx, func(tx *db.Tx) error {
-			o, err := act[I, O](func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, did *account.AuditEvent) (O, error) {
-				return fn(ctx, tx, c, in, did, p)
-			}).run(ctx, a, tx, r, c, in)
+			o, err := fn.run(ctx, a, tx, r, c, in, p)
 			if err != nil {
 				return err
 			}

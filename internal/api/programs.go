@@ -49,23 +49,23 @@ func (a *API) programRoutes() {
 			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew."}, a.restartSite)
 }
 
-func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (operationBody, error) {
+func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ operationBody, did account.AuditEvent, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
-		return operationBody{}, err
+		return operationBody{}, did, err
 	}
 	if err := c.RequireSite(in.ID); err != nil {
-		return operationBody{}, err
+		return operationBody{}, did, err
 	}
 	switch {
 	case !hasProgram(s):
-		return operationBody{}, &fault.Error{Kind: fault.Conflict, Message: "This site has no program to restart", Details: "its files are served as they are", Code: "no_program"}
+		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no program to restart", Details: "its files are served as they are", Code: "no_program"}
 	case s.Status == site.Stopped:
-		return operationBody{}, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
+		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
 	}
 	op, err := a.Apps.RestartTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment)
-	*did = account.AuditEvent{Action: "site.restarted", Subject: in.ID}
-	return showOperation(op), err
+	did = account.AuditEvent{Action: "site.restarted", Subject: in.ID}
+	return showOperation(op), did, err
 }
 
 // hasProgram reports whether a program answers for the site.

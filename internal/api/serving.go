@@ -51,19 +51,19 @@ func hashPassword(_ context.Context, _ account.Caller, in *updateServingIn) (str
 	return site.HashPassword(*in.Body.Password)
 }
 
-func (a *API) updateServing(ctx context.Context, tx *db.Tx, c account.Caller, in *updateServingIn, did *account.AuditEvent, hash string) (servingBody, error) {
+func (a *API) updateServing(ctx context.Context, tx *db.Tx, c account.Caller, in *updateServingIn, hash string) (_ servingBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return servingBody{}, err
+		return servingBody{}, did, err
 	}
 	now, err := a.Sites.Serving(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = checkPatch(ctx, "serving settings", []string{"proxyHosts", "protection", "password"}, showServing(now), nil)
 	}
 	if err != nil {
-		return servingBody{}, err
+		return servingBody{}, did, err
 	}
 	b := in.Body
 	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{ProxyHosts: b.ProxyHosts, Protection: b.Protection, Password: b.Password}, hash)
-	*did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "serving"}
-	return showServing(v), err
+	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "serving"}
+	return showServing(v), did, err
 }

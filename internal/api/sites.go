@@ -189,12 +189,12 @@ type createSiteIn struct {
 	}
 }
 
-func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn, did *account.AuditEvent) (createdSite, error) {
+func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn) (_ createdSite, did account.AuditEvent, _ error) {
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
 		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
-	*did = account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
-	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, err
+	did = account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
+	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, did, err
 }
 
 func (a *API) getSite(ctx context.Context, c account.Caller, in *ByID) (siteBody, error) {
@@ -218,30 +218,31 @@ type updateSiteIn struct {
 	}
 }
 
-func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn, did *account.AuditEvent) (siteBody, error) {
+func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn) (_ siteBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return siteBody{}, err
+		return siteBody{}, did, err
 	}
 	now, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
-		return siteBody{}, err
+		return siteBody{}, did, err
 	}
 	shown, err := a.showSite(ctx, tx, now)
 	if err != nil {
-		return siteBody{}, err
+		return siteBody{}, did, err
 	}
 	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "credential"}, shown, map[string]string{
 		"type": "a site keeps its type: create another site"})
 	if err != nil {
-		return siteBody{}, err
+		return siteBody{}, did, err
 	}
 	b := in.Body
 	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
 	if err != nil {
-		return siteBody{}, err
+		return siteBody{}, did, err
 	}
-	*did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
-	return a.showSite(ctx, tx, s)
+	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
+	out, err := a.showSite(ctx, tx, s)
+	return out, did, err
 }
 
 // parts names what a change of a site concerns, as the settings page does.
@@ -258,16 +259,16 @@ func (in *updateSiteIn) parts() (list []string) {
 	return list
 }
 
-func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(in.ID)
 	}
 	if err != nil {
-		return message{}, err
+		return message{}, did, err
 	}
-	*did = account.AuditEvent{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
-	return message{"Site deleted"}, a.Sites.DeleteTx(ctx, tx, c.Owner, site.ID(in.ID))
+	did = account.AuditEvent{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
+	return message{"Site deleted"}, did, a.Sites.DeleteTx(ctx, tx, c.Owner, site.ID(in.ID))
 }
 
 type deploySiteIn struct {
@@ -281,27 +282,27 @@ type deploySiteIn struct {
 	}
 }
 
-func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn, did *account.AuditEvent) (Triggered, error) {
+func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn) (_ Triggered, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return Triggered{}, err
+		return Triggered{}, did, err
 	}
 	t := deploy.Trigger{Cause: deploy.ByAPI}
 	if b := in.Body; b != nil {
 		t.Branch, t.Commit, t.Target, t.ClearCache, t.Title = b.Branch, b.Commit, deploy.Target(b.Target), b.ClearCache, b.Title
 	}
 	d, err := a.Deployments.TriggerTx(ctx, tx, c.Owner, site.ID(in.ID), t)
-	*did = account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)}
-	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, err
+	did = account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)}
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }
 
-func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (siteBody, error) {
-	*did = account.AuditEvent{Action: "site.stopped", Subject: in.ID}
-	return a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
+func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did account.AuditEvent, _ error) {
+	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
+	return out, account.AuditEvent{Action: "site.stopped", Subject: in.ID}, err
 }
 
-func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (siteBody, error) {
-	*did = account.AuditEvent{Action: "site.started", Subject: in.ID}
-	return a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
+func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did account.AuditEvent, _ error) {
+	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
+	return out, account.AuditEvent{Action: "site.started", Subject: in.ID}, err
 }
 
 func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID,
@@ -323,17 +324,17 @@ type rollbackSiteIn struct {
 	}
 }
 
-func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn, did *account.AuditEvent) (Triggered, error) {
+func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn) (_ Triggered, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return Triggered{}, err
+		return Triggered{}, did, err
 	}
 	var to deploy.ID
 	if in.Body != nil && in.Body.DeploymentID != "" {
 		to = deploy.ParseID(in.Body.DeploymentID)
 	}
 	d, err := a.Deployments.RollbackTx(ctx, tx, c.Owner, site.ID(in.ID), to)
-	*did = account.AuditEvent{Action: "deployment.rolled_back", Subject: string(d.ID)}
-	return Triggered{"Site rolled back", string(d.ID), string(d.Status)}, err
+	did = account.AuditEvent{Action: "deployment.rolled_back", Subject: string(d.ID)}
+	return Triggered{"Site rolled back", string(d.ID), string(d.Status)}, did, err
 }
 
 func (a *API) showNewSite(s site.Site) NewSiteBody {

@@ -64,6 +64,7 @@ func (a *API) webhookRoutes() {
 		"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
 			"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard alone.", account.WebhooksWrite), a.rotateSecret)
 	a.deliveryRoutes()
+	a.listenerRoutes()
 }
 
 func (a *API) listWebhooks(ctx context.Context, c account.Caller, in *PartIn) (data[webhookBody], error) {
@@ -80,13 +81,13 @@ type createWebhookIn struct {
 	}
 }
 
-func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn, did *account.AuditEvent) (webhookBody, error) {
+func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn) (_ webhookBody, did account.AuditEvent, _ error) {
 	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
-		return webhookBody{}, err
+		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.CreateTx(ctx, tx, c.Owner, webhook.NewWebhook(in.Body))
-	*did = account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
-	return showWebhook(w), err
+	did = account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
+	return showWebhook(w), did, err
 }
 
 func (a *API) listEvents(_ context.Context, _ account.Caller, in *PartIn) (data[eventBody], error) {
@@ -114,34 +115,34 @@ type updateWebhookIn struct {
 	}
 }
 
-func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn, did *account.AuditEvent) (webhookBody, error) {
+func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn) (_ webhookBody, did account.AuditEvent, _ error) {
 	now, err := a.Webhooks.GetTx(ctx, tx, c.Owner, webhook.ID(in.ID))
 	if err != nil {
-		return webhookBody{}, err
+		return webhookBody{}, did, err
 	}
 	err = checkPatch(ctx, "webhook", []string{"url", "events", "active", "siteIds"}, showWebhook(now), map[string]string{
 		"secret": "rotate it with POST /webhooks/" + in.ID + "/rotate-secret"})
 	if err != nil {
-		return webhookBody{}, err
+		return webhookBody{}, did, err
 	}
 	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
-		return webhookBody{}, err
+		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.Change(in.Body))
-	*did = account.AuditEvent{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
-	return showWebhook(w), err
+	did = account.AuditEvent{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
+	return showWebhook(w), did, err
 }
 
-func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (message, error) {
+func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
 	w, err := a.Webhooks.DeleteTx(ctx, tx, c.Owner, webhook.ID(in.ID))
-	*did = account.AuditEvent{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
-	return message{"Webhook deleted"}, err
+	did = account.AuditEvent{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
+	return message{"Webhook deleted"}, did, err
 }
 
-func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, did *account.AuditEvent) (pinged, error) {
+func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ pinged, did account.AuditEvent, _ error) {
 	id, err := a.Webhooks.PingTx(ctx, tx, c.Owner, webhook.ID(in.ID))
-	*did = account.AuditEvent{Action: "webhook.pinged", Subject: in.ID}
-	return pinged{"Test event queued", string(id)}, err
+	did = account.AuditEvent{Action: "webhook.pinged", Subject: in.ID}
+	return pinged{"Test event queued", string(id)}, did, err
 }
 
 type rotateSecretIn struct {
@@ -157,7 +158,7 @@ type rotated struct {
 	OverlapEndsAt *string `json:"overlapEndsAt" format:"date-time" doc:"Null when the old secret has ended already."`
 }
 
-func (a *API) rotateSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *rotateSecretIn, did *account.AuditEvent) (rotated, error) {
+func (a *API) rotateSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *rotateSecretIn) (_ rotated, did account.AuditEvent, _ error) {
 	var secret *string
 	overlap := webhook.Overlap
 	if b := in.Body; b != nil {
@@ -167,8 +168,8 @@ func (a *API) rotateSecret(ctx context.Context, tx *db.Tx, c account.Caller, in 
 		}
 	}
 	w, err := a.Webhooks.RotateTx(ctx, tx, c.Owner, webhook.ID(in.ID), secret, overlap)
-	*did = account.AuditEvent{Action: "webhook.secret_rotated", Subject: in.ID, Detail: w.URL}
-	return rotated{"Secret rotated", when(w.OverlapEnds)}, err
+	did = account.AuditEvent{Action: "webhook.secret_rotated", Subject: in.ID, Detail: w.URL}
+	return rotated{"Secret rotated", when(w.OverlapEnds)}, did, err
 }
 
 // ownSites refuses sites that are not the caller's.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -97,11 +96,11 @@ func (a *Apps) moveAll(all []*program, known map[string]row) {
 func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error) {
 	known := make(map[string]row, len(sites))
 	for part := range slices.Chunk(sites, 200) {
-		marks, args := make([]string, len(part)), make([]any, len(part))
-		for i, site := range part {
-			marks[i], args[i], known[site] = fmt.Sprintf("$%d", i+1), site, row{site: site}
+		for _, site := range part {
+			known[site] = row{site: site}
 		}
-		rows, err := a.c.DB.Query(ctx, `SELECT site_id, deployment_id, state FROM live WHERE site_id IN (`+strings.Join(marks, ", ")+`)`, args...)
+		var args db.Args
+		rows, err := a.c.DB.Query(ctx, `SELECT site_id, deployment_id, state FROM live WHERE site_id IN (`+db.AddList(&args, part)+`)`, args...)
 		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) { return r, s.Scan(&r.site, &r.deployment, &r.state) })
 		if err != nil {
 			return nil, fmt.Errorf("read live: %w", err)

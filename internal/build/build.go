@@ -67,6 +67,9 @@ type Spec struct {
 	Plan       framework.Plan // what to do with it
 	Env        map[string]string
 	Secrets    []Secret // values that never appear in the log
+
+	Commands []string // what a program's release runs besides its start
+	Whole    bool     // a program runs from all that the build left
 }
 
 // Secret is a value to be hidden, with the name of its variable where it has one.
@@ -93,6 +96,12 @@ type Artefact struct {
 	// Runtime and Start say how the artefact is served: as files, or by a program.
 	Runtime string
 	Start   *framework.Start
+	// Skip reports whether a path, or a whole folder, is none of what a program runs from.
+	// Optional.
+	Skip func(name string) bool
+	// Assets are folders, relative to Files, that are served as files before the program
+	// is asked.
+	Assets []framework.AssetFolder
 }
 
 // Clear removes what builds that a crash ended have left on disk. It is for the start,

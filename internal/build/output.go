@@ -21,7 +21,7 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 			return fmt.Errorf("open checkout: %w", err)
 		}
 		defer root.Close()
-		return use(ctx, Artefact{Files: root, Runtime: b.Plan.Runtime, Start: b.Plan.Start})
+		return use(ctx, b.program(root))
 	}
 	folder, ok := b.output()
 	if !ok {

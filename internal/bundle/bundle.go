@@ -4,8 +4,9 @@
 // Store reads a directory that a build has left, which may be hostile, and is durable when
 // it returns; what was stored before is not written again. Open brings a bundle onto the
 // local disk once, read-only, and everybody who runs it shares that tree: files that
-// several trees have are one file with several names. The package never runs anything and
-// knows neither sites nor SQL.
+// several trees have are one file with several names, which is the blob itself where blobs
+// are files on the same file system. The package never runs anything and knows neither
+// sites nor SQL.
 package bundle
 
 import (
@@ -58,7 +59,7 @@ func New(c Config) (*Bundles, error) {
 	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
 	b := &Bundles{c: c, trees: map[ID]*tree{}}
-	if err := removeAll(b.path("tmp")); err != nil {
+	if err := errors.Join(removeAll(b.path("tmp")), b.distrust()); err != nil {
 		return nil, fmt.Errorf("clear bundles: %w", err)
 	}
 	for _, dir := range []string{"tmp", "trees", "files"} {
@@ -67,6 +68,22 @@ func New(c Config) (*Bundles, error) {
 		}
 	}
 	return b, nil
+}
+
+// distrust removes the trees of before the machine started: a power failure may have taken
+// bytes of them, which nobody waited for to be durable.
+func (b *Bundles) distrust() error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil // no Linux: nothing runs from them
+	}
+	if made, err := os.ReadFile(b.path("boot")); err == nil && string(made) == string(boot) {
+		return nil
+	}
+	if err := errors.Join(removeAll(b.path("trees")), removeAll(b.path("files")), os.MkdirAll(b.c.Dir, 0o711)); err != nil {
+		return err
+	}
+	return os.WriteFile(b.path("boot"), boot, 0o600)
 }
 
 func (b *Bundles) path(elem ...string) string {
@@ -115,6 +132,28 @@ func (b *Bundles) give(t *tree) {
 	defer b.mu.Unlock()
 	t.users--
 	t.used = time.Now()
+}
+
+// How often trees are tidied away, and how long one stays that nobody uses.
+const (
+	tidyEvery = time.Hour
+	treeAge   = 24 * time.Hour
+)
+
+// Run tidies until ctx ends.
+func (b *Bundles) Run(ctx context.Context) error {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := b.Tidy(treeAge); err != nil {
+			b.c.Log.WarnContext(ctx, "program files not tidied, will be tried again", "err", err)
+		}
+	}
 }
 
 // Tidy removes trees that nobody has used for longer than idle, and the files that no tree

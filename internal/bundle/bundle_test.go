@@ -270,3 +270,150 @@ func TestBlobs(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// A file that a tree has is the blob itself, under another name; an executable is not, for
+// its mode would be everybody's. Nothing that a tree is used for changes the blob.
+func TestTreeIsLinked(t *testing.T) {
+	t.Parallel()
+	b, blobs := start(t)
+	s := store(t, b, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "bin/run*": "same", "same": "same"})
+	dir, done, err := b.Open(t.Context(), s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	of := func(name string) *syscall.Stat_t {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Sys().(*syscall.Stat_t)
+	}
+	at := func(text string) string {
+		d := blob.Sum([]byte(text)).String()
+		return filepath.Join(filepath.Dir(b.c.Dir), "blobs", d[:2], d)
+	}
+	big, tree := of(at(strings.Repeat("x", 1<<20))), of(filepath.Join(dir, "lib/big"))
+	if big.Ino != tree.Ino || tree.Mode&0o777 != 0o444 {
+		t.Errorf("the file was written again: inode %d, the blob's is %d; mode %o", tree.Ino, big.Ino, tree.Mode)
+	}
+	if run := of(filepath.Join(dir, "bin/run")); run.Mode&0o777 != 0o555 || run.Ino == of(filepath.Join(dir, "same")).Ino {
+		t.Errorf("an executable has mode %o and shares its file with one that is none", run.Mode)
+	}
+	if removed, _, err := blobs.Sweep(t.Context(), func(blob.Digest) bool { return false }, 0); err != nil || removed == 0 {
+		t.Fatalf("swept %d: %v", removed, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "same")); err != nil || string(text) != "same" {
+		t.Errorf("a tree lost a file to the sweep of its blob: %q %v", text, err)
+	}
+}
+
+// Links to what is left out are left out with it, whole folders included.
+func TestSkippedLinks(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t)
+	root := project(t, map[string]string{"server.js": "run", "node_modules/tool/cli.js": "x", "node_modules/.bin/tool": "-> ../tool/cli.js", "node_modules/.bin/other": "-> ../../server.js"})
+	s, err := b.Store(t.Context(), root, func(name string) bool { return name == "node_modules/tool" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, done, err := b.Open(t.Context(), s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	if got, want := list(t, dir), []string{"node_modules/.bin/other -> ../../server.js", "server.js 444 run"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// After the machine has started anew no tree of before is trusted; after the service has,
+// every one is.
+func TestTreesAfterPowerFailure(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t)
+	s := store(t, b, map[string]string{"a": "one"})
+	dir, done, err := b.Open(t.Context(), s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if _, err := New(b.c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Errorf("a restart of the service cost a tree: %v", err)
+	}
+	if err := os.WriteFile(b.path("boot"), []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(b.c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a tree of before the power failure is used")
+	}
+	if _, done, err = again.Open(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	done()
+}
+
+// BenchmarkTree makes the tree of 30,000 small files, as node_modules is one.
+func BenchmarkTree(b *testing.B) {
+	dir := b.TempDir()
+	blobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer blobs.Close()
+	bundles, err := New(Config{Blobs: blobs, Dir: filepath.Join(dir, "bundles")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	from := b.TempDir()
+	for i := range 30_000 {
+		at := filepath.Join(from, fmt.Sprintf("node_modules/p%d/lib/%d.js", i/30, i))
+		if i%30 == 0 {
+			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(at, []byte(strings.Repeat(fmt.Sprintln(i), 800)), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(from)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer root.Close()
+	for b.Loop() {
+		begun := time.Now()
+		s, err := bundles.Store(b.Context(), root, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		stored := time.Now()
+		_, done, err := bundles.Open(b.Context(), s.ID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		done()
+		b.ReportMetric(stored.Sub(begun).Seconds(), "s/store")
+		b.ReportMetric(time.Since(stored).Seconds(), "s/open")
+		b.StopTimer()
+		if err := removeAll(bundles.path("trees", string(s.ID))); err != nil {
+			b.Fatal(err)
+		}
+		if err := removeAll(bundles.path("files")); err != nil {
+			b.Fatal(err)
+		}
+		bundles.trees = map[ID]*tree{}
+		if err := os.MkdirAll(bundles.path("files"), 0o711); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}

@@ -33,8 +33,8 @@ type Stored struct {
 }
 
 // Store stores the tree below root, without .git and without what skip names: paths
-// relative to root, whole folders too. Regular files and links that stay inside are
-// stored, everything else is left out and told. A tree over the limits is a fault.
+// relative to root, whole folders too, and links to what they name. Regular files and
+// links that stay inside are stored, everything else is left out and told. A tree over the limits is a fault.
 func (b *Bundles) Store(ctx context.Context, root *os.Root, skip func(name string) bool) (Stored, error) {
 	w := &walk{b: b, root: root, skip: skip, batch: b.c.Blobs.Batch(ctx)}
 	if err := w.dir(ctx, ".", 0); err != nil {
@@ -160,8 +160,21 @@ func (w *walk) link(name string) error {
 		w.leave(name)
 		return nil
 	}
+	if w.skipped(path.Join(path.Dir(name), to)) {
+		return nil
+	}
 	w.m.Entries = append(w.m.Entries, entry{Path: name, Link: to})
 	return nil
+}
+
+// skipped reports whether a path is not stored, because of itself or of a folder above.
+func (w *walk) skipped(name string) bool {
+	for ; w.skip != nil && name != "." && name != ""; name = path.Dir(name) {
+		if w.skip(name) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *walk) leave(name string) {

@@ -65,9 +65,19 @@ func (b *Bundles) make(ctx context.Context, id ID, dir string) error {
 	return os.Rename(tmp, dir)
 }
 
-// place puts a file into a tree: another name for the one that other trees have already,
-// or a copy where a file system allows no more names.
+// place puts a file into a tree: another name for the blob itself where blobs are files
+// beside the trees, or for the one that other trees have already, or a copy where a file
+// system allows no more names. An executable is never the blob: its mode is another.
 func (b *Bundles) place(ctx context.Context, e entry, at string) error {
+	if !e.Exec {
+		d, err := blob.ParseDigest(e.Digest)
+		if err != nil {
+			return err
+		}
+		if linked, err := b.c.Blobs.Link(ctx, d, e.Size, at); linked || err != nil {
+			return err
+		}
+	}
 	shared := b.path("files", e.Digest[:2], e.Digest)
 	if e.Exec {
 		shared += "x"

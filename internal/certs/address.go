@@ -45,13 +45,12 @@ func (a Addresses) Of(ctx context.Context, r db.Reader, labels []string) (map[st
 	}
 	const page = 500
 	for rest := append([]string{"*"}, labels...); len(rest) > 0; rest = rest[min(len(rest), page):] {
-		var marks []string
-		var args []any
+		var hosts []string
 		for _, label := range rest[:min(len(rest), page)] {
-			args = append(args, label+"."+a.SiteDomain)
-			marks = append(marks, fmt.Sprintf("$%d", len(args)))
+			hosts = append(hosts, label+"."+a.SiteDomain)
 		}
-		rows, err := r.Query(ctx, "SELECT "+columns+" FROM certificates WHERE state <> 'gone' AND host IN ("+strings.Join(marks, ", ")+")", args...)
+		var args db.Args
+		rows, err := r.Query(ctx, "SELECT "+columns+" FROM certificates WHERE state <> 'gone' AND host IN ("+db.AddList(&args, hosts)+")", args...)
 		found, err := db.Collect(rows, err, scan)
 		if err != nil {
 			return nil, fmt.Errorf("read certificates of sites: %w", err)

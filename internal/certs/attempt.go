@@ -103,25 +103,22 @@ func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	if err != nil {
 		return row{}, false, err
 	}
-	args := []any{now, now.Add(job.LeaseTime)}
-	mark := func(owner string) string {
-		args = append(args, owner)
-		return fmt.Sprintf("$%d", len(args))
-	}
-	full, some := []string{"''"}, []string{"''"}
+	full, some := []string{""}, []string{""}
 	for owner, n := range busy {
 		if n >= max(1, s.c.Workers/2) {
-			full = append(full, mark(owner))
+			full = append(full, owner)
 		} else {
-			some = append(some, mark(owner))
+			some = append(some, owner)
 		}
 	}
+	args := db.Args{now, now.Add(job.LeaseTime)}
+	atLimit, underWay := db.AddList(&args, full), db.AddList(&args, some)
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		rows, err := tx.Query(ctx, `
 			UPDATE certificates SET lease_until = $2, attempts = attempts + 1
 			WHERE host = (SELECT host FROM certificates WHERE next_at <> 0 AND next_at <= $1 AND lease_until < $1
-			    AND (owner_id = '' OR owner_id NOT IN (`+strings.Join(full, ", ")+`))
-			  ORDER BY CASE WHEN owner_id IN (`+strings.Join(some, ", ")+`) AND owner_id <> '' THEN 1 ELSE 0 END,
+			    AND (owner_id = '' OR owner_id NOT IN (`+atLimit+`))
+			  ORDER BY CASE WHEN owner_id IN (`+underWay+`) AND owner_id <> '' THEN 1 ELSE 0 END,
 			    CASE kind WHEN 'custom' THEN 1 ELSE 0 END, CASE material WHEN '' THEN 0 ELSE 1 END, next_at
 			  LIMIT 1`+tx.SkipLocked()+`)
 			RETURNING `+columns, args...)

@@ -9,6 +9,8 @@ var auditLabels = map[string]string{
 	"mail.undelivered":      "Email delivery failed",
 	"second_factor.enabled": "Two-factor authentication enabled", "second_factor.disabled": "Two-factor authentication disabled", "second_factor.codes_renewed": "Recovery codes regenerated",
 	"passkey.added": "Passkey added", "passkey.removed": "Passkey removed",
+	"webhook.pinged": "Test event sent", "webhook.redelivered": "Events redelivered", "webhook.secret_rotated": "Webhook secret rotated", "webhook.secret_shown": "Webhook secret revealed",
+	"webhook.listener_started": "Webhook listener started", "webhook.listener_stopped": "Webhook listener stopped",
 	"key.created": "API key created", "key.revoked": "API key revoked",
 	"user.invited": "User invited", "user.uninvited": "Invite revoked",
 	"user.suspended": "User suspended", "user.resumed": "User unsuspended", "user.role": "Role changed", "user.deleted": "User deleted",

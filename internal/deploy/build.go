@@ -49,7 +49,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	}
 	err = d.c.Builds.Run(ctx, spec, report, func(ctx context.Context, a build.Artefact) error {
 		if a.Runtime != framework.Static {
-			rel, err = d.bundled(ctx, s, x, a, p)
+			rel, err = d.bundled(ctx, s, x, tree, plan, a, p)
 			return err
 		}
 		made, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {

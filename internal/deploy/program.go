@@ -17,6 +17,7 @@ import (
 	"slipway/internal/framework"
 	"slipway/internal/release"
 	"slipway/internal/site"
+	"slipway/internal/source"
 )
 
 // Program holds the program of a deployment.
@@ -42,12 +43,11 @@ func (d *Deployments) cannotRun(runtime string) string {
 	return "there is no start command: set run.command in the site's settings, or a start script in package.json"
 }
 
-// bundled stores what a build has left for a program to run from.
-func (d *Deployments) bundled(ctx context.Context, s site.Site, x *Deployment, a build.Artefact, p *progress) (release.Sealed, error) {
+// bundled stores what a build has left for a program to run from, and makes a release of
+// the files that are served without it.
+func (d *Deployments) bundled(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, a build.Artefact, p *progress) (release.Sealed, error) {
 	p.Printf("info", "Storing the application")
-	stored, err := d.c.Bundles.Store(ctx, a.Files, func(name string) bool {
-		return name == ".git" || path.Base(name) == ".cache" && strings.Contains(name, "node_modules")
-	})
+	stored, err := d.storeProgram(ctx, a)
 	if err != nil {
 		return release.Sealed{}, err
 	}
@@ -56,6 +56,12 @@ func (d *Deployments) bundled(ctx context.Context, s site.Site, x *Deployment, a
 	}
 	p.Printf("info", "Stored %d files, %s", stored.Files, size(stored.Bytes))
 	x.Bundle, x.Runtime = stored.ID, a.Runtime
+	if a.Start != nil && a.Start != plan.Start { // what the build made decides
+		plan.Start = a.Start
+		if x.Plan, err = json.Marshal(plan); err != nil {
+			return release.Sealed{}, err
+		}
+	}
 	// On record before it runs: who starts the program reads it there, and garbage
 	// collection finds it.
 	err = p.commit(ctx, func(tx *db.Tx) error {
@@ -65,7 +71,48 @@ func (d *Deployments) bundled(ctx context.Context, s site.Site, x *Deployment, a
 	if err != nil {
 		return release.Sealed{}, fmt.Errorf("note bundle: %w", err)
 	}
-	return d.publish(ctx, release.ID(s.LiveRelease), func(*release.Writer) error { return nil })
+	rel, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error { return d.assets(ctx, w, tree, plan, a, p) })
+	if fault.Is(err, fault.Invalid) { // a file that can't be published is no reason not to run
+		p.Printf("warn", "Static files are left to the application: %s", err)
+		return d.publish(ctx, release.ID(s.LiveRelease), func(*release.Writer) error { return nil })
+	}
+	if err == nil && rel.Files > 0 {
+		p.Printf("info", "%d static files are served without the application", rel.Files)
+	}
+	return rel, err
+}
+
+// storeProgram stores the artefact, once more where a sweep deleted at the same moment what
+// was there to be used again.
+func (d *Deployments) storeProgram(ctx context.Context, a build.Artefact) (bundle.Stored, error) {
+	for try := 1; ; try++ {
+		stored, err := d.c.Bundles.Store(ctx, a.Files, func(name string) bool {
+			return path.Base(name) == ".cache" && strings.Contains(name, "node_modules") || a.Skip != nil && a.Skip(name)
+		})
+		if !errors.Is(err, blob.ErrSwept) || try == 3 {
+			return stored, err
+		}
+	}
+}
+
+// assets adds the artefact's static files. Rules are not among them: the program answers
+// for the rest of its paths.
+func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *source.Tree, plan framework.Plan, a build.Artefact, p *progress) error {
+	if _, err := d.hashedIn(ctx, w, tree, plan); err != nil {
+		return err
+	}
+	for _, f := range a.Assets {
+		root, err := a.Files.OpenRoot(f.Folder)
+		if err != nil {
+			continue // it has none
+		}
+		err = w.AddDirAt(ctx, root, f.At, func(name, why string) { p.Printf("warn", "Left out %s: %s", name, why) })
+		_ = root.Close()
+		if err != nil {
+			return fmt.Errorf("collect static files: %w", err)
+		}
+	}
+	return nil
 }
 
 // startProgram brings the deployment's program up beside the one that serves, and returns

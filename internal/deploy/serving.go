@@ -20,28 +20,10 @@ var ruleFiles = []string{"slipway.toml", "netlify.toml", "vercel.json"}
 // serving tells a release's writer what the commit and its plan say about serving it:
 // where hashed files lie, whether it is a single-page application, and the rules.
 func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Site, tree *source.Tree, plan framework.Plan) error {
-	files, err := tree.Files(ctx)
+	regular, err := d.hashedIn(ctx, w, tree, plan)
 	if err != nil {
-		return fmt.Errorf("list commit: %w", err)
+		return err
 	}
-	regular := make(map[string]bool, len(files))
-	for _, f := range files {
-		if f.Mode.IsRegular() || f.Mode&fs.ModeSymlink != 0 {
-			regular[f.Path] = true
-		}
-	}
-	folders := make([]release.HashedFolder, len(plan.Hashed))
-	for i, h := range plan.Hashed {
-		folders[i] = release.HashedFolder{Folder: h.Folder, Form: release.Form(h.Form)}
-	}
-	w.Hashed(folders, func(name string) bool {
-		for _, copied := range []string{"public", "static", "src"} {
-			if regular[path.Join(plan.Root, copied, name)] {
-				return true
-			}
-		}
-		return false
-	})
 	settings, err := d.c.Sites.ServingOf(ctx, d.c.DB, s.ID)
 	if err != nil {
 		return err
@@ -69,4 +51,32 @@ func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Sit
 		w.RuleFile(name, b)
 	}
 	return nil
+}
+
+// hashedIn tells a release's writer where the plan's hashed files lie, and returns the
+// commit's own paths: what was copied under its own name is not hashed.
+func (d *Deployments) hashedIn(ctx context.Context, w *release.Writer, tree *source.Tree, plan framework.Plan) (map[string]bool, error) {
+	files, err := tree.Files(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list commit: %w", err)
+	}
+	regular := make(map[string]bool, len(files))
+	for _, f := range files {
+		if f.Mode.IsRegular() || f.Mode&fs.ModeSymlink != 0 {
+			regular[f.Path] = true
+		}
+	}
+	folders := make([]release.HashedFolder, len(plan.Hashed))
+	for i, h := range plan.Hashed {
+		folders[i] = release.HashedFolder{Folder: h.Folder, Form: release.Form(h.Form)}
+	}
+	w.Hashed(folders, func(name string) bool {
+		for _, copied := range []string{"public", "static", "src"} {
+			if regular[path.Join(plan.Root, copied, name)] {
+				return true
+			}
+		}
+		return false
+	})
+	return regular, nil
 }

@@ -32,8 +32,11 @@ const (
 )
 
 // program is the backend of sites that are programs. A sleeping one is woken while the
-// request is held.
+// request is held. Static files are answered without it.
 func (e *Edge) program(w *recorder, r *http.Request, t *target) {
+	if e.programAsset(w, r, t) {
+		return
+	}
 	p, err := e.Programs(r.Context(), t.deployment)
 	if err != nil {
 		e.asleep(w, r, t, err)

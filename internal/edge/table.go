@@ -34,6 +34,8 @@ type target struct {
 	preview    bool    // the address of a deployment or a branch, not of the site
 	visits     *visits // nil where nobody counts
 
+	earlier *earlier // releases of a program that open pages may still ask for; nil for none
+
 	settings string   // of the view serving
 	serving  *serving // the same, read; nil for none
 	life     *life    // of those in the table
@@ -48,7 +50,7 @@ type life struct {
 // same reports whether a row brings nothing new.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.life, row.serving = t.visits, t.life, t.serving
+	row.visits, row.life, row.serving, row.earlier = t.visits, t.life, t.serving, t.earlier
 	return *t == row
 }
 
@@ -287,6 +289,7 @@ func (e *Edge) change(ctx context.Context, n *target) {
 			}
 		}
 	}
+	n.earlier = before.before(n, time.Now())
 	e.table.set(n)
 	if before == nil || before.site != n.site || n.state == stateDeleted {
 		e.moves.Add(1)

@@ -23,6 +23,7 @@ var inward = map[string]string{
 	"internal/edge":    "this installation's own runtimes, over loopback or unix sockets",
 	"internal/runtime": "health checks of own processes, over loopback or unix sockets",
 	"internal/sandbox": "the unix socket between a build and its proxy",
+	"internal/listen":  "a developer's own machine: the installation and the target that its user names",
 	"internal/app":     "this installation's own programs, through their engine",
 	"internal/api":     "nothing but its own listener",
 }

@@ -146,21 +146,37 @@ func (s *Server) isClosing() bool {
 // Shutdown lets requests under way finish and ends all connections, as http.Server's does.
 func (s *Server) Shutdown(ctx context.Context) error {
 	conns := s.close()
+	s.HTTP.SetKeepAlivesEnabled(false)
 	for _, c := range conns {
 		c.drain()
 	}
-	errs := make(chan error, 2)
+	// net/http takes no connection once it is shut down, and cuts the end of an answer if
+	// it thinks the connection idle. So those of HTTP/1.1, which may still be handed over,
+	// end before HTTP, and those of HTTP/2 before their lanes.
+	brief, cancel := context.WithTimeout(ctx, s.HeaderTime)
+	_ = s.ended(brief, func(c *conn) bool { return c.onDrain == nil })
+	cancel()
+	errs := make(chan error, 1)
 	go func() { errs <- s.HTTP.Shutdown(ctx) }()
-	go func() { errs <- s.lanes.Shutdown(ctx) }()
-	err := errors.Join(<-errs, <-errs)
+	err := s.ended(ctx, func(*conn) bool { return true })
+	return errors.Join(err, <-errs, s.lanes.Shutdown(ctx))
+}
+
+// ended waits until no connection of a kind is left.
+func (s *Server) ended(ctx context.Context, kind func(*conn) bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		left := false
 		s.mu.Lock()
-		n := len(s.conns)
+		for c := range s.conns {
+			if left = kind(c); left {
+				break
+			}
+		}
 		s.mu.Unlock()
-		if n == 0 || err != nil {
-			return err
+		if !left {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -283,6 +299,34 @@ func (c *conn) drain() {
 	}
 	c.raw.SetReadDeadline(time.Now())
 }
+
+// end closes the connection. If the client was told that it ends, everything else that
+// it was told must arrive, although it may still be sending: closing at once would make
+// the kernel answer that with a reset, which destroys what the client hasn't read yet.
+func (c *conn) end(told bool) {
+	if told && c.tls.CloseWrite() == nil {
+		if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+		by := time.Now().Add(min(lingerTime, c.s.HeaderTime))
+		c.raw.SetReadDeadline(by)
+		buf := make([]byte, 512)
+		for n := 0; n < 1<<20; {
+			m, err := c.raw.Read(buf)
+			n += m
+			if ne, ok := err.(net.Error); ok && ne.Timeout() && time.Now().Before(by) {
+				c.raw.SetReadDeadline(by) // somebody woke up the reader that was here before
+			} else if err != nil {
+				break
+			}
+		}
+	}
+	c.tls.Close()
+}
+
+// lingerTime is how long a client that was told that its connection ends may take to
+// close it.
+const lingerTime = 2 * time.Second
 
 // status returns which of an answer's two a head is.
 func status(a *Answer, h *head) int {

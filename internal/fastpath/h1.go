@@ -24,7 +24,7 @@ func serveH1(c *conn) {
 		c.s.toH1.give(&handed{Conn: c.tls, read: rest, state: c.state, below: c.raw})
 		return
 	}
-	c.tls.Close()
+	c.end(h.last)
 }
 
 type h1 struct {
@@ -34,6 +34,7 @@ type h1 struct {
 	n     int // bytes of in
 	out   *[]byte
 	late  time.Time // when the header must be here; zero: not set yet
+	last  bool      // the client was told that no further answer follows
 }
 
 func (h *h1) release() {
@@ -86,7 +87,7 @@ func (h *h1) run() (read []byte, give bool) {
 		}
 		h.n, h.late = copy(*h.in, b[end+4:]), time.Time{}
 		if last {
-			h.flush()
+			h.last = h.flush()
 			return nil, false
 		}
 	}
@@ -143,6 +144,11 @@ func (h *h1) more() error {
 	}
 	n, err := h.tls.Read((*h.in)[h.n:])
 	if h.n += n; n > 0 {
+		return nil
+	}
+	if ne, ok := err.(net.Error); ok && ne.Timeout() && time.Now().Before(h.late) {
+		// Shutdown woke it up; a request that has begun is still answered.
+		h.raw.SetReadDeadline(h.late)
 		return nil
 	}
 	return cmp.Or(err, io.EOF)

@@ -54,6 +54,7 @@ type h2 struct {
 	resetNext  int
 	pending    []*stream // answers of ours that wait for a window
 	lastStream uint32
+	ignored    uint32 // the last stream that came after goingAway
 	goingAway  bool
 	over       bool
 }
@@ -98,19 +99,7 @@ func serveH2(c *conn) {
 	if h.in != nil {
 		ins.Put(h.in)
 	}
-	if code != 0 {
-		// The client may still be sending: closing now would destroy what it was told.
-		c.tls.CloseWrite()
-		c.raw.SetReadDeadline(time.Now().Add(min(time.Second, c.s.HeaderTime)))
-		buf := make([]byte, 4096)
-		for n := 0; n < 1<<20; {
-			m, err := c.raw.Read(buf)
-			if n += m; err != nil {
-				break
-			}
-		}
-	}
-	c.tls.Close()
+	c.end(h.goingAway || code != 0)
 }
 
 // run reads frames until the connection ends.
@@ -216,7 +205,7 @@ func (h *h2) read() error {
 		h.readBy = by
 		h.raw.SetReadDeadline(by)
 	}
-	if h.isOver() {
+	if h.finished() { // wake may have come before the deadline was moved
 		return errOver
 	}
 	n, err := 0, error(nil)
@@ -258,10 +247,11 @@ func (h *h2) read() error {
 	return err
 }
 
-func (h *h2) isOver() bool {
+// finished reports whether nothing more is to come on the connection.
+func (h *h2) finished() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.over
+	return h.over || h.goingAway && len(h.streams) == 0
 }
 
 // wake makes the reader look at what has become of the connection.
@@ -429,9 +419,15 @@ func (h *h2) forget(s *stream) {
 	}
 }
 
+// unopened reports whether the client has not begun this stream. Those that it began
+// after it was told not to are ignored, and so is what follows on them.
+func (h *h2) unopened(id uint32) bool {
+	return id > h.lastStream && id > h.ignored
+}
+
 // data passes a part of a request's body on, or refuses it.
 func (h *h2) data(f frame) error {
-	if f.stream == 0 || f.stream > h.lastStream {
+	if f.stream == 0 || h.unopened(f.stream) {
 		return connError(http2.ErrCodeProtocol)
 	}
 	if _, _, ok := unpad(f); !ok {
@@ -449,7 +445,7 @@ func (h *h2) data(f frame) error {
 		h.out = appendUint32(h.out, http2.FrameWindowUpdate, 0, uint32(len(f.payload)))
 	}
 	h.overhead += int64(len(f.raw))
-	if slices.Contains(h.reset[:], f.stream) {
+	if slices.Contains(h.reset[:], f.stream) || f.stream > h.lastStream {
 		return h.room() // it was sent before the client knew
 	}
 	if s != nil {
@@ -464,7 +460,7 @@ func (h *h2) rstStream(f frame) error {
 	if len(f.payload) != 4 {
 		return connError(http2.ErrCodeFrameSize)
 	}
-	if f.stream == 0 || f.stream > h.lastStream {
+	if f.stream == 0 || h.unopened(f.stream) {
 		return connError(http2.ErrCodeProtocol)
 	}
 	// Rapid reset: who takes back most of what was asked is not a browser.
@@ -565,7 +561,7 @@ func (h *h2) windowUpdate(f frame) error {
 		h.more.Broadcast()
 		return h.resume()
 	}
-	if f.stream > h.lastStream {
+	if h.unopened(f.stream) {
 		return connError(http2.ErrCodeProtocol)
 	}
 	if n == 0 {

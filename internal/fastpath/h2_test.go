@@ -42,11 +42,15 @@ func dialH2(t testing.TB, addr string, settings ...http2.Setting) *raw {
 
 func dialBare(t testing.TB, addr string) *raw {
 	r := &raw{t: t, conn: dial(t, addr, "h2")}
+	r.setUp()
+	return r
+}
+
+func (r *raw) setUp() {
 	r.Framer = http2.NewFramer(r.conn, r.conn)
 	r.AllowIllegalWrites = true
 	r.enc = hpack.NewEncoder(&r.buf)
 	r.dec = hpack.NewDecoder(4096, nil)
-	return r
 }
 
 // block encodes fields, given as name, value, name, value.

@@ -81,6 +81,7 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 		return connError(http2.ErrCodeStreamClosed)
 	}
 	if h.goingAway {
+		h.ignored = max(h.ignored, id)
 		return nil // it was told which streams are served
 	}
 	h.lastStream, h.asked = id, true

@@ -63,6 +63,7 @@ type Plan struct {
 	Scripts []Command `json:"scripts,omitempty"`
 
 	Hashed []HashedFolder `json:"hashed,omitempty"` // where the output's files have a digest in their names
+	Assets []AssetFolder  `json:"assets,omitempty"` // of a server: folders whose files are served without it
 	SPA    bool           `json:"spa,omitempty"`    // the browser's router answers for paths without a file
 	Watch  []string       `json:"watch,omitempty"`  // patterns of slipway.toml: a push that changes none of these files is not deployed
 
@@ -107,6 +108,12 @@ type Start struct {
 	PortEnv         string  `json:"portEnv,omitempty"`         // the variable that carries the port: "PORT"
 	DocumentRoot    string  `json:"documentRoot,omitempty"`    // PHP: relative to Root, "" is Root
 	FrontController string  `json:"frontController,omitempty"` // PHP: answers what is not a file, relative to DocumentRoot
+}
+
+// AssetFolder is a folder of files that a server would answer with as they are.
+type AssetFolder struct {
+	Folder string `json:"folder"`       // relative to Root
+	At     string `json:"at,omitempty"` // the path below which they are served, without slashes around it
 }
 
 // Overrides holds the build settings of the site or the deploy request. A nil field was not

@@ -20,6 +20,8 @@ var hashedBy = map[string][]HashedFolder{
 	"vite":             {{"assets", "base64"}},
 	"react-router-spa": {{"assets", "base64"}},
 	"remix-spa":        {{"assets", "base64"}},
+	"react-router":     {{"assets", "base64"}},
+	"remix":            {{"assets", "base64"}},
 	"qwik-static":      {{"build", "base64"}, {"assets", "base64"}},
 	"vitepress":        {{"assets", "base64"}},
 	"vuepress":         {{"assets", "base64"}, {"assets", "hex"}},

@@ -49,6 +49,7 @@ func metaFrameworks() []preset {
 				m := planNext(p, d)
 				d.Output = ".next"
 				p.start(d, m, []string{"next", "start"})
+				d.assets(".next/static", "_next/static")
 			}},
 
 		{Preset: Preset{"nuxt-static", "Nuxt generate", Static}, family: "nuxt",
@@ -75,6 +76,7 @@ func metaFrameworks() []preset {
 					return
 				}
 				d.Output = ".output"
+				d.assets(".output/public", "")
 				d.run("node", ".output/server/index.mjs")
 				if s, _ := p.pkg.script("generate"); s != "" {
 					d.warn("This plan runs Nuxt as a server; set framework to nuxt-static to publish what its generate script makes")
@@ -109,6 +111,7 @@ func metaFrameworks() []preset {
 				_, adapter := svelteAdapter(p)
 				src, _ := p.config("svelte.config", "vite.config")
 				d.output(jsPath(src, "out"), "build")
+				d.assets(d.Output+"/client", "")
 				d.run("node", d.Output)
 				switch adapter {
 				case "node":
@@ -145,6 +148,7 @@ func metaFrameworks() []preset {
 					p.start(d, m, []string{"node", d.Output + "/server/entry.mjs"})
 					return
 				}
+				d.assets(d.Output+"/client", "")
 				d.run("node", d.Output+"/server/entry.mjs")
 			}},
 		{Preset: Preset{"astro", "Astro", Static},

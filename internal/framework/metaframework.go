@@ -147,6 +147,9 @@ func planRouter(p *project, d *draft, name string, spa bool) {
 		entry = "build/index.js"
 	}
 	p.start(d, m, []string{name + "-serve", "./" + entry})
+	if own := p.pkg.scriptBody("start"); own == "" || strings.Contains(own, name+"-serve") { // another server may put them elsewhere
+		d.assets(folder+"/client", "")
+	}
 }
 
 // nitro is the shape of the frameworks that build a server into .output.
@@ -170,6 +173,7 @@ func nitro(id, name, tool string, deps ...string) preset {
 				return
 			}
 			d.Output = ".output"
+			d.assets(".output/public", "")
 			d.run("node", ".output/server/index.mjs")
 		}}
 }

@@ -296,7 +296,7 @@ func (p *project) applyOutput(d *draft) {
 			d.Sources["output"] = "detection"
 			return
 		}
-		d.Runtime, d.Start = Static, nil
+		d.Runtime, d.Start, d.Assets = Static, nil, nil
 		d.Why += "; an output folder is set in " + s.source + ", so its files are published"
 	}
 	before := append([]string{d.Output}, d.OutputCandidates...)

@@ -24,6 +24,13 @@ func (d *draft) run(argv ...string) {
 	}
 }
 
+// assets says that a folder's files are what the server answers with at a path.
+func (d *draft) assets(folder, at string) {
+	if clean, ok := cleanDir(folder); ok && clean != "" {
+		d.Assets = append(d.Assets, AssetFolder{clean, at})
+	}
+}
+
 // start prefers the project's own start script to the framework's program.
 func (p *project) start(d *draft, m manager, program []string) {
 	for _, name := range []string{"start:prod", "start"} {

@@ -25,8 +25,13 @@ import (
 //
 // A symbolic link to something that isn't there is left out and told to skipped.
 func (w *Writer) AddDir(ctx context.Context, root *os.Root, skipped func(name, why string)) error {
+	return w.AddDirAt(ctx, root, "", skipped)
+}
+
+// AddDirAt is AddDir for a folder of the release.
+func (w *Writer) AddDirAt(ctx context.Context, root *os.Root, at string, skipped func(name, why string)) error {
 	d := &dirWalk{w: w, root: root, skipped: skipped}
-	return d.dir(ctx, ".", "", nil)
+	return d.dir(ctx, ".", at, nil)
 }
 
 type dirWalk struct {

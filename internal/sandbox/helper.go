@@ -40,6 +40,9 @@ const (
 	lastHelper  = 199_499
 )
 
+// runaway is how many processes of other installations a helper's uid may have beside its own.
+const runaway = 4096
+
 // NewHelpers prepares for helpers of the one who owns dir, and kills those that an earlier
 // process left behind.
 func NewHelpers(ctx context.Context, dir string, log *slog.Logger) (*Helpers, error) {
@@ -207,8 +210,10 @@ func (x *Helper) rlimits() []namedLimit {
 		{rlimit{unix.RLIMIT_FSIZE, uint64(l.Disk)}, "fsize"},
 		{rlimit{unix.RLIMIT_NOFILE, uint64(l.NoFile)}, "nofile"},
 	}
-	if x.uid != 0 { // it counts what the uid has on the whole host: ours has more
-		limits = append(limits, namedLimit{rlimit{unix.RLIMIT_NPROC, uint64(l.Pids)}, "nproc"})
+	// The cgroup counts this helper's processes. RLIMIT_NPROC counts the uid's on the whole
+	// host, other installations' too: it only stops a runaway where there is no cgroup.
+	if x.uid != 0 && (x.group == nil || x.group.pids == "") {
+		limits = append(limits, namedLimit{rlimit{unix.RLIMIT_NPROC, uint64(l.Pids) + runaway}, "nproc"})
 	}
 	for i, r := range limits { // never above the hard one we have: raising needs a capability
 		var now syscall.Rlimit

@@ -66,6 +66,7 @@ type node struct {
 	jobs        *job.Jobs
 	gc          *gc.Collector
 	apps        *app.Apps
+	bundles     *bundle.Bundles
 	source      *source.Source
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
@@ -117,6 +118,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	h.bundles = bundles
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
 	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: h.wanted, Log: s.Log}
 	if s.role("worker") {
@@ -307,6 +309,7 @@ func (h *node) workers() []service {
 	return []service{
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
+		{"program files", h.bundles.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},
 		{"git", h.git.Run},

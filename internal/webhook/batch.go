@@ -92,11 +92,8 @@ func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[Deli
 // retimeAll is retime for many endpoints.
 func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	return inChunks(hooks, func(part []ID) error {
-		marks, args := make([]string, len(part)), make([]any, len(part))
-		for i, id := range part {
-			marks[i], args[i] = "$"+strconv.Itoa(i+1), id
-		}
-		_, err := tx.Exec(ctx, setTurn+` WHERE id IN (`+strings.Join(marks, ", ")+`)`, args...)
+		var args db.Args
+		_, err := tx.Exec(ctx, setTurn+` WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
 		return err
 	})
 }

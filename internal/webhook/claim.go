@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +75,7 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, room int) (flights 
 // upcoming returns when the first endpoint has its turn whose host has room.
 func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 	next := never
-	but, args := w.roomy(int64(never))
+	but, args := w.notFull(int64(never))
 	err := r.QueryRow(ctx, `SELECT COALESCE(min(turn_at), $1) FROM webhooks WHERE active AND deleted_at = 0`+but, args...).Scan(&next)
 	if err != nil {
 		return 0, fmt.Errorf("find next turn: %w", err)
@@ -84,19 +83,14 @@ func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 	return next, nil
 }
 
-// roomy returns a condition that leaves out endpoints of hosts that have no room, and the
+// notFull returns a condition that leaves out endpoints of hosts without a free slot, and the
 // arguments of a statement that it ends.
-func (w *Webhooks) roomy(args ...any) (string, []any) {
-	full := w.hosts.full()
+func (w *Webhooks) notFull(args ...any) (string, db.Args) {
+	list, full := db.Args(args), w.hosts.full()
 	if len(full) == 0 {
-		return "", args
+		return "", list
 	}
-	marks := make([]string, len(full))
-	for i, h := range full {
-		args = append(args, h)
-		marks[i] = "$" + strconv.Itoa(len(args))
-	}
-	return ` AND host NOT IN (` + strings.Join(marks, ", ") + `)`, args
+	return ` AND host NOT IN (` + db.AddList(&list, full) + `)`, list
 }
 
 // window is how many requests an endpoint may have in flight: one until it has answered
@@ -111,7 +105,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]
 		most, leased int
 	}
 	now := db.Now()
-	but, args := w.roomy(now, min(room, 256))
+	but, args := w.notFull(now, min(room, 256))
 	rows, err := tx.Query(ctx, `
 		SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, `+window+`,
 			(SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')

@@ -19,12 +19,10 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	if w.c.Out == nil {
 		return errNoClient
 	}
-	if w.c.DB.Single() {
-		if err := w.takeOver(ctx, true); err != nil {
-			return err
+	if err := w.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while starting
 		}
-	}
-	if err := w.nameHosts(ctx); err != nil {
 		return err
 	}
 	wake, unlisten := w.c.DB.Listen(topic)
@@ -121,6 +119,16 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	}
 }
 
+// prepare does what comes before the first request.
+func (w *Webhooks) prepare(ctx context.Context) error {
+	if w.c.DB.Single() {
+		if err := w.takeOver(ctx, true); err != nil {
+			return err
+		}
+	}
+	return w.nameHosts(ctx)
+}
+
 // maintain takes over expired leases, measures, purges and reviews failing webhooks, until ctx ends.
 func (w *Webhooks) maintain(ctx context.Context) {
 	leases := time.NewTicker(max(w.c.Lease/6, time.Second))
@@ -139,7 +147,7 @@ func (w *Webhooks) maintain(ctx context.Context) {
 			w.measure(ctx)
 			w.hosts.forget(time.Now())
 		case <-purge.C:
-			err = errors.Join(w.repairTurns(ctx), w.reviewFailing(ctx), w.purge(ctx))
+			err = errors.Join(w.repairTurns(ctx), w.reviewFailing(ctx), w.purgeListeners(ctx), w.purge(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			w.c.Log.ErrorContext(ctx, "webhook housekeeping", "err", err)

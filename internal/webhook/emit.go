@@ -23,11 +23,15 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		id            ID
 		events, sites []string
 		active        bool
+		expires       db.Time // of a listener
 	}
-	rows, err := tx.Query(ctx, `SELECT id, events, site_ids, active FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND (active OR reason <> '') ORDER BY id`, owner)
+	now := db.Now()
+	rows, err := tx.Query(ctx, `
+		SELECT id, events, site_ids, active, expires_at FROM webhooks
+		WHERE owner_id = $1 AND deleted_at = 0 AND (active OR reason <> '') AND (expires_at = 0 OR expires_at > $2) ORDER BY id`, owner, now)
 	hooks, err := db.Collect(rows, err, func(r db.Scanner) (s subscriber, err error) {
 		var events, sites string
-		err = r.Scan(&s.id, &events, &sites, &s.active)
+		err = r.Scan(&s.id, &events, &sites, &s.active, &s.expires)
 		s.events, s.sites = strings.Fields(events), strings.Fields(sites)
 		return s, err
 	})
@@ -35,17 +39,20 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return fmt.Errorf("find webhooks: %w", err)
 	}
 	for _, name := range e.names {
-		var want, missing []ID
+		var to recipients
 		for _, h := range hooks {
 			if slices.Contains(h.events, name) && (len(h.sites) == 0 || slices.Contains(h.sites, e.site())) {
-				if h.active {
-					want = append(want, h.id)
-				} else {
-					missing = append(missing, h.id)
+				switch {
+				case h.expires > 0:
+					to.listening = append(to.listening, h.id)
+				case h.active:
+					to.active = append(to.active, h.id)
+				default:
+					to.disabled = append(to.disabled, h.id)
 				}
 			}
 		}
-		if err := w.queue(ctx, tx, owner, name, e, want, missing); err != nil {
+		if err := w.queue(ctx, tx, owner, name, e, to); err != nil {
 			return err
 		}
 	}
@@ -62,7 +69,7 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	if !h.Active {
 		return "", errDisabled
 	}
-	if err := w.queue(ctx, tx, owner, pingName, Event{data: data{Webhook: &webhookData{string(id)}}}, []ID{id}, nil); err != nil {
+	if err := w.queue(ctx, tx, owner, pingName, Event{data: data{Webhook: &webhookData{string(id)}}}, recipients{active: []ID{id}}); err != nil {
 		return "", err
 	}
 	var d DeliveryID
@@ -88,10 +95,17 @@ const giveTurn = `
 	UPDATE webhooks SET turn_at = CASE WHEN turn_at <= $2 THEN turn_at WHEN floor_at > $2 THEN floor_at ELSE $2 END
 	WHERE id = $1`
 
-// queue freezes one body and inserts a delivery of it for each webhook: a pending one, or
-// a skipped one for those that miss it.
-func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e Event, to, missing []ID) error {
-	if len(to)+len(missing) == 0 {
+// recipients are the webhooks that want an event under one name.
+type recipients struct {
+	active    []ID // get it
+	disabled  []ID // by the service: miss it, and may have it redelivered
+	listening []ID // fetch it
+}
+
+// queue freezes one body and inserts a delivery of it for each webhook: a pending one, a
+// skipped one for those that miss it, or an offered one for listeners.
+func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e Event, to recipients) error {
+	if len(to.active)+len(to.disabled)+len(to.listening) == 0 {
 		return nil
 	}
 	now := db.Now()
@@ -104,7 +118,7 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		id, owner, name, e.site(), string(body), e.hops, now); err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
-	for _, hook := range to {
+	for _, hook := range to.active {
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
 			VALUES ($1, $2, $3, 'pending', 0, 0, $4, 0, $4, 0, '')`,
@@ -115,7 +129,7 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return fmt.Errorf("queue delivery: %w", err)
 		}
 	}
-	for _, hook := range missing {
+	for _, hook := range to.disabled {
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
 			VALUES ($1, $2, $3, 'skipped', 0, 0, $4, 0, $4, $4, '')`,
@@ -123,6 +137,8 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return fmt.Errorf("note missed delivery: %w", err)
 		}
 	}
-	tx.Notify(topic)
-	return nil
+	if len(to.active) > 0 {
+		tx.Notify(topic)
+	}
+	return offer(ctx, tx, id, to.listening, now)
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -108,10 +106,10 @@ func deliveries(ctx context.Context, r db.Reader, hook ID, f Filter, page, limit
 	if len(f.Events) > 0 {
 		chosen = ` FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id WHERE ` + where
 	}
-	n := len(args)
+	paged := slices.Clone(args)
 	rows, err := r.Query(ctx, selectDelivery+`
-		WHERE d.id IN (SELECT d.id`+chosen+` ORDER BY d.id DESC LIMIT $`+strconv.Itoa(n+1)+` OFFSET $`+strconv.Itoa(n+2)+`)
-		ORDER BY d.id DESC`, append(slices.Clone(args), limit, (page-1)*limit)...)
+		WHERE d.id IN (SELECT d.id`+chosen+` ORDER BY d.id DESC LIMIT `+paged.Add(limit)+` OFFSET `+paged.Add((page-1)*limit)+`)
+		ORDER BY d.id DESC`, paged...)
 	list, err := db.Collect(rows, err, scanDelivery)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list deliveries: %w", err)
@@ -120,7 +118,7 @@ func deliveries(ctx context.Context, r db.Reader, hook ID, f Filter, page, limit
 		return nil, 0, err
 	}
 	if got, before := len(list), (page-1)*limit; got < limit && (got > 0 || before == 0) {
-		return list, before + got, nil // the end is in sight
+		return list, before + got, nil // the last page tells the total by itself
 	}
 	var total int
 	if err := r.QueryRow(ctx, `SELECT count(*)`+chosen, args...).Scan(&total); err != nil {
@@ -134,14 +132,15 @@ func attempts(ctx context.Context, r db.Reader, list []Delivery) error {
 	if len(list) == 0 {
 		return nil
 	}
-	place, marks, args := map[DeliveryID]int{}, make([]string, len(list)), make([]any, len(list))
+	place, ids := map[DeliveryID]int{}, make([]DeliveryID, len(list))
 	for i, d := range list {
 		list[i].Attempts = []Attempt{}
-		place[d.ID], marks[i], args[i] = i, "$"+strconv.Itoa(i+1), d.ID
+		place[d.ID], ids[i] = i, d.ID
 	}
+	var args db.Args
 	rows, err := r.Query(ctx, `
 		SELECT delivery_id, n, started_at, duration, status, error, request, response, answer, late FROM webhook_attempts
-		WHERE delivery_id IN (`+strings.Join(marks, ", ")+`) ORDER BY delivery_id, n`, args...)
+		WHERE delivery_id IN (`+db.AddList(&args, ids)+`) ORDER BY delivery_id, n`, args...)
 	_, err = db.Collect(rows, err, func(s db.Scanner) (struct{}, error) {
 		var of DeliveryID
 		var a Attempt

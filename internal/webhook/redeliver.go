@@ -32,12 +32,8 @@ var states = map[string]string{
 }
 
 // where returns the condition for deliveries d with events e, and its arguments.
-func (f Filter) where(hook ID) (string, []any, error) {
-	text, args := `d.hook_id = $1`, []any{hook}
-	add := func(condition string, v any) {
-		args = append(args, v)
-		text += " AND " + strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(args)))
-	}
+func (f Filter) where(hook ID) (string, db.Args, error) {
+	text, args := `d.hook_id = $1`, db.Args{hook}
 	if f.State != "" {
 		in, ok := states[f.State]
 		if !ok {
@@ -46,21 +42,18 @@ func (f Filter) where(hook ID) (string, []any, error) {
 		text += " AND d.state IN (" + in + ")"
 	}
 	if len(f.Events) > 0 {
-		var marks []string
 		for _, name := range f.Events {
 			if !known[name] && name != pingName {
 				return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Unknown event", Details: "GET /webhooks/events lists the names of events", Received: text30(name), Code: "invalid_event"}
 			}
-			args = append(args, name)
-			marks = append(marks, "$"+strconv.Itoa(len(args)))
 		}
-		text += " AND e.name IN (" + strings.Join(marks, ", ") + ")"
+		text += " AND e.name IN (" + db.AddList(&args, f.Events) + ")"
 	}
 	if f.Since != 0 {
-		add("d.created_at >= ?", f.Since)
+		text += " AND d.created_at >= " + args.Add(f.Since)
 	}
 	if f.Until != 0 {
-		add("d.created_at < ?", f.Until)
+		text += " AND d.created_at < " + args.Add(f.Until)
 	}
 	return text, args, nil
 }

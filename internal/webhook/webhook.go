@@ -317,7 +317,7 @@ func scanHook(r db.Scanner) (Webhook, error) {
 func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (string, error) {
 	var sealed string
 	var generated bool
-	err := w.c.DB.QueryRow(ctx, `SELECT secret, generated FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner).Scan(&sealed, &generated)
+	err := w.c.DB.QueryRow(ctx, `SELECT secret, generated FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`, id, owner).Scan(&sealed, &generated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.Missing("webhook")
 	}

@@ -1,0 +1,184 @@
+package fastpath
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// shut begins a Shutdown and returns when every connection has been told.
+func (w *world) shut(t *testing.T) (done chan error) {
+	t.Helper()
+	done = make(chan error, 1)
+	go func() { done <- w.server.Shutdown(t.Context()) }()
+	until(t, "the connections are drained", func() bool {
+		w.server.mu.Lock()
+		defer w.server.mu.Unlock()
+		for c := range w.server.conns {
+			if !c.drained.Load() {
+				return false
+			}
+		}
+		return w.server.closing
+	})
+	return done
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for by := time.Now().Add(15 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(by) {
+			t.Fatal("it doesn't happen that", what)
+		}
+	}
+}
+
+// dialNarrow connects as a client does that has little room for what it is sent.
+func dialNarrow(t *testing.T, addr, proto string) *tls.Conn {
+	t.Helper()
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }), err)
+	}}
+	c, err := tls.DialWithDialer(&d, "tcp", addr, &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{proto}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c
+}
+
+// The last answer of a connection arrives whole, although the client sends on meanwhile.
+func TestLastAnswerArrives(t *testing.T) {
+	t.Parallel()
+	t.Run("http/1.1", func(t *testing.T) {
+		t.Parallel()
+		c := dialNarrow(t, start(t).fast, "http/1.1")
+		io.WriteString(c, get("/large", "Connection: close\r\n"))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, buf := 0, make([]byte, 4096)
+		for {
+			n, err := resp.Body.Read(buf)
+			if size += n; err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%d bytes, %v", size, err)
+			}
+			io.WriteString(c, "what nobody reads")
+		}
+		if size != len(large) {
+			t.Errorf("%d bytes", size)
+		}
+	})
+	for _, path := range []string{"/large", "/large?odd"} {
+		t.Run("h2 "+path, func(t *testing.T) {
+			t.Parallel()
+			w := start(t)
+			r := &raw{t: t, conn: dialNarrow(t, w.fast, "h2")}
+			r.setUp()
+			io.WriteString(r.conn, http2.ClientPreface)
+			r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+			r.WriteWindowUpdate(0, 1<<20)
+			r.get(1, path)
+			size := 0
+			var done chan error
+			for ended := false; !ended; {
+				f, err := r.ReadFrame()
+				if err != nil {
+					t.Fatalf("%d bytes, %v", size, err)
+				}
+				if d, ok := f.(*http2.DataFrame); ok {
+					size += len(d.Data())
+					ended = d.StreamEnded()
+					r.WriteWindowUpdate(0, uint32(len(d.Data())))
+					if done == nil {
+						done = w.shut(t)
+					}
+				}
+			}
+			if size != len(large) {
+				t.Errorf("%d bytes", size)
+			}
+			r.conn.Close()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What a client began before it knew of the shutdown doesn't end what is under way.
+func TestIgnoredStreams(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	r := dialH2(t, w.fast, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100})
+	r.get(1, "/large")
+	r.listen(func(h *heard) bool { return h.size[1] == 100 })
+	done := w.shut(t)
+	r.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: r.block(fieldsOf("POST", "/")...), EndHeaders: true})
+	r.WriteData(3, false, []byte("a body"))
+	r.WriteWindowUpdate(3, 10)
+	r.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: r.block("x-trailer", "a"), EndHeaders: true, EndStream: true})
+	r.WriteRSTStream(3, http2.ErrCodeCancel)
+	r.WriteWindowUpdate(0, uint32(len(large)))
+	r.WriteWindowUpdate(1, uint32(len(large)))
+	h := r.listen(func(h *heard) bool { return h.ended[1] })
+	if h.bad != nil || h.size[1] != len(large)-100 || h.goAway == nil || *h.goAway != http2.ErrCodeNo || h.status[3] != "" {
+		t.Errorf("%+v", h)
+	}
+	r.conn.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A request of which a part has come before the shutdown is answered, by whomever.
+func TestShutdownWithinHeader(t *testing.T) {
+	t.Parallel()
+	for path, status := range map[string]int{"/small": 200, "/status?odd": 404} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			w := start(t)
+			c := dial(t, w.fast, "http/1.1")
+			in := bufio.NewReader(c)
+			text := []byte(get("/small", "") + get(path, ""))
+			half := bytes.LastIndex(text, []byte("HTTP/1.1"))
+			c.Write(text[:half])
+			answer := func(want int) {
+				t.Helper()
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != want {
+					t.Error(fmt.Sprint(resp.StatusCode), err)
+				}
+			}
+			answer(200) // so the half has been read, too: it came with the first
+			done := w.shut(t)
+			c.Write(text[half:])
+			answer(status)
+			if _, err := in.ReadByte(); err != io.EOF {
+				t.Error("the connection stays open:", err)
+			}
+			c.Close()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package sandbox
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Several installations on one host lend the same uids: what one runs must not keep the
+// other's helpers from starting processes.
+func TestHelperBesideOthersOfItsUID(t *testing.T) {
+	if unix.Geteuid() != 0 {
+		t.Skip("only root lends uids")
+	}
+	h, err := NewHelpers(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, release, err := h.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	limits := Limits{Memory: 256 << 20, Pids: 8, Disk: 1 << 20, Wall: time.Minute, NoFile: 64}
+	other := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 32 ]; do sleep 600 & i=$((i+1)); done; echo; wait")
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}, Setpgid: true}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(-other.Process.Pid, syscall.SIGKILL); _ = other.Wait() }()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // all of them run
+		t.Fatal(err)
+	}
+	for _, grouped := range []bool{true, false} {
+		x, err := h.New(uid, limits, grouped)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/bin/sh", "-c", "/bin/true; [ $(id -u) = "+strconv.Itoa(uid)+" ] && exit 7")
+		cmd.Stderr = os.Stderr
+		if err := x.Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+			t.Errorf("grouped %t: the helper ended with %s beside 33 processes of its uid", grouped, cmd.ProcessState)
+		}
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Without a cgroup nothing else bounds them.
+func TestHelperProcessesAreBounded(t *testing.T) {
+	if unix.Geteuid() != 0 {
+		t.Skip("only root lends uids")
+	}
+	h, err := NewHelpers(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := h.New(firstHelper, Limits{Pids: 8}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if x.group == nil || x.group.pids == "" {
+		var nproc uint64
+		for _, l := range x.rlimits() {
+			if l.name == "nproc" {
+				nproc = l.Max
+			}
+		}
+		if nproc == 0 || nproc > 8+runaway {
+			t.Errorf("without a cgroup RLIMIT_NPROC is %d", nproc)
+		}
+		return
+	}
+	cmd := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 32 ]; do sleep 600 & i=$((i+1)); done; exit 0")
+	if err := x.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if _ = cmd.Wait(); cmd.ProcessState.Success() {
+		t.Error("a helper with 8 processes allowed started 32")
+	}
+}
