@@ -49,7 +49,10 @@ func TestForksDeploymentIsApart(t *testing.T) {
 		t.Errorf("promoting a fork's preview: %v", err)
 	}
 	again := Deployment{}
-	w.write(func(tx *db.Tx) (err error) { again, err = w.RetryTx(t.Context(), tx, anna, x.ID, ByDashboard); return err })
+	w.write(func(tx *db.Tx) (err error) {
+		again, err = w.RetryTx(t.Context(), tx, anna, x.ID, ByDashboard)
+		return err
+	})
 	if again.CommitHash != commit || !again.Fork || again.Pull != 12 || again.Target != Preview {
 		t.Errorf("a fork's deployment is retried as %+v", again)
 	}

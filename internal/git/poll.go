@@ -25,7 +25,7 @@ const (
 	pollTimeout = time.Minute // of one of them
 	pollTick    = 2 * time.Second
 	pollPause   = 200 * time.Millisecond // after which freed places are filled again
-	maxPollRefs = 5_000 // branches and tags of a repository that is polled
+	maxPollRefs = 5_000                  // branches and tags of a repository that is polled
 )
 
 // Run asks the repositories that are polled for new commits and ends unused previews,
@@ -146,7 +146,7 @@ func (g *Git) poll(ctx context.Context, id site.ID) error {
 		why, refs = fmt.Sprintf("The repository has more than %d branches and tags; use a webhook", maxPollRefs), nil
 	}
 	ctx = context.WithoutCancel(ctx) // what was found out is written
-	if why == "" { // most of the time nothing is new
+	if why == "" {                   // most of the time nothing is new
 		had, known, err := polled(ctx, g.c.DB, s)
 		if err != nil {
 			return err

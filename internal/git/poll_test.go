@@ -140,7 +140,9 @@ func TestPollFindsCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refs := map[string]string{"refs/heads/main": sha(1), "refs/heads/old": sha(1), "refs/tags/v1": sha(1)}
 		var fails error
-		w := newWorld(t, func(context.Context, site.Site) (map[string]string, string, error) { return maps.Clone(refs), "main", fails })
+		w := newWorld(t, func(context.Context, site.Site) (map[string]string, string, error) {
+			return maps.Clone(refs), "main", fails
+		})
 		s := w.site(1)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
