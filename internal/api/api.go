@@ -20,11 +20,13 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/app"
 	"slipway/internal/certs"
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
+	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
@@ -40,6 +42,8 @@ type Config struct {
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Git         *git.Git
+	Connections *connection.Connections
+	Notify      *notify.Notifications
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
@@ -119,6 +123,8 @@ func (a *API) routes() {
 	a.envRoutes()
 	a.hookRoutes()
 	a.gitRoutes()
+	a.connectionRoutes()
+	a.notifyRoutes()
 	a.webhookRoutes()
 	a.operationRoutes()
 	a.backupRoutes()

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/git"
@@ -28,6 +29,8 @@ type gitBody struct {
 	Tags        string   `json:"tags" enum:"ignore,preview" doc:"Whether a pushed tag has a preview."`
 	Deleted     string   `json:"deletedBranches" enum:"end,keep" doc:"Whether the preview address of a deleted branch ends."`
 	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether commits of pull requests from forks can be approved for a preview, which sees no variables."`
+	Connection  *string  `json:"connectionId" doc:"The connected account that the repository is read with, where the site has no credential of its own, and that reports deployments to the forge."`
+	Report      bool     `json:"report" doc:"Whether deployments are reported to the forge: as the status of the commit, as its record of a deployment, and in one comment on the pull request."`
 	PollMinutes int      `json:"pollMinutes" doc:"How often the repository is asked for new commits, for a forge that can't reach this server. 0: never."`
 	PolledAt    *string  `json:"polledAt" format:"date-time"`
 	PollError   *string  `json:"pollError" doc:"Why the last poll failed."`
@@ -74,7 +77,18 @@ func (a *API) getGit(ctx context.Context, c account.Caller, in *ByID) (gitBody, 
 		return gitBody{}, err
 	}
 	s, err := a.Git.Get(ctx, a.DB, c.Owner, site.ID(in.ID))
-	return a.showGit(s), err
+	if err != nil {
+		return gitBody{}, err
+	}
+	return a.showGitWith(ctx, a.DB, s)
+}
+
+// showGitWith is showGit with the connection that the site uses.
+func (a *API) showGitWith(ctx context.Context, r db.Reader, s git.Settings) (gitBody, error) {
+	b := a.showGit(s)
+	u, err := a.Connections.UseOf(ctx, r, string(s.Site))
+	b.Connection, b.Report = some(string(u.Connection)), u.Report && u.Connection != ""
+	return b, err
 }
 
 type updateGitIn struct {
@@ -88,6 +102,8 @@ type updateGitIn struct {
 		Tags        *string `json:"tags,omitempty" enum:"ignore,preview"`
 		Deleted     *string `json:"deletedBranches,omitempty" enum:"end,keep"`
 		Forks       *string `json:"forks,omitempty" enum:"approval,ignore"`
+		Connection  *string `json:"connectionId,omitempty" doc:"Of a connected account on the repository's host. An empty one: none."`
+		Report      *bool   `json:"report,omitempty"`
 		PollMinutes *int    `json:"pollMinutes,omitempty" minimum:"0" maximum:"60"`
 	}
 }
@@ -97,8 +113,12 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 		return gitBody{}, did, err
 	}
 	now, err := a.Git.Get(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return gitBody{}, did, err
+	}
+	shown, err := a.showGitWith(ctx, tx, now)
 	if err == nil {
-		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "pollMinutes"}, a.showGit(now), nil)
+		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "pollMinutes", "connectionId", "report"}, shown, nil)
 	}
 	if err != nil {
 		return gitBody{}, did, err
@@ -109,8 +129,34 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 		p.Previews = &mode
 	}
 	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	if err == nil && (in.Body.Connection != nil || in.Body.Report != nil) {
+		err = a.useConnection(ctx, tx, c, site.ID(in.ID), in.Body.Connection, in.Body.Report)
+	}
+	if err != nil {
+		return gitBody{}, did, err
+	}
 	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
-	return a.showGit(s), did, err
+	out, err := a.showGitWith(ctx, tx, s)
+	return out, did, err
+}
+
+// useConnection changes what is not nil of how a site uses a connected account.
+func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, to *string, report *bool) error {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, id)
+	if err != nil {
+		return err
+	}
+	u, err := a.Connections.UseOf(ctx, tx, string(id))
+	if err != nil {
+		return err
+	}
+	if to != nil {
+		u.Connection = connection.ID(*to)
+	}
+	if report != nil {
+		u.Report = *report
+	}
+	return a.Connections.UseTx(ctx, tx, c.Owner, string(id), s.Repository, u)
 }
 
 type madeGitHook struct {

@@ -76,6 +76,15 @@ var matrix = map[string]row{
 	"getGit":            {path: "/sites/{site}/git", status: 200},
 	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
 	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
+	"listConnections":   {path: "/connections", status: 200, own: true},
+	"createConnection":  {path: "/connections", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
+	"deleteConnection":  {path: "/connections/{connection}", status: 200, did: "connection.deleted"},
+	"findRepositories":  {path: "/connections/{connection}/repositories?search=site", status: 200},
+	"listChannels":      {path: "/notifications", status: 200, own: true},
+	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "url": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
+	"updateChannel":     {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
+	"deleteChannel":     {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
+	"testChannel":       {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
 	"listGitEvents":     {path: "/sites/{site}/git/events", status: 200},
 	"listPulls":         {path: "/sites/{site}/pulls", status: 200},
 	"approvePull":       {path: "/sites/{site}/pulls/7/approve", body: m{"commit": shaA}, status: 200, did: "pull_request.approved", prep: forkPull},
@@ -146,6 +155,8 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
 	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
+	x["connection"] = text(w.must(201, "POST", "/connections", key, m{"provider": "github", "token": "good-token"}), "id")
+	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "url": "https://hooks.example.test/planted-address"}), "id")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test"})
 		x["operation"] = string(o.ID)

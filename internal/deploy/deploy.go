@@ -165,6 +165,9 @@ type Config struct {
 	// ProgramLog returns the last lines that a deployment's program printed. Optional.
 	ProgramLog func(ctx context.Context, id site.ID, deployment ID) []string
 
+	// Tell hears of every state of a deployment, in the transaction that writes it. Optional.
+	Tell func(ctx context.Context, tx *db.Tx, x Deployment, site string) error
+
 	Log *slog.Logger
 
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
@@ -259,7 +262,28 @@ func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make fu
 	if err != nil {
 		return fmt.Errorf("name site of %s: %w", x.ID, err)
 	}
+	if err := d.tell(ctx, tx, x, name); err != nil {
+		return err
+	}
 	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: name}, x.event()))
+}
+
+// tell says how a deployment stands to whoever the configuration names.
+func (d *Deployments) tell(ctx context.Context, tx *db.Tx, x Deployment, site string) error {
+	if d.c.Tell == nil {
+		return nil
+	}
+	return d.c.Tell(ctx, tx, x, site)
+}
+
+// Lookup returns a deployment and its site whoever owns it, for jobs.
+func (d *Deployments) Lookup(ctx context.Context, id ID) (Deployment, site.Site, error) {
+	x, err := d.byID(ctx, d.c.DB, id)
+	if err != nil {
+		return x, site.Site{}, err
+	}
+	s, err := d.c.Sites.ByID(ctx, d.c.DB, x.Site)
+	return x, s, err
 }
 
 // open lists the states that are not the end, for statements.

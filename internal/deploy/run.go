@@ -233,7 +233,13 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, clip(tree.Message), clip(tree.Author)
 	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
 	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
-	if err := p.commit(ctx, func(tx *db.Tx) error { return noteTx(ctx, tx, *x) }); err != nil {
+	err = p.commit(ctx, func(tx *db.Tx) error {
+		if err := noteTx(ctx, tx, *x); err != nil {
+			return err
+		}
+		return d.tell(ctx, tx, *x, s.Name) // now it is known of which commit
+	})
+	if err != nil {
 		tree.Close()
 		return nil, err
 	}

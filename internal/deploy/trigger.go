@@ -115,6 +115,9 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		return Deployment{}, err
 	}
 	tx.Notify(x.Owner.Topic())
+	if err := d.tell(ctx, tx, x, s.Name); err != nil {
+		return Deployment{}, err
+	}
 	_, err = job.Enqueue(ctx, tx, Run{x.ID}, job.Options{Queue: QueueName, Unique: runKey(x.ID), Group: string(x.Site), Share: string(x.Owner)})
 	return x, err
 }
