@@ -95,11 +95,9 @@ type Edge struct {
 	control    map[string]bool
 	port       string // ":8443", or "" for 443
 	table      table
-	claims     claims
 	previews   previews
 	trees      *cache[release.ID, *release.Tree]
 	assets     *cache[assetKey, *asset]
-	moves      atomic.Uint64 // times that hosts were added or taken away
 	hot        *hot
 	metrics    metrics
 	visited    visited
@@ -127,8 +125,7 @@ func New(c Config) *Edge {
 	e.trees.most = e.trees.limit // what is not kept would be decoded again for each request
 	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
 	e.hot = newHot(cmp.Or(c.AssetBytes, 128<<20))
-	e.table.hosts = map[string]*site{}
-	e.table.labels = map[string]string{}
+	e.table.now.Store(&hosts{})
 	e.table.counts = e.OnVisits != nil
 	e.VisitsEvery = cmp.Or(e.VisitsEvery, 10*time.Second)
 	e.previews.init()

@@ -33,11 +33,12 @@ type way struct {
 }
 
 func (e *Edge) leads(host string) way {
+	hosts := e.table.hosts()
 	if label, ok := e.label(host); ok {
-		return way{to: e.table.slot(label)}
+		return way{to: hosts.slot(label)}
 	}
-	if c := e.claims.find(host); c != nil && c.redirectTo == "" {
-		return way{e.table.slotOf(c.site), c.site}
+	if c := hosts.claim(host); c != nil && c.redirectTo == "" {
+		return way{hosts.slotOf(c.site), c.site}
 	}
 	return way{}
 }
@@ -64,7 +65,7 @@ func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings
 	// Which site a host leads to is remembered until any host is added or taken away;
 	// what the site answers with is looked up every time.
 	known, ok := at.Known.(*way)
-	if now := e.moves.Load(); !ok || at.Since != now {
+	if now := e.table.hosts().round; !ok || at.Since != now {
 		found := e.leads(at.Host)
 		known = &found
 		at.Known, at.Since = known, now
