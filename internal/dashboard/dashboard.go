@@ -36,6 +36,7 @@ import (
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/framework"
+	"slipway/internal/git"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 	"slipway/internal/site"
@@ -51,6 +52,7 @@ type Config struct {
 	Accounts     *account.Accounts
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
+	Git          *git.Git
 	Domains      *domain.Domains
 	Traffic      *traffic.Traffic
 	Webhooks     *webhook.Webhooks

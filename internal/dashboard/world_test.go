@@ -20,6 +20,7 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/git"
 	"slipway/internal/release"
 	"slipway/internal/seal"
 	"slipway/internal/site"
@@ -73,6 +74,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 				return s.Slug, err
 			}}),
 	}
+	c.Git = git.New(git.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
 	for _, f := range with {
 		f(&c)
 	}

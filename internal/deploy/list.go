@@ -110,6 +110,25 @@ func (d *Deployments) Latest(ctx context.Context, r db.Reader, sites []site.ID) 
 	return out, nil
 }
 
+// Several returns those of the owner's deployments that have these ids, without their
+// places in the queue.
+func (d *Deployments) Several(ctx context.Context, owner account.OwnerID, ids []ID) (map[ID]Deployment, error) {
+	out := make(map[ID]Deployment, len(ids))
+	if len(ids) == 0 {
+		return out, nil
+	}
+	args := db.Args{owner}
+	rows, err := d.c.DB.Query(ctx, `SELECT `+columns+from+`WHERE d.owner_id = $1 AND d.id IN (`+db.AddList(&args, ids)+`)`, args...)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, fmt.Errorf("find deployments: %w", err)
+	}
+	for _, x := range list {
+		out[x.ID] = x
+	}
+	return out, nil
+}
+
 // queue fills in what the pending ones of the list wait for. Those that wait for a build
 // slot are first, in the order of their turns; behind them are those that have not begun,
 // in the order of asking.

@@ -82,9 +82,14 @@ type Settings struct {
 	secret string
 }
 
+// Forge is the kind of forge of the site's repository; empty where it is not known.
+func (s Settings) Forge(repository string) forge.Provider {
+	return forge.ProviderOf(repository, s.Provider)
+}
+
 // PullURL is the page of a pull request at the forge; empty where it is not known.
 func (s Settings) PullURL(repository string, number int) string {
-	return forge.ProviderOf(repository, s.Provider).PullURL(repository, number)
+	return s.Forge(repository).PullURL(repository, number)
 }
 
 // Secret is what the forge signs with, for its owner's eyes.
