@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,10 +72,14 @@ func (d *Deployments) bundled(ctx context.Context, s site.Site, x *Deployment, t
 	if err != nil {
 		return release.Sealed{}, fmt.Errorf("note bundle: %w", err)
 	}
-	rel, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error { return d.assets(ctx, w, tree, plan, a, p) })
+	x.bundleBytes = stored.Bytes
+	if x.bundleAdded, err = d.addedByBundle(ctx, s, stored.ID); err != nil {
+		return release.Sealed{}, err
+	}
+	rel, err := d.publish(ctx, s, func(w *release.Writer) error { return d.assets(ctx, w, tree, plan, a, p) })
 	if fault.Is(err, fault.Invalid) { // a file that can't be published is no reason not to run
 		p.Printf("warn", "Static files are left to the application: %s", err)
-		return d.publish(ctx, release.ID(s.LiveRelease), func(*release.Writer) error { return nil })
+		return d.publish(ctx, s, func(*release.Writer) error { return nil })
 	}
 	if err == nil && rel.Files > 0 {
 		p.Printf("info", "%d static files are served without the application", rel.Files)
@@ -113,6 +118,16 @@ func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *sourc
 		}
 	}
 	return nil
+}
+
+// addedByBundle is how many bytes of a bundle the one that the site runs doesn't have.
+func (d *Deployments) addedByBundle(ctx context.Context, s site.Site, id bundle.ID) (int64, error) {
+	var live bundle.ID
+	err := d.c.DB.QueryRow(ctx, `SELECT bundle FROM deployments WHERE id = $1`, s.LiveDeployment).Scan(&live)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("find the live bundle: %w", err)
+	}
+	return d.c.Bundles.Added(ctx, id, live)
 }
 
 // startProgram brings the deployment's program up beside the one that serves, and returns
