@@ -130,6 +130,9 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 	if err := b.moreTools(ctx, managers(texts)); err != nil {
 		return cleanup, err
 	}
+	if err := b.php(ctx); err != nil {
+		return cleanup, err
+	}
 	if b.ClearCache {
 		b.report.printf("info", "The cache was cleared")
 		if err := b.cache.clear(); err != nil {

@@ -164,6 +164,9 @@ type Config struct {
 	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
 	StartProgram func(ctx context.Context, id ID) (release func(), err error)
 	WhyNot       string
+	// PHP returns the version of PHP that answers where composer.json has a constraint, or a
+	// fault that says why there is none. Optional.
+	PHP func(ctx context.Context, constraint string) (version string, err error)
 	// ProgramLog returns the last lines that a deployment's program printed. Optional.
 	ProgramLog func(ctx context.Context, id site.ID, deployment ID) []string
 

@@ -23,12 +23,14 @@ import (
 
 // Program holds the program of a deployment.
 type Program struct {
-	Site   site.Site
-	Bundle bundle.ID
-	Start  framework.Start
-	Root   string // the project's folder in the bundle
-	Node   string // version of Node.js, "" for whatever there is
-	Env    map[string]string
+	Site    site.Site
+	Bundle  bundle.ID
+	Start   framework.Start
+	Root    string // the project's folder in the bundle
+	Node    string // version of Node.js, "" for whatever there is
+	PHP     string // constraint of composer.json, "" for any
+	Runtime string // framework.Node or framework.PHP
+	Env     map[string]string
 
 	Secrets []string // values that no log shows
 }
@@ -36,8 +38,6 @@ type Program struct {
 // cannotRun says why a program of this runtime does not run here.
 func (d *Deployments) cannotRun(runtime string) string {
 	switch {
-	case runtime != framework.Node:
-		return "this version of Slipway runs Node.js applications; PHP is not supported yet"
 	case d.c.WhyNot != "":
 		return d.c.WhyNot
 	}
@@ -134,7 +134,7 @@ func (d *Deployments) addedByBundle(ctx context.Context, s site.Site, id bundle.
 // when it is healthy. Where it isn't, the log ends with its last lines.
 func (d *Deployments) startProgram(ctx context.Context, x Deployment, plan framework.Plan, p *progress) (done func(), err error) {
 	p.enter("start", Deploying)
-	p.Printf("info", "Starting %s", plan.Start.Command)
+	p.Printf("info", "Starting %s", startedBy(plan))
 	done, err = d.c.StartProgram(ctx, x.ID)
 	if err != nil {
 		for _, line := range d.lastLines(ctx, x) {
@@ -191,7 +191,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, Env: env, Secrets: secrets}, nil
+	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets}, nil
 }
 
 // bundleRoots marks the blobs of every bundle that a deployment refers to.

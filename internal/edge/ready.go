@@ -101,6 +101,7 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 		r.Header["Accept-Encoding"] = []string{accepts.String()}
 	}
 	out := &capture{header: http.Header{}}
+	e.offer(out.header, r.ProtoMajor)
 	rec := &recorder{ResponseWriter: out, trial: true}
 	e.files(rec, r, t)
 	if rec.status != http.StatusOK || rec.ready == nil {
@@ -113,6 +114,7 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 	// Who has it already is told so, in the same way.
 	if tag := out.header.Get("Etag"); tag != "" {
 		again := &recorder{ResponseWriter: &capture{header: http.Header{}}, trial: true}
+		e.offer(again.Header(), r.ProtoMajor)
 		r.Header["If-None-Match"] = []string{tag}
 		if e.files(again, r, t); again.status == http.StatusNotModified {
 			_ = made.Unchanged(tag, again.Header()) // it is left to net/http then

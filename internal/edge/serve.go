@@ -24,6 +24,7 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	rec := &recorder{ResponseWriter: w}
 	defer e.answered(rec)
+	e.offer(w.Header(), r.ProtoMajor)
 	if status != 0 {
 		e.bound(rec, r)
 		fail(rec, r, status)
