@@ -87,6 +87,7 @@ type keyCreate struct {
 	Name    string        `help:"Name of the key." required:"" placeholder:"NAME"`
 	Scope   []string      `help:"Scope of the key, such as sites:read. Repeatable. Default: all scopes." placeholder:"SCOPE"`
 	Expires time.Duration `help:"Lifetime of the key, such as 720h. Default: no expiry." placeholder:"DURATION"`
+	Limits  string        `help:"TOML file with limits per account, as for slipway serve." type:"path" placeholder:"FILE"`
 }
 
 // Run creates the key, also while the server runs.
@@ -94,7 +95,7 @@ func (k keyCreate) Run(ctx context.Context) error {
 	if len(k.Scope) == 0 {
 		k.Scope = []string{"*"}
 	}
-	return server.CreateKey(ctx, k.store(), server.NewKey{User: k.User, Name: k.Name, Scopes: k.Scope, Expires: k.Expires}, os.Stdout)
+	return server.CreateKey(ctx, k.store(), server.NewKey{User: k.User, Name: k.Name, Scopes: k.Scope, Expires: k.Expires, Limits: k.Limits}, os.Stdout)
 }
 
 type caCommand struct {

@@ -37,6 +37,7 @@ const patience = 20 * time.Second
 type Config struct {
 	Name  string   // of the folder with its pictures
 	Trust []string // SHA-256 of public keys (base64) that certificates may come from. Optional.
+	QUIC  []string // HOST:PORT of those asked over HTTP/3 without having offered it. Optional.
 }
 
 // Browser is one process of Chromium: Debian's package, or what SLIPWAY_CHROMIUM names.
@@ -66,6 +67,9 @@ func Start(t testing.TB, c Config) *Browser {
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"))
 	if len(c.Trust) > 0 {
 		opts = append(opts, chromedp.Flag("ignore-certificate-errors-spki-list", strings.Join(c.Trust, ",")))
+	}
+	if len(c.QUIC) > 0 {
+		opts = append(opts, chromedp.Flag("enable-quic", true), chromedp.Flag("origin-to-force-quic-on", strings.Join(c.QUIC, ",")))
 	}
 	if p := os.Getenv("SLIPWAY_CHROMIUM"); p != "" {
 		opts = append(opts, chromedp.ExecPath(p))

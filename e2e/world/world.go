@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -57,10 +56,19 @@ func Main(tests interface{ Run() int }, binary *string) int {
 	return tests.Run()
 }
 
-// Root is the folder of the project's sources.
+// Root is the folder of the project's sources, below which tests and tools run.
 func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	panic("no go.mod above the working directory")
 }
 
 // World is one installation. Its methods may be called from several goroutines, Start,

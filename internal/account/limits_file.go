@@ -2,6 +2,9 @@ package account
 
 import (
 	"fmt"
+	"math"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -12,12 +15,14 @@ import (
 //	[defaults]
 //	sites = 50
 //	deployments.pending = 20
+//	storage.bytes = "50 GiB"
 //
 //	[users."ada@example.com"]
 //	sites = "unlimited"
 //
 // A name that is no limit, a value that is neither a whole number of at least 0 nor
-// "unlimited", and an entry that is neither is an error in words.
+// "unlimited" (nor a size, where bytes are counted), and an entry that is neither is an
+// error in words.
 func ParseLimits(text string) (LimitSettings, error) {
 	var file map[string]any
 	if _, err := toml.Decode(text, &file); err != nil {
@@ -64,19 +69,42 @@ func readLimits(where string, table map[string]any) (map[Limit]int64, error) {
 				}
 				continue
 			}
-			if _, known := defaultLimits[name]; !known {
+			if _, known := limitKinds[name]; !known {
 				return fmt.Errorf("%s: unknown limit %q; limits are %s", where, name, limitNames())
 			}
 			n, ok := v.(int64)
-			if v == "unlimited" {
-				n, ok = Unlimited, true
+			if text, is := v.(string); is {
+				n, ok = readAmount(name, text)
 			}
 			if !ok || n < 0 {
-				return fmt.Errorf("%s: %s = %v: a limit is a whole number of at least 0, or \"unlimited\"", where, name, v)
+				size := ""
+				if name.Bytes() {
+					size = ", a size such as \"50 GiB\""
+				}
+				return fmt.Errorf("%s: %s = %v: a limit is a whole number of at least 0%s, or \"unlimited\"", where, name, v, size)
 			}
 			out[name] = n
 		}
 		return nil
 	}
 	return out, read("", table)
+}
+
+var sizeText = regexp.MustCompile(`^([0-9]{1,9}) ?([KMGT])iB$`)
+
+// readAmount reads a limit that is written as text.
+func readAmount(name Limit, text string) (int64, bool) {
+	if text == "unlimited" {
+		return Unlimited, true
+	}
+	m := sizeText.FindStringSubmatch(text)
+	if m == nil || !name.Bytes() {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	shift := 10 * (1 + strings.Index("KMGT", m[2]))
+	if err != nil || n > math.MaxInt64>>shift {
+		return 0, false
+	}
+	return n << shift, true
 }

@@ -24,6 +24,9 @@ func TestLimitsHoldExactly(t *testing.T) {
 		account.LimitDeployments: func(x things, i int) (string, any, string) {
 			return "/sites/" + x["site"] + "/deploy", nil, ""
 		},
+		account.LimitPreviews: func(x things, i int) (string, any, string) {
+			return "/sites/" + x["site"] + "/deploy", m{"branch": fmt.Sprint("feature-", i)}, ""
+		},
 		account.LimitWebhooks: func(x things, i int) (string, any, string) {
 			return "/webhooks", m{"url": fmt.Sprintf("https://example.test/%d", i), "events": []string{"site.created"}}, "/webhooks/"
 		},

@@ -30,6 +30,8 @@ import (
 type Wanted struct {
 	Spec runtime.Spec // its ID and Output are this package's
 
+	PHP *PHP // how requests find their script; nil where the program speaks HTTP
+
 	Redact     func(line string) string // hides secrets in what it prints. Optional.
 	Site       string
 	Deployment string
@@ -122,6 +124,9 @@ func (a *Apps) Status(deployment string) Process {
 // request has ended.
 type Endpoint struct {
 	Transport http.RoundTripper // connects to the program whatever the address
-	Ended     <-chan struct{}   // closed when the program has ended
-	Release   func()
+	// Serve answers a request that a file answers, without the program, and reports whether
+	// it did. Optional.
+	Serve   func(w http.ResponseWriter, r *http.Request) bool
+	Ended   <-chan struct{} // closed when the program has ended
+	Release func()
 }

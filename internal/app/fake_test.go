@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -214,3 +215,5 @@ func (w *world) said() (list []string) {
 	}
 	return list
 }
+
+func (p *fakeProgram) Open(string) (*os.File, bool, error) { return nil, false, os.ErrNotExist }

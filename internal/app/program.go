@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -43,7 +42,7 @@ type attempt struct {
 // instance is one run of a program.
 type instance struct {
 	running   runtime.Program
-	transport *http.Transport
+	transport transport
 	begun     time.Time
 
 	mu     sync.Mutex // guards what follows
@@ -286,7 +285,7 @@ func (in *instance) release() {
 }
 
 func (in *instance) endpoint() *Endpoint {
-	return &Endpoint{Transport: in.transport, Ended: in.running.Done(), Release: sync.OnceFunc(in.release)}
+	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Ended: in.running.Done(), Release: sync.OnceFunc(in.release)}
 }
 
 // stop ends the instance that runs, if it is in and still idle where it must be. It does not

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
@@ -53,14 +52,7 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 		return nil, want, err
 	}
 	in := &instance{running: running, begun: time.Now(), used: time.Now()}
-	in.transport = &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return running.Dial(ctx) },
-		MaxIdleConns:        256,
-		MaxIdleConnsPerHost: 256,
-		IdleConnTimeout:     idleConn,
-		DisableCompression:  true,
-		Proxy:               nil,
-	}
+	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
 	defer cancel()
 	for {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"slipway/internal/db"
 	"slipway/internal/egress"
@@ -43,6 +44,9 @@ type Config struct {
 type Builds struct {
 	c     Config
 	slots *slots
+	busy  *busy
+
+	measuring sync.WaitGroup // of caches, after their builds
 }
 
 // New returns Builds. It starts nothing.
@@ -50,7 +54,7 @@ func New(c Config) *Builds {
 	c.AtOnce = cmp.Or(c.AtOnce, max(1, runtime.NumCPU()/2))
 	c.Limits = limits(c.Limits)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Builds{c, newSlots(c.AtOnce)}
+	return &Builds{c: c, slots: newSlots(c.AtOnce), busy: newBusy()}
 }
 
 // Limits returns what one stage of a build may use at most.
@@ -62,6 +66,7 @@ type Spec struct {
 	Site       string         // whose uid and whose caches
 	Owner      string         // whose turn it is, among owners
 	Branch     string         // a branch has caches of its own
+	MaxCaches  *int64         // bytes that the caches of all of the owner's builds may take. Optional.
 	ClearCache bool           // build as if for the first time
 	Tree       *source.Tree   // the commit
 	Plan       framework.Plan // what to do with it

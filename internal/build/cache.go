@@ -10,17 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
-)
-
-// What build caches may take, per site and branch, how long an unused one is kept, and
-// what downloaded Node versions and package managers may take in all.
-const (
-	maxTools = 8 << 30
-	maxCache = 4 << 30
-	cacheAge = 14 * 24 * time.Hour
 )
 
 // cache is what one site and branch keep between builds: package stores and framework
@@ -34,7 +24,11 @@ type cache struct {
 // repository, modules/ the installed modules, and the file key what they stand for.
 func (b *Builds) cacheOf(site, branch string) cache {
 	sum := sha256.Sum256([]byte(branch))
-	return cache{filepath.Join(b.c.Dir, "caches", site, hex.EncodeToString(sum[:8]))}
+	return b.cacheAt(site, hex.EncodeToString(sum[:8]))
+}
+
+func (b *Builds) cacheAt(site, name string) cache {
+	return cache{filepath.Join(b.c.Dir, "caches", site, name)}
 }
 
 func (c cache) path(elem ...string) string { return filepath.Join(append([]string{c.dir}, elem...)...) }
@@ -156,69 +150,6 @@ func (c cache) keep(key string) error {
 	return os.WriteFile(c.path("key"), []byte(key), 0o600)
 }
 
-// touch marks a cache as used now, and drops it when it has grown too large.
-func (c cache) touch() error {
-	var size int64
-	err := filepath.WalkDir(c.dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		info, err := e.Info()
-		if err == nil {
-			size += info.Size()
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("measure cache: %w", err)
-	}
-	if size > maxCache {
-		return c.clear()
-	}
-	now := time.Now()
-	return os.Chtimes(c.dir, now, now)
-}
-
-// Forget drops every cache of a site.
-func (b *Builds) Forget(site string) error {
-	if b.c.Dir == "" {
-		return nil
-	}
-	return removeTree(filepath.Join(b.c.Dir, "caches", site))
-}
-
-// Sweep drops caches that no build has used for two weeks, and tools over what may be kept.
-func (b *Builds) Sweep(ctx context.Context) error {
-	if b.c.Dir == "" {
-		return nil
-	}
-	dirs, err := filepath.Glob(filepath.Join(b.c.Dir, "caches", "*", "*"))
-	if err != nil {
-		return err
-	}
-	old := slices.DeleteFunc(dirs, func(dir string) bool {
-		info, err := os.Stat(dir)
-		return err != nil || time.Since(info.ModTime()) < cacheAge
-	})
-	for _, dir := range old {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := removeTree(dir); err != nil {
-			return fmt.Errorf("sweep caches: %w", err)
-		}
-	}
-	if b.c.Toolchain != nil {
-		if err := b.c.Toolchain.Sweep(ctx, maxTools); err != nil {
-			return fmt.Errorf("sweep tools: %w", err)
-		}
-	}
-	return nil
-}
-
 // cacheFolders are the plan's folders to keep: those below HOME, or those in the
 // repository, relative to it.
 func (b *build) cacheFolders(home bool) []string {
@@ -257,4 +188,5 @@ func (b *build) saveCaches(ctx context.Context, good bool) {
 	if err != nil {
 		b.c.Log.WarnContext(ctx, "build cache not kept", "site", b.Site, "err", err)
 	}
+	b.saved = true
 }

@@ -4,9 +4,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/dbtest"
 )
 
 // tree makes files (path → text) below dir; a text that begins with "-> " is a link, and
@@ -156,55 +160,133 @@ func TestCacheKeyIsTaken(t *testing.T) {
 	}
 }
 
-// A cache over its bound goes as a whole; links in it weigh nothing and are not followed.
+// A cache over its bound goes as a whole; links in it are not followed, and every entry
+// takes its block.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
+	d := New(Config{DB: dbtest.New(t), Dir: t.TempDir()})
 	big := filepath.Join(t.TempDir(), "big")
 	for name, tt := range map[string]struct {
 		size int64
 		gone bool
-	}{"small": {1 << 20, false}, "at the bound": {maxCache, false}, "over it": {maxCache + 1, true}} {
+	}{"small": {1 << 20, false}, "at the bound": {maxCache - 5*4096, false}, "over it": {maxCache, true}} {
 		t.Run(name, func(t *testing.T) {
-			c := cache{filepath.Join(t.TempDir(), "cache")}
-			tree(t, c.dir, map[string]string{"home/x/store": "", "home/x/link": "-> " + big})
-			ok(t, os.Truncate(filepath.Join(c.dir, "home/x/store"), tt.size)) // holes: nothing is written
-			ok(t, c.touch())
-			if _, err := os.Stat(c.dir); (err != nil) != tt.gone {
+			b := &build{Builds: d, Spec: Spec{Site: "site_x", Owner: "own_" + name}, cache: d.cacheOf("site_x", name)}
+			tree(t, b.cache.dir, map[string]string{"home/x/store": "", "home/x/link": "-> " + big})
+			ok(t, os.Truncate(filepath.Join(b.cache.dir, "home/x/store"), tt.size)) // holes: nothing is written
+			ok(t, b.account(t.Context()))
+			if _, err := os.Stat(b.cache.dir); (err != nil) != tt.gone {
 				t.Errorf("with %d bytes: %v", tt.size, err)
+			}
+			n, err := d.CacheUse(t.Context(), d.c.DB, b.Owner)
+			if want := tt.size + 5*4096; err != nil || tt.gone != (n == 0) || !tt.gone && n != want {
+				t.Errorf("recorded are %d bytes, %v; want %d", n, err, want)
 			}
 		})
 	}
 	ok(t, cache{filepath.Join(t.TempDir(), "none")}.touch())
 }
 
-// Caches nobody has used for two weeks are swept, whole; a deleted site's are gone at
-// once, even where a build took the rights from its folders.
+// A folder that can't be looked into does not hide what is in it.
+func TestCacheCannotHide(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root looks into every folder")
+	}
+	c := cache{t.TempDir()}
+	tree(t, c.dir, map[string]string{"home/x/store": "x"})
+	ok(t, os.Chmod(filepath.Join(c.dir, "home/x"), 0))
+	if n, err := c.size(t.Context()); err != nil || n <= maxCache {
+		t.Errorf("%d, %v", n, err)
+	}
+	ok(t, os.Chmod(filepath.Join(c.dir, "home/x"), 0o755))
+}
+
+// All caches of an owner together stay below the owner's limit: those that were used
+// longest ago go, of other owners none, and none that a build works with.
+func TestCachesOfAnOwnerAreBounded(t *testing.T) {
+	t.Parallel()
+	d := New(Config{DB: dbtest.New(t), Dir: t.TempDir()})
+	most := int64(250 << 10)
+	use := func(owner, site, branch string) cache {
+		b := &build{Builds: d, Spec: Spec{Site: site, Owner: owner, MaxCaches: &most}, cache: d.cacheOf(site, branch)}
+		tree(t, b.cache.dir, map[string]string{"home/x": strings.Repeat("x", 100<<10)})
+		ok(t, b.account(t.Context()))
+		for at := db.Now(); db.Now() == at; { // uses are apart
+			runtime.Gosched()
+		}
+		return b.cache
+	}
+	there := func(c cache) bool { _, err := os.Stat(c.dir); return err == nil }
+	first, other, second := use("anna", "site_a", "main"), use("bert", "site_b", "main"), use("anna", "site_a", "next")
+	if !there(first) || !there(second) {
+		t.Fatal("two fit")
+	}
+	d.busy.take(first.dir, true)
+	third := use("anna", "site_c", "main")
+	if !there(first) {
+		t.Error("a cache was dropped that a build works with")
+	}
+	d.busy.give(first.dir)
+	first = use("anna", "site_a", "main")
+	if there(second) || !there(first) || !there(third) || !there(other) {
+		t.Errorf("there are: %v %v %v %v", there(first), there(second), there(third), there(other))
+	}
+	if n, err := d.CacheUse(t.Context(), d.c.DB, "anna"); err != nil || n > most || n < 200<<10 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// Who wants a cache that is being dropped waits for it.
+func TestBusyCaches(t *testing.T) {
+	t.Parallel()
+	b := newBusy()
+	b.take("a", true)
+	if b.take("a", false) || !b.take("b", false) {
+		t.Error("one is taken, the other is not")
+	}
+	got := make(chan bool)
+	go func() { got <- b.take("a", true) }()
+	b.give("a")
+	if !<-got || b.take("a", false) {
+		t.Error("it was not handed on")
+	}
+}
+
+// Caches nobody has used for two weeks are swept, whole, and those that the database does
+// not know after a day; a deleted site's are gone at once, even where a build took the
+// rights from its folders.
 func TestCachesAreSwept(t *testing.T) {
 	t.Parallel()
-	d := New(Config{Dir: t.TempDir()})
-	old, used := d.cacheOf("site_a", "old"), d.cacheOf("site_a", "used")
+	d := New(Config{DB: dbtest.New(t), Dir: t.TempDir()})
+	old, used, unknown, fresh := d.cacheOf("site_a", "old"), d.cacheOf("site_a", "used"), d.cacheOf("site_a", "unknown"), d.cacheOf("site_a", "fresh")
 	if old.dir == used.dir || filepath.Dir(old.dir) != filepath.Dir(used.dir) || d.cacheOf("site_b", "old").dir == old.dir {
 		t.Fatalf("caches are at %s and %s", old.dir, used.dir)
 	}
-	for _, c := range []cache{old, used} {
+	for c, age := range map[cache]time.Duration{old: cacheAge + time.Hour, used: cacheAge - time.Hour, unknown: unknownAge + time.Hour, fresh: time.Hour} {
 		tree(t, c.dir, map[string]string{"home/x/file": "x"})
+		if c == old || c == used {
+			ok(t, (&build{Builds: d, Spec: Spec{Site: "site_a", Owner: "anna"}, cache: c}).account(t.Context()))
+		}
 		ok(t, os.Chmod(filepath.Join(c.dir, "home/x"), 0))
+		ago := time.Now().Add(-age)
+		ok(t, os.Chtimes(c.dir, ago, ago))
 	}
-	ago := time.Now().Add(-cacheAge - time.Hour)
-	ok(t, os.Chtimes(old.dir, ago, ago))
 	ok(t, d.Sweep(t.Context()))
-	if _, err := os.Stat(old.dir); err == nil {
-		t.Error("the old one is still there")
+	for c, want := range map[cache]bool{old: false, used: true, unknown: false, fresh: true} {
+		if _, err := os.Stat(c.dir); (err == nil) != want {
+			t.Errorf("%s: %v", c.dir, err)
+		}
 	}
-	if _, err := os.Stat(used.dir); err != nil {
-		t.Error(err)
-	}
-	ok(t, d.Forget("site_a"))
+	ok(t, d.Forget(t.Context(), "site_a"))
 	if _, err := os.Stat(filepath.Dir(used.dir)); err == nil {
 		t.Error("the site's caches are still there")
 	}
+	if n, err := d.CacheUse(t.Context(), d.c.DB, "anna"); err != nil || n != 0 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
 	ok(t, New(Config{}).Sweep(t.Context()))
-	ok(t, New(Config{}).Forget("x"))
+	ok(t, New(Config{}).Forget(t.Context(), "x"))
 }
 
 // A branch is a stranger's text; its cache's place is not.

@@ -27,6 +27,7 @@ type build struct {
 	report Report
 	log    *buildlog.Log
 	cache  cache
+	saved  bool // whether cache has been saved
 	tools  toolchain.Tools
 	extra  []toolchain.Tools // what of tools is released apart
 	dir    string            // ours: the socket, and work
@@ -62,6 +63,13 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		r.printf("info", "A build slot is free")
 	}
 	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
+	b.busy.take(x.cache.dir, true)
+	defer func() {
+		b.busy.give(x.cache.dir)
+		if x.saved {
+			b.measuring.Go(func() { x.measure(ctx) }) // thousands of files: nobody needs to wait for it
+		}
+	}()
 	r.Enter("prepare")
 	cleanup, err := x.prepare(ctx)
 	defer func() { err = errors.Join(err, cleanup()) }()
@@ -120,6 +128,9 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 		return cleanup, fmt.Errorf("prepare tools: %w", err)
 	}
 	if err := b.moreTools(ctx, managers(texts)); err != nil {
+		return cleanup, err
+	}
+	if err := b.php(ctx); err != nil {
 		return cleanup, err
 	}
 	if b.ClearCache {

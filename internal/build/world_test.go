@@ -196,7 +196,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		"linked output":  {map[string]string{"out/index.html": "x", "dist": "-> out"}, sh("true"), "Output folder dist is a link to out"},
 		"unset variable": {map[string]string{".npmrc": "//r.example/:_authToken=${SOME_TOKEN}\n"}, sh("echo npm error code E401; false"), "SOME_TOKEN, which is not set"},
 		"absent tool":    {nil, framework.Plan{Name: "Zola", Output: "public", Build: []framework.Command{{Argv: []string{"zola", "build"}}}}, "zola is not on this host"},
-		"a large file":   {nil, sh("head -c 70000000 /dev/zero > big"), "larger than its disk limit"},
+		"a large file":   {nil, sh("truncate -s 70000000 big"), "larger than its disk limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

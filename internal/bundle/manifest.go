@@ -104,6 +104,33 @@ func (b *Bundles) Blobs(ctx context.Context, id ID) iter.Seq2[blob.Digest, error
 	}
 }
 
+// Added returns how many bytes of a bundle's files another one doesn't have; "" has none. One
+// that can't be read counts as empty.
+func (b *Bundles) Added(ctx context.Context, id, than ID) (int64, error) {
+	had := map[string]bool{}
+	if than != "" {
+		old, err := b.load(ctx, than)
+		if err != nil {
+			b.c.Log.WarnContext(ctx, "earlier bundle not compared", "bundle", than, "err", err)
+		}
+		for _, e := range old.Entries {
+			had[e.Digest] = true
+		}
+	}
+	m, err := b.load(ctx, id)
+	if err != nil {
+		return 0, fmt.Errorf("read bundle %.12s: %w", id, err)
+	}
+	var n int64
+	for _, e := range m.Entries {
+		if !had[e.Digest] {
+			had[e.Digest] = true
+			n += e.Size
+		}
+	}
+	return n, nil
+}
+
 // linkInside reports whether a relative link in the folder of name stays in the bundle.
 func linkInside(name, to string) bool {
 	if to == "" || path.IsAbs(to) || strings.ContainsRune(to, 0) || len(to) > 1024 {

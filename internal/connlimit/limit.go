@@ -69,15 +69,16 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if conn := l.limiter.admit(c); conn != nil {
+		if conn := l.limiter.Admit(c); conn != nil {
 			return conn, nil
 		}
 		c.Close()
 	}
 }
 
-// admit counts a connection, or returns nil where it is one too many.
-func (l *Limiter) admit(c net.Conn) *Conn {
+// Admit counts a connection, or returns nil where it is one too many. A listener does it
+// by itself; this is for connections that come another way, such as those of QUIC.
+func (l *Limiter) Admit(c net.Conn) *Conn {
 	conn := &Conn{Conn: c, limiter: l, network: network(c.RemoteAddr())}
 	l.mu.Lock()
 	if l.of[conn.network] >= l.PerAddress && !l.exempt(conn.network.Addr()) {
@@ -195,11 +196,16 @@ func (c *Conn) CloseWrite() error {
 // network returns who counts as one client: an IPv4 address, or an IPv6 /64, which is
 // what one household or one virtual machine has.
 func network(a net.Addr) netip.Prefix {
-	t, ok := a.(*net.TCPAddr)
-	if !ok {
+	var t netip.AddrPort
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		t = a.AddrPort()
+	case *net.UDPAddr:
+		t = a.AddrPort()
+	default:
 		return netip.Prefix{}
 	}
-	ip := t.AddrPort().Addr().Unmap().WithZone("")
+	ip := t.Addr().Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = 64

@@ -47,10 +47,15 @@ func (d *Dashboard) profilePage(ctx context.Context, q *request) (answer, error)
 	if err != nil {
 		return answer{}, err
 	}
+	limits, err := d.Accounts.LimitUse(ctx, q.caller.Owner)
+	if err != nil {
+		return answer{}, err
+	}
 	return page("account_profile", "Profile", struct {
 		Sites, Keys int
 		Factor      account.Factor
-	}{sites, len(keys), factor}), nil
+		Limits      []account.LimitUse
+	}{sites, len(keys), factor, limits}), nil
 }
 
 type sessionsData struct{ Sessions []account.Session }

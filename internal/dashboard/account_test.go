@@ -151,6 +151,7 @@ func TestPasswordChange(t *testing.T) {
 	if p := b.post("/account/password", "old", password, "password", "a new password 12"); p.status != 303 {
 		t.Fatal(p)
 	}
+	b.get("/account").want(t, 200, `data-test="limit-keys"`, "API keys", `<td class="num">200</td>`)
 	if p := b.get("/account"); p.status != 200 {
 		t.Error("whoever changed it is signed out:", p.status)
 	}

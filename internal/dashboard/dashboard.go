@@ -32,11 +32,13 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/certs"
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/framework"
 	"slipway/internal/git"
+	"slipway/internal/notify"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 	"slipway/internal/site"
@@ -53,6 +55,8 @@ type Config struct {
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
 	Git          *git.Git
+	Connections  *connection.Connections
+	Notify       *notify.Notifications
 	Domains      *domain.Domains
 	Traffic      *traffic.Traffic
 	Webhooks     *webhook.Webhooks

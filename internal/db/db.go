@@ -156,7 +156,7 @@ func (d *DB) Snapshot(ctx context.Context, fn func(r Reader) error) error {
 		return fmt.Errorf("begin snapshot: %w", err)
 	}
 	defer tx.Rollback()
-	return fn(&Tx{tx: tx, d: d})
+	return fn(&Tx{tx: tx, d: d, reads: true})
 }
 
 // Integrity runs SQLite's own checks of the file and of the foreign keys, and reports

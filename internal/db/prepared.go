@@ -87,6 +87,16 @@ func (t *Tx) prepared(ctx context.Context, q string) *sql.Stmt {
 	if !t.d.single {
 		return nil
 	}
+	if t.reads { // it knows the readers' statements, not the writer's; to prepare one it would need a second connection
+		p := &t.d.prepared
+		p.mu.RLock()
+		s := p.by[q]
+		p.mu.RUnlock()
+		if s == nil {
+			return nil
+		}
+		return t.tx.StmtContext(ctx, s)
+	}
 	w := &t.d.writing
 	w.mu.Lock()
 	s := w.by[q]

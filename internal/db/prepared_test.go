@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"slipway/internal/db"
 	"slipway/internal/dbtest"
 )
 
@@ -48,6 +49,28 @@ func TestStatementsAreReused(t *testing.T) {
 		if rows, err := d.Query(ctx, "SELECT nothing FROM t"); err == nil {
 			rows.Close()
 			t.Error("there is no such column")
+		}
+	}
+}
+
+// A statement that the writer has prepared runs in snapshots too, and one of the readers'.
+func TestSnapshotsRunPreparedStatements(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	table(t, d)
+	const q = "SELECT count(*) FROM t WHERE n >= $1"
+	for range 10 {
+		var n int
+		if err := d.Write(t.Context(), func(tx *db.Tx) error { return tx.QueryRow(t.Context(), q, 0).Scan(&n) }); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := d.Snapshot(t.Context(), func(r db.Reader) error { return r.QueryRow(t.Context(), q, 0).Scan(&n) }); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.QueryRow(t.Context(), q, 0).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ type Tx struct {
 	topics []string
 	after  []func()
 	ran    []string // statements that were run as text
+	reads  bool     // a Snapshot, on a reader's connection
 }
 
 // Exec runs a statement and says how many rows it changed.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strconv"
 
+	"slipway/internal/account"
 	"slipway/internal/build"
 	"slipway/internal/framework"
 	"slipway/internal/release"
@@ -15,13 +16,22 @@ import (
 
 // built makes a release of what a build leaves in its output folder.
 func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress) (rel release.Sealed, err error) {
-	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Tree: tree, Plan: plan}
+	if err := d.c.Limits.Require(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes, 1); err != nil {
+		return rel, err
+	}
+	caches, err := d.c.Limits.LimitOf(ctx, d.c.DB, s.Owner, account.LimitCaches)
+	if err != nil {
+		return rel, err
+	}
+	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Tree: tree, Plan: plan, MaxCaches: &caches}
 	if x.Fork { // nothing that its build leaves behind reaches another one, and the other way round
 		spec.Branch, spec.ClearCache = pullKey(x.Pull), true
 	}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
 		return rel, err
 	}
+	var time meter
+	time.start()
 	report := build.Report{
 		Line: p.line,
 		Enter: func(stage string) {
@@ -37,12 +47,14 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		},
 		Skip: p.skip,
 		Wait: func(place int) {
+			time.stop()
 			if p.queued(place) {
 				p.clock.stop()        // waiting costs nobody their time,
 				d.survived(ctx, x.ID) // and a crash of the process meanwhile is not its doing
 			}
 		},
 		Begin: func() {
+			time.start()
 			p.clock.start()
 			d.working(ctx, x.ID)
 		},
@@ -52,7 +64,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 			rel, err = d.bundled(ctx, s, x, tree, plan, a, p)
 			return err
 		}
-		made, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
+		made, err := d.publish(ctx, s, func(w *release.Writer) error {
 			if err := d.serving(ctx, w, s, tree, plan); err != nil {
 				return err
 			}
@@ -64,6 +76,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		rel, err = d.published(made, err, a.Folder, p)
 		return err
 	})
+	d.noteBuildTime(ctx, s, time)
 	return rel, err
 }
 

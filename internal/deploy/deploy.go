@@ -128,6 +128,8 @@ type Deployment struct {
 	Hops     int    // webhooks and deploy hooks that led to it
 	hookBody string // sealed: what the deploy hook's caller sent
 
+	bundleBytes, bundleAdded int64 // of a bundle that this run has stored: all of it, and what the live one doesn't have
+
 	URL        string // its immutable address
 	PreviewURL string // the stable address of its branch; empty for production
 	Current    bool   // whether it is what the site serves
@@ -162,6 +164,9 @@ type Config struct {
 	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
 	StartProgram func(ctx context.Context, id ID) (release func(), err error)
 	WhyNot       string
+	// PHP returns the version of PHP that answers where composer.json has a constraint, or a
+	// fault that says why there is none. Optional.
+	PHP func(ctx context.Context, constraint string) (version string, err error)
 	// ProgramLog returns the last lines that a deployment's program printed. Optional.
 	ProgramLog func(ctx context.Context, id site.ID, deployment ID) []string
 
@@ -193,8 +198,9 @@ func New(c Config) *Deployments {
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	c.Limits.CountRows(account.LimitDeployments, `SELECT count(*) FROM deployments WHERE owner_id = $1 AND status = 'pending'`)
-	return &Deployments{c: c}
+	d := &Deployments{c: c}
+	d.countLimits()
+	return d
 }
 
 const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork, d.repository, COALESCE(f.provider, ''), d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/job"
@@ -117,7 +118,7 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	if err := d.c.Source.Forget(ctx, string(p.Site)); err != nil {
 		return fmt.Errorf("forget source: %w", err)
 	}
-	if err := d.c.Builds.Forget(string(p.Site)); err != nil {
+	if err := d.c.Builds.Forget(ctx, string(p.Site)); err != nil {
 		return fmt.Errorf("forget build caches: %w", err)
 	}
 	for _, gone := range d.c.Gone {
@@ -173,6 +174,9 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 			if _, err := tx.Exec(ctx, `DELETE FROM deployments WHERE id = $1`, id); err != nil {
 				return fmt.Errorf("forget deployment: %w", err)
 			}
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM build_time WHERE month < $1`, account.Month(db.Now().Add(-400*24*time.Hour))); err != nil {
+			return fmt.Errorf("forget build times: %w", err)
 		}
 		return nil
 	})

@@ -22,7 +22,7 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("detect: %w", err)
 	}
-	if c := s.Run.Command; c != nil {
+	if c := s.Run.Command; c != nil && plan.Runtime != framework.PHP {
 		start := framework.Start{Command: framework.ParseCommand(*c), PortEnv: "PORT"}
 		start.Command.Dir = plan.Root
 		plan.Start = &start
@@ -38,8 +38,8 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	for _, w := range plan.Warnings {
 		p.Printf("warn", "%s", w)
 	}
-	if plan.Runtime == framework.Node && d.c.StartProgram != nil && plan.Start != nil {
-		return plan, nil
+	if plan.Runtime != framework.Static && d.c.StartProgram != nil && plan.Start != nil {
+		return plan, d.readyPHP(ctx, plan, p)
 	}
 	if plan.Runtime != framework.Static {
 		return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),

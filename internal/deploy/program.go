@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,12 +23,14 @@ import (
 
 // Program holds the program of a deployment.
 type Program struct {
-	Site   site.Site
-	Bundle bundle.ID
-	Start  framework.Start
-	Root   string // the project's folder in the bundle
-	Node   string // version of Node.js, "" for whatever there is
-	Env    map[string]string
+	Site    site.Site
+	Bundle  bundle.ID
+	Start   framework.Start
+	Root    string // the project's folder in the bundle
+	Node    string // version of Node.js, "" for whatever there is
+	PHP     string // constraint of composer.json, "" for any
+	Runtime string // framework.Node or framework.PHP
+	Env     map[string]string
 
 	Secrets []string // values that no log shows
 }
@@ -35,8 +38,6 @@ type Program struct {
 // cannotRun says why a program of this runtime does not run here.
 func (d *Deployments) cannotRun(runtime string) string {
 	switch {
-	case runtime != framework.Node:
-		return "this version of Slipway runs Node.js applications; PHP is not supported yet"
 	case d.c.WhyNot != "":
 		return d.c.WhyNot
 	}
@@ -71,10 +72,14 @@ func (d *Deployments) bundled(ctx context.Context, s site.Site, x *Deployment, t
 	if err != nil {
 		return release.Sealed{}, fmt.Errorf("note bundle: %w", err)
 	}
-	rel, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error { return d.assets(ctx, w, tree, plan, a, p) })
+	x.bundleBytes = stored.Bytes
+	if x.bundleAdded, err = d.addedByBundle(ctx, s, stored.ID); err != nil {
+		return release.Sealed{}, err
+	}
+	rel, err := d.publish(ctx, s, func(w *release.Writer) error { return d.assets(ctx, w, tree, plan, a, p) })
 	if fault.Is(err, fault.Invalid) { // a file that can't be published is no reason not to run
 		p.Printf("warn", "Static files are left to the application: %s", err)
-		return d.publish(ctx, release.ID(s.LiveRelease), func(*release.Writer) error { return nil })
+		return d.publish(ctx, s, func(*release.Writer) error { return nil })
 	}
 	if err == nil && rel.Files > 0 {
 		p.Printf("info", "%d static files are served without the application", rel.Files)
@@ -115,11 +120,21 @@ func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *sourc
 	return nil
 }
 
+// addedByBundle is how many bytes of a bundle the one that the site runs doesn't have.
+func (d *Deployments) addedByBundle(ctx context.Context, s site.Site, id bundle.ID) (int64, error) {
+	var live bundle.ID
+	err := d.c.DB.QueryRow(ctx, `SELECT bundle FROM deployments WHERE id = $1`, s.LiveDeployment).Scan(&live)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("find the live bundle: %w", err)
+	}
+	return d.c.Bundles.Added(ctx, id, live)
+}
+
 // startProgram brings the deployment's program up beside the one that serves, and returns
 // when it is healthy. Where it isn't, the log ends with its last lines.
 func (d *Deployments) startProgram(ctx context.Context, x Deployment, plan framework.Plan, p *progress) (done func(), err error) {
 	p.enter("start", Deploying)
-	p.Printf("info", "Starting %s", plan.Start.Command)
+	p.Printf("info", "Starting %s", startedBy(plan))
 	done, err = d.c.StartProgram(ctx, x.ID)
 	if err != nil {
 		for _, line := range d.lastLines(ctx, x) {
@@ -176,7 +191,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, Env: env, Secrets: secrets}, nil
+	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets}, nil
 }
 
 // bundleRoots marks the blobs of every bundle that a deployment refers to.

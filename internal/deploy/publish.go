@@ -28,7 +28,7 @@ func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *sour
 	if err != nil {
 		return release.Sealed{}, err
 	}
-	rel, err := d.publish(ctx, release.ID(s.LiveRelease), func(w *release.Writer) error {
+	rel, err := d.publish(ctx, s, func(w *release.Writer) error {
 		if err := d.serving(ctx, w, s, tree, plan); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func (d *Deployments) AttachPullTx(ctx context.Context, tx *db.Tx, owner account
 	if _, err := tx.Exec(ctx, `UPDATE deployments SET pull_request = $2 WHERE id = $1`, x.ID, pull); err != nil {
 		return Deployment{}, false, fmt.Errorf("attach pull request: %w", err)
 	}
-	if _, err := d.previewHostTx(ctx, tx, s, pullKey(pull)); err != nil {
+	if _, err := d.previewHostTx(ctx, tx, s, pullKey(pull), true); err != nil {
 		return Deployment{}, false, err
 	}
 	if x.Status == Success {

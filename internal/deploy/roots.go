@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/blob"
 	"slipway/internal/db"
 	"slipway/internal/release"
+	"slipway/internal/site"
 )
 
 // holdTime is how long a release is kept for a deployment that has yet to refer to it:
@@ -68,12 +70,20 @@ func (d *Deployments) Roots(ctx context.Context, mark func(blob.Digest)) error {
 
 // publish makes a release, to which fill adds the files, on top of what the site serves.
 // When a sweep deleted at the same moment what was there to be used again, it does so anew.
-func (d *Deployments) publish(ctx context.Context, previous release.ID, fill func(w *release.Writer) error) (release.Sealed, error) {
+func (d *Deployments) publish(ctx context.Context, s site.Site, fill func(w *release.Writer) error) (release.Sealed, error) {
+	previous := release.ID(s.LiveRelease)
+	use, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, account.LimitStorage)
+	if err != nil {
+		return release.Sealed{}, err
+	}
 	if err := d.hold(ctx, previous); err != nil {
 		return release.Sealed{}, err
 	}
 	for try := 1; ; try++ {
-		rel, err := d.publishOnce(ctx, previous, fill)
+		rel, err := d.publishOnce(ctx, previous, func(w *release.Writer) error {
+			w.Allow(use.Left(), use.Reached)
+			return fill(w)
+		})
 		if err == nil {
 			return rel, d.hold(ctx, rel.ID)
 		}

@@ -268,6 +268,9 @@ func (d *Deployments) activate(ctx context.Context, x Deployment, rel release.Se
 	}
 	err := p.commit(ctx, func(tx *db.Tx) (err error) {
 		x.Status, x.Release, x.CompletedAt = Success, rel.ID, db.Now()
+		if err := d.noteStorageTx(ctx, tx, x, rel); err != nil {
+			return err
+		}
 		if x.Target == Preview {
 			err = d.showPreviewTx(ctx, tx, x)
 		} else {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/site"
@@ -77,7 +78,7 @@ func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, x *Deployment) 
 	if err != nil || targetOf(s, x.Branch) == Production {
 		return err
 	}
-	label, err := d.previewHostTx(ctx, tx, s, x.previewKey())
+	label, err := d.previewHostTx(ctx, tx, s, x.previewKey(), false)
 	if err != nil {
 		return err
 	}
@@ -105,8 +106,9 @@ func (x Deployment) previewKey() string {
 }
 
 // previewHostTx returns the label of the preview address of a branch or of a pull request
-// (pullKey), which stays the same as long as it has one.
-func (d *Deployments) previewHostTx(ctx context.Context, tx *db.Tx, s site.Site, branch string) (label string, err error) {
+// (pullKey), which stays the same as long as it has one. Where the owner has as many as they
+// may have, it refuses, or else ends the one that was deployed longest ago.
+func (d *Deployments) previewHostTx(ctx context.Context, tx *db.Tx, s site.Site, branch string, refuse bool) (label string, err error) {
 	now := db.Now()
 	rows, err := tx.Query(ctx, `UPDATE preview_hosts SET used_at = $3 WHERE site_id = $1 AND branch = $2 RETURNING label`, s.ID, branch, now)
 	have, err := db.Collect(rows, err, func(row db.Scanner) (l string, err error) { return l, row.Scan(&l) })
@@ -115,6 +117,9 @@ func (d *Deployments) previewHostTx(ctx context.Context, tx *db.Tx, s site.Site,
 	}
 	if len(have) > 0 {
 		return have[0], nil
+	}
+	if err := d.makeRoomTx(ctx, tx, s, refuse); err != nil {
+		return "", err
 	}
 	for _, label := range []string{previewLabel(branch, s.Slug, false), previewLabel(branch, s.Slug, true)} {
 		n, err := tx.Exec(ctx, `
@@ -128,6 +133,30 @@ func (d *Deployments) previewHostTx(ctx context.Context, tx *db.Tx, s site.Site,
 		}
 	}
 	return "", fmt.Errorf("make preview address of %s: both labels are taken", branch)
+}
+
+// makeRoomTx is nil when the owner may have one more preview address.
+func (d *Deployments) makeRoomTx(ctx context.Context, tx *db.Tx, s site.Site, refuse bool) error {
+	var n int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM preview_hosts WHERE site_id = $1`, s.ID).Scan(&n); err != nil {
+		return fmt.Errorf("count preview addresses: %w", err)
+	}
+	if n >= maxPreviews {
+		return nil // another one of this site ends for it
+	}
+	err := d.c.Limits.RequireTx(ctx, tx, s.Owner, account.LimitPreviews, 1)
+	if refuse || !fault.Is(err, fault.Payment) {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		DELETE FROM preview_hosts WHERE (site_id, branch) IN (
+			SELECT p.site_id, p.branch FROM preview_hosts p JOIN open_sites s ON s.id = p.site_id
+			WHERE s.owner_id = $1 ORDER BY p.used_at, p.branch LIMIT 1)`, s.Owner)
+	if err != nil {
+		return fmt.Errorf("end preview address: %w", err)
+	}
+	tx.Notify("previews")
+	return nil
 }
 
 // trimPreviewsTx ends the preview addresses of a site over maxPreviews.

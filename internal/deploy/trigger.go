@@ -94,7 +94,7 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 			Details: "at most 100 can be queued; cancel some or wait until they finish", Code: "deploy_queue_full"}
 	}
 	if t.Cause != ByProvision { // that one is asked for by a job, and is a part of its site
-		if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, account.LimitDeployments, 1); err != nil {
+		if err := d.requireTx(ctx, tx, s); err != nil {
 			return Deployment{}, err
 		}
 	}
@@ -106,7 +106,7 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
 	label := ""
 	if target == Preview {
-		if label, err = d.previewHostTx(ctx, tx, s, x.previewKey()); err != nil {
+		if label, err = d.previewHostTx(ctx, tx, s, x.previewKey(), true); err != nil {
 			return Deployment{}, err
 		}
 		x.PreviewURL = d.c.Sites.DeploymentURL(label, s.Slug)

@@ -19,7 +19,7 @@ func (p *programs) switchTo(id release.ID) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.until("the release is in force", func() bool { return p.table.find("app").release == id })
+	p.until("the release is in force", func() bool { return p.table.hosts().find("app").release == id })
 }
 
 // A program's static files are answered without it, exactly by their paths, and what a

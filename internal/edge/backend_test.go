@@ -51,7 +51,7 @@ func TestBackends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.until("the row is in force", func() bool { f := w.table.find("app"); return f != nil && f.backend == backend })
+		w.until("the row is in force", func() bool { f := w.table.hosts().find("app"); return f != nil && f.backend == backend })
 	}
 	set("echo")
 	resp, err := w.client().Post("https://app.sites.test/form", "text/plain", strings.NewReader("body"))

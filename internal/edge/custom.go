@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	"slipway/internal/db"
 )
@@ -21,64 +20,49 @@ type claim struct {
 
 const claimActive = "active"
 
-// claims are the custom hosts, like the view custom_hosts. The zero value holds none.
-type claims struct {
-	mu    sync.RWMutex // guards hosts
-	hosts map[string]*claim
-}
-
-// find returns whose a host is: the very name before a wildcard, which stands for
+// claim returns whose a host is: the very name before a wildcard, which stands for
 // exactly one label (RFC 4592 allows more; certificates don't, RFC 9525, section 6.3).
-func (c *claims) find(host string) *claim {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if found := c.hosts[host]; found != nil {
+func (h *hosts) claim(host string) *claim {
+	if found, ok := h.custom.get(host); ok {
 		return found
 	}
 	_, above, ok := strings.Cut(host, ".")
 	if !ok || strings.HasPrefix(host, "*.") || strings.HasPrefix(host, ".") {
 		return nil
 	}
-	return c.hosts["*."+above]
+	found, _ := h.custom.get("*." + above)
+	return found
 }
 
-// set takes a row over; one older than what is known changes nothing.
-func (c *claims) set(n *claim) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if have := c.hosts[n.host]; have != nil && have.version > n.version {
-		return
-	}
-	if n.state != claimActive {
-		delete(c.hosts, n.host)
-		return
-	}
-	if c.hosts == nil {
-		c.hosts = map[string]*claim{}
-	}
-	c.hosts[n.host] = n
-}
-
-// keep drops every host that is not in the set.
-func (c *claims) keep(hosts map[string]bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for host := range c.hosts {
-		if !hosts[host] {
-			delete(c.hosts, host)
+// claims takes rows over that were read above a mark, and returns the next mark; above 0
+// they are everything there is. A row older than what is known changes nothing.
+func (c *changes) claims(rows []*claim, above int64) int64 {
+	seen, highest := map[string]bool{}, above
+	for _, n := range rows {
+		seen[n.host] = true
+		highest = max(highest, n.version)
+		have, ok := c.custom.get(n.host)
+		switch {
+		case ok && (have.version > n.version || *have == *n):
+		case n.state != claimActive:
+			c.custom.drop(n.host)
+		default:
+			c.custom.set(n.host, n)
 		}
 	}
+	if above == 0 {
+		before := c.custom.trie
+		for host := range before.all {
+			if !seen[host] {
+				c.custom.drop(host)
+			}
+		}
+	}
+	return highest
 }
 
-func (c *claims) len() int {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return len(c.hosts)
-}
-
-// readClaims takes over the custom hosts above a version and returns the highest seen;
-// at 0 they are everything there is.
-func (e *Edge) readClaims(ctx context.Context, above int64) (int64, error) {
+// readClaims returns the custom hosts above a version, or all at 0.
+func (e *Edge) readClaims(ctx context.Context, above int64) ([]*claim, error) {
 	floor := above
 	if above == 0 {
 		floor = -1
@@ -86,25 +70,13 @@ func (e *Edge) readClaims(ctx context.Context, above int64) (int64, error) {
 	rows, err := e.DB.Query(ctx, `
 		SELECT host, site_id, redirect_to, state, version FROM custom_hosts
 		WHERE version > $1 ORDER BY version`, floor)
-	changes, err := db.Collect(rows, err, func(s db.Scanner) (*claim, error) {
+	out, err := db.Collect(rows, err, func(s db.Scanner) (*claim, error) {
 		var c claim
 		err := s.Scan(&c.host, &c.site, &c.redirectTo, &c.state, &c.version)
 		return &c, err
 	})
 	if err != nil {
-		return above, fmt.Errorf("read custom hosts: %w", err)
+		return nil, fmt.Errorf("read custom hosts: %w", err)
 	}
-	seen := map[string]bool{}
-	highest := above
-	for _, c := range changes {
-		e.claims.set(c)
-		e.moves.Add(1)
-		seen[c.host] = true
-		highest = max(highest, c.version)
-	}
-	if above == 0 {
-		e.claims.keep(seen)
-		e.moves.Add(1)
-	}
-	return highest, nil
+	return out, nil
 }

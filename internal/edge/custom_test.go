@@ -27,7 +27,7 @@ func (w *world) claim(host, site, to, state string) {
 		w.t.Fatal(err)
 	}
 	w.until("the claim is in force", func() bool {
-		c := w.claims.find(host)
+		c := w.table.hosts().claim(host)
 		if state != claimActive {
 			return c == nil || c.host != host
 		}
@@ -134,11 +134,13 @@ func TestVanishedClaim(t *testing.T) {
 	if err := w.DB.Admin(t.Context(), "DELETE FROM custom_hosts WHERE host = 'a.test'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.readClaims(t.Context(), 0); err != nil || w.claims.find("a.test") != nil || w.claims.find("b.test") == nil {
+	if _, _, err := w.readBoth(t.Context(), 1, 0); err != nil || w.table.hosts().claim("a.test") != nil || w.table.hosts().claim("b.test") == nil {
 		t.Errorf("a vanished claim is still served, %v", err)
 	}
-	w.claims.set(&claim{host: "b.test", site: "s0", state: claimActive, version: 1})
-	if w.claims.find("b.test").site != "s1" {
+	w.table.change(func(c *changes) {
+		c.claims([]*claim{{host: "b.test", site: "s0", state: claimActive, version: 1}}, 1)
+	})
+	if w.table.hosts().claim("b.test").site != "s1" {
 		t.Error("an older row won")
 	}
 }

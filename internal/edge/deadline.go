@@ -31,6 +31,9 @@ func deadline(w http.ResponseWriter, size int64) {
 // word, and what a proxy before us took for the next request may be a part of this one.
 // So is every request while the process drains.
 func (e *Edge) closing(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 3 {
+		return // it has no such field; its server tells clients of the end itself
+	}
 	if e.Draining != nil && e.Draining() || r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		w.Header().Set("Connection", "close")
 	}

@@ -87,19 +87,19 @@ type Config struct {
 	AssetBytes int64 // memory for files, and as much again for whole answers. Optional: 0 means 128 MiB.
 
 	NoFastPath bool // leaves all connections to net/http
+	HTTP3      bool // tells clients that sites answer over HTTP/3, at HTTPSPort
 }
 
 // Edge serves sites. It is safe for concurrent use.
 type Edge struct {
 	Config
 	control    map[string]bool
-	port       string // ":8443", or "" for 443
+	port       string   // ":8443", or "" for 443
+	altSvc     []string // what tells of HTTP/3; nil without it
 	table      table
-	claims     claims
 	previews   previews
 	trees      *cache[release.ID, *release.Tree]
 	assets     *cache[assetKey, *asset]
-	moves      atomic.Uint64 // times that hosts were added or taken away
 	hot        *hot
 	metrics    metrics
 	visited    visited
@@ -122,13 +122,15 @@ func New(c Config) *Edge {
 	if c.HTTPSPort != 0 && c.HTTPSPort != 443 {
 		e.port = fmt.Sprintf(":%d", c.HTTPSPort)
 	}
+	if c.HTTP3 {
+		e.altSvc = []string{fmt.Sprintf(`h3=":%d"; ma=86400`, cmp.Or(c.HTTPSPort, 443))}
+	}
 	e.metrics = newMetrics(c.Metrics)
 	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
 	e.trees.most = e.trees.limit // what is not kept would be decoded again for each request
 	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
 	e.hot = newHot(cmp.Or(c.AssetBytes, 128<<20))
-	e.table.hosts = map[string]*site{}
-	e.table.labels = map[string]string{}
+	e.table.now.Store(&hosts{})
 	e.table.counts = e.OnVisits != nil
 	e.VisitsEvery = cmp.Or(e.VisitsEvery, 10*time.Second)
 	e.previews.init()

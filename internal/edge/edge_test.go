@@ -156,7 +156,7 @@ func (w *world) live(site, label, state string, id release.ID) {
 	w.row(site, label, state, id)
 	want := w.version.Load()
 	w.until("the row is in force", func() bool {
-		t := w.table.find(label)
+		t := w.table.hosts().find(label)
 		if state == stateDeleted {
 			return t == nil
 		}
@@ -283,19 +283,19 @@ func TestTableFollowsEverything(t *testing.T) {
 	second := w.Config
 	second.Metrics = nil
 	e := New(second)
-	if _, err := e.read(t.Context(), 0); err != nil {
+	if _, _, err := e.readBoth(t.Context(), 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if n := e.table.len(); n != 50 {
+	if n := e.table.hosts().len(); n != 50 {
 		t.Errorf("%d hosts, want 50", n)
 	}
 	if err := w.DB.Admin(t.Context(), "DELETE FROM live WHERE site_id = 's7'"); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := e.read(t.Context(), 50); v != 50 || err != nil || e.table.find("site7") == nil {
+	if v, _, err := e.readBoth(t.Context(), 50, 0); v != 50 || err != nil || e.table.hosts().find("site7") == nil {
 		t.Errorf("reading changes alone: %d, %v", v, err)
 	}
-	if _, err := e.read(t.Context(), 0); err != nil || e.table.find("site7") != nil || e.table.len() != 49 {
+	if _, _, err := e.readBoth(t.Context(), 0, 0); err != nil || e.table.hosts().find("site7") != nil || e.table.hosts().len() != 49 {
 		t.Errorf("a vanished row is still served, %v", err)
 	}
 	if e.Ready() {

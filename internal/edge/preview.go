@@ -71,7 +71,7 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 	if !ok {
 		return nil, nil
 	}
-	of := e.table.find(host)
+	of := e.table.hosts().find(host)
 	if of == nil {
 		return nil, nil
 	}

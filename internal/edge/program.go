@@ -22,6 +22,8 @@ import (
 type Program struct {
 	Transport http.RoundTripper // connects to it whatever the address
 	Release   func()            // to be called when the request has ended
+	// Serve answers a request that a file answers, and reports whether it did. Optional.
+	Serve func(w http.ResponseWriter, r *http.Request) bool
 }
 
 // How long a program may take to begin its answer, where Config doesn't say, and a visitor
@@ -46,6 +48,9 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if t.preview {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
+	if p.Serve != nil && e.programFile(w, r, p) {
+		return
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	late := &patience{long: cmp.Or(e.FirstByte, firstByte)}
@@ -59,6 +64,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		ModifyResponse: func(resp *http.Response) error {
 			late.end()
 			e.ownCookies(resp.Header, hostname(r.Host))
+			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
 				w.page = true
 			}

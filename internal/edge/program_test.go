@@ -56,7 +56,7 @@ func startProgram(t *testing.T, h http.HandlerFunc) *programs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.until("the row is in force", func() bool { f := p.table.find("app"); return f != nil && f.backend == "program" })
+	p.until("the row is in force", func() bool { f := p.table.hosts().find("app"); return f != nil && f.backend == "program" })
 	return p
 }
 

@@ -16,9 +16,9 @@ func (w *world) settle(site, settings string) {
 	if err := w.DB.Admin(w.t.Context(), `INSERT INTO site_serving (site_id, settings) VALUES ('`+site+`', '`+settings+`') ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`); err != nil {
 		w.t.Fatal(err)
 	}
-	of := w.table.of(site)
+	of := w.table.hosts().of(site)
 	w.live(site, of.label, of.state, of.release)
-	w.until("the settings are in force", func() bool { return w.table.of(site).settings == settings })
+	w.until("the settings are in force", func() bool { return w.table.hosts().of(site).settings == settings })
 }
 
 // A rule forwards requests only where the settings allow the host; what goes out and

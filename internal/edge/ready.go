@@ -33,11 +33,12 @@ type way struct {
 }
 
 func (e *Edge) leads(host string) way {
+	hosts := e.table.hosts()
 	if label, ok := e.label(host); ok {
-		return way{to: e.table.slot(label)}
+		return way{to: hosts.slot(label)}
 	}
-	if c := e.claims.find(host); c != nil && c.redirectTo == "" {
-		return way{e.table.slotOf(c.site), c.site}
+	if c := hosts.claim(host); c != nil && c.redirectTo == "" {
+		return way{hosts.slotOf(c.site), c.site}
 	}
 	return way{}
 }
@@ -64,7 +65,7 @@ func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings
 	// Which site a host leads to is remembered until any host is added or taken away;
 	// what the site answers with is looked up every time.
 	known, ok := at.Known.(*way)
-	if now := e.moves.Load(); !ok || at.Since != now {
+	if now := e.table.hosts().round; !ok || at.Since != now {
 		found := e.leads(at.Host)
 		known = &found
 		at.Known, at.Since = known, now
@@ -100,6 +101,7 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 		r.Header["Accept-Encoding"] = []string{accepts.String()}
 	}
 	out := &capture{header: http.Header{}}
+	e.offer(out.header, r.ProtoMajor)
 	rec := &recorder{ResponseWriter: out, trial: true}
 	e.files(rec, r, t)
 	if rec.status != http.StatusOK || rec.ready == nil {
@@ -112,6 +114,7 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 	// Who has it already is told so, in the same way.
 	if tag := out.header.Get("Etag"); tag != "" {
 		again := &recorder{ResponseWriter: &capture{header: http.Header{}}, trial: true}
+		e.offer(again.Header(), r.ProtoMajor)
 		r.Header["If-None-Match"] = []string{tag}
 		if e.files(again, r, t); again.status == http.StatusNotModified {
 			_ = made.Unchanged(tag, again.Header()) // it is left to net/http then

@@ -48,7 +48,7 @@ func TestFastPathSaysTheSame(t *testing.T) {
 	if err := w.DB.Admin(t.Context(), `INSERT INTO custom_hosts (host, site_id, redirect_to, state, version) VALUES ('www.example.test', 's1', '', 'active', 1000), ('example.test', 's1', 'www.example.test', 'active', 1001)`); err != nil {
 		t.Fatal(err)
 	}
-	w.until("custom hosts are known", func() bool { return w.claims.find("example.test") != nil })
+	w.until("custom hosts are known", func() bool { return w.table.hosts().claim("example.test") != nil })
 
 	fast := w.client()
 	ask := func(c *http.Client, method, url string, headers []string) answer {

@@ -50,7 +50,7 @@ func TestRules(t *testing.T) {
 
 	// The fast path keeps only what everybody gets, and asks no other host to find out.
 	w.settle("s1", `{"proxyHosts":["api.example.com"]}`)
-	at := w.table.of("s1")
+	at := w.table.hosts().of("s1")
 	for path, kept := range map[string]bool{"/a.js": true, "/app/users/7": true, "/": false, "/secret/plan": false, "/api/x": false, "/old/x": false, "/nothing": false} {
 		if a := w.prepare(at, "blog.sites.test", path, 0); (a != nil) != kept {
 			t.Errorf("%s: kept by the fast path: %v", path, a != nil)

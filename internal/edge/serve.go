@@ -24,6 +24,7 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	rec := &recorder{ResponseWriter: w}
 	defer e.answered(rec)
+	e.offer(w.Header(), r.ProtoMajor)
 	if status != 0 {
 		e.bound(rec, r)
 		fail(rec, r, status)
@@ -115,14 +116,15 @@ func hostname(host string) string {
 // find returns what a host answers with: a site, the address of a deployment or a preview,
 // or nil; and the host that the owner of a custom host sends its visitors to, if any.
 func (e *Edge) find(ctx context.Context, host string) (t *target, to string, err error) {
+	hosts := e.table.hosts()
 	label, ok := e.label(host)
 	if !ok {
-		if c := e.claims.find(host); c != nil {
-			return e.table.of(c.site), c.redirectTo, nil
+		if c := hosts.claim(host); c != nil {
+			return hosts.of(c.site), c.redirectTo, nil
 		}
 		return nil, "", nil
 	}
-	if t := e.table.find(label); t != nil {
+	if t := hosts.find(label); t != nil {
 		return t, "", nil
 	}
 	t, err = e.preview(ctx, label)
@@ -154,8 +156,9 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if t.preview { // whatever the site's own rules say
 		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
 	}
-	if w.trial && (a.Kind != release.Found || len(a.Vary) > 0 || a.Auth != nil) {
-		return // the answer depends on more than the path, or is no file's
+	w.plain = a.Kind == release.Found && len(a.Vary) == 0 && a.Auth == nil && !t.preview && !t.protected()
+	if w.trial && !w.plain {
+		return // the answer is no file's or depends on more than the path; above all nothing is forwarded
 	}
 	if !e.admitted(w, r, t, &a) {
 		return
@@ -167,7 +170,6 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if t.protected() && a.Auth == nil {
 		a.Auth = []string{} // only the visitor's own browser may keep it
 	}
-	w.plain = len(a.Vary) == 0 && a.Auth == nil && !t.preview
 	switch a.Kind {
 	case release.Found:
 		w.page = r.Method == http.MethodGet && isPage(a.File)

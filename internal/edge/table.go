@@ -57,26 +57,25 @@ func (t *target) same(n *target) bool {
 // site is a host's place in the table: requests load the pointer once, Run stores it.
 type site struct{ target atomic.Pointer[target] }
 
-type table struct {
-	mu     sync.RWMutex // guards hosts, labels; not what a site points to
-	hosts  map[string]*site
-	labels map[string]string // site id → the label it has in hosts
-	counts bool              // whether visits are counted
+// hosts are all hosts at one moment, immutable but for what a site points to: a site that
+// switches to another release keeps its place.
+type hosts struct {
+	labels trie[*site]  // below the site domain
+	ids    trie[string] // site id → the label it has
+	custom trie[*claim]
+	round  uint64 // grows with each change
 }
 
 // slot returns the place that a label has, or nil.
-func (t *table) slot(label string) *site {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.hosts[label]
+func (h *hosts) slot(label string) *site {
+	s, _ := h.labels.get(label)
+	return s
 }
 
 // slotOf returns the place that a site has, or nil.
-func (t *table) slotOf(id string) *site {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if label, ok := t.labels[id]; ok {
-		if s := t.hosts[label]; s != nil && s.target.Load().site == id {
+func (h *hosts) slotOf(id string) *site {
+	if label, ok := h.ids.get(id); ok {
+		if s := h.slot(label); s != nil && s.target.Load().site == id {
 			return s
 		}
 	}
@@ -84,97 +83,121 @@ func (t *table) slotOf(id string) *site {
 }
 
 // find returns what the label answers with, or nil.
-func (t *table) find(label string) *target {
-	s := t.slot(label)
-	if s == nil {
-		return nil
+func (h *hosts) find(label string) *target {
+	if s := h.slot(label); s != nil {
+		return s.target.Load()
 	}
-	return s.target.Load()
-}
-
-// set takes a row over and returns what stood there before, or nil. A site that changed
-// its label leaves the old one; a row older than what is known changes nothing.
-func (t *table) set(n *target) (before *target) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if old, ok := t.labels[n.site]; ok {
-		if s := t.hosts[old]; s != nil && s.target.Load().site == n.site {
-			n.visits = s.target.Load().visits // it goes on counting
-			if old != n.label {
-				s.target.Load().life.gone.Store(true)
-				delete(t.hosts, old)
-			}
-		}
-		if old != n.label {
-			delete(t.labels, n.site)
-		}
-	}
-	if n.visits == nil && t.counts {
-		n.visits = &visits{site: n.site}
-	}
-	s := t.hosts[n.label]
-	if s != nil {
-		before = s.target.Load()
-	}
-	if before != nil && before.version > n.version {
-		return before // another site has taken the label since
-	}
-	if n.state == stateDeleted {
-		if before != nil && before.site == n.site {
-			before.life.gone.Store(true)
-			delete(t.hosts, n.label)
-		}
-		delete(t.labels, n.site)
-		return before
-	}
-	if s == nil {
-		s = &site{}
-		t.hosts[n.label] = s
-	}
-	n.life = &life{seed: rand.Uint64()}
-	s.target.Store(n)
-	if before != nil {
-		before.life.gone.Store(true)
-	}
-	t.labels[n.site] = n.label
-	return before
-}
-
-// keep drops every site that is not in the set.
-func (t *table) keep(sites map[string]bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for id, label := range t.labels {
-		if !sites[id] {
-			if s := t.hosts[label]; s != nil && s.target.Load().site == id {
-				s.target.Load().life.gone.Store(true)
-				delete(t.hosts, label)
-			}
-			delete(t.labels, id)
-		}
-	}
+	return nil
 }
 
 // of returns what the site answers with, or nil.
-func (t *table) of(site string) *target {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	label, ok := t.labels[site]
-	if !ok {
-		return nil
-	}
-	if s := t.hosts[label]; s != nil {
-		if n := s.target.Load(); n.site == site {
+func (h *hosts) of(id string) *target {
+	if s := h.slotOf(id); s != nil {
+		if n := s.target.Load(); n.site == id {
 			return n
 		}
 	}
 	return nil
 }
 
-func (t *table) len() int {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.hosts)
+func (h *hosts) len() int { return h.labels.n + h.custom.n }
+
+// table holds the hosts. Whoever asks takes them once and sees one moment whole, without a
+// lock; a batch of changes is one swap.
+type table struct {
+	now    atomic.Pointer[hosts]
+	counts bool       // whether visits are counted
+	mu     sync.Mutex // guards changing
+}
+
+func (t *table) hosts() *hosts { return t.now.Load() }
+
+// change makes changes to a copy and puts it into force.
+func (t *table) change(f func(*changes)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now.Load()
+	c := &changes{counts: t.counts, labels: now.labels.edit(), ids: now.ids.edit(), custom: now.custom.edit()}
+	f(c)
+	if c.labels.changed || c.ids.changed || c.custom.changed {
+		t.now.Store(&hosts{c.labels.trie, c.ids.trie, c.custom.trie, now.round + 1})
+	}
+	for _, l := range c.gone { // nobody finds them any more
+		l.gone.Store(true)
+	}
+}
+
+// changes are hosts that are being changed.
+type changes struct {
+	counts bool
+	labels *edit[*site]
+	ids    *edit[string]
+	custom *edit[*claim]
+	gone   []*life
+}
+
+// set takes a row over. A site that changed its label leaves the old one; a row older
+// than what is known changes nothing.
+func (c *changes) set(n *target) {
+	if old, ok := c.ids.get(n.site); ok {
+		if s, _ := c.labels.get(old); s != nil && s.target.Load().site == n.site {
+			n.visits = s.target.Load().visits // it goes on counting
+			if old != n.label {
+				c.gone = append(c.gone, s.target.Load().life)
+				c.labels.drop(old)
+			}
+		}
+		if old != n.label {
+			c.ids.drop(n.site)
+		}
+	}
+	if n.visits == nil && c.counts {
+		n.visits = &visits{site: n.site}
+	}
+	var before *target
+	s, _ := c.labels.get(n.label)
+	if s != nil {
+		before = s.target.Load()
+	}
+	if before != nil && before.version > n.version {
+		return // another site has taken the label since
+	}
+	if n.state == stateDeleted {
+		if before != nil && before.site == n.site {
+			c.gone = append(c.gone, before.life)
+			c.labels.drop(n.label)
+		}
+		c.ids.drop(n.site)
+		return
+	}
+	n.life = &life{seed: rand.Uint64()}
+	if before != nil && before.site == n.site {
+		s.target.Store(n)
+	} else { // another site's place is another place, as long as somebody may hold the old one
+		s = &site{}
+		s.target.Store(n)
+		c.labels.set(n.label, s)
+	}
+	if before != nil {
+		c.gone = append(c.gone, before.life)
+	}
+	if have, _ := c.ids.get(n.site); have != n.label {
+		c.ids.set(n.site, n.label)
+	}
+}
+
+// keep drops every site that is not in the set.
+func (c *changes) keep(sites map[string]bool) {
+	before := c.ids.trie
+	for id, label := range before.all {
+		if !sites[id] {
+			if s, _ := c.labels.get(label); s != nil && s.target.Load().site == id {
+				c.gone = append(c.gone, s.target.Load().life)
+				c.labels.drop(label)
+			}
+			c.ids.drop(id)
+		}
+	}
 }
 
 const (
@@ -227,23 +250,50 @@ func (e *Edge) follow(ctx context.Context) error {
 	}
 }
 
-// readBoth reads sites before custom hosts: who finds a custom host finds its site. The
-// rows of both are ordered by one counter but read at two moments, so each has its mark.
+// readBoth reads what has changed and puts it into force at once. The rows of both views
+// are ordered by one counter but read at two moments, so each has its mark.
 func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	version, err := e.read(ctx, version)
+	rows, err := e.readLive(ctx, version)
 	if err != nil {
 		return version, claimed, err
 	}
-	claimed, err = e.readClaims(ctx, claimed)
-	e.metrics.hosts.Set(float64(e.table.len() + e.claims.len()))
+	custom, err := e.readClaims(ctx, claimed)
+	if err != nil {
+		custom = nil // sites are known all the same
+	}
+	e.prefetch(ctx, rows)
+	before := e.table.hosts()
+	deleted := false
+	e.table.change(func(c *changes) {
+		sites := map[string]bool{}
+		all := version == 0
+		for _, t := range rows {
+			if have := before.find(t.label); have == nil || !have.same(t) {
+				t.earlier = have.before(t, time.Now())
+				c.set(t)
+				deleted = deleted || t.state == stateDeleted
+			}
+			sites[t.site] = true
+			version = max(version, t.version)
+		}
+		if all {
+			c.keep(sites)
+		}
+		if err == nil {
+			claimed = c.claims(custom, claimed)
+		}
+	})
+	if deleted {
+		e.previews.forget()
+	}
+	e.metrics.hosts.Set(float64(e.table.hosts().len()))
 	return version, claimed, err
 }
 
-// read takes over the rows above a version and returns the highest seen; above 0 those
-// are changes, at 0 they are everything there is.
-func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
+// readLive returns the rows above a version, or all at 0.
+func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 	floor := above
 	if above == 0 {
 		floor = -1
@@ -252,50 +302,31 @@ func (e *Edge) read(ctx context.Context, above int64) (int64, error) {
 		SELECT l.site_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
 		FROM live l LEFT JOIN serving s ON s.site_id = l.site_id
 		WHERE l.version > $1 ORDER BY l.version`, floor)
-	changes, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
+	out, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
 		err := s.Scan(&t.site, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.node, &t.version, &t.settings)
 		t.serving = readServing(t.settings)
 		return &t, err
 	})
 	if err != nil {
-		return above, fmt.Errorf("read live: %w", err)
+		return nil, fmt.Errorf("read live: %w", err)
 	}
-	seen := map[string]bool{}
-	highest := above
-	for _, t := range changes {
-		e.change(ctx, t)
-		seen[t.site] = true
-		highest = max(highest, t.version)
-	}
-	if above == 0 {
-		e.table.keep(seen)
-		e.moves.Add(1)
-	}
-	return highest, nil
+	return out, nil
 }
 
-// change puts a row into force. A site that is being visited gets its new tree loaded
-// first, so that the switch costs no visitor a wait.
-func (e *Edge) change(ctx context.Context, n *target) {
-	before := e.table.find(n.label)
-	if before != nil && before.same(n) {
-		return
-	}
-	if before != nil && before.state == stateLive && n.state == stateLive && n.release != before.release {
+// prefetch loads the new trees of sites that are being visited, so that the switch costs
+// no visitor a wait.
+func (e *Edge) prefetch(ctx context.Context, rows []*target) {
+	for _, n := range rows {
+		before := e.table.hosts().find(n.label)
+		if before == nil || before.state != stateLive || n.state != stateLive || n.release == before.release {
+			continue
+		}
 		if _, ok := e.trees.get(before.release); ok {
 			if _, err := e.tree(ctx, n.release); err != nil {
 				e.Log.ErrorContext(ctx, "release not readable", "site", n.site, "release", n.release, "err", err)
 			}
 		}
-	}
-	n.earlier = before.before(n, time.Now())
-	e.table.set(n)
-	if before == nil || before.site != n.site || n.state == stateDeleted {
-		e.moves.Add(1)
-	}
-	if n.state == stateDeleted {
-		e.previews.forget()
 	}
 }
 

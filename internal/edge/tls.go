@@ -50,9 +50,9 @@ func (e *Edge) certificateName(host string) (name string, known bool) {
 		return host, true
 	}
 	if label, ok := e.label(host); ok {
-		return host, e.table.find(label) != nil
+		return host, e.table.hosts().find(label) != nil
 	}
-	if c := e.claims.find(host); c != nil {
+	if c := e.table.hosts().claim(host); c != nil {
 		return c.host, true
 	}
 	return "", false

@@ -43,7 +43,7 @@ func handler(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "another host", http.StatusMisdirectedRequest)
 		return
 	}
-	if r.Body != nil && r.Method == http.MethodPost {
+	if r.Method == http.MethodPost {
 		b, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
 		if err != nil {
 			return
@@ -56,6 +56,9 @@ func handler(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no TLS", 500)
 		return
 	}
+	// net/http ends a whole HTTP/2 connection where trailers come for a stream that it has
+	// just reset, because its handler answered without reading the body.
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 1<<20))
 	body, ok := ready(r.URL.EscapedPath())
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.Error(w, "status "+r.URL.RequestURI(), http.StatusNotFound)

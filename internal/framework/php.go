@@ -1,6 +1,9 @@
 package framework
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // PHP: Composer projects and plain files. They are recognised and planned; serving
 // them is the runtime's business.
@@ -64,7 +67,7 @@ func phpPlain() []preset {
 
 func planPHP(p *project, d *draft) {
 	require := p.composer()
-	d.tool("php", bounded(require["php"]))
+	d.tool("php", constraint(require["php"]))
 	if require != nil {
 		argv := []string{"composer", "install", "--no-dev", "--no-interaction", "--no-progress", "--prefer-dist", "--optimize-autoloader"}
 		d.Install = []Command{{Argv: argv, Dir: p.root}}
@@ -94,10 +97,29 @@ func planPHP(p *project, d *draft) {
 	d.Start = &Start{DocumentRoot: root, FrontController: "index.php"}
 }
 
+// constraint keeps what composer.json asks for printable and short.
+func constraint(v string) string {
+	v = strings.TrimSpace(v)
+	if len(v) > 100 || strings.Trim(v, "0123456789.*xXv^~<>=!|, -@abcdehlprtu") != "" {
+		return ""
+	}
+	return v
+}
+
 // bounded keeps a version that a repository asks for printable and short.
 func bounded(v string) string {
 	if v, ok := nodeVersion(v); ok {
 		return v
+	}
+	return ""
+}
+
+// Asks returns the version of a tool that the plan asks for; empty is any.
+func (p Plan) Asks(tool string) string {
+	for _, t := range p.Tools {
+		if t.Name == tool {
+			return t.Version
+		}
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"runtime"
 	"slices"
 
@@ -23,6 +24,7 @@ type Sealed struct {
 	Files  int
 	Bytes  int64 // uncompressed
 	Reused int   // files taken over from the previous release unread
+	Added  int64 // bytes of the files that the previous release doesn't have
 
 	Problems []Problem // in the rules: what was left out, and where it stands
 }
@@ -46,7 +48,10 @@ type Writer struct {
 	rules    ruleSources
 	spa      bool
 	bytes    int64
-	text     int64 // bytes offered for compression
+	added    int64        // bytes that the previous release doesn't have
+	room     int64        // how much that may be
+	full     func() error // what is said when it is more
+	text     int64        // bytes offered for compression
 	reused   int
 	err      error // what Reuse could not return
 	done     bool
@@ -65,7 +70,7 @@ func (r *Releases) Begin(ctx context.Context, previous ID) (*Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w := &Writer{r: r, entries: map[string]*entry{}, byKey: map[string]int{}, byDigest: map[blob.Digest]int{}}
+	w := &Writer{r: r, room: math.MaxInt64, entries: map[string]*entry{}, byKey: map[string]int{}, byDigest: map[blob.Digest]int{}}
 	if previous != "" {
 		if err := w.remember(ctx, previous); err != nil {
 			if ctx.Err() != nil {
@@ -167,8 +172,18 @@ func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	}
 	w.bytes += e.Body.Size
 	w.entries[path] = e
+	if _, had := w.byDigest[e.Body.Digest]; had {
+		return nil
+	}
+	if w.added += e.Body.Size; w.added > w.room {
+		return w.full()
+	}
 	return nil
 }
+
+// Allow bounds the bytes of files that the previous release doesn't have; the Add that
+// exceeds it returns full's error.
+func (w *Writer) Allow(room int64, full func() error) { w.room, w.full = max(0, room), full }
 
 func (w *Writer) store(e *entry, r io.Reader) (err error) {
 	var head []byte
@@ -270,7 +285,7 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)
 	}
-	return Sealed{ID: ID(d.String()), Files: len(files), Bytes: w.bytes, Reused: w.reused, Problems: problems}, nil
+	return Sealed{ID: ID(d.String()), Files: len(files), Bytes: w.bytes, Reused: w.reused, Added: w.added, Problems: problems}, nil
 }
 
 // Abort ends the Writer. What it stored stays behind unreferenced, until it is collected.

@@ -28,6 +28,7 @@ type Config struct {
 	Toolchain *toolchain.Toolchain
 	Egress    *egress.Egress
 	Dir       string // absolute, ours: scratch space of what runs
+	Storage   string // absolute, ours: what sites write and keep. Optional: empty refuses storage.
 	// UID returns the host's uid of a site, under which its programs run.
 	UID func(ctx context.Context, site string) (int, error)
 	Log *slog.Logger // Optional.
@@ -49,9 +50,6 @@ func NewProcesses(c Config) (*Processes, error) {
 	return &Processes{c}, nil
 }
 
-// appDir is where the bundle appears inside.
-const appDir = "/app"
-
 // stopPatience is how long the end of a program that was killed may take.
 const stopPatience = 20 * time.Second
 
@@ -62,6 +60,8 @@ type process struct {
 	linked chan struct{} // closed when link is there
 	gone   chan struct{}
 	exit   Exit
+	files  files
+	socket *socket // nil where it listens on its port
 }
 
 // Start runs the program of s in a sandbox of its own.
@@ -80,7 +80,10 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		return nil, err
 	}
 	dir := filepath.Join(p.c.Dir, s.ID)
+	x := &process{linked: make(chan struct{}), gone: make(chan struct{})}
 	clean := func() {
+		x.files.close()
+		x.socket.close()
 		if err := os.RemoveAll(dir); err != nil {
 			p.c.Log.Warn("scratch space of a program stays behind", "program", s.ID, "err", err)
 		}
@@ -88,9 +91,9 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		tools.Release()
 	}
 	cmd := sandbox.Command{
-		Argv: s.Argv, Dir: path.Join(appDir, s.Dir), Work: filepath.Join(dir, "work"), UID: uid,
+		Argv: s.Argv, Dir: path.Join(AppDir, s.Dir), Work: filepath.Join(dir, "work"), UID: uid,
 		Env:   environment(s, tools),
-		Binds: append([]sandbox.Bind{{Source: tree, Target: appDir}}, tools.Binds...),
+		Binds: append([]sandbox.Bind{{Source: tree, Target: AppDir}}, tools.Binds...),
 		Limits: sandbox.Limits{Memory: s.Limits.Memory, CPU: s.Limits.CPUs, Pids: s.Limits.Pids, Disk: s.Limits.Disk,
 			Wall: forever, Output: endless},
 	}
@@ -105,6 +108,16 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		clean()
 		return nil, err
 	}
+	if err := p.mount(ctx, &s, x, &cmd, tree, dir); err != nil {
+		clean()
+		return nil, err
+	}
+	if s.PHP != nil {
+		if err := p.php(ctx, s, x, &cmd, dir); err != nil {
+			clean()
+			return nil, err
+		}
+	}
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
 	cmd.Stdout, cmd.Stderr = out, errs
@@ -116,7 +129,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		}
 	}
 	life, kill := context.WithCancel(context.Background()) // the program's own: the caller's ends with the start
-	x := &process{kill: kill, linked: make(chan struct{}), gone: make(chan struct{})}
+	x.kill = kill
 	cmd.Linked = func(l *sandbox.Link) {
 		x.link = l
 		close(x.linked)
@@ -136,6 +149,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	}()
 	select {
 	case <-x.linked:
+		x.socket.started()
 		return x, nil
 	case <-x.gone:
 		select {
@@ -158,9 +172,9 @@ const (
 )
 
 func environment(s Spec, tools toolchain.Tools) []string {
-	bins := []string{path.Join(appDir, s.Dir, "node_modules/.bin")}
+	bins := []string{path.Join(AppDir, s.Dir, "node_modules/.bin")}
 	if s.Dir != "" {
-		bins = append(bins, path.Join(appDir, "node_modules/.bin"))
+		bins = append(bins, path.Join(AppDir, "node_modules/.bin"))
 	}
 	bins = append(bins, tools.Path...)
 	env := append([]string{"NODE_ENV=production"}, tools.Env...)
@@ -203,6 +217,9 @@ func (x *process) Dial(ctx context.Context) (net.Conn, error) {
 	case <-x.linked:
 	case <-x.gone:
 		return nil, errors.New("the program has ended")
+	}
+	if x.socket != nil {
+		return x.socket.dial(ctx)
 	}
 	c, err := x.link.Dial(ctx, Port)
 	if errors.Is(err, sandbox.ErrNobodyListens) {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"time"
 
 	"slipway/internal/bundle"
@@ -20,22 +21,58 @@ import (
 // program and nothing on the host has it.
 const Port = 3000
 
+// AppDir is where a program finds the bundle that it runs from.
+const AppDir = "/app"
+
 // Spec says what to run. It holds nothing of any host.
 type Spec struct {
 	ID     string    // unique among what runs; letters, digits, - and _
 	Site   string    // whose program it is: its identity, its storage
 	Bundle bundle.ID // the files it runs from, read-only
 
-	Argv  []string // the program; exactly one of Argv and Shell is set
+	Argv  []string // the program; one of Argv and Shell is set, or none where PHP is
 	Shell string   // the user's own text, for the shell inside
 	Dir   string   // working folder in the bundle; "" is its root
 	Env   []string // KEY=value
 	Node  string   // version of Node.js, as toolchain.Want takes it; "" is whatever there is
 
+	PHP     *PHP
+	Trees   []Tree
+	Files   []File
+	Storage []Storage // folders that it may write to, and that stay when it ends
+
 	Limits Limits
 	Egress bool // whether it may connect to public addresses, on ports 80 and 443
 
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
+}
+
+// Tree is another bundle that a program sees, read-only.
+type Tree struct {
+	Path   string // where it appears, relative to the first bundle; what is there is covered
+	Bundle bundle.ID
+}
+
+// File is a file that a program sees, read-only, and nobody else does.
+type File struct {
+	Path string // relative to the bundle
+	Text []byte
+}
+
+// PHP says that a program needs PHP. Without a command of its own it is PHP-FPM, and what
+// it listens on speaks FastCGI; with one, the command finds php in its PATH.
+type PHP struct {
+	Version string // constraint as composer.json has it; "" is the newest there is
+}
+
+// Storage is a folder of a site that its programs may write to. It belongs to the site: each
+// of its programs on this engine sees the same files, and it stays until Forget.
+type Storage struct {
+	Path string // where it appears, relative to the bundle
+	Name string // which of the site's folders it is; "" is the one that Path names
+	// Temporary is a folder that goes when the program ends. It begins as what the bundle
+	// has there each time.
+	Temporary bool
 }
 
 // Limits bound a program.
@@ -59,10 +96,29 @@ type Usage struct {
 	CPU    time.Duration
 }
 
+// Run runs a program to its end, such as a script that is needed once, and returns how it
+// ended. The end of ctx stops it.
+func Run(ctx context.Context, e Engine, s Spec) (Exit, error) {
+	p, err := e.Start(ctx, s)
+	if err != nil {
+		return Exit{}, err
+	}
+	select {
+	case <-p.Done():
+		return p.Exit(), nil
+	case <-ctx.Done():
+		p.Stop(0)
+		return Exit{}, context.Cause(ctx)
+	}
+}
+
 // Program is one that was started.
 type Program interface {
 	// Dial connects to the program's port. ErrNotListening while it does not listen.
 	Dial(ctx context.Context) (net.Conn, error)
+	// Open opens a file or a folder by its path relative to the bundle, as the program
+	// itself sees it, and never another. stored says that it lies in storage.
+	Open(name string) (f *os.File, stored bool, err error)
 	// Stop asks the program to end, and ends it after the grace. It returns when all of it
 	// is gone.
 	Stop(grace time.Duration)

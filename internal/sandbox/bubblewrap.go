@@ -223,6 +223,13 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 		wish.Link = r.launch.inherit(inside)
 		r.link = link
 	}
+	if r.c.Listener != nil {
+		own, err := dup(r.c.Listener)
+		if err != nil {
+			return nil, err
+		}
+		wish.Listener = r.launch.inherit(own)
+	}
 	text, err := json.Marshal(wish)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Listen opens the socket that Network.Proxy names, in a directory that is ours, and
@@ -28,4 +30,20 @@ func Listen(dir, name string) (net.Listener, string, error) {
 		return nil, "", fmt.Errorf("open way out: %w", err)
 	}
 	return l, path, nil
+}
+
+// dup returns another descriptor of f, which a launch closes.
+func dup(f *os.File) (*os.File, error) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	if e := c.Control(func(from uintptr) { fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 3) }); e != nil {
+		err = e
+	}
+	if err != nil {
+		return nil, fmt.Errorf("copy descriptor: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }

@@ -19,6 +19,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,9 @@ type Command struct {
 	// Linked is told how to reach into the sandbox, before the command runs; nil needs no
 	// way in. It must not block.
 	Linked func(*Link)
+	// Listener is a listening socket that the command inherits as descriptor 3; nil is none.
+	// It is the caller's, who may close it once Linked was called or Run has returned.
+	Listener *os.File
 	// Stdout and Stderr receive the output; nil discards it. They are never called
 	// at the same time. A Write that blocks holds the command back, and Run with it.
 	// One writer for both (comparable with ==) gets everything in the order in which it

@@ -27,13 +27,14 @@ const (
 
 // spec is what the shim is told through a file descriptor.
 type spec struct {
-	Argv    []string
-	Env     []string
-	Dir     string
-	Proxy   string // unix socket inside; "" for none
-	Sockets []int  // of the network that leads to it
-	Link    int    // descriptor of the way in; 0 for none
-	Rlimits []rlimit
+	Argv     []string
+	Env      []string
+	Dir      string
+	Proxy    string // unix socket inside; "" for none
+	Sockets  []int  // of the network that leads to it
+	Link     int    // descriptor of the way in; 0 for none
+	Listener int    // descriptor of the socket that the command inherits; 0 for none
+	Rlimits  []rlimit
 }
 
 type rlimit struct {
@@ -91,6 +92,9 @@ func shim(in, status *os.File) (int, error) {
 	if s.Link != 0 {
 		unix.CloseOnExec(s.Link)
 	}
+	if s.Listener != 0 {
+		unix.CloseOnExec(s.Listener)
+	}
 	if s.Proxy != "" {
 		if err := offer(s.Proxy, s.Sockets); err != nil {
 			return 0, err
@@ -118,16 +122,24 @@ func shim(in, status *os.File) (int, error) {
 		fmt.Fprintf(os.Stderr, "%s: command not found\n", s.Argv[0])
 		return 127, nil
 	}
-	if s.Proxy == "" && s.Link == 0 {
+	if s.Proxy == "" && s.Link == 0 && s.Listener == 0 {
 		err := syscall.Exec(program, s.Argv, s.Env)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil
 	}
 	_ = status.Close()
 	cmd := &exec.Cmd{Path: program, Args: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	var listener *os.File
+	if s.Listener != 0 {
+		listener = os.NewFile(uintptr(s.Listener), "listener")
+		cmd.ExtraFiles = []*os.File{listener}
+	}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil
+	}
+	if listener != nil {
+		_ = listener.Close() // who connects once the command has ended is to hear it
 	}
 	if s.Link != 0 {
 		go serveLink(os.NewFile(uintptr(s.Link), "link"), func(sig syscall.Signal) { _ = cmd.Process.Signal(sig) })

@@ -72,7 +72,7 @@ func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egres
 		return builds, nil, nil // without a sandbox nothing of a program is its own
 	}
 	engine, err := runtime.NewProcesses(runtime.Config{Runner: b.Runner, Bundles: bundles, Toolchain: b.Toolchain, Egress: out,
-		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Log: s.Log})
+		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Storage: filepath.Join(filepath.Dir(dir), "storage"), Log: s.Log})
 	return builds, engine, err
 }
 

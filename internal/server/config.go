@@ -59,6 +59,7 @@ type Config struct {
 	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
 	NoFastPath               bool          // all connections are left to net/http
+	HTTP3                    bool          // sites over QUIC, at the port of EdgeHTTPS
 	DrainDelay               time.Duration // how long the listeners stay open after SIGTERM
 
 	MaxFileSize    int           // MiB of one published file
@@ -225,16 +226,26 @@ func (c Config) check() (settings, error) {
 			return s, fmt.Errorf("--prices: %w", err)
 		}
 	}
-	if c.Limits != "" {
-		text, err := os.ReadFile(c.Limits)
-		if err != nil {
-			return s, fmt.Errorf("--limits: %w", err)
-		}
-		if s.limits, err = account.ParseLimits(string(text)); err != nil {
-			return s, fmt.Errorf("--limits: %s: %w", c.Limits, err)
-		}
+	if s.limits, err = readLimits(c.Limits); err != nil {
+		return s, err
 	}
 	return s, s.checkACME()
+}
+
+// readLimits reads the operator's limits; without a file there are none.
+func readLimits(file string) (account.LimitSettings, error) {
+	if file == "" {
+		return account.LimitSettings{}, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return account.LimitSettings{}, fmt.Errorf("--limits: %w", err)
+	}
+	limits, err := account.ParseLimits(string(text))
+	if err != nil {
+		return account.LimitSettings{}, fmt.Errorf("--limits: %s: %w", file, err)
+	}
+	return limits, nil
 }
 
 // listens is the address of the edge, if it has a certain one.

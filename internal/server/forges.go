@@ -2,15 +2,25 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"strings"
+	"time"
 
 	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/egress"
 	"slipway/internal/notify"
 	"slipway/internal/site"
 	"slipway/internal/source"
 )
+
+// wireForges makes what speaks to forges and to people elsewhere.
+func (h *node) wireForges(out *egress.Egress) {
+	h.connections = connection.New(connection.Config{DB: h.db, Seal: h.seal, Out: out.Client(30 * time.Second), Hosts: h.s.gitHosts,
+		HostClient: func(addr string) *http.Client { return out.ClientTo(30*time.Second, addr) }, Facts: h.deploymentFacts, Log: h.s.Log})
+	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), MailTx: h.accounts.TellOwnerTx, Mails: h.accounts.Mails, Base: h.s.baseURL, Log: h.s.Log})
+}
 
 // connected is what a site's repository is read with through a connected account.
 func (h *node) connected(ctx context.Context, id site.ID, repository string) (*source.Credential, error) {

@@ -74,5 +74,6 @@ func (h *node) limit(l listeners) (listeners, error) {
 	if l.https != nil {
 		l.https = sites.Listen(l.https)
 	}
+	l.limits = sites
 	return l, nil
 }

@@ -128,16 +128,21 @@ type NewKey struct {
 	Name    string
 	Scopes  []string
 	Expires time.Duration // 0: never
+	Limits  string        // the operator's file. Optional.
 }
 
 // CreateKey makes an API key and prints it alone on out. It is shown once.
 func CreateKey(ctx context.Context, s Store, n NewKey, out io.Writer) error {
+	limits, err := readLimits(n.Limits)
+	if err != nil {
+		return err
+	}
 	d, _, err := s.open(ctx, quiet())
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	accounts := account.New(account.Config{DB: d, Log: quiet()})
+	accounts := account.New(account.Config{DB: d, Limits: account.NewLimits(limits), Log: quiet()})
 	u, err := accounts.UserByEmail(ctx, n.User)
 	if err != nil {
 		return sentence(err)

@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,5 +59,34 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A key made on the command line counts towards the limits that the operator has set.
+func TestKeysOnTheCommandLineObeyLimits(t *testing.T) {
+	t.Parallel()
+	s := Store{DataDir: t.TempDir()}
+	file := filepath.Join(t.TempDir(), "limits.toml")
+	if err := os.WriteFile(file, []byte("[defaults]\nkeys = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := CreateUser(t.Context(), s, NewUser{Email: "ada@example.test", BaseURL: "http://x"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	key := NewKey{User: "ada@example.test", Name: "k", Scopes: []string{"*"}, Limits: file}
+	if err := CreateKey(t.Context(), s, key, &out); err != nil {
+		t.Fatal(err)
+	}
+	if err := CreateKey(t.Context(), s, key, &out); err == nil || !strings.Contains(err.Error(), "this account can have 1 API keys and has 1") {
+		t.Errorf("the second key: %v", err)
+	}
+	key.Limits = ""
+	if err := CreateKey(t.Context(), s, key, &out); err != nil {
+		t.Errorf("without the operator's file: %v", err)
+	}
+	key.Limits = file + ".missing"
+	if err := CreateKey(t.Context(), s, key, &out); err == nil || !strings.HasPrefix(err.Error(), "--limits: ") {
+		t.Errorf("with a file that is not there: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -38,6 +37,7 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 	}
 	w.Spec = runtime.Spec{Site: w.Site, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
 		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch}}
+	applyPHP(&w, p)
 	if len(p.Secrets) > 0 {
 		w.Redact = buildlog.NewRedactor(p.Secrets).Redact
 	}
@@ -70,7 +70,7 @@ func applyRun(w *app.Wanted, r site.Run) {
 			w.Health = time.Duration(*c.TimeoutSeconds) * time.Second
 		}
 	}
-	if r.Command != nil {
+	if r.Command != nil && w.PHP == nil {
 		command := framework.ParseCommand(*r.Command)
 		w.Spec.Argv, w.Spec.Shell = command.Argv, command.Shell
 	}
@@ -87,7 +87,7 @@ func (h *node) acquireProgram(ctx context.Context, deployment string) (edge.Prog
 	if err != nil {
 		return edge.Program{}, err
 	}
-	return edge.Program{Transport: http.RoundTripper(e.Transport), Release: e.Release}, nil
+	return edge.Program{Transport: e.Transport, Serve: e.Serve, Release: e.Release}, nil
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"slipway/internal/connlimit"
 	"slipway/internal/edge"
 	"slipway/internal/fastpath"
 )
@@ -60,6 +61,8 @@ type listeners struct {
 	control, http, https net.Listener
 	dns                  net.Listener // with packets on the same port
 	packets              net.PacketConn
+	quic                 net.PacketConn     // UDP on the port of https; nil without HTTP/3
+	limits               *connlimit.Limiter // of visitors' connections, for quic
 }
 
 func listen(s settings) (l listeners, err error) {
@@ -88,6 +91,12 @@ func listen(s settings) (l listeners, err error) {
 	if s.role("edge") {
 		l.http = open("--edge-http", s.EdgeHTTP)
 		l.https = open("--edge-https", s.EdgeHTTPS)
+		if s.HTTP3 && err == nil && l.https != nil {
+			patiently("--http3", func() (err error) {
+				l.quic, err = net.ListenPacket("udp", l.https.Addr().String())
+				return err
+			})
+		}
 		if l.dns = open("--acme-dns", s.ACMEDNS); err == nil && l.dns != nil {
 			patiently("--acme-dns", func() (err error) {
 				l.packets, err = net.ListenPacket("udp", l.dns.Addr().String())
@@ -107,8 +116,10 @@ func (l listeners) close() {
 			x.Close()
 		}
 	}
-	if l.packets != nil {
-		l.packets.Close()
+	for _, x := range []net.PacketConn{l.packets, l.quic} {
+		if x != nil {
+			x.Close()
+		}
 	}
 }
 
@@ -145,29 +156,32 @@ func (h *node) run(ctx context.Context, l listeners) error {
 	}
 	servers := h.servers()
 	serving, _ := errgroup.WithContext(failed)
-	closed := make(chan error, 3)
+	closed := make(chan error, 4)
 	type server interface {
-		Serve(net.Listener) error
 		Shutdown(context.Context) error
 		Close() error
 	}
 	var started []server
-	serve := func(srv server, ln net.Listener) {
+	serve := func(srv server, run func() error) {
 		started = append(started, srv)
 		serving.Go(func() error {
-			if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			if err := run(); !errors.Is(err, http.ErrServerClosed) {
 				closed <- err
 				return err
 			}
 			return nil
 		})
 	}
-	serve(servers.control, l.control)
+	serve(servers.control, func() error { return servers.control.Serve(l.control) })
 	if l.http != nil {
-		serve(servers.http, l.http)
+		serve(servers.http, func() error { return servers.http.Serve(l.http) })
 	}
 	if l.https != nil {
-		serve(servers.https, l.https)
+		serve(servers.https, func() error { return servers.https.Serve(l.https) })
+	}
+	if l.quic != nil {
+		srv := h.edge.HTTP3(l.limits)
+		serve(srv, func() error { return srv.Serve(l.quic) })
 	}
 	h.serving.Store(true)
 

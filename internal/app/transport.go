@@ -1,0 +1,46 @@
+package app
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"slipway/internal/php"
+	"slipway/internal/runtime"
+)
+
+// PHP says how requests find the script that answers them.
+type PHP struct {
+	Root  string // document root, relative to the bundle
+	Front string // front controller, relative to it; "" for none
+}
+
+// transport is the way of requests to an instance: HTTP over its port, or FastCGI.
+type transport struct {
+	http.RoundTripper
+	idle  func()                                            // drops connections that nobody uses
+	serve func(w http.ResponseWriter, r *http.Request) bool // nil where the program answers for its files
+}
+
+func (t transport) CloseIdleConnections() {
+	if t.idle != nil {
+		t.idle()
+	}
+}
+
+func (p *program) transportTo(running runtime.Program, want Wanted) transport {
+	if want.PHP != nil {
+		site := &php.Site{Top: runtime.AppDir, Root: want.PHP.Root, Front: want.PHP.Front, Open: running.Open, Dial: running.Dial,
+			Log: func(line string) { want.Spec.Output("stderr", line) }}
+		return transport{RoundTripper: site, serve: site.Serve}
+	}
+	t := &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return running.Dial(ctx) },
+		MaxIdleConns:        256,
+		MaxIdleConnsPerHost: 256,
+		IdleConnTimeout:     idleConn,
+		DisableCompression:  true,
+		Proxy:               nil,
+	}
+	return transport{RoundTripper: t, idle: t.CloseIdleConnections}
+}

@@ -1,0 +1,29 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/framework"
+)
+
+// startedBy says in the log what answers for a program.
+func startedBy(plan framework.Plan) string {
+	if plan.Runtime == framework.PHP {
+		return "PHP-FPM"
+	}
+	return plan.Start.Command.String()
+}
+
+// readyPHP finds out, before anything is built, that the PHP which a plan asks for is here.
+func (d *Deployments) readyPHP(ctx context.Context, plan framework.Plan, p *progress) error {
+	if plan.Runtime != framework.PHP || d.c.PHP == nil {
+		return nil
+	}
+	version, err := d.c.PHP(ctx, plan.Asks("php"))
+	if err != nil {
+		return fmt.Errorf("choose PHP: %w", err)
+	}
+	p.Printf("info", "PHP %s", version)
+	return nil
+}

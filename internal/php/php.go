@@ -1,0 +1,227 @@
+// Package php owns how PHP answers: which versions a host has, how PHP-FPM is configured for
+// one site, and which script a request runs.
+//
+// Serve answers from files where a path names one that may be seen; RoundTrip asks PHP-FPM,
+// by FastCGI, to run a script. A script is a regular file of the release whose name ends in
+// .php, at exactly the path that was asked for (an index.php in a folder, what comes before
+// PATH_INFO), or the front controller. Nothing in storage is ever run, nor are names that
+// begin with a dot or anything below vendor: what a visitor could have put there, or what
+// is there for other code. A file that looks like source is never shown either.
+//
+// The package starts no process and knows neither sites nor deployments.
+package php
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/fastcgi"
+)
+
+// Site is a document root whose scripts PHP-FPM runs. It is an http.RoundTripper.
+type Site struct {
+	Top   string // where the files appear to PHP: /app
+	Root  string // document root, relative to the top; "" is the top
+	Front string // front controller, relative to the root; "" for none
+
+	// Open opens a file or folder by its path relative to the top, as PHP itself would see
+	// it, never outside of the site. stored says that it lies in storage.
+	Open func(name string) (f *os.File, stored bool, err error)
+	// Dial connects to PHP-FPM.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Log hears what PHP writes to its error stream, a line at a time. Optional.
+	Log func(line string)
+	// Spool is the directory for bodies whose length is not announced. Optional: empty is
+	// the system's.
+	Spool string
+}
+
+// source matches names that hold code or what is nobody's business: they are never shown.
+var source = regexp.MustCompile(`(?i)(\.(php[0-9]?|phtml|phps|pht|phar|inc|twig|blade|bak|old|orig|save|swp|swo|sql|sqlite|sqlite3|db|log|sh|ya?ml|toml|ini|dist|neon|lock)(\.[a-z0-9]{1,8})?|~)$`)
+
+// private are names at the top of a document root that belong to the project.
+var private = map[string]bool{"composer.json": true, "package.json": true, "package-lock.json": true, "artisan": true, "makefile": true, "dockerfile": true, "procfile": true, "phpunit.xml": true,
+	"phpunit.xml.dist": true, "readme.md": true, "webpack.mix.js": true, "vite.config.js": true, "vite.config.ts": true}
+
+// split takes a request's path apart: clean, without its first slash. What has a segment
+// that begins with a dot, .well-known excepted, or bytes that no file name of a site has,
+// is no file.
+func split(p string) (clean string, folder, ok bool) {
+	if strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }) || len(p) > 4096 {
+		return "", false, false
+	}
+	clean = strings.TrimPrefix(path.Clean("/"+p), "/")
+	for part := range strings.SplitSeq(clean, "/") {
+		if strings.HasPrefix(part, ".") && part != ".well-known" {
+			return clean, false, false
+		}
+	}
+	return clean, strings.HasSuffix(p, "/"), true
+}
+
+// script returns the script that a path runs, relative to the document root, and the
+// PATH_INFO that follows it. moved is where a folder without its slash leads.
+func (s *Site) script(p string) (script, info string, moved bool) {
+	clean, slash, ok := split(p)
+	if ok {
+		whole := clean
+		if slash {
+			whole += "/"
+		}
+		if i := strings.Index(whole, ".php/"); i >= 0 {
+			if at := whole[:i+4]; s.runs(at) {
+				return at, whole[i+4:], false
+			}
+		}
+		if !slash && s.runs(clean) {
+			return clean, "", false
+		}
+		if index := path.Join(clean, "index.php"); s.runs(index) {
+			return index, "", !slash && clean != ""
+		}
+	}
+	if s.Front != "" && s.runs(s.Front) {
+		return s.Front, "", false
+	}
+	return "", "", false
+}
+
+// runs reports whether a path of the document root is a script that visitors may run.
+func (s *Site) runs(name string) bool {
+	if !strings.HasSuffix(name, ".php") || name == "vendor" || strings.HasPrefix(name, "vendor/") || strings.HasPrefix(name, "node_modules/") {
+		return false
+	}
+	f, stored, err := s.Open(path.Join(s.Root, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	return err == nil && !stored && info.Mode().IsRegular()
+}
+
+// Serve answers a GET or HEAD for a file that is no script, and reports whether it did.
+func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	name, slash, ok := split(r.URL.Path)
+	if !ok {
+		return false
+	}
+	if slash || name == "" {
+		if s.runs(path.Join(name, "index.php")) {
+			return false
+		}
+		name = path.Join(name, "index.html")
+	}
+	if source.MatchString(name) || private[strings.ToLower(name)] || strings.HasPrefix(name, "node_modules/") {
+		return false
+	}
+	f, stored, err := s.Open(path.Join(s.Root, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "public, max-age=0, must-revalidate")
+	h.Set("Etag", etag(info))
+	at := info.ModTime()
+	if !stored { // a release's files have the time at which they came to this host
+		at = time.Time{}
+	}
+	if kind := mediaType(name); kind != "" {
+		h.Set("Content-Type", kind)
+	}
+	http.ServeContent(w, r, name, at, f)
+	return true
+}
+
+func etag(info fs.FileInfo) string {
+	return `"` + strconv.FormatInt(info.ModTime().UnixNano(), 36) + "-" + strconv.FormatInt(info.Size(), 36) + `"`
+}
+
+func mediaType(name string) string {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".js", ".mjs":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	case ".webp":
+		return "image/webp"
+	case ".avif":
+		return "image/avif"
+	case ".woff2":
+		return "font/woff2"
+	case ".woff":
+		return "font/woff"
+	case ".ico":
+		return "image/x-icon"
+	case ".txt":
+		return "text/plain; charset=utf-8"
+	case ".html", ".htm":
+		return "text/html; charset=utf-8"
+	case ".json", ".map":
+		return "application/json"
+	case ".xml":
+		return "text/xml; charset=utf-8"
+	case ".webmanifest":
+		return "application/manifest+json"
+	}
+	return ""
+}
+
+// RoundTrip runs the script that a request's path names and returns its answer. The
+// address and the protocol of the visitor are those that the edge says in its headers.
+func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
+	script, info, moved := s.script(r.URL.Path)
+	if script == "" || moved {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		if moved {
+			return plainAnswer(r, http.StatusMovedPermanently, http.Header{"Location": {folderAt(r.URL)}}, ""), nil
+		}
+		return plainAnswer(r, http.StatusNotFound, http.Header{}, "Not found\n"), nil
+	}
+	body, length, done, err := s.body(r)
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		if refused := new(refusal); errors.As(err, &refused) {
+			return plainAnswer(r, refused.status, http.Header{}, refused.text+"\n"), nil
+		}
+		return nil, err
+	}
+	conn, err := s.Dial(r.Context())
+	if err != nil {
+		done()
+		return nil, err
+	}
+	resp, err := fastcgi.Do(r.Context(), conn, fastcgi.Request{Params: s.params(r, script, info, length), Body: body,
+		Head: r.Method == http.MethodHead, Stderr: s.stderr()})
+	if err != nil {
+		done()
+		return nil, err
+	}
+	resp.Request = r
+	resp.Body = &closing{resp.Body, done}
+	return resp, nil
+}

@@ -1,0 +1,188 @@
+package php
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// site is a Site of files in a directory; what lies below uploads is storage.
+func site(t *testing.T, root string, files ...string) *Site {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range files {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	top, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { top.Close() })
+	return &Site{Top: "/app", Root: root, Front: "index.php", Open: func(name string) (*os.File, bool, error) {
+		f, err := top.Open(name)
+		return f, strings.HasPrefix(name, filepath.Join(root, "uploads")+"/"), err
+	}}
+}
+
+func TestScript(t *testing.T) {
+	t.Parallel()
+	s := site(t, "public", "public/index.php", "public/admin/index.php", "public/run.php", "public/photo.jpg", "public/uploads/evil.php", "public/evil.phtml",
+		"public/x.php.jpg", "public/.hidden/x.php", "public/vendor/tool.php", "public/a.PHP", "public/node_modules/x.php", "config.php", "public/dir.php/file.txt", "public/sp ace.php")
+	for name, tt := range map[string]struct {
+		path, script, info string
+		moved              bool
+	}{
+		"home":                         {path: "/", script: "index.php"},
+		"front controller":             {path: "/products/7", script: "index.php"},
+		"itself":                       {path: "/run.php", script: "run.php"},
+		"path info":                    {path: "/run.php/a/b", script: "run.php", info: "/a/b"},
+		"path info of the front":       {path: "/index.php/a.php/b", script: "index.php", info: "/a.php/b"},
+		"folder":                       {path: "/admin/", script: "admin/index.php"},
+		"folder without slash":         {path: "/admin", script: "admin/index.php", moved: true},
+		"two slashes":                  {path: "//run.php", script: "run.php"},
+		"a space":                      {path: "/sp ace.php", script: "sp ace.php"},
+		"picture with a script behind": {path: "/photo.jpg/x.php", script: "index.php"},
+		"uploads":                      {path: "/uploads/evil.php", script: "index.php"},
+		"uploads by a detour":          {path: "/admin/../uploads/evil.php", script: "index.php"},
+		"uploads with path info":       {path: "/uploads/evil.php/x.php", script: "index.php"},
+		"other suffix":                 {path: "/evil.phtml", script: "index.php"},
+		"two suffixes":                 {path: "/x.php.jpg", script: "index.php"},
+		"capitals":                     {path: "/a.PHP", script: "index.php"},
+		"newline":                      {path: "/run.php\n", script: "index.php"},
+		"newline before the suffix":    {path: "/photo.jpg\n.php", script: "index.php"},
+		"NUL":                          {path: "/run.php\x00.jpg", script: "index.php"},
+		"backslash":                    {path: `/admin\..\run.php`, script: "index.php"},
+		"hidden":                       {path: "/.hidden/x.php", script: "index.php"},
+		"above":                        {path: "/../config.php", script: "index.php"},
+		"dependencies":                 {path: "/vendor/tool.php", script: "index.php"},
+		"dependencies with path info":  {path: "/vendor/tool.php/x", script: "index.php"},
+		"node_modules":                 {path: "/node_modules/x.php", script: "index.php"},
+		"a folder that looks like one": {path: "/dir.php", script: "index.php"},
+		"a file in such a folder":      {path: "/dir.php/file.txt", script: "index.php"},
+		"a script that is not there":   {path: "/wp-login.php", script: "index.php"},
+		"a slash after a script":       {path: "/run.php/", script: "run.php", info: "/"},
+		"a semicolon":                  {path: "/run.php;x", script: "index.php"},
+		"a long path":                  {path: "/" + strings.Repeat("a/", 3000) + "run.php", script: "index.php"},
+		"bytes that are no text":       {path: "/run\xff.php", script: "index.php"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script, info, moved := s.script(tt.path)
+			if script != tt.script || info != tt.info || moved != tt.moved {
+				t.Errorf("%q runs %q with %q, %v", tt.path, script, info, moved)
+			}
+		})
+	}
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	s := site(t, "", "index.php", "style.css", "uploads/photo.jpg", "uploads/evil.php", "uploads/evil.phtml", ".env", ".git/config", "config.inc", "db.sql", "composer.json", "composer.lock",
+		"wp-config.php.bak", "a.php~", "docs/index.html", "vendor/lib/x.js", "node_modules/x.js", ".well-known/security.txt", "secret.yml", "data.sqlite", "debug.log")
+	for path, want := range map[string]bool{
+		"/style.css": true, "/uploads/photo.jpg": true, "/docs/": true, "/vendor/lib/x.js": true, "/.well-known/security.txt": true,
+		"/": false, "/index.php": false, "/uploads/evil.php": false, "/uploads/evil.phtml": false, "/.env": false, "/.git/config": false, "/config.inc": false, "/db.sql": false,
+		"/composer.json": false, "/composer.lock": false, "/wp-config.php.bak": false, "/a.php~": false, "/docs": false, "/node_modules/x.js": false, "/secret.yml": false,
+		"/data.sqlite": false, "/debug.log": false, "/none": false, "/uploads/../.env": false, "/style.css/": false, "/INDEX.PHP": false,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.URL.Path = path
+		w := httptest.NewRecorder()
+		if got := s.Serve(w, r); got != want {
+			t.Errorf("%s: served %v", path, got)
+		}
+		if want && (w.Code != 200 || w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Etag") == "") {
+			t.Errorf("%s: %d %v", path, w.Code, w.Header())
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/style.css", nil)
+	if s.Serve(httptest.NewRecorder(), r) {
+		t.Error("a file answered a POST")
+	}
+}
+
+func TestConstraint(t *testing.T) {
+	t.Parallel()
+	for constraint, versions := range map[string]map[string]bool{
+		"":              {"5.6.0": true, "8.4.1": true},
+		"*":             {"7.4.0": true},
+		"^8.1":          {"8.0.30": false, "8.1.0": true, "8.4.9": true, "9.0.0": false},
+		"^8.1.5":        {"8.1.4": false, "8.1.5": true},
+		"~8.1":          {"8.1.0": true, "8.3.0": true, "9.0.0": false},
+		"~8.1.2":        {"8.1.2": true, "8.1.9": true, "8.2.0": false},
+		">=8.1":         {"8.0.0": false, "9.9.9": true},
+		">=8.1 <8.3":    {"8.2.9": true, "8.3.0": false},
+		">= 8.1, < 8.3": {"8.2.9": true, "8.3.0": false},
+		"^7.4 || ^8.0":  {"7.4.3": true, "8.2.0": true, "7.3.0": false},
+		"^7.4|^8.0":     {"8.2.0": true},
+		"8.2.*":         {"8.2.35": true, "8.3.0": false},
+		"8.2":           {"8.2.35": true, "8.3.0": false},
+		"8.x":           {"8.9.9": true, "9.0.0": false},
+		"8.0 - 8.2":     {"8.0.0": true, "8.2.35": true, "8.3.0": false},
+		">8.1":          {"8.1.0": false, "8.1.1": true},
+		"<=8.2.35":      {"8.2.35": true, "8.2.36": false},
+		"!=8.2.5 ^8.2":  {"8.2.5": false, "8.2.6": true, "8.2.4": true},
+		"^8.1.0-beta1":  {"8.2.0": true},
+		"^8.2@dev":      {"8.2.0": true},
+	} {
+		a, err := parseConstraint(constraint)
+		if err != nil {
+			t.Errorf("%q: %v", constraint, err)
+			continue
+		}
+		for v, want := range versions {
+			if a.has(parts(v)) != want {
+				t.Errorf("%q has %s: %v", constraint, v, !want)
+			}
+		}
+	}
+	for _, bad := range []string{"latest", "^", ">=", "8.1 ||", "a.b", "||", "^8.1 && ^8.2", strings.Repeat("8", 300), "1 - "} {
+		if _, err := parseConstraint(bad); err == nil {
+			t.Errorf("%q is taken for a constraint", bad)
+		}
+	}
+}
+
+// What is installed has a version and both programs; what isn't is said in words.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	if len(Installed(context.Background())) == 0 {
+		t.Fatal("no PHP on this host: scripts install php-fpm for the tests")
+	}
+	v, err := Choose(t.Context(), ">=7")
+	if err != nil || v.CLI == "" || v.FPM == "" || parts(v.Number)[0] < 7 {
+		t.Errorf("%+v %v", v, err)
+	}
+	if _, err := Choose(t.Context(), "^99.1"); err == nil || !strings.Contains(err.Error(), "PHP ^99.1 is not installed") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A constraint either can't be read or reading it again gives the same, and no version of
+// a million is in a constraint that asks for less.
+func FuzzConstraint(f *testing.F) {
+	for _, s := range []string{"^8.1", "~7.4.3 || >=8 <9", "8.0 - 8.2", "*", "!=8.1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := parseConstraint(s)
+		if err != nil {
+			return
+		}
+		for _, x := range a {
+			if compare(x.from, x.to) > 0 {
+				t.Errorf("%q: %v", s, x)
+			}
+		}
+	})
+}

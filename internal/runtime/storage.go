@@ -1,0 +1,227 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/fault"
+	"slipway/internal/sandbox"
+)
+
+// StorageDir returns the directory of this host that holds a site's storage, and whether
+// there is one: a directory for each of the site's folders, under the name that
+// StorageName gives it. A backup reads it while programs may write to it.
+func (p *Processes) StorageDir(site string) (dir string, ok bool) {
+	if p.c.Storage == "" || !siteName(site) {
+		return "", false
+	}
+	dir = filepath.Join(p.c.Storage, site)
+	info, err := os.Lstat(dir)
+	return dir, err == nil && info.IsDir()
+}
+
+// StorageFolders lists the folders of a site's storage by their paths in the project, each
+// with the directory of this host that holds it.
+func (p *Processes) StorageFolders(site string) (map[string]string, error) {
+	dir, ok := p.StorageDir(site)
+	if !ok {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list storage: %w", err)
+	}
+	list := map[string]string{}
+	for _, e := range entries {
+		if name, ok := folderName(e.Name()); ok && e.IsDir() {
+			list[name] = filepath.Join(dir, e.Name())
+		}
+	}
+	return list, nil
+}
+
+// ForgetStorage deletes a site's storage.
+func (p *Processes) ForgetStorage(site string) error {
+	dir, ok := p.StorageDir(site)
+	if !ok {
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("delete storage: %w", err)
+	}
+	return nil
+}
+
+// siteName reports whether a site's id may name a directory.
+func siteName(site string) bool {
+	return site != "" && len(site) < 100 && !strings.ContainsAny(site, "/.\x00")
+}
+
+// folderName is the folder that a directory of storage is for.
+func folderName(dir string) (string, bool) {
+	if strings.HasPrefix(dir, ".") {
+		return "", false // half made
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(dir, "%2F", "/"), "%25", "%"), true
+}
+
+// StorageName names the directory of a folder, so that none lies in another.
+func StorageName(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "%", "%25"), "/", "%2F")
+}
+
+// storage returns the host's directory of a site's folder, making it where it is new.
+func (p *Processes) storage(site, own string, tree *os.Root, name string, uid int) (string, error) {
+	if p.c.Storage == "" || !siteName(site) {
+		return "", &fault.Error{Kind: fault.Unavailable, Message: "This server has no storage for applications", Code: "no_storage"}
+	}
+	parent := filepath.Join(p.c.Storage, site)
+	if err := os.MkdirAll(parent, 0o711); err != nil {
+		return "", fmt.Errorf("make storage: %w", err)
+	}
+	dir := filepath.Join(parent, StorageName(own))
+	isNew := false
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		isNew = true
+		tmp, err := os.MkdirTemp(parent, ".new-")
+		if err != nil {
+			return "", fmt.Errorf("make storage: %w", err)
+		}
+		defer os.RemoveAll(tmp)
+		if err := fill(tree, name, tmp); err != nil {
+			return "", fmt.Errorf("fill storage: %w", err)
+		}
+		if err := sandbox.Own(tmp, uid); err != nil {
+			return "", err
+		}
+		if err := os.Chmod(tmp, 0o755); err != nil {
+			return "", fmt.Errorf("make storage: %w", err)
+		}
+		if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE); err != nil && !errors.Is(err, unix.EEXIST) {
+			return "", fmt.Errorf("make storage: %w", err)
+		}
+		info, err = os.Lstat(dir)
+		if err != nil {
+			return "", fmt.Errorf("make storage: %w", err)
+		}
+	} else if err != nil {
+		return "", fmt.Errorf("open storage: %w", err)
+	}
+	if owner(info) != uid && os.Geteuid() == 0 { // the site has got another identity since
+		if err := sandbox.Own(dir, uid); err != nil {
+			return "", err
+		}
+	}
+	if !isNew {
+		if err := folders(tree, name, dir, uid); err != nil {
+			return "", fmt.Errorf("fill storage: %w", err)
+		}
+	}
+	return dir, nil
+}
+
+// The most that is copied from a bundle into a new folder.
+const (
+	maxFill      = 20_000
+	maxFillBytes = 1 << 30
+)
+
+// fill copies what a tree has below name into dir.
+func fill(tree *os.Root, name, dir string) error {
+	into, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer into.Close()
+	n, bytes := 0, int64(0)
+	return fs.WalkDir(tree.FS(), name, func(at string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && at == name {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rel, ok := strings.CutPrefix(at, name)
+		rel = strings.TrimPrefix(rel, "/")
+		if !ok || rel == "" {
+			return nil
+		}
+		if n++; n > maxFill {
+			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too many files to begin as storage", name), Details: fmt.Sprintf("at most %d", maxFill), Code: "invalid_storage"}
+		}
+		switch {
+		case e.IsDir():
+			return into.Mkdir(rel, 0o755)
+		case e.Type().IsRegular():
+			src, err := tree.Open(at)
+			if err != nil {
+				return err
+			}
+			defer src.Close()
+			dst, err := into.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+			if err != nil {
+				return err
+			}
+			m, err := io.Copy(dst, src)
+			if bytes += m; err == nil && bytes > maxFillBytes {
+				err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too much in it to begin as storage", name), Details: "at most 1 GiB", Code: "invalid_storage"}
+			}
+			return errors.Join(err, dst.Close())
+		}
+		return nil
+	})
+}
+
+// folders makes those folders of the bundle that storage lacks.
+func folders(tree *os.Root, name, dir string, uid int) error {
+	into, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer into.Close()
+	n := 0
+	return fs.WalkDir(tree.FS(), name, func(at string, e fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) && at == name {
+				return nil
+			}
+			return err
+		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(at, name), "/")
+		if !e.IsDir() || rel == "" {
+			return nil
+		}
+		if n++; n > maxFill {
+			return fs.SkipAll
+		}
+		if err := into.Mkdir(rel, 0o755); err != nil {
+			if errors.Is(err, fs.ErrExist) {
+				return nil
+			}
+			return fs.SkipDir // the site has something else there
+		}
+		if os.Geteuid() == 0 {
+			return into.Lchown(rel, uid, uid)
+		}
+		return nil
+	})
+}
+
+// fresh makes a folder that goes with the program: it begins as what the bundle has there.
+func fresh(dir string, tree *os.Root, name string, uid int) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make temporary folder: %w", err)
+	}
+	if err := fill(tree, name, dir); err != nil {
+		return fmt.Errorf("fill temporary folder: %w", err)
+	}
+	return sandbox.Own(dir, uid)
+}
