@@ -106,6 +106,7 @@ func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *sourc
 	if _, err := d.hashedIn(ctx, w, tree, plan); err != nil {
 		return err
 	}
+	w.Leave(a.Hidden)
 	for _, f := range a.Assets {
 		root, err := a.Files.OpenRoot(f.Folder)
 		if err != nil {
