@@ -75,6 +75,7 @@ type Spec struct {
 
 	Commands []string // what a program's release runs besides its start
 	Whole    bool     // a program runs from all that the build left
+	Storage  []string // folders of the project, relative to the plan's root, that the settings call storage
 }
 
 // Secret is a value to be hidden, with the name of its variable where it has one.
@@ -104,6 +105,9 @@ type Artefact struct {
 	// Skip reports whether a path, or a whole folder, is none of what a program runs from.
 	// Optional.
 	Skip func(name string) bool
+	// Hidden reports whether a file of Assets, by the path at which it would be served, is
+	// left to the program. Optional.
+	Hidden func(name string) bool
 	// Assets are folders, relative to Files, that are served as files before the program
 	// is asked.
 	Assets []framework.AssetFolder

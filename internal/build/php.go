@@ -2,10 +2,13 @@ package build
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"slipway/internal/fault"
 	"slipway/internal/framework"
@@ -31,7 +34,7 @@ func (b *build) php(ctx context.Context) error {
 	switch {
 	case v.CLI == "" && composer:
 		return &fault.Error{Kind: fault.Unavailable, Message: "PHP's command line program is not installed on this server", Details: "the operator can install it (apt-get install php-cli)", Code: "php_missing"}
-	case composer && !hasComposer():
+	case composer && !php.HasComposer():
 		return &fault.Error{Kind: fault.Unavailable, Message: "Composer is not installed on this server", Details: "the operator can install it (apt-get install composer)", Code: "composer_missing"}
 	}
 	dir := filepath.Join(b.dir, "php")
@@ -52,11 +55,32 @@ func (b *build) php(ctx context.Context) error {
 	return nil
 }
 
-func hasComposer() bool {
-	for _, name := range []string{"/usr/bin/composer", "/usr/local/bin/composer"} {
-		if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() {
-			return true
+// phpProgram completes what PHP runs from: packages of Node.js only built the front end,
+// Laravel finds its public uploads by the link that its storage:link would make, and what
+// looks like source or lies in storage is no static file.
+func (b *build) phpProgram(a *Artefact) {
+	plan := b.Plan
+	if plan.Framework == "laravel" {
+		if _, err := a.Files.Lstat(path.Join(plan.Root, "public/storage")); errors.Is(err, fs.ErrNotExist) {
+			_ = a.Files.Symlink("../storage/app/public", path.Join(plan.Root, "public/storage"))
 		}
 	}
-	return false
+	if !b.Whole {
+		modules := path.Join(plan.Root, "node_modules")
+		a.Skip = func(name string) bool { return name == modules }
+	}
+	var stored []string
+	if a.Start != nil {
+		for _, dir := range slices.Concat(a.Start.Storage, a.Start.Temporary, b.Storage) {
+			if rel, ok := strings.CutPrefix(path.Clean(dir), path.Clean(a.Start.DocumentRoot)+"/"); ok {
+				stored = append(stored, rel)
+			} else if a.Start.DocumentRoot == "" {
+				stored = append(stored, path.Clean(dir))
+			}
+		}
+	}
+	stored = append(stored, "storage") // the link
+	a.Hidden = func(name string) bool {
+		return !php.Shown(name) || slices.ContainsFunc(stored, func(dir string) bool { return within(name, dir) })
+	}
 }

@@ -35,6 +35,10 @@ func (b *build) program(root *os.Root) Artefact {
 			}
 		}
 	}
+	if plan.Runtime == framework.PHP {
+		b.phpProgram(&a)
+		return a
+	}
 	if b.Whole {
 		return a
 	}

@@ -5,14 +5,23 @@ import (
 	"fmt"
 
 	"slipway/internal/framework"
+	"slipway/internal/site"
 )
 
 // startedBy says in the log what answers for a program.
 func startedBy(plan framework.Plan) string {
-	if plan.Runtime == framework.PHP {
-		return "PHP-FPM"
+	if command := plan.Start.Command.String(); command != "" {
+		return command
 	}
-	return plan.Start.Command.String()
+	return "PHP-FPM"
+}
+
+// storageOf are the folders that a site's settings call storage.
+func storageOf(s site.Site) []string {
+	if s.Run.Storage == nil {
+		return nil
+	}
+	return *s.Run.Storage
 }
 
 // readyPHP finds out, before anything is built, that the PHP which a plan asks for is here.

@@ -22,9 +22,12 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("detect: %w", err)
 	}
-	if c := s.Run.Command; c != nil && plan.Runtime != framework.PHP {
+	if c := s.Run.Command; c != nil {
 		start := framework.Start{Command: framework.ParseCommand(*c), PortEnv: "PORT"}
 		start.Command.Dir = plan.Root
+		if plan.Start != nil {
+			start.Storage, start.Temporary = plan.Start.Storage, plan.Start.Temporary
+		}
 		plan.Start = &start
 		if plan.Runtime == framework.Static {
 			plan.Runtime, plan.Why = framework.Node, "the site's settings say how it is started"

@@ -31,6 +31,7 @@ type Program struct {
 	PHP     string // constraint of composer.json, "" for any
 	Runtime string // framework.Node or framework.PHP
 	Env     map[string]string
+	Fork    bool // of a fork's pull request: it must not see what the site has stored
 
 	Secrets []string // values that no log shows
 }
@@ -106,6 +107,7 @@ func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *sourc
 	if _, err := d.hashedIn(ctx, w, tree, plan); err != nil {
 		return err
 	}
+	w.Leave(a.Hidden)
 	for _, f := range a.Assets {
 		root, err := a.Files.OpenRoot(f.Folder)
 		if err != nil {
@@ -191,7 +193,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets}, nil
+	return Program{Site: s, Bundle: x.Bundle, Fork: x.Fork, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets}, nil
 }
 
 // bundleRoots marks the blobs of every bundle that a deployment refers to.

@@ -108,6 +108,10 @@ type Start struct {
 	PortEnv         string  `json:"portEnv,omitempty"`         // the variable that carries the port: "PORT"
 	DocumentRoot    string  `json:"documentRoot,omitempty"`    // PHP: relative to Root, "" is Root
 	FrontController string  `json:"frontController,omitempty"` // PHP: answers what is not a file, relative to DocumentRoot
+	// Storage are the folders, relative to Root, that a program may write to and that stay
+	// when another deployment takes over; Temporary begin anew with each start.
+	Storage   []string `json:"storage,omitempty"`
+	Temporary []string `json:"temporary,omitempty"`
 }
 
 // AssetFolder is a folder of files that a server would answer with as they are.

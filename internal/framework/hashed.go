@@ -40,6 +40,8 @@ var hashedBy = map[string][]HashedFolder{
 	"gatsby":           {{"static", ""}, {"", "hex"}},
 	"docusaurus":       {{"assets", "hex"}},
 	"ember":            {{"assets", "hex"}},
+	"laravel":          {{"build/assets", "base64"}},
+	"symfony":          {{"build", "hex"}},
 	"stencil":          {{"build", "hex"}},
 	"preact-cli":       {{"", "hex"}},
 	"mdbook":           {{"", "hex"}},

@@ -42,8 +42,12 @@ func phpFrameworks() []preset {
 				switch f.id {
 				case "laravel":
 					d.env("APP_ENV", "production")
+					d.Start.Storage = []string{"storage"}
+					d.Start.Temporary = []string{"bootstrap/cache", "storage/framework/views"}
 				case "symfony":
 					d.env("APP_ENV", "prod")
+					d.Start.Storage = []string{"var"}
+					d.Start.Temporary = []string{"var/cache"} // made for one release
 				}
 			}})
 	}
@@ -95,6 +99,7 @@ func planPHP(p *project, d *draft) {
 		root = "public"
 	}
 	d.Start = &Start{DocumentRoot: root, FrontController: "index.php"}
+	d.Assets = []AssetFolder{{Folder: root}}
 }
 
 // constraint keeps what composer.json asks for printable and short.

@@ -1,6 +1,7 @@
 package php
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strconv"
@@ -20,7 +21,9 @@ const (
 // Pool says how PHP-FPM runs for one site.
 type Pool struct {
 	Memory  int64  // bytes that all of it may use
-	Scratch string // writable directory inside, for uploads and sessions
+	Scratch string // writable directory inside, for uploads
+	// Sessions is the directory of sessions. Optional: empty is Scratch.
+	Sessions string
 }
 
 // Argv is the command that starts PHP-FPM of a version. Env is what it needs beside the
@@ -83,7 +86,7 @@ func (p Pool) Ini() string {
 		{"max_file_uploads", "50"},
 		{"upload_tmp_dir", p.Scratch},
 		{"sys_temp_dir", "/tmp"},
-		{"session.save_path", p.Scratch},
+		{"session.save_path", cmp.Or(p.Sessions, p.Scratch)},
 		{"session.use_strict_mode", "1"},
 		{"session.cookie_secure", "1"},
 		{"session.cookie_httponly", "1"},

@@ -52,6 +52,12 @@ var source = regexp.MustCompile(`(?i)(\.(php[0-9]?|phtml|phps|pht|phar|inc|twig|
 var private = map[string]bool{"composer.json": true, "package.json": true, "package-lock.json": true, "artisan": true, "makefile": true, "dockerfile": true, "procfile": true, "phpunit.xml": true,
 	"phpunit.xml.dist": true, "readme.md": true, "webpack.mix.js": true, "vite.config.js": true, "vite.config.ts": true}
 
+// Shown reports whether a file of a document root, by its path there, may be shown to
+// visitors: nothing that looks like source, a backup of it, or a database.
+func Shown(name string) bool {
+	return !source.MatchString(name) && !private[strings.ToLower(name)] && !strings.HasPrefix(name, "node_modules/")
+}
+
 // split takes a request's path apart: clean, without its first slash. What has a segment
 // that begins with a dot, .well-known excepted, or bytes that no file name of a site has,
 // is no file.
@@ -124,7 +130,7 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
 		}
 		name = path.Join(name, "index.html")
 	}
-	if source.MatchString(name) || private[strings.ToLower(name)] || strings.HasPrefix(name, "node_modules/") {
+	if !Shown(name) {
 		return false
 	}
 	f, stored, err := s.Open(path.Join(s.Root, name))

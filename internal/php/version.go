@@ -116,6 +116,9 @@ func Choose(ctx context.Context, constraint string) (Version, error) {
 		Details: "installed: " + strings.Join(have, ", ") + "; change the requirement in composer.json, or ask the operator to install another version"}
 }
 
+// HasComposer reports whether Composer is where a sandbox finds it.
+func HasComposer() bool { return isFile("/usr/bin/composer") || isFile("/usr/local/bin/composer") }
+
 // Binds returns what of the host's /etc a PHP of this version needs in a sandbox: which
 // extensions it loads. Pool files of the host may hold secrets and stay outside.
 func (v Version) Binds() []sandbox.Bind {

@@ -34,6 +34,10 @@ func (w *Writer) AddDirAt(ctx context.Context, root *os.Root, at string, skipped
 	return d.dir(ctx, ".", at, nil)
 }
 
+// Leave names files and folders that AddDir and AddDirAt pass over unread, by the path
+// that they would have in the release.
+func (w *Writer) Leave(leave func(path string) bool) { w.leave = leave }
+
 type dirWalk struct {
 	w       *Writer
 	root    *os.Root
@@ -104,7 +108,7 @@ func (d *dirWalk) names(f *os.File) ([]string, error) {
 }
 
 func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
-	if hidden(name) {
+	if hidden(name) || d.w.leave != nil && d.w.leave(name) {
 		return nil
 	}
 	if why := checkPath(name); why != "" {

@@ -45,6 +45,7 @@ type Writer struct {
 	fallback string
 	hashed   []HashedFolder
 	verbatim func(path string) bool
+	leave    func(path string) bool
 	rules    ruleSources
 	spa      bool
 	bytes    int64

@@ -87,7 +87,7 @@ func (l *lines) refused() func(addr string, err error) {
 		case errors.Is(err, egress.ErrBlocked):
 			why = "its address is not public"
 		case errors.Is(err, egress.ErrPolicy):
-			why = "only ports 80 and 443 are open"
+			why = "only ports 80 and 443 are open, and those of run.ports"
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()

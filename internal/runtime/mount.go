@@ -22,6 +22,7 @@ type place struct {
 	source string // of the host
 	root   *os.Root
 	stored bool // the program may write to it
+	kept   bool // it outlives the program
 }
 
 // mount shows a program what lies in its bundle's tree: other bundles, storage, files.
@@ -58,7 +59,7 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 				}
 			}
 			own, err := p.storage(s.Site, name, under, rest, cmd.UID)
-			return place{at: at, source: own, stored: true}, err
+			return place{at: at, source: own, stored: true, kept: true}, err
 		}})
 	}
 	for i, want := range all {
@@ -86,7 +87,7 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 			return fmt.Errorf("mount %s: %w", want.at, err)
 		}
 		x.files.places = slices.Insert(x.files.places, 0, pl) // the inner first
-		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: pl.source, Target: path.Join(AppDir, pl.at), Write: pl.stored})
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: pl.source, Target: path.Join(AppDir, pl.at), Write: pl.stored, Stored: pl.kept})
 	}
 	return p.layFiles(s.Files, x, cmd, dir)
 }
@@ -126,7 +127,7 @@ func (p *Processes) layFiles(files []File, x *process, cmd *sandbox.Command, dir
 // cleanPath returns a path in a bundle in its canonical form.
 func cleanPath(name string) (string, error) {
 	clean := strings.TrimPrefix(path.Clean("/"+name), "/")
-	if clean == "" || len(clean) > 200 || strings.ContainsFunc(clean, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
+	if clean == "" || clean[0] == '@' || len(clean) > 200 || strings.ContainsFunc(clean, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
 		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid storage folder", Details: "a folder of the project, such as storage or public/uploads", Received: name, Code: "invalid_storage"}
 	}
 	return clean, nil

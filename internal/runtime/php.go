@@ -20,6 +20,9 @@ import (
 	"slipway/internal/sandbox"
 )
 
+// sessions is the folder of a site's storage that has PHP's sessions.
+const sessions = "@sessions"
+
 // php makes a command of PHP-FPM. It listens on a unix socket that we have opened in a
 // directory of ours: nothing inside can put another socket in its place, and who connects
 // before PHP-FPM is up waits in its queue instead of asking again.
@@ -40,6 +43,14 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 		return err
 	}
 	pool := php.Pool{Memory: s.Limits.Memory, Scratch: path.Join(sandbox.Root, ".php")}
+	if p.c.Storage != "" { // sessions outlive sleep and deployments
+		own, err := p.storage(s.Site, sessions, nil, "", cmd.UID)
+		if err != nil {
+			return err
+		}
+		pool.Sessions = "/var/lib/php/sessions"
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: pool.Sessions, Write: true, Stored: true})
+	}
 	conf, ini := filepath.Join(dir, "fpm.conf"), filepath.Join(dir, "php.ini")
 	for name, text := range map[string]string{conf: pool.Conf(), ini: pool.Ini()} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {

@@ -1,8 +1,15 @@
 package runtime
 
 import (
+	"crypto/rand"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +109,7 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 		t.Errorf("after a restart: %d %q\n%s", status, text, w.said())
 	}
 	folders, err := w.StorageFolders("site_places")
-	if len(folders) != 1 || folders["content/uploads"] == "" || err != nil {
+	if len(folders) != 2 || folders["content/uploads"] == "" || folders[sessions] == "" || err != nil {
 		t.Errorf("storage: %v %v", folders, err)
 	}
 	p.Stop(0)
@@ -151,5 +158,141 @@ file_put_contents("data/ok.txt", "ok"); link("data/ok.txt", "data/hard"); echo "
 	}
 	if f, _, err := p.Open("data/fifo"); err == nil { // must not block
 		f.Close()
+	}
+}
+
+// Storage has a limit: who passes it is ended with the reason, who starts with more than a
+// little over it may only read.
+func TestStorageLimit(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	spec := func(id string, megabytes int) Spec {
+		s := w.phpSpec(id, map[string]string{"fill.php": `<?php $f = fopen("data/" . getmypid() . rand(), "w"); for ($i = 0; $i < (int)$argv[1]; $i++) { if (@fwrite($f, random_bytes(1<<20)) === false) { echo "refused\n"; exit(9); } } fflush($f); sleep(20); echo "filled\n";`})
+		s.Site = "site_full"
+		s.Storage = []Storage{{Path: "data"}}
+		s.Limits.Storage, s.Limits.Disk = 32<<20, 256<<20
+		s.Argv = []string{"php", "fill.php", strconv.Itoa(megabytes)}
+		return s
+	}
+	exit, err := Run(t.Context(), w, spec("full1", 40))
+	if err != nil || exit.Reason != "storage limit" {
+		t.Errorf("%+v %v\n%s", exit, err, w.said())
+	}
+	exit, err = Run(t.Context(), w, spec("full2", 30))
+	if err != nil || exit.Reason != "storage limit" || !strings.Contains(w.said(), "Storage is full: ") {
+		t.Errorf("with full storage: %+v %v\n%s", exit, err, w.said())
+	}
+	big, err := os.Create(filepath.Join(w.c.Storage, "site_full", "data", "big"))
+	ok(t, err)
+	_, err = io.CopyN(big, rand.Reader, 100<<20)
+	ok(t, errors.Join(err, big.Close()))
+	exit, err = Run(t.Context(), w, spec("full3", 1))
+	if err != nil || exit.Code == 0 || !strings.Contains(w.said(), "read-only") {
+		t.Errorf("with storage far over its limit: %+v %v\n%s", exit, err, w.said())
+	}
+}
+
+// From inside PHP nothing of the host, of other sites or of private networks is to be
+// reached, whatever function tries; no socket of another site either.
+func TestPHPIsAlone(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	host, err := net.Listen("tcp", "127.0.0.1:0")
+	ok(t, err)
+	defer host.Close()
+	go func() {
+		for {
+			c, err := host.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nreached")
+			c.Close()
+		}
+	}()
+	victim := w.phpSpec("victim", map[string]string{"index.php": `<?php file_put_contents("data/secret.txt", "victim's"); session_start(); $_SESSION["x"] = 1; echo "here";`})
+	victim.Storage = []Storage{{Path: "data"}}
+	v := w.start(victim)
+	if status, text := w.ask(v, victim, "GET", "/", ""); status != 200 || text != "here" {
+		t.Fatalf("%d %s\n%s", status, text, w.said())
+	}
+	s := w.phpSpec("attacker", map[string]string{"index.php": `<?php
+[$what, $arg] = [$_GET["what"], $_GET["arg"]];
+ini_set("default_socket_timeout", "2");
+switch ($what) {
+case "http": $r = @file_get_contents($arg); break;
+case "curl": $c = curl_init($arg); curl_setopt_array($c, [CURLOPT_RETURNTRANSFER => 1, CURLOPT_TIMEOUT => 3, CURLOPT_FOLLOWLOCATION => 1]); $r = curl_exec($c); break;
+case "socket": $f = @stream_socket_client($arg, $no, $text, 2); $r = $f ? "connected" : false; break;
+case "read": $r = @file_get_contents($arg); break;
+case "list": $r = @scandir($arg) ? "listed " . implode(" ", scandir($arg)) : false; break;
+case "shell": $r = shell_exec($arg); break;
+}
+echo $r === false || $r === null || $r === "" ? "nothing" : "GOT " . $r;`})
+	s.Egress = true
+	p := w.start(s)
+	port := host.Addr().(*net.TCPAddr).Port
+	local := "127.0.0.1:" + strconv.Itoa(port)
+	for _, try := range [][2]string{
+		{"http", "http://" + local + "/"}, {"curl", "http://" + local + "/"}, {"curl", "http://localhost:" + strconv.Itoa(port) + "/"}, {"curl", "gopher://" + local + "/"},
+		{"http", "http://[::1]:" + strconv.Itoa(port) + "/"}, {"http", "http://0.0.0.0:" + strconv.Itoa(port) + "/"}, {"http", "http://2130706433:" + strconv.Itoa(port) + "/"},
+		{"http", "http://169.254.169.254/latest/meta-data/"}, {"curl", "http://10.0.0.1/"}, {"curl", "http://192.168.0.1/"}, {"curl", "http://172.16.0.1/"}, {"curl", "http://100.64.0.1/"},
+		{"curl", "http://127.0.0.1.nip.io/"}, {"socket", "tcp://" + local}, {"socket", "tcp://127.0.0.1:3306"}, {"socket", "tcp://127.0.0.1:5432"},
+		{"socket", "unix://" + filepath.Join(w.c.Dir, "victim", socketName)}, {"socket", "unix:///run/mysqld/mysqld.sock"}, {"socket", "unix:///var/run/docker.sock"},
+		{"read", filepath.Join(w.c.Storage, "site_victim", "data", "secret.txt")}, {"read", "/var/lib/php/sessions/../../../../etc/shadow"}, {"read", "/etc/shadow"},
+		{"list", w.c.Storage}, {"list", w.c.Dir}, {"list", "/root"}, {"list", "/home"}, {"list", "/var/lib/mysql"}, {"list", "/etc/php/8.2/fpm/pool.d"}, {"list", "/etc/slipway"},
+		{"shell", "ls " + w.c.Dir + " 2>/dev/null"}, {"shell", "cat /app/data/secret.txt 2>/dev/null"},
+	} {
+		status, text := w.ask(p, s, "GET", "/?"+url.Values{"what": {try[0]}, "arg": {try[1]}}.Encode(), "")
+		if status != 200 || text != "nothing" {
+			t.Errorf("%s %s: %d %.200q", try[0], try[1], status, text)
+		}
+	}
+	if _, text := w.ask(p, s, "GET", "/?what=shell&arg=id", ""); !strings.Contains(text, "uid=1000") { // the shell itself is theirs
+		t.Errorf("shell: %q", text)
+	}
+}
+
+// A worker that takes more memory than the site may have ends the site's PHP, and the end
+// says why; PHP's own limit only ends the request.
+func TestPHPOutOfMemory(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	s := w.phpSpec("memory", map[string]string{"index.php": `<?php if (isset($_GET["all"])) { ini_set("memory_limit", "-1"); } $x = []; for (;;) { $x[] = random_bytes(1 << 20); }`})
+	p := w.start(s)
+	if status, _ := w.ask(p, s, "GET", "/", ""); status != 500 || !strings.Contains(w.said(), "Allowed memory size") {
+		t.Errorf("PHP's own limit: %d\n%s", status, w.said())
+	}
+	w.ask(p, s, "GET", "/?all=1", "")
+	select {
+	case <-p.Done():
+		if exit := p.Exit(); !exit.OutOfMemory || exit.Reason != "out of memory" {
+			t.Errorf("%+v", exit)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it still runs")
+	}
+}
+
+// Sessions outlive the program, and no other site has them.
+func TestPHPSessions(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	spec := func(id string) Spec {
+		s := w.phpSpec(id, map[string]string{"index.php": `<?php session_id("sessionsessionsessionsession"); ini_set("session.use_strict_mode", "0"); session_start(); $_SESSION["n"] = ($_SESSION["n"] ?? 0) + 1; echo $_SESSION["n"];`})
+		s.Site = "site_sessions"
+		return s
+	}
+	for _, want := range []string{"1", "2"} {
+		s := spec("sessions" + want)
+		p := w.start(s)
+		if _, text := w.ask(p, s, "GET", "/", ""); text != want {
+			t.Errorf("%q, want %s\n%s", text, want, w.said())
+		}
+		p.Stop(0)
+	}
+	s := spec("sessions3")
+	s.Site = "site_others"
+	if _, text := w.ask(w.start(s), s, "GET", "/", ""); text != "1" {
+		t.Errorf("another site has the session: %q", text)
 	}
 }

@@ -118,12 +118,13 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 			return nil, err
 		}
 	}
+	p.bound(&s, &cmd)
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
 	cmd.Stdout, cmd.Stderr = out, errs
 	closeNetwork := func() {}
 	if s.Egress {
-		if cmd.Network, closeNetwork, err = p.network(dir, errs); err != nil {
+		if cmd.Network, closeNetwork, err = p.network(dir, s.Ports, errs); err != nil {
 			clean()
 			return nil, err
 		}
@@ -184,18 +185,23 @@ func environment(s Spec, tools toolchain.Tools) []string {
 }
 
 // network opens the program's only way out: our proxy, which reaches public addresses.
-func (p *Processes) network(dir string, say *lines) (sandbox.Network, func(), error) {
+func (p *Processes) network(dir string, more []int, say *lines) (sandbox.Network, func(), error) {
 	l, name, err := sandbox.Listen(dir, "egress.sock")
 	if err != nil {
 		return sandbox.Network{}, nil, err
+	}
+	network, ports, idle := sandbox.Network{Proxy: name}, []int{443, 80}, time.Duration(0)
+	for _, port := range more {
+		network.Ports, ports = append(network.Ports, uint16(port)), append(ports, port)
+		idle = time.Hour // a pool of connections to a database is silent for long
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		p.c.Egress.Proxy(egress.ProxyConfig{Conns: 512, Resolve: true, Refused: say.refused()}).Serve(ctx, l)
+		p.c.Egress.Proxy(egress.ProxyConfig{Conns: 512, Resolve: true, Ports: ports, Idle: idle, Refused: say.refused()}).Serve(ctx, l)
 	}()
-	return sandbox.Network{Proxy: name}, func() { cancel(); <-served }, nil
+	return network, func() { cancel(); <-served }, nil
 }
 
 func exitOf(res sandbox.Result, err error) Exit {

@@ -42,7 +42,8 @@ type Spec struct {
 	Storage []Storage // folders that it may write to, and that stay when it ends
 
 	Limits Limits
-	Egress bool // whether it may connect to public addresses, on ports 80 and 443
+	Egress bool  // whether it may connect to public addresses, on ports 80 and 443
+	Ports  []int // and these, with Egress
 
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
 }
@@ -81,6 +82,9 @@ type Limits struct {
 	CPUs   float64 // 0 means no quota
 	Pids   int64
 	Disk   int64 // bytes that it may write
+	// Storage is how many bytes its site's storage may have. A program that passes it is
+	// ended; one that starts with more may not write to it at all.
+	Storage int64
 }
 
 // Exit says how a program ended.

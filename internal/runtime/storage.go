@@ -28,7 +28,7 @@ func (p *Processes) StorageDir(site string) (dir string, ok bool) {
 }
 
 // StorageFolders lists the folders of a site's storage by their paths in the project, each
-// with the directory of this host that holds it.
+// with the directory of this host that holds it; "@sessions" has PHP's sessions.
 func (p *Processes) StorageFolders(site string) (map[string]string, error) {
 	dir, ok := p.StorageDir(site)
 	if !ok {
@@ -96,8 +96,10 @@ func (p *Processes) storage(site, own string, tree *os.Root, name string, uid in
 			return "", fmt.Errorf("make storage: %w", err)
 		}
 		defer os.RemoveAll(tmp)
-		if err := fill(tree, name, tmp); err != nil {
-			return "", fmt.Errorf("fill storage: %w", err)
+		if tree != nil {
+			if err := fill(tree, name, tmp); err != nil {
+				return "", fmt.Errorf("fill storage: %w", err)
+			}
 		}
 		if err := sandbox.Own(tmp, uid); err != nil {
 			return "", err
@@ -120,7 +122,7 @@ func (p *Processes) storage(site, own string, tree *os.Root, name string, uid in
 			return "", err
 		}
 	}
-	if !isNew {
+	if !isNew && tree != nil {
 		if err := folders(tree, name, dir, uid); err != nil {
 			return "", fmt.Errorf("fill storage: %w", err)
 		}
@@ -225,3 +227,46 @@ func fresh(dir string, tree *os.Root, name string, uid int) error {
 	}
 	return sandbox.Own(dir, uid)
 }
+
+// Who starts with full storage has storageGrace to make room; with storageExcess and a
+// quarter of the limit more than it may have, storage is read-only.
+const (
+	storageGrace  = 16 << 20
+	storageExcess = 64 << 20
+)
+
+// bound holds a program's storage to its limit.
+func (p *Processes) bound(s *Spec, cmd *sandbox.Command) {
+	limit := s.Limits.Storage
+	if limit <= 0 {
+		return
+	}
+	most := limit + limit/4 + storageExcess
+	used := int64(0)
+	for _, b := range cmd.Binds {
+		if b.Stored && used <= most {
+			used += sandbox.Size(b.Source, most)
+		}
+	}
+	switch {
+	case used > most:
+		for i := range cmd.Binds {
+			if cmd.Binds[i].Stored {
+				cmd.Binds[i].Write = false
+			}
+		}
+		p.say(s, "Storage is full and read-only: "+mebibytes(used)+" of "+mebibytes(limit)+"; raise run.storageMiB to write to it again")
+	case used > limit:
+		limit = used + storageGrace
+		p.say(s, "Storage is full: "+mebibytes(used)+" of "+mebibytes(s.Limits.Storage)+"; delete files or raise run.storageMiB")
+	}
+	cmd.Limits.Stored = limit
+}
+
+func (p *Processes) say(s *Spec, line string) {
+	if s.Output != nil {
+		s.Output("system", line)
+	}
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }

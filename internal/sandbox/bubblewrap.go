@@ -327,7 +327,7 @@ func (r *run) spec(inside bool) spec {
 		// 1, not 0: a core_pattern that is a pipe ignores 0 and stops at exactly 1 (core(5)).
 		{unix.RLIMIT_CORE, 1},
 		{unix.RLIMIT_NOFILE, uint64(c.Limits.NoFile)},
-		{unix.RLIMIT_FSIZE, uint64(c.Limits.Disk)},
+		{unix.RLIMIT_FSIZE, uint64(max(c.Limits.Disk, c.Limits.Stored))},
 		{unix.RLIMIT_MEMLOCK, 64 << 10},
 		{unix.RLIMIT_MSGQUEUE, 0},
 	}}
@@ -335,7 +335,7 @@ func (r *run) spec(inside bool) spec {
 		// Counted in the sandbox's own user namespace. Plain runs share the host's count.
 		s.Rlimits = append(s.Rlimits, rlimit{unix.RLIMIT_NPROC, uint64(c.Limits.Pids)})
 		if c.Network.Proxy != "" {
-			s.Proxy = proxyInside
+			s.Proxy, s.Ports = proxyInside, c.Network.carried()
 		}
 	}
 	if r.group == nil || r.group.memory == "" {

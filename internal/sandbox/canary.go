@@ -108,7 +108,7 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
 	var out, complaint bytes.Buffer
-	res, err := b.Run(ctx, Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: work, UID: uid, Network: Network{filepath.Join(scratch, "proxy")},
+	res, err := b.Run(ctx, Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: work, UID: uid, Network: Network{Proxy: filepath.Join(scratch, "proxy")},
 		Limits: Limits{Wall: 20 * time.Second, Memory: 256 << 20}, Stdout: &out, Stderr: &complaint})
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)

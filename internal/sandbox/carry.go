@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,7 +18,10 @@ const carriedConns = 256
 
 // offer serves the sandbox's network on the sockets that the stage made. It holds no
 // right that the command does not have itself.
-func offer(proxy string, sockets []int) error {
+func offer(proxy string, sockets []int, ports []uint16) error {
+	if len(sockets) != 1+len(ports) {
+		return errors.New("offer the network: sockets are missing")
+	}
 	n := newNames(proxy)
 	for i, fd := range sockets {
 		f := os.NewFile(uintptr(fd), "network")
@@ -30,9 +34,9 @@ func offer(proxy string, sockets []int) error {
 		} else {
 			l, err := net.FileListener(f)
 			if err != nil {
-				return fmt.Errorf("offer port %d: %w", carried[i-1], err)
+				return fmt.Errorf("offer port %d: %w", ports[i-1], err)
 			}
-			go n.accept(l, carried[i-1])
+			go n.accept(l, ports[i-1])
 		}
 		_ = f.Close() // the copies that net made are closed at exec
 	}

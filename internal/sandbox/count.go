@@ -136,3 +136,9 @@ func unlinked(pids []int, work string) (sum int64) {
 	}
 	return sum
 }
+
+// Size returns the bytes on disk of a tree that its owner may be changing, or a little more
+// than most where it has more.
+func Size(dir string, most int64) int64 {
+	return count(dir, tally{most, 1 << 62}, nil).bytes
+}

@@ -6,14 +6,14 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
-	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // A command with a way out gets a network that any program can use: names resolve, and
-// connections to ports 80 and 443 of what they resolve to work, without a proxy setting.
+// connections to ports 80 and 443, and others that are named, of what they resolve to work, without a proxy setting.
 //
 // Nothing is routed. The sandbox's network namespace holds a loopback alone; our resolver
 // on it answers every name that the proxy can resolve with an address of fakeNet, which
@@ -33,9 +33,6 @@ var fakeNet = netip.MustParsePrefix("198.18.0.0/15")
 // netStageArg is the argument by which the shim is the stage.
 const netStageArg = "--network"
 
-// carried are the ports that are carried to the proxy.
-var carried = []uint16{80, 443}
-
 // stageNetwork puts the stage before bwrap. It returns the descriptors that the shim
 // inside will find the sockets at: the resolver's, then those of carried.
 func (b *Bubblewrap) stageNetwork(r *run) ([]int, error) {
@@ -43,7 +40,7 @@ func (b *Bubblewrap) stageNetwork(r *run) ([]int, error) {
 		return nil, nil
 	}
 	var sockets []int
-	for range 1 + len(carried) {
+	for range 1 + len(r.c.Network.carried()) {
 		place, err := os.Open(os.DevNull) // holds the number until the stage puts a socket there
 		if err != nil {
 			return nil, err
@@ -57,9 +54,15 @@ func (b *Bubblewrap) stageNetwork(r *run) ([]int, error) {
 func (b *Bubblewrap) throughStage(r *run, self string, sockets []int) {
 	cmd := r.launch.cmd
 	args := []string{"slipway", ShimName, b.name, netStageArg}
-	for _, fd := range sockets {
-		args = append(args, strconv.Itoa(fd))
+	var places []string
+	for i, fd := range sockets {
+		port := uint16(53)
+		if i > 0 {
+			port = r.c.Network.carried()[i-1]
+		}
+		places = append(places, fmt.Sprintf("%d:%d", fd, port))
 	}
+	args = append(args, strings.Join(places, ","))
 	cmd.Args = append(append(args, cmd.Path), cmd.Args...)
 	cmd.Path = self
 	a := cmd.SysProcAttr
@@ -74,33 +77,29 @@ func (b *Bubblewrap) throughStage(r *run, self string, sockets []int) {
 	a.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
 }
 
-// networkStage is the stage's main: args are the descriptors, then bwrap's path and argv.
-// It returns only when something failed.
+// networkStage is the stage's main: args are the descriptors with their ports, the resolver's
+// first, then bwrap's path and argv. It returns only when something failed.
 func networkStage(args []string) error {
 	runtime.LockOSThread() // capabilities are a thread's
-	n := 1 + len(carried)
-	if len(args) < n+2 {
+	if len(args) < 3 {
 		return errors.New("network stage: too few arguments")
 	}
 	if err := loopback(); err != nil {
 		return fmt.Errorf("bring up the loopback: %w", err)
 	}
-	dns, err := bound(unix.SOCK_DGRAM, [4]byte{127, 0, 0, 1}, 53)
-	if err != nil {
-		return fmt.Errorf("offer the resolver: %w", err)
-	}
-	sockets := []int{dns}
-	for _, port := range carried {
-		fd, err := bound(unix.SOCK_STREAM, [4]byte{}, port)
+	for i, place := range strings.Split(args[0], ",") {
+		var at int
+		var port uint16
+		if _, err := fmt.Sscanf(place, "%d:%d", &at, &port); err != nil {
+			return fmt.Errorf("network stage: %w", err)
+		}
+		kind, addr := unix.SOCK_STREAM, [4]byte{}
+		if i == 0 {
+			kind, addr = unix.SOCK_DGRAM, [4]byte{127, 0, 0, 1}
+		}
+		fd, err := bound(kind, addr, port)
 		if err != nil {
 			return fmt.Errorf("offer port %d: %w", port, err)
-		}
-		sockets = append(sockets, fd)
-	}
-	for i, fd := range sockets {
-		at, err := strconv.Atoi(args[i])
-		if err != nil {
-			return fmt.Errorf("network stage: %w", err)
 		}
 		if err := unix.Dup3(fd, at, 0); err != nil {
 			return fmt.Errorf("hand over a socket: %w", err)
@@ -114,7 +113,7 @@ func networkStage(args []string) error {
 	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
-	return fmt.Errorf("start bwrap: %w", unix.Exec(args[n], args[n+1:], []string{"PATH=/usr/bin:/bin"}))
+	return fmt.Errorf("start bwrap: %w", unix.Exec(args[1], args[2:], []string{"PATH=/usr/bin:/bin"}))
 }
 
 // loopback brings lo up and makes every address of fakeNet one of its own: a network of

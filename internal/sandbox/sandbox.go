@@ -22,6 +22,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,6 +80,7 @@ type Bind struct {
 	Source string // absolute host path of a directory, file or socket, made by us
 	Target string // absolute path inside
 	Write  bool   // read-write; growth counts against Limits.Disk
+	Stored bool   // what it holds counts against Limits.Stored instead
 }
 
 // Network says how a command reaches the outside.
@@ -87,6 +89,19 @@ type Network struct {
 	// The socket must be writable for UID; its directory may be closed to all. Inside,
 	// every name that it resolves resolves, and ports 80 and 443 lead through it.
 	Proxy string
+	// Ports lead through it too, beside 80 and 443. Optional.
+	Ports []uint16
+}
+
+// carried are the ports that are carried to the proxy.
+func (n Network) carried() []uint16 {
+	ports := []uint16{80, 443}
+	for _, p := range n.Ports {
+		if p != 53 && !slices.Contains(ports, p) { // 53 is the resolver's
+			ports = append(ports, p)
+		}
+	}
+	return ports
 }
 
 // Limits bound a command. Zero fields take the value of Defaults.
@@ -95,7 +110,8 @@ type Limits struct {
 	Pids    int64         // processes and threads
 	CPU     float64       // cores; 0 means no quota, only a lower share
 	Disk    int64         // bytes on disk in Work plus growth of the writable binds
-	Files   int64         // files and directories in the same places
+	Stored  int64         // bytes on disk in the binds that are Stored; 0 means no limit
+	Files   int64         // files and directories in the same places, and in Work
 	Wall    time.Duration // from start to the kill
 	Output  int64         // bytes of Stdout and Stderr together; the rest is dropped after a marker line
 	NoFile  int64         // open files per process
@@ -119,6 +135,7 @@ const (
 	NotKilled   Reason = ""
 	Timeout     Reason = "timeout"
 	DiskFull    Reason = "disk limit"
+	StorageFull Reason = "storage limit"
 	OutOfMemory Reason = "out of memory"
 	Canceled    Reason = "canceled"
 	LogFlood    Reason = "log flood"

@@ -550,7 +550,7 @@ func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 	run := func(argv ...string) string {
 		t.Helper()
 		var out bytes.Buffer
-		res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Network: Network{proxy}, Stdout: &out, Stderr: &out})
+		res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Network: Network{Proxy: proxy}, Stdout: &out, Stderr: &out})
 		if err != nil || !res.OK() {
 			t.Fatalf("Run = %+v, %v: %s", res, err, out.String())
 		}
@@ -586,7 +586,7 @@ func TestTheNetworkGivesNoRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := b.Run(t.Context(), Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: newWork(t), UID: siteUID(),
-		Limits: small(), Network: Network{fakeProxy(t, nil)}, Stdout: &out})
+		Limits: small(), Network: Network{Proxy: fakeProxy(t, nil)}, Stdout: &out})
 	if err != nil || !res.OK() {
 		t.Fatalf("Run = %+v, %v", res, err)
 	}
@@ -833,5 +833,33 @@ func TestOneWriterKeepsTheOrder(t *testing.T) {
 				t.Errorf("out of order: %.300q", out.String())
 			}
 		})
+	}
+}
+
+// Ports that are named lead to the proxy like 80 and 443, and no others do; the proxy still
+// decides about each.
+func TestNamedPorts(t *testing.T) {
+	t.Parallel()
+	b := newSandbox(t)
+	talk := func(c io.ReadWriter) {
+		buf := make([]byte, 64)
+		n, _ := c.Read(buf)
+		fmt.Fprintf(c, "you said %s", buf[:n])
+	}
+	proxy := fakeProxy(t, map[string]func(io.ReadWriter){"db.example:5432": talk, "db.example:6379": talk, "db.example:443": talk})
+	run := func(argv ...string) string {
+		var out bytes.Buffer
+		res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Network: Network{Proxy: proxy, Ports: []uint16{5432, 443, 53, 3306}}, Stdout: &out, Stderr: &out})
+		if err != nil || !res.OK() {
+			t.Fatalf("%q: %+v, %v: %s", argv, res, err, out.String())
+		}
+		return out.String()
+	}
+	for at, want := range map[string]string{
+		"db.example:5432": "you said hello", "db.example:443": "you said hello", "db.example:6379": "refused", "db.example:3306": "reset", "127.0.0.1:5432": "reset",
+	} {
+		if got := run(attackArgv("say", at, "hello")...); !strings.Contains(got, want) {
+			t.Errorf("%s answered %q, want %q", at, got, want)
+		}
 	}
 }

@@ -31,9 +31,10 @@ type spec struct {
 	Env      []string
 	Dir      string
 	Proxy    string // unix socket inside; "" for none
-	Sockets  []int  // of the network that leads to it
-	Link     int    // descriptor of the way in; 0 for none
-	Listener int    // descriptor of the socket that the command inherits; 0 for none
+	Sockets  []int  // of the network that leads to it: the resolver's, then one for each of Ports
+	Ports    []uint16
+	Link     int // descriptor of the way in; 0 for none
+	Listener int // descriptor of the socket that the command inherits; 0 for none
 	Rlimits  []rlimit
 }
 
@@ -96,7 +97,7 @@ func shim(in, status *os.File) (int, error) {
 		unix.CloseOnExec(s.Listener)
 	}
 	if s.Proxy != "" {
-		if err := offer(s.Proxy, s.Sockets); err != nil {
+		if err := offer(s.Proxy, s.Sockets, s.Ports); err != nil {
 			return 0, err
 		}
 	}

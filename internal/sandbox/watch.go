@@ -118,15 +118,21 @@ func resident(pid int) (sum int64) {
 
 func (w *watch) disk() {
 	l := w.r.c.Limits
-	places := []string{w.r.c.Work}
+	places, stored := []string{w.r.c.Work}, []bool{false}
 	for _, b := range w.r.c.Binds {
 		if b.Write {
-			places = append(places, b.Source)
+			places, stored = append(places, b.Source), append(stored, b.Stored)
 		}
 	}
 	base := make([]tally, len(places)) // what binds held before; Work counts in full
 	for i := 1; i < len(places); i++ {
 		base[i] = count(places[i], tally{1 << 62, 1 << 62}, w.done)
+	}
+	most := l.Disk
+	if l.Stored > 0 {
+		most = max(most, l.Stored)
+	} else {
+		clear(stored)
 	}
 	var last time.Time
 	var took time.Duration
@@ -140,10 +146,15 @@ func (w *watch) disk() {
 		begin := time.Now()
 		low = now
 		var sum tally
+		kept := int64(0)
 		for i, p := range places {
-			t := count(p, tally{l.Disk + base[i].bytes, l.Files + base[i].files}, w.done)
-			sum.bytes += max(0, t.bytes-base[i].bytes)
+			t := count(p, tally{most + base[i].bytes, l.Files + base[i].files}, w.done)
 			sum.files += max(0, t.files-base[i].files)
+			if stored[i] {
+				kept += t.bytes
+				continue
+			}
+			sum.bytes += max(0, t.bytes-base[i].bytes)
 		}
 		if vanished || now.bytes < reserve {
 			sum.bytes += unlinked(w.r.procs(), w.r.c.Work)
@@ -152,6 +163,10 @@ func (w *watch) disk() {
 		w.mu.Lock()
 		w.usage.Disk = sum.bytes
 		w.mu.Unlock()
+		if l.Stored > 0 && kept > l.Stored {
+			w.r.report(StorageFull)
+			return false
+		}
 		if sum.bytes > l.Disk || sum.files > l.Files || now.bytes < reserve && sum.bytes > reserve/4 {
 			w.r.report(DiskFull)
 			return false

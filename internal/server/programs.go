@@ -23,6 +23,7 @@ const (
 	defaultMemory  = 512
 	programPids    = 512
 	programScratch = 1 << 30 // bytes
+	programStorage = 1 << 30
 )
 
 // wanted returns the program of a deployment, with its site's settings.
@@ -36,8 +37,9 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 		Health: defaultHealth, Sleep: defaultSleep, Drain: defaultDrain,
 	}
 	w.Spec = runtime.Spec{Site: w.Site, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
-		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch}}
+		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: programStorage}}
 	applyPHP(&w, p)
+	applyStorage(&w, p)
 	if len(p.Secrets) > 0 {
 		w.Redact = buildlog.NewRedactor(p.Secrets).Redact
 	}
@@ -59,6 +61,12 @@ func applyRun(w *app.Wanted, r site.Run) {
 	if r.MemoryMiB != nil {
 		w.Spec.Limits.Memory = int64(*r.MemoryMiB) << 20
 	}
+	if r.StorageMiB != nil {
+		w.Spec.Limits.Storage = int64(*r.StorageMiB) << 20
+	}
+	if r.Ports != nil {
+		w.Spec.Ports = *r.Ports
+	}
 	if r.CPUs != nil {
 		w.Spec.Limits.CPUs = *r.CPUs
 	}
@@ -70,9 +78,9 @@ func applyRun(w *app.Wanted, r site.Run) {
 			w.Health = time.Duration(*c.TimeoutSeconds) * time.Second
 		}
 	}
-	if r.Command != nil && w.PHP == nil {
+	if r.Command != nil {
 		command := framework.ParseCommand(*r.Command)
-		w.Spec.Argv, w.Spec.Shell = command.Argv, command.Shell
+		w.Spec.Argv, w.Spec.Shell, w.PHP = command.Argv, command.Shell, nil
 	}
 }
 

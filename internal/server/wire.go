@@ -70,6 +70,7 @@ type node struct {
 	jobs        *job.Jobs
 	gc          *gc.Collector
 	apps        *app.Apps
+	engine      *runtime.Processes // nil where programs can't run
 	bundles     *bundle.Bundles
 	source      *source.Source
 	api         *api.API             // nil without the role
@@ -131,7 +132,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 			return nil, err
 		}
 		if engine != nil {
-			apps.Engine = engine
+			apps.Engine, h.engine = engine, engine
 		} else {
 			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
 		}
@@ -148,7 +149,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.traffic = traffic.New(traffic.Config{DB: h.db})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		Tell: h.tellOfDeployment, StartProgram: h.startProgram, ProgramLog: h.lastProgramLines, PHP: phpVersion,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetGit, h.forgetConnection}})
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetConnection}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal, Heads: h.heads, Log: s.Log})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)

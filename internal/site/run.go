@@ -3,6 +3,7 @@ package site
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"slipway/internal/fault"
@@ -16,6 +17,9 @@ type Run struct {
 	SleepAfterSeconds *int         `json:"sleepAfterSeconds,omitempty" doc:"Unused for so long, the program stops, and the next request starts it. 0 never. Default 900."`
 	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"64 to 16384. Default 512."`
 	CPUs              *float64     `json:"cpus,omitempty" doc:"0.1 to 64. Default 1."`
+	Storage           *[]string    `json:"storage,omitempty" doc:"Folders of the project that the program may write to, and that stay when another deployment takes over; those that detection knows are among them. Up to 10."`
+	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"What they may hold together. 16 to 10240. Default 1024."`
+	Ports             *[]int       `json:"ports,omitempty" doc:"Ports, beside 80 and 443, at which the program may reach public hosts by name, for databases and the like. Up to 16. Default none."`
 	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"What requests under way are given to end when another deployment takes over. 0 to 600. Default 30."`
 }
 
@@ -54,6 +58,15 @@ func mergeRun(have, p Run) Run {
 	if p.CPUs != nil {
 		have.CPUs = p.CPUs
 	}
+	if p.Storage != nil {
+		have.Storage = p.Storage
+	}
+	if p.StorageMiB != nil {
+		have.StorageMiB = p.StorageMiB
+	}
+	if p.Ports != nil {
+		have.Ports = p.Ports
+	}
 	if p.DrainSeconds != nil {
 		have.DrainSeconds = p.DrainSeconds
 	}
@@ -83,6 +96,29 @@ func checkRun(r Run) error {
 	if err := within("drainSeconds", r.DrainSeconds, 0, 600); err != nil {
 		return err
 	}
+	if err := within("storageMiB", r.StorageMiB, 16, 10240); err != nil {
+		return err
+	}
+	if r.Storage != nil {
+		if len(*r.Storage) > maxStorage {
+			return bad("storage", fmt.Sprintf("at most %d folders", maxStorage), len(*r.Storage))
+		}
+		for i, dir := range *r.Storage {
+			if !storageFolder(dir) || slices.Contains((*r.Storage)[:i], dir) {
+				return bad("storage", "folders of the project, each once, such as storage or public/uploads", short(dir))
+			}
+		}
+	}
+	if r.Ports != nil {
+		if len(*r.Ports) > maxPorts {
+			return bad("ports", fmt.Sprintf("at most %d ports", maxPorts), len(*r.Ports))
+		}
+		for i, port := range *r.Ports {
+			if port < 1 || port > 65535 || port == 25 || port == 53 || port == 3000 || slices.Contains((*r.Ports)[:i], port) {
+				return bad("ports", "numbers from 1 to 65535, each once, without 25, 53 and 3000", port)
+			}
+		}
+	}
 	if r.CPUs != nil && !(*r.CPUs >= 0.1 && *r.CPUs <= 64) {
 		return bad("cpus", "0.1 to 64", *r.CPUs)
 	}
@@ -95,4 +131,17 @@ func checkRun(r Run) error {
 		}
 	}
 	return nil
+}
+
+// The most folders of storage, and ports, that a site may name.
+const (
+	maxStorage = 10
+	maxPorts   = 16
+)
+
+// storageFolder reports whether a path names a folder in a project: clean, relative, and
+// nothing that only Slipway or Git has.
+func storageFolder(dir string) bool {
+	return dir != "" && len(dir) <= 200 && path.Clean("/"+dir) == "/"+dir && dir[0] != '@' && dir != "." && dir != ".git" && !strings.HasPrefix(dir, ".git/") &&
+		!strings.ContainsFunc(dir, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f || r == '\ufffd' })
 }
