@@ -21,7 +21,7 @@ type connectionBody struct {
 	UpdatedAt string  `json:"updatedAt" format:"date-time"`
 }
 
-type repositoryBody struct {
+type foundRepository struct {
 	Repository string  `json:"repository" example:"github.com/acme/site"`
 	Branch     *string `json:"branch" doc:"Its default branch."`
 	Private    bool    `json:"private"`
@@ -78,9 +78,9 @@ type findRepositoriesIn struct {
 	Search string `query:"search" maxLength:"100"`
 }
 
-func (a *API) findRepositories(ctx context.Context, c account.Caller, in *findRepositoriesIn) (data[repositoryBody], error) {
+func (a *API) findRepositories(ctx context.Context, c account.Caller, in *findRepositoriesIn) (data[foundRepository], error) {
 	list, err := a.Connections.Repositories(ctx, c.Owner, connection.ID(in.ID), in.Search)
-	return data[repositoryBody]{Data: each(list, func(r connection.Repository) repositoryBody {
-		return repositoryBody{r.Name, some(r.Default), r.Private}
+	return data[foundRepository]{Data: each(list, func(r connection.Repository) foundRepository {
+		return foundRepository{r.Name, some(r.Default), r.Private}
 	})}, err
 }

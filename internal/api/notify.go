@@ -15,7 +15,7 @@ type channelBody struct {
 	Name       string   `json:"name"`
 	Host       *string  `json:"host" doc:"Of its URL, which is a secret and never shown. Null for mail."`
 	SiteID     *string  `json:"siteId" doc:"The one site that it is about. Null: all sites."`
-	Events     []string `json:"events"`
+	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
 	Active     bool     `json:"active"`
 	Error      *string  `json:"error" doc:"Why the service last refused a message. Null: it didn't."`
 	LastSentAt *string  `json:"lastSentAt" format:"date-time"`

@@ -50,7 +50,7 @@ func TestNewSiteFromAnAccount(t *testing.T) {
 	if err != nil || string(use.Connection) != id || !use.Report {
 		t.Errorf("the site uses %+v, %v", use, err)
 	}
-	if p := b.post("/new", "type", "static", "step", "look", "account", id, "repository", "git.test/octo/site"); p.status != 422 || !p.has("wrong-repository") {
+	if p := b.post("/new", "type", "static", "step", "look", "account", id, "repository", "git.test/octo/site"); p.status != 409 || !p.has("wrong-repository") {
 		t.Errorf("another host: %s", p)
 	}
 	w.user("eve@example.test", false)
