@@ -24,11 +24,27 @@ import (
 //	node = "22"              # version or npm range
 //	watch = ["src/**"]       # files without whose change pushes are not deployed
 //
+//	release = "node migrate.js"   # once per deployment, before it goes live
+//
+//	[run]                    # see Run
+//	command = "node server.js"
+//
+//	[processes]              # run beside it
+//	worker = "node worker.js"
+//
+//	[[cron]]
+//	schedule = "*/5 * * * *" # UTC
+//	command = "node clean.js"
+//
 // A file that is not TOML, or a value of the wrong type, fails the deployment: it is
 // the one file that was written for us. An unknown key is a warning.
 type slipwayTOML struct {
-	Output *string `toml:"output"`
-	Build  struct {
+	Output    *string           `toml:"output"`
+	Release   *string           `toml:"release"`
+	Run       Run               `toml:"run"`
+	Processes map[string]string `toml:"processes"`
+	Cron      []cronTOML        `toml:"cron"`
+	Build     struct {
 		Framework *string `toml:"framework"`
 		Root      *string `toml:"root"`
 		Install   *string `toml:"install"`
@@ -63,6 +79,8 @@ type settings struct {
 	framework, root, install, command, output, node said
 
 	watch   []string
+	commands commands
+
 	env     map[string]string
 	sources map[string]string
 }
@@ -208,6 +226,9 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 		return invalid("build.watch in slipway.toml has too many or too long patterns", fmt.Sprintf("at most %d patterns of 1 to %d bytes", maxWatch, maxWatchText), nil)
 	}
 	s.watch = f.Build.Watch
+	if err := s.readCommands(t, f, root); err != nil {
+		return err
+	}
 	node, isText := f.Build.Node.(string)
 	if n, ok := f.Build.Node.(int64); ok {
 		node, isText = fmt.Sprint(n), true
@@ -260,6 +281,7 @@ func (p *project) apply(d *draft) error {
 	if s.output.ok() {
 		p.applyOutput(d)
 	}
+	p.applyCommands(d)
 	for k, v := range s.env {
 		d.Env[k] = v
 	}
