@@ -52,7 +52,8 @@ type serveCommand struct {
 	MaxConns       int           `name:"max-connections" help:"Maximum number of visitor connections. 0: as many as the open file limit allows." default:"0" placeholder:"N"`
 	MaxConnsOfOne  int           `name:"max-connections-per-address" help:"Maximum number of visitor connections per IP address or IPv6 /64. 0: an eighth of all." default:"0" placeholder:"N"`
 	FastPath       bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
-	HTTP3          bool          `name:"http3" help:"Serve sites over HTTP/3 (QUIC) as well, on the UDP port of --edge-https."`
+	CountryDB      string        `name:"country-database" help:"Database of countries by IP address (.mmdb), for traffic statistics." type:"path" placeholder:"FILE"`
+	HTTP3          bool          `name:"http3" env:"SLIPWAY_HTTP3" help:"Serve sites over HTTP/3 (QUIC) as well, on the UDP port of --edge-https."`
 	DrainDelay     time.Duration `help:"How long listeners stay open after SIGTERM while /readyz answers 503." default:"3s"`
 	Builds         int           `help:"Number of concurrent builds. 0: half the number of CPUs." default:"0"`
 	MaxFileSize    int           `help:"Maximum size of one published file in MiB." default:"2048"`
@@ -85,7 +86,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
-		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
+		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, CountryDatabase: s.CountryDB, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
 		GitHistory: s.GitHistory, MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
 		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
 	})

@@ -41,6 +41,8 @@ var matrix = map[string]row{
 	"getSite":           {path: "/sites/{site}", status: 200},
 	"getSiteLogs":       {path: "/sites/{site}/logs", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
+	"getSiteTopTraffic": {path: "/sites/{site}/traffic/top?since=7d", status: 200},
+	"getSiteAccessLog":  {path: "/sites/{site}/access-log", status: 200},
 	"getSiteServing":    {path: "/sites/{site}/serving", status: 200},
 	"updateSiteServing": {path: "/sites/{site}/serving", body: m{"proxyHosts": []string{"api.example.com"}}, status: 200, did: "site.updated"},
 	"testSiteRules":     {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},

@@ -21,8 +21,12 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+<<<<<<< HEAD
 	"slipway/internal/git"
 	"slipway/internal/notify"
+=======
+	"slipway/internal/operation"
+>>>>>>> main
 	"slipway/internal/release"
 	"slipway/internal/seal"
 	"slipway/internal/site"
@@ -63,7 +67,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		t.Fatal(err)
 	}
 	w.releases = release.New(release.Config{Blobs: blobs})
-	hooks := webhook.New(webhook.Config{DB: d, Seal: s})
+	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Operations: operation.New(operation.Config{DB: d})})
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,

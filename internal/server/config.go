@@ -59,6 +59,7 @@ type Config struct {
 	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
 	NoFastPath               bool          // all connections are left to net/http
+	CountryDatabase          string        // file in MaxMind's format; empty: nobody's country is known
 	HTTP3                    bool          // sites over QUIC, at the port of EdgeHTTPS
 	DrainDelay               time.Duration // how long the listeners stay open after SIGTERM
 

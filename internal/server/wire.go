@@ -152,9 +152,15 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.wireForges(out)
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
+<<<<<<< HEAD
 		Tell: h.tellOfDeployment, StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetConnection}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal, Heads: h.heads, Log: s.Log})
+=======
+		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks}})
+	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
+>>>>>>> main
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
@@ -181,8 +187,12 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 		return nil, err
 	}
 	if s.role("edge") {
+		country, err := countries(s.CountryDatabase)
+		if err != nil {
+			return nil, err
+		}
 		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
+			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: country, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
