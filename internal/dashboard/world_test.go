@@ -21,12 +21,9 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
-<<<<<<< HEAD
 	"slipway/internal/git"
 	"slipway/internal/notify"
-=======
 	"slipway/internal/operation"
->>>>>>> main
 	"slipway/internal/release"
 	"slipway/internal/seal"
 	"slipway/internal/site"
