@@ -94,6 +94,13 @@ var matrix = map[string]row{
 	"listPulls":         {path: "/sites/{site}/pulls", status: 200},
 	"approvePull":       {path: "/sites/{site}/pulls/7/approve", body: m{"commit": shaA}, status: 200, did: "pull_request.approved", prep: forkPull},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
+	"createBackup":      {path: "/sites/{site}/backups", status: 201, did: "backup.created"},
+	"listAllBackups":    {path: "/backups", status: 200, own: true},
+	"getBackup":         {path: "/backups/{backup}", status: 200},
+	"deleteBackup":      {path: "/backups/{backup}", status: 200, did: "backup.deleted"},
+	"verifyBackup":      {path: "/backups/{backup}/verify", status: 409}, // nothing takes it here: see backups_test.go
+	"restoreBackup":     {path: "/backups/{backup}/restore", status: 409},
+	"downloadBackup":    {path: "/backups/{backup}/download", status: 409},
 	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
 	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true, did: "webhook.created"},
 	"listEvents":        {path: "/webhooks/events", status: 200, own: true},
@@ -159,6 +166,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
 	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
+	x["backup"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/backups", key, nil), "id")
 	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
 	x["connection"] = text(w.must(201, "POST", "/connections", key, m{"provider": "github", "token": "good-token"}), "id")
 	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "url": "https://hooks.example.test/planted-address"}), "id")

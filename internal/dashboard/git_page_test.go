@@ -40,13 +40,13 @@ func (w *world) ready(s site.Site, t deploy.Trigger) deploy.ID {
 	return x.ID
 }
 
-var formOf = regexp.MustCompile(`(?s)<form[^>]* action="([^"]*)"[^>]*>(.*?)</form>`)
+var pageForms = regexp.MustCompile(`(?s)<form[^>]* action="([^"]*)"[^>]*>(.*?)</form>`)
 var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 
 // press sends the form whose button says exactly that, as a browser would.
 func (b *browser) press(p reply, label string) reply {
 	b.w.t.Helper()
-	for _, m := range formOf.FindAllStringSubmatch(p.body, -1) {
+	for _, m := range pageForms.FindAllStringSubmatch(p.body, -1) {
 		if !regexp.MustCompile(`<button [^>]*>` + regexp.QuoteMeta(label) + `</button>`).MatchString(m[2]) {
 			continue
 		}

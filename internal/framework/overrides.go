@@ -78,7 +78,7 @@ const (
 type settings struct {
 	framework, root, install, command, output, node said
 
-	watch   []string
+	watch    []string
 	commands commands
 
 	env     map[string]string

@@ -71,7 +71,8 @@ type Config struct {
 	BuildTime      time.Duration // per stage
 	InsecureBuilds bool          // without a sandbox
 
-	SMTP SMTP
+	SMTP   SMTP
+	Backup Backup
 }
 
 // settings is Config once it is known to make sense.
@@ -214,6 +215,9 @@ func (c Config) check() (settings, error) {
 	}
 	if err := c.checkBlobs(); err != nil {
 		return s, fmt.Errorf("--blobs: %w", err)
+	}
+	if err := checkBackup(c.Backup); err != nil {
+		return s, err
 	}
 	if c.BlobCache < 0 {
 		return s, fmt.Errorf("--blob-cache: %d is not a number of MiB", c.BlobCache)
