@@ -21,12 +21,9 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/app"
-<<<<<<< HEAD
-	"slipway/internal/connection"
-=======
 	"slipway/internal/backup"
 	"slipway/internal/blob"
->>>>>>> main
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"

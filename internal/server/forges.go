@@ -31,16 +31,6 @@ func (h *node) connected(ctx context.Context, id site.ID, repository string) (*s
 	return &source.Credential{Token: c.Token, User: c.User, Host: c.Host}, nil
 }
 
-// forgetConnection removes what is stored of a deleted site's connection and notifications.
-func (h *node) forgetConnection(ctx context.Context, id site.ID) error {
-	return h.db.Write(ctx, func(tx *db.Tx) error {
-		if err := h.notify.ForgetTx(ctx, tx, string(id)); err != nil {
-			return err
-		}
-		return h.connections.ForgetTx(ctx, tx, string(id))
-	})
-}
-
 // deploymentFacts is what forges are told of a deployment.
 func (h *node) deploymentFacts(ctx context.Context, id string) (connection.Facts, error) {
 	x, s, err := h.deployments.Lookup(ctx, deploy.ID(id))

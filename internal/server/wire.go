@@ -86,11 +86,9 @@ type node struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-<<<<<<< HEAD
-var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, connection.QueueName: 4, notify.QueueName: 4, deploy.QueueName: max(16, 4*goruntime.NumCPU())}
-=======
-var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2}
->>>>>>> main
+var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2,
+	connection.QueueName: 4, notify.QueueName: 4,
+}
 
 // wire makes every package from the settings. It opens the database and starts nothing.
 func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
@@ -158,15 +156,11 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.wireForges(out)
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
-<<<<<<< HEAD
-		Tell: h.tellOfDeployment, StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetConnection, h.forgetWebhooks}})
-	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal, Heads: h.heads, Log: s.Log})
-=======
+		Tell:         h.tellOfDeployment,
 		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks, h.forgetBackups}})
-	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
->>>>>>> main
+	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
+		Heads: h.heads, Log: s.Log})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
 	kept, err := h.backupConfig(store, limits)
@@ -191,13 +185,9 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
-<<<<<<< HEAD
-		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Connections: h.connections, Notify: h.notify, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
-=======
-		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
+		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git,
+			Connections: h.connections, Notify: h.notify, Domains: h.domains,
 			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
->>>>>>> main
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
@@ -250,9 +240,11 @@ func (h *node) forgetDomains(ctx context.Context, id site.ID) error {
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) })
 }
 
-// forgetGit removes what is stored of a deleted site's repository.
+// forgetGit removes what is stored of a deleted site's repository, and whom it told of what.
 func (h *node) forgetGit(ctx context.Context, id site.ID) error {
-	return h.db.Write(ctx, func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) })
+	return h.db.Write(ctx, func(tx *db.Tx) error {
+		return errors.Join(h.git.ForgetTx(ctx, tx, id), h.connections.ForgetTx(ctx, tx, string(id)), h.notify.ForgetTx(ctx, tx, string(id)))
+	})
 }
 
 // emitDomain tells webhooks what happens to a domain.
