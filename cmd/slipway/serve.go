@@ -38,6 +38,8 @@ type serveCommand struct {
 	ACMEDNSZone  string   `name:"acme-dns-zone" help:"Zone served at --acme-dns; delegate it to this server with an NS record." placeholder:"DOMAIN"`
 	PublicAddr   []string `name:"public-address" help:"Public IP address that domains must point to. Default: the addresses of the site domain. Repeatable." placeholder:"IP"`
 	BlobCache    int      `name:"blob-cache" help:"Size in MiB of the local cache for an object store." default:"2048"`
+	BackupTo     string   `name:"backup-to" help:"Where backups are stored: s3://BUCKET?endpoint=https://HOST or a directory; the data directory when absent." placeholder:"URL"`
+	BackupFor    []string `name:"backup-recipient" help:"Public key of age (age1…) whose owner can open the backups without this installation's key. Repeatable." placeholder:"KEY"`
 	Roles        []string `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
@@ -61,6 +63,10 @@ type serveCommand struct {
 	MaxReleaseSize int           `help:"Maximum size of one release in MiB." default:"4096"`
 	BuildMemory    int           `help:"Memory limit of one build in MiB." default:"2048"`
 	BuildTime      time.Duration `help:"Timeout of one build stage." default:"15m"`
+	MariaDB        string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT. Default: a private one, if mariadbd is installed." placeholder:"ADDRESS"`
+	MariaDBMemory  int           `name:"mariadb-memory" help:"Memory limit of the private MariaDB server in MiB." default:"1024"`
+	DatabaseSize   int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
+	WordPress      string        `name:"wordpress-source" help:"WordPress of new sites: a directory, debian, or https://….tar.gz#sha256=…. Default: the current release." placeholder:"SOURCE"`
 	mailFlags
 	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only safe if you trust every user."`
 
@@ -88,7 +94,8 @@ func (s serveCommand) Run(ctx context.Context) error {
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, CountryDatabase: s.CountryDB, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
 		GitHistory: s.GitHistory, MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
-		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
+		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, WordPressSource: s.WordPress, MariaDB: s.MariaDB, MariaDBMemory: s.MariaDBMemory, DatabaseSize: s.DatabaseSize, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
+		Backup: server.Backup{To: s.BackupTo, Recipients: s.BackupFor},
 	})
 }
 
