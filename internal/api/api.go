@@ -22,6 +22,7 @@ import (
 	"slipway/internal/backup"
 	"slipway/internal/certs"
 	"slipway/internal/connection"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -34,6 +35,7 @@ import (
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // Config names the services that the API exposes.
@@ -48,6 +50,8 @@ type Config struct {
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
+	Databases   *database.Databases
+	WordPress   *wordpress.WordPress
 	Webhooks    *webhook.Webhooks
 	Backups     *backup.Backups
 	Operations  *operation.Operations
@@ -117,6 +121,8 @@ func (a *API) Routes() []Route { return a.ops }
 func (a *API) routes() {
 	a.siteRoutes()
 	a.programRoutes()
+	a.databaseRoutes()
+	a.wordpressRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
 	a.servingRoutes()

@@ -33,6 +33,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/certs"
 	"slipway/internal/connection"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -45,6 +46,7 @@ import (
 	"slipway/internal/source"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // Config names the services that the pages show.
@@ -58,6 +60,8 @@ type Config struct {
 	Connections  *connection.Connections
 	Notify       *notify.Notifications
 	Domains      *domain.Domains
+	Databases    *database.Databases
+	WordPress    *wordpress.WordPress
 	Traffic      *traffic.Traffic
 	Webhooks     *webhook.Webhooks
 	Log          *slog.Logger

@@ -218,6 +218,9 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 		if err == nil && n.Connection != "" && s.Repository != "" {
 			err = d.Connections.UseTx(ctx, tx, q.caller.Owner, string(s.ID), s.Repository, connection.Use{Connection: connection.ID(n.Connection), Report: true})
 		}
+		if err == nil && s.Type == site.WordPress {
+			err = d.startWordPress(ctx, tx, q, s)
+		}
 		return account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
 	})
 	if err != nil {
