@@ -51,6 +51,7 @@ What the lines mean:
 - **GET**: four clients over kept connections, random ids, while the database holds the sites. The yardstick is ` + "`GET /healthz`" + ` of the same process
   under the same load: what HTTP alone costs here. The sites were written straight into the database.
 - **webhook**: from reading the answer of the request that caused the event to the receiver having the first attempt in hand.
+- **fairness**: two clients of one user post arrays of 1,000 variables, 940 kB each, without a pause, and another user posts one variable, 100 times in turn.
 - **memory**: resident set of the process (VmRSS). The live sites were written straight into the database; each answers with one real release.
 - **start**: from starting the process to the first 200 of ` + "`/readyz`" + `; the median of five.
 - **files**: h2load on one thread asks for one file that doesn't compress, over 16 connections with 16 streams each (HTTP/2) or 64 connections (HTTP/1.1); all servers
