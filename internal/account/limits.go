@@ -26,12 +26,14 @@ const (
 	LimitKeys         Limit = "keys"
 	LimitEnv          Limit = "env"              // of all sites; one has at most 1,000
 	LimitHooks        Limit = "hooks"            // of all sites; one has at most 100
+	LimitDatabases    Limit = "databases"        // of all sites; one has at most 20
 	LimitPrograms     Limit = "programs.running" // on each node, commands and background processes included
 	LimitPreviews     Limit = "previews"         // preview addresses of all sites; one has at most 100
 	LimitStorage      Limit = "storage.bytes"    // files of stored releases
 	LimitBuildMinutes Limit = "build.minutes"    // in a calendar month, UTC
 	LimitBandwidth    Limit = "bandwidth.bytes"  // in a calendar month, UTC
 	LimitCaches       Limit = "caches.bytes"     // of builds; what exceeds it is dropped, the oldest first
+	LimitBackups      Limit = "backups.bytes"    // that backups added to where they are stored
 )
 
 // Unlimited is the limit of those who have none.
@@ -56,12 +58,14 @@ var limitKinds = map[Limit]limitKind{
 	LimitKeys:         {byDefault: 200, name: "API keys"},
 	LimitEnv:          {byDefault: 100_000, name: "environment variables"},
 	LimitHooks:        {byDefault: 10_000, name: "deploy hooks"},
+	LimitDatabases:    {byDefault: 100, name: "databases"},
 	LimitPrograms:     {byDefault: 100, name: "running programs", verb: "run", advice: "stop sites or let them sleep"},
 	LimitPreviews:     {byDefault: 5000, name: "preview addresses", advice: "delete branches or sites that are not used"},
 	LimitStorage:      {byDefault: 1 << 40, name: "stored files", verb: "store", advice: "delete sites that are not used"},
 	LimitBuildMinutes: {byDefault: 50_000, name: "build minutes", verb: "use", advice: nextMonth},
 	LimitBandwidth:    {byDefault: 10 << 40, name: "bandwidth", verb: "use", advice: nextMonth},
 	LimitCaches:       {byDefault: 100 << 30, name: "build caches", verb: "store"},
+	LimitBackups:      {byDefault: 100 << 30, name: "backups", verb: "store"},
 }
 
 // Bytes reports whether the limit counts bytes.

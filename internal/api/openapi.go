@@ -20,6 +20,8 @@ var nouns = []*huma.Tag{
 	{Name: "Deploy hooks", Description: "A URL that deploys a site when something POSTs to it."},
 	{Name: "Git", Description: "What pushes to a site's repository do, and the address that its forge calls."},
 	{Name: "Webhooks", Description: "Signed notifications to HTTPS endpoints of yours."},
+	{Name: "Databases", Description: "MariaDB databases that a site's programs reach."},
+	{Name: "WordPress", Description: "What a WordPress site has beside what every site has."},
 	{Name: "Operations", Description: "Work that outlives the request which started it."},
 	{Name: "Backups", Description: "Copies of a site."},
 	{Name: "Keys", Description: "API keys and what they may do."},
@@ -113,6 +115,7 @@ func (a *API) finish() {
 // complete adds what all operations have in common.
 func (a *API) complete(r Route, op *huma.Operation) {
 	ok := op.Responses[strconv.Itoa(r.Status)]
+	conflicts := r.Method != http.MethodGet || op.Responses["409"] != nil
 	op.Responses = map[string]*huma.Response{strconv.Itoa(r.Status): ok}
 	ok.Headers = headers(r.Status)
 	statuses := []int{400, 429, 500, 503}
@@ -123,7 +126,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if strings.Contains(r.Path, "{") {
 		statuses = append(statuses, 404)
 	}
-	if r.Method != http.MethodGet {
+	if conflicts || r.Asks {
 		statuses = append(statuses, 409)
 	}
 	if (r.Method == http.MethodPost || r.Method == http.MethodPatch) && !r.Hook { // every body is read and checked

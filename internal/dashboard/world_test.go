@@ -16,15 +16,18 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/blob"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/operation"
 	"slipway/internal/release"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 const password = "correct horse battery staple 9"
@@ -60,7 +63,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		t.Fatal(err)
 	}
 	w.releases = release.New(release.Config{Blobs: blobs})
-	hooks := webhook.New(webhook.Config{DB: d, Seal: s})
+	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Operations: operation.New(operation.Config{DB: d})})
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
@@ -73,6 +76,10 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 				return s.Slug, err
 			}}),
 	}
+	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)
 	}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,11 +32,20 @@ type Config struct {
 	Storage   string // absolute, ours: what sites write and keep. Optional: empty refuses storage.
 	// UID returns the host's uid of a site, under which its programs run.
 	UID func(ctx context.Context, site string) (int, error)
-	Log *slog.Logger // Optional.
+	// Database returns the socket that leads to a site's databases. Required where a Spec
+	// asks for it.
+	Database func(site string) (string, error)
+	Log      *slog.Logger // Optional.
 }
 
 // Processes is the Engine that runs programs in sandboxes on this machine.
-type Processes struct{ c Config }
+type Processes struct {
+	c Config
+
+	mu      sync.Mutex               // guards both
+	running map[*process]string      // by site
+	held    map[string]chan struct{} // closed when the site's programs may write again
+}
 
 // NewProcesses returns the engine and removes what an earlier process left behind. It
 // starts nothing.
@@ -47,7 +57,7 @@ func NewProcesses(c Config) (*Processes, error) {
 	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make programs: %w", err)
 	}
-	return &Processes{c}, nil
+	return &Processes{c: c, running: map[*process]string{}, held: map[string]chan struct{}{}}, nil
 }
 
 // stopPatience is how long the end of a program that was killed may take.
@@ -66,6 +76,9 @@ type process struct {
 
 // Start runs the program of s in a sandbox of its own.
 func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
+	if err := p.unheld(ctx, s.Site); err != nil {
+		return nil, err
+	}
 	uid, err := p.c.UID(ctx, s.Site)
 	if err != nil {
 		return nil, err
@@ -118,6 +131,10 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 			return nil, err
 		}
 	}
+	if err := p.database(&cmd, s); err != nil {
+		clean()
+		return nil, err
+	}
 	p.bound(&s, &cmd)
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
@@ -133,11 +150,13 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	x.kill = kill
 	cmd.Linked = func(l *sandbox.Link) {
 		x.link = l
+		p.note(x, s.Site)
 		close(x.linked)
 	}
 	failed := make(chan error, 1)
 	go func() {
 		defer close(x.gone)
+		defer p.forget(x)
 		res, err := p.c.Runner.Run(life, cmd)
 		closeNetwork()
 		out.flush()
@@ -164,6 +183,27 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		<-x.gone
 		return nil, context.Cause(ctx)
 	}
+}
+
+// Where a program finds its site's databases: a socket, and a port for drivers that know
+// no sockets.
+const (
+	databaseSocket = "/run/mysqld/mysqld.sock"
+	databasePort   = 33306 // 3306 may lead outside
+)
+
+// database opens the way to the databases of the program's site.
+func (p *Processes) database(cmd *sandbox.Command, s Spec) error {
+	if !s.Database {
+		return nil
+	}
+	socket, err := p.c.Database(s.Site)
+	if err != nil {
+		return err
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: socket, Target: databaseSocket})
+	cmd.Forwards = map[int]string{databasePort: databaseSocket}
+	return nil
 }
 
 // A program runs until it is stopped, and what it prints is bounded by whoever keeps it.
