@@ -187,7 +187,7 @@ func take(ctx context.Context, tx *db.Tx, id ID, attempt int64) (x Deployment, c
 // one transaction.
 func (d *Deployments) run(ctx context.Context, s site.Site, x *Deployment, p *progress) error {
 	if s.Type == site.WordPress {
-		return &fault.Error{Kind: fault.Unavailable, Message: noWordPress}
+		return d.runWordPress(ctx, s, x, p)
 	}
 
 	p.enter("fetch", Building)
@@ -226,9 +226,6 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *Deployment, p *pr
 	return d.activate(ctx, s, *x, rel, plan, byDefault, p)
 }
 
-// noWordPress is the error for WordPress sites, which are not supported yet.
-const noWordPress = "WordPress sites can't be installed by this version of the service yet"
-
 // fetch brings the branch's newest commit here and notes which one it is.
 func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *progress) (*source.Tree, error) {
 	repo, err := source.ParseRepository(s.Repository)
@@ -240,7 +237,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 		return nil, err
 	}
 	wanted := cmp.Or(x.Branch, "the default branch")
-	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner)}
+	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner), Untrusted: x.Fork}
 	if x.Pinned {
 		request.Commit = x.CommitHash
 		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)
@@ -253,7 +250,13 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, clip(tree.Message), clip(tree.Author)
 	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
 	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
-	if err := p.commit(ctx, func(tx *db.Tx) error { return noteTx(ctx, tx, *x) }); err != nil {
+	err = p.commit(ctx, func(tx *db.Tx) error {
+		if err := noteTx(ctx, tx, *x); err != nil {
+			return err
+		}
+		return d.tell(ctx, tx, *x, s.Name) // now it is known of which commit
+	})
+	if err != nil {
 		tree.Close()
 		return nil, err
 	}
