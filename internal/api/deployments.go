@@ -26,11 +26,11 @@ type deploymentBody struct {
 	CommitAuthor  *string         `json:"commitAuthor"`
 	Framework     *string         `json:"framework" doc:"The detected framework."`
 	Runtime       *string         `json:"runtime"`
-	Plan          json.RawMessage `json:"plan" doc:"What was done to build it, and why."`
-	URL           string          `json:"url" doc:"The immutable address of this very deployment."`
+	Plan          json.RawMessage `json:"plan" doc:"How it was built, and where each setting came from."`
+	URL           string          `json:"url" doc:"The immutable address of this deployment."`
 	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the newest preview of the branch or the pull request; null for production."`
 	IsCurrent     bool            `json:"isCurrent" doc:"Whether it is what the site serves."`
-	Queue         *queueBody      `json:"queue" doc:"What a pending one waits for."`
+	Queue         *queueBody      `json:"queue" doc:"The position of a pending deployment, and what it waits for."`
 	Stages        []stageBody     `json:"stages"`
 	Error         *string         `json:"error" doc:"Why it failed or was canceled."`
 	RollbackOf    *string         `json:"rollbackOf" doc:"The deployment whose release a rollback made live again."`

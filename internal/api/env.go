@@ -19,7 +19,7 @@ type varBody struct {
 	Key       string   `json:"key" example:"API_TOKEN"`
 	Value     *string  `json:"value" doc:"Null where secret."`
 	Secret    bool     `json:"secret"`
-	Target    []string `json:"target" doc:"Who sees it: build, runtime or both; with production or preview: in deployments for that target alone."`
+	Target    []string `json:"target" doc:"Where it is available: build, runtime or both; with production or preview, only in deployments for that target."`
 	Branch    *string  `json:"branch" doc:"The branch, or pattern of branches, whose previews it is for. Null: it isn't bound to branches."`
 	CreatedAt string   `json:"createdAt" format:"date-time"`
 	UpdatedAt string   `json:"updatedAt" format:"date-time"`
@@ -29,8 +29,8 @@ type varBody struct {
 type newVar struct {
 	Key    string   `json:"key" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" patternDescription:"letters, digits and underscores, not beginning with a digit" doc:"Letters, digits and underscores, not beginning with a digit."`
 	Value  string   `json:"value" doc:"At most 32 KiB."`
-	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and kept out of logs."`
-	Target []string `json:"target,omitempty" enum:"build,runtime,production,preview" doc:"Who sees it: build, runtime, or both without either. production or preview: deployments for that target alone."`
+	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and redacted from logs."`
+	Target []string `json:"target,omitempty" enum:"build,runtime,production,preview" doc:"Where it is available: build, runtime, or both by default. production or preview restrict it to deployments for that target."`
 	Branch string   `json:"branch,omitempty" maxLength:"200" doc:"Only previews of this branch, or of those that match: * stands for any characters. Of several values of one key the one with the longest matching pattern counts, and one without a branch last." example:"feature/*"`
 }
 

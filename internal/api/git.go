@@ -19,9 +19,9 @@ import (
 )
 
 type gitBody struct {
-	HookURL     *string  `json:"hookUrl" doc:"Give it to the forge as the webhook's address. It holds a secret. Null: there is none yet."`
-	Provider    *string  `json:"provider" doc:"Which forge called last: github, gitlab, gitea, bitbucket or bitbucket_server. Null: none yet."`
-	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was made."`
+	HookURL     *string  `json:"hookUrl" doc:"Enter it as the webhook URL at the forge. It contains a secret. Null: none yet."`
+	Provider    *string  `json:"provider" doc:"The forge that called last: github, gitlab, gitea, bitbucket or bitbucket_server. Null: none yet."`
+	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was created."`
 	AutoDeploy  bool     `json:"autoDeploy" doc:"Whether pushes deploy."`
 	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, open pull requests, or both."`
 	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: build.watch of the live deployment's slipway.toml, or else the build's root folder decides."`
@@ -53,9 +53,9 @@ func (a *API) gitRoutes() {
 		Doc: "As the forge last told of them: open ones first. `waiting` ones are from forks and are built once a member approved their commit."}, a.listPulls)
 	post(a, Route{Path: "/sites/{id}/pulls/{number}/approve", ID: "approvePull", Tag: "Git", Summary: "Approve a pull request from a fork", Noun: "pull request", Scope: account.DeploymentsWrite, Limited: true,
 		Doc: "Builds exactly that commit as a preview, without the site's variables, credential and caches. A later commit needs another approval."}, a.approvePull)
-	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Tell of a push", Noun: "Git hook", Hook: true,
+	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
 		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
-			"A push to the production branch deploys exactly the pushed commit, one to another branch a preview where the site's settings say so; what is not deployed is answered with `skipped` and the reason. A delivery acts once."})
+			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview where the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries act once."})
 }
 
 func (a *API) showGit(s git.Settings) gitBody {
@@ -320,7 +320,7 @@ type approvePullIn struct {
 	ByID
 	Number int `path:"number" minimum:"1" maximum:"999999999"`
 	Body   struct {
-		Commit string `json:"commit" doc:"The pull request's commit that was looked at. 409 when it has a newer one."`
+		Commit string `json:"commit" doc:"The pull request's commit that was reviewed. 409 when it has a newer one."`
 	}
 }
 

@@ -90,7 +90,7 @@ func TestGitHookPushes(t *testing.T) {
 
 	begun := count()
 	wants(t, "ping", h.github("ping", m{"zen": "x"}), 200, `"skipped":true`, "ping")
-	wants(t, "a tag", h.github("push", m{"ref": "refs/tags/v1", "before": none, "after": shaA, "repository": acmeRepo}), 200, `"skipped":true`, "Tags deploy nothing")
+	wants(t, "a tag", h.github("push", m{"ref": "refs/tags/v1", "before": none, "after": shaA, "repository": acmeRepo}), 200, `"skipped":true`, "Tags don't trigger deployments")
 	wants(t, "another branch, previews off", h.github("push", pushOf("next", shaA, "x")), 200, `"skipped":true`, "Previews are off")
 	wants(t, "an issue", h.github("issues", m{"repository": acmeRepo}), 200, `"skipped":true`)
 	if n := count(); n != begun {

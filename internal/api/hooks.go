@@ -58,7 +58,7 @@ func (a *API) hookRoutes() {
 
 	call := Route{Path: "/hooks/deploy/{hook}", ID: "callHook", Tag: "Deploy hooks", Summary: "Deploy by hook", Noun: "deploy hook", Hook: true,
 		Doc: "Needs no key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so that link previews and crawlers do not. " +
-			"A call that finds a deployment of the same branch still waiting, asked for by a hook or a push, is folded into it and says so with `deduplicated`; one with a body never is. " +
+			"A call that finds a queued deployment of the same branch, triggered by a hook or a push, is merged into it and answers `deduplicated`; calls with a body are never merged. " +
 			"Calls of Git forges are recognized by their headers: a ping and events other than pushes to the hook's branch are answered with `skipped` and the reason. Their signature is not checked here; a Git hook does that."}
 	a.postHook(call)
 }
@@ -232,8 +232,8 @@ type calledHook struct {
 	Status       string `json:"status,omitempty" example:"pending"`
 	Skipped      bool   `json:"skipped,omitempty" doc:"True when a Git forge told of something that this hook doesn't deploy."`
 	Reason       string `json:"reason,omitempty" doc:"Why it was skipped."`
-	Deduplicated bool   `json:"deduplicated,omitempty" doc:"True when an earlier call's deployment, still waiting, will do."`
-	BodyIgnored  bool   `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or no UTF-8 text: the build doesn't get it."`
+	Deduplicated bool   `json:"deduplicated,omitempty" doc:"True when the call was merged into an earlier deployment that is still queued."`
+	BodyIgnored  bool   `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or not UTF-8 text: the build does not get it."`
 }
 
 func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHook, error) {

@@ -185,11 +185,11 @@ type createSiteIn struct {
 		Name       string       `json:"name" doc:"Display name, 1 to 100 characters."`
 		Type       string       `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
 		Repository string       `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
-		Branch     string       `json:"branch,omitempty" doc:"Without it: the repository's default branch."`
-		Framework  string       `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Without it: detected. An unknown one is ignored with a warning in the log."`
-		Build      site.Build   `json:"build,omitempty" doc:"Own build settings."`
-		Run        site.Run     `json:"run,omitempty" doc:"How the site's program is run, where it is one."`
-		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored sealed, never shown."`
+		Branch     string       `json:"branch,omitempty" doc:"Default: the repository's default branch."`
+		Framework  string       `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Default: detected. An unknown one is ignored with a warning in the log."`
+		Build      site.Build   `json:"build,omitempty" doc:"Build settings."`
+		Run        site.Run     `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
+		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
 		WordPress  newWordPress `json:"wordpress,omitempty" doc:"What a site of type wordpress begins with."`
 		Connection string       `json:"connectionId,omitempty" doc:"A connected account on the repository's host, which reads it in place of a credential, and reports deployments to the forge."`
 	}

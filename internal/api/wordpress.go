@@ -57,7 +57,7 @@ func (a *API) wordpressRoutes() {
 	read := r("", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress", "Asks WordPress itself, waking it where it sleeps.", account.SitesRead)
 	read.Asks = true
 	get(a, read, a.getWordPress)
-	change(a, http.MethodPatch, r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings", "In force with the next start of its PHP; see `POST /sites/{id}/restart`. In maintenance visitors who are not logged in get a page with status 503.", account.SitesWrite), a.updateWordPress)
+	change(a, http.MethodPatch, r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings", "Takes effect with the next start of its PHP; see `POST /sites/{id}/restart`. In maintenance visitors who are not logged in get a page with status 503.", account.SitesWrite), a.updateWordPress)
 	login := r("", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress", "A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite)
 	login.Status, login.Private = http.StatusCreated, true
 	postPrepared(a, login, a.prepareLogin, a.loginWordPress)

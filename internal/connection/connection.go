@@ -49,7 +49,7 @@ type Connection struct {
 	box string // sealed secret
 }
 
-// secret is what a connection authenticates with.
+// secret holds what a connection authenticates with.
 type secret struct {
 	Token string `json:"token"`
 	User  string `json:"user,omitempty"` // of an app password; empty for tokens
@@ -268,7 +268,7 @@ func (s *Connections) ForgetTx(ctx context.Context, tx *db.Tx, site string) erro
 	return nil
 }
 
-// Credential is what Git reads a repository with through a connection.
+// Credential holds what Git reads a repository with through a connection.
 type Credential struct {
 	Host, User, Token string
 }

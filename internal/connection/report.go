@@ -13,7 +13,7 @@ import (
 	"slipway/internal/job"
 )
 
-// Facts is what a forge is told of a deployment, as it is at the moment.
+// Facts holds what a forge is told of a deployment, as it is at the moment.
 type Facts struct {
 	Deployment string
 	Site       string

@@ -53,7 +53,7 @@ type siteHead struct {
 	Live      *deploy.Deployment // the live deployment, where the site needs to be redeployed; else nil
 	Visit     string             // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string
-	Look      siteTheme
+	Theme     siteTheme
 
 	Databases bool // whether it has any
 }
@@ -98,7 +98,7 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 		return siteHead{}, err
 	}
 	url := d.Sites.URL(s.Slug)
-	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Live: current, Look: themeOf(s, portraits[s.ID])}
+	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Live: current, Theme: themeOf(s, thumbnails[s.ID])}
 	databases, err := d.Databases.List(ctx, d.DB, q.caller.Owner, s.ID)
 	if err != nil {
 		return siteHead{}, err

@@ -199,7 +199,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	if s.Name != "Shop" || s.Repository != "git.test/acme/secret" || s.Branch != "trunk" || !s.Credential || s.Build.Output == nil || *s.Build.Output != "out" || s.Build.Command != nil {
 		t.Errorf("the site is %+v", s)
 	}
-	if c, err := w.dash.Sites.OpenCredential(s); err != nil || c.Token != "tok-123" || asked.Token != "tok-123" {
+	if c, err := w.dash.Sites.CredentialOf(t.Context(), s); err != nil || c.Token != "tok-123" || asked.Token != "tok-123" {
 		t.Errorf("credential %v, %v", c, err)
 	}
 	b.get(to).want(t, 200, "Setting up your site") // no worker runs

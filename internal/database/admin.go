@@ -45,7 +45,7 @@ func (nobody) Print(...any) {}
 
 func (a *admin) close() { _ = a.sql.Close() }
 
-// schemaForm is what we name schemas and users: nothing in it needs escaping, and it holds
+// schemaForm holds what we name schemas and users: nothing in it needs escaping, and it holds
 // no wildcard of GRANT.
 var schemaForm = regexp.MustCompile(`^s[a-z2-7]{26}$`)
 

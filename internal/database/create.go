@@ -156,7 +156,7 @@ func (d *Databases) createGivenUp(ctx context.Context, args []byte, why error) e
 	if err := json.Unmarshal(args, &c); err != nil {
 		return fmt.Errorf("read job arguments: %w", err)
 	}
-	reason := "Internal error; the operator's log has it"
+	reason := "Internal error; the operator's log has the details"
 	if f := fault.As(why); f != nil {
 		reason = f.Message
 	}

@@ -151,7 +151,7 @@ func (s *server) admin(ctx context.Context) (*admin, error) {
 		case <-up:
 		case <-timer.C:
 			if why == "" {
-				why = "it does not answer"
+				why = "it does not respond"
 			}
 			return nil, &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: why, Code: "database_unavailable"}
 		case <-ctx.Done():

@@ -125,7 +125,7 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 			secrets = append(secrets, build.Secret{Name: v.Key, Value: v.Value})
 		}
 	}
-	cred, err := d.c.Sites.OpenCredential(s)
+	cred, err := d.c.Sites.CredentialOf(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -212,7 +212,10 @@ func New(c Config) *Deployments {
 	return d
 }
 
-const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork, d.repository, COALESCE(f.provider, ''), d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
+// columns are those of a deployment, of its site and its forge; own are its own alone.
+const columns = own + `, COALESCE(f.provider, ''), s.subdomain, s.live_deployment = d.id, s.name`
+
+const own = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork, d.repository, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
 	d.hops, d.hook_body`
 
@@ -238,13 +241,13 @@ func (d *Deployments) locate(x *Deployment, subdomain string) {
 	}
 }
 
-// scanOwn reads a deployment's own columns, and then more.
+// scanOwn reads a deployment's own columns, its forge, and then more.
 func scanOwn(row db.Scanner, more ...any) (Deployment, error) {
 	var x Deployment
-	var plan, stages, subdomain, label string
-	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Pull, &x.Fork, &x.Repository, &x.Forge, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
+	var plan, stages string
+	err := row.Scan(append([]any{&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &x.previewLabel, &x.Branch, &x.Pull, &x.Fork, &x.Repository, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
 		&x.Framework, &plan, &x.Release, &x.Runtime, &x.Bundle, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
-		&x.Hops, &x.hookBody}, more...)...)
+		&x.Hops, &x.hookBody, &x.Forge}, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Deployment{}, fault.Missing("deployment")
 	}
@@ -258,10 +261,6 @@ func scanOwn(row db.Scanner, more ...any) (Deployment, error) {
 		return Deployment{}, fmt.Errorf("read stages of %s: %w", x.ID, err)
 	}
 	x.Forge = forge.ProviderOf(x.Repository, x.Forge)
-	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), subdomain)
-	if label != "" {
-		x.PreviewURL = d.c.Sites.DeploymentURL(label, subdomain)
-	}
 	return x, nil
 }
 
@@ -301,13 +300,10 @@ func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make fu
 			return fmt.Errorf("name site of %s: %w", x.ID, err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("name site of %s: %w", x.ID, err)
-	}
-	if err := d.tell(ctx, tx, x, name); err != nil {
+	if err := d.tell(ctx, tx, x, x.siteName); err != nil {
 		return err
 	}
-	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: name}, x.event()))
+	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: x.siteName}, x.event()))
 }
 
 // tell says how a deployment stands to whoever the configuration names.

@@ -111,7 +111,7 @@ func (d *Deployments) WatchOf(ctx context.Context, r db.Reader, s site.Site) ([]
 	return x.watch(), nil
 }
 
-// watch is what the deployment's slipway.toml says under build.watch.
+// watch returns what the deployment's slipway.toml says under build.watch.
 func (x Deployment) watch() []string {
 	var plan struct {
 		Watch []string `json:"watch"`

@@ -165,7 +165,7 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 func take(ctx context.Context, tx *db.Tx, id ID, attempt int64) (x Deployment, canceled string, err error) {
 	x, err = scanOwn(tx.QueryRow(ctx, `
 		UPDATE deployments SET attempt = $2 WHERE id = $1 AND attempt <= $2 AND status IN `+open+`
-		RETURNING `+strings.ReplaceAll(own, "d.", "")+`, cancel`, id, attempt), &canceled)
+		RETURNING `+strings.ReplaceAll(own, "d.", "")+`, COALESCE((SELECT provider FROM site_forges f WHERE f.site_id = deployments.site_id), ''), cancel`, id, attempt), &canceled)
 	if !fault.Is(err, fault.NotFound) {
 		return x, canceled, err
 	}
@@ -232,7 +232,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	if err != nil {
 		return nil, err
 	}
-	cred, err := d.c.Sites.OpenCredential(s)
+	cred, err := d.c.Sites.CredentialOf(ctx, s)
 	if err != nil {
 		return nil, err
 	}

@@ -215,12 +215,12 @@ func previewLabel(branch, slug string, hashed bool) string {
 	label := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(branch), "-"), "-")
 	free := dnsLabelMax - len("--") - len(slug)
 	reserved := len(label) == 2 // "xn--" and its like (RFC 5890 §2.3.1)
-	if !hashed && label != "" && !reserved && !likePull.MatchString(label) && len(label) <= room && !deploymentLabel.MatchString(label) {
+	if !hashed && label != "" && !reserved && !likePull.MatchString(label) && len(label) <= free && !deploymentLabel.MatchString(label) {
 		return label
 	}
 	sum := sha256.Sum256([]byte(branch))
 	hash := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:6]
-	label = strings.TrimRight(label[:min(len(label), room-len(hash)-1)], "-")
+	label = strings.TrimRight(label[:min(len(label), free-len(hash)-1)], "-")
 	switch {
 	case pull != nil:
 		label = "pr"

@@ -69,5 +69,5 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *Deployme
 		return err
 	}
 	p.enter("activate", Deploying)
-	return d.activate(ctx, *x, rel, plan, false, p)
+	return d.activate(ctx, s, *x, rel, plan, false, p)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// WebAddress is what the address of a repository's page names.
+// WebAddress holds what the address of a repository's page names.
 type WebAddress struct {
 	Repository string // host/owner/repo
 	Branch     string // empty: none is named

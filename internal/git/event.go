@@ -166,7 +166,7 @@ func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 func (g *Git) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, c forge.Change) (Outcome, error) {
 	switch {
 	case set.Tags != TagPreviews:
-		return skipped("Tags deploy nothing, as the settings say"), nil
+		return skipped("Tags don't trigger deployments, as the settings say"), nil
 	case source.CheckBranch(c.Tag) != nil:
 		return skipped("The tag's name has characters that are not supported"), nil
 	case c.Tag == s.Branch:
@@ -176,7 +176,7 @@ func (g *Git) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, c f
 		if !had {
 			return skipped("The tag was deleted"), err
 		}
-		return skipped("The tag was deleted; its preview address has ended"), err
+		return skipped("The tag was deleted; its preview was removed"), err
 	}
 	c.Branch, c.All = c.Tag, false // what a tag was put on is wanted, whatever changed last
 	why, err := g.unwanted(ctx, tx, set, s, c)

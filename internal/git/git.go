@@ -92,7 +92,7 @@ func (s Settings) PullURL(repository string, number int) string {
 	return s.Forge(repository).PullURL(repository, number)
 }
 
-// Secret is what the forge signs with, for its owner's eyes.
+// Secret returns what the forge signs with, for its owner's eyes.
 func (s Settings) Secret() string { return s.secret }
 
 // HookID is "ghk_" and 256 random bits. It is a secret.

@@ -25,15 +25,15 @@ func SkipsHook(h http.Header, body []byte, branch string) string {
 	}
 	switch {
 	case e.Kind == forge.Ping:
-		return "A ping deploys nothing"
+		return "A ping doesn't trigger a deployment"
 	case e.Kind != forge.Push:
-		return "Events of this kind deploy nothing"
+		return "Events of this kind don't trigger deployments"
 	}
 	why := "The push changed no branch"
 	for _, c := range e.Changes {
 		switch {
 		case c.Tag != "":
-			why = "Tags deploy nothing"
+			why = "Tags don't trigger deployments"
 		case c.Deleted:
 			why = "The branch was deleted"
 		case c.Branch == "":

@@ -14,7 +14,7 @@ import (
 // keepEvents is how many events of a site are remembered.
 const keepEvents = 50
 
-// Logged is what a forge told of, or a poll found, and what came of it.
+// Logged holds what a forge told of, or a poll found, and what came of it.
 type Logged struct {
 	ID         string
 	Provider   string // of forge.Provider, or poll

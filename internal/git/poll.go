@@ -197,7 +197,7 @@ func (g *Git) polledTx(ctx context.Context, tx *db.Tx, set Settings, s site.Site
 	return notePolled(ctx, tx, s.ID, "")
 }
 
-// seen is what a repository had when it was last asked, as it is stored.
+// seen holds what a repository had when it was last asked, as it is stored.
 type seen struct {
 	Repository string            `json:"repository"`
 	Refs       map[string]string `json:"refs"`

@@ -182,7 +182,7 @@ func TestPollFindsCommits(t *testing.T) {
 		want("nothing new")
 		delete(refs, "refs/heads/cart")
 		refs["refs/tags/v2"] = sha(4)
-		want("a tag, a deleted branch", "v2: Tags deploy nothing", "cart: The branch was deleted; its preview address has ended")
+		want("a tag, a deleted branch", "v2: Tags don't trigger deployments", "cart: The branch was deleted; its preview was removed")
 		fails = &fault.Error{Kind: fault.NotFound, Message: "The repository was not found"}
 		want("the repository is gone")
 		if set, err := w.Get(t.Context(), w.db, anna, s.ID); err != nil || set.PollError != "The repository was not found" || set.PolledAt == 0 {

@@ -121,9 +121,9 @@ func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 		if !had {
 			return skipped("The pull request was closed"), err
 		}
-		return skipped("The pull request was closed; its preview address has ended"), err
+		return skipped("The pull request was closed; its preview was removed"), err
 	case set.Previews != PullRequests && set.Previews != All:
-		return skipped("Pull requests deploy nothing of their own: previews are set to " + string(set.Previews)), nil
+		return skipped("Pull requests don't trigger deployments: previews are set to " + string(set.Previews)), nil
 	case own:
 		return skipped("The production branch has no preview"), nil
 	case !p.Moved:

@@ -19,7 +19,7 @@ import (
 	"slipway/internal/job"
 )
 
-// Message is what people are told.
+// Message holds what people are told.
 type Message struct {
 	Event string
 	Good  bool   // whether it is good news

@@ -22,7 +22,7 @@ func (h *node) wireForges(out *egress.Egress) {
 	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), MailTx: h.accounts.TellOwnerTx, Mails: h.accounts.Mails, Base: h.s.baseURL, Log: h.s.Log})
 }
 
-// connected is what a site's repository is read with through a connected account.
+// connected returns what a site's repository is read with through a connected account.
 func (h *node) connected(ctx context.Context, id site.ID, repository string) (*source.Credential, error) {
 	c, err := h.connections.CredentialOf(ctx, string(id), repository)
 	if err != nil || c == nil {
@@ -31,7 +31,7 @@ func (h *node) connected(ctx context.Context, id site.ID, repository string) (*s
 	return &source.Credential{Token: c.Token, User: c.User, Host: c.Host}, nil
 }
 
-// deploymentFacts is what forges are told of a deployment.
+// deploymentFacts returns what forges are told of a deployment.
 func (h *node) deploymentFacts(ctx context.Context, id string) (connection.Facts, error) {
 	x, s, err := h.deployments.Lookup(ctx, deploy.ID(id))
 	if err != nil {

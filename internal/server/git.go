@@ -13,7 +13,7 @@ func (h *node) heads(ctx context.Context, s site.Site) (map[string]string, strin
 	if err != nil {
 		return nil, "", err
 	}
-	cred, err := h.sites.CredentialOf(ctx, s.ID)
+	cred, err := h.sites.CredentialOf(ctx, s)
 	if err != nil {
 		return nil, "", err
 	}

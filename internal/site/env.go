@@ -59,7 +59,7 @@ func scopeOf(target []string) string {
 	return ""
 }
 
-// slot is what a site has at most one variable of: scope is empty, production, preview, or
+// slot holds what a site has at most one variable of: scope is empty, production, preview, or
 // preview with a colon and a pattern of branches.
 type slot struct{ key, scope string }
 
@@ -352,7 +352,7 @@ func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, s
 	case len(list) == 0:
 		return Var{}, fault.Missing("variable")
 	case len(list) > 1:
-		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists more than once, for different targets or branches", Details: "name the one you mean by its id in the place of its key", Code: "variable_ambiguous"}
+		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists more than once, for different targets or branches", Details: "use its id in place of the key", Code: "variable_ambiguous"}
 	}
 	return list[0], nil
 }

@@ -184,7 +184,7 @@ func TestUpdateKeepsTheAddressAndMarksARedeploy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := r.OpenCredential(now); err != nil || c.Token != "ghp_secret" {
+	if c, err := r.CredentialOf(t.Context(), now); err != nil || c.Token != "ghp_secret" {
 		t.Fatalf("credential %v, %v", c, err)
 	}
 	if n := r.count(t, `SELECT count(*) FROM sites WHERE credential LIKE '%ghp_secret%'`); n != 0 {

@@ -47,7 +47,7 @@ func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 	if err != nil {
 		return Export{}, err
 	}
-	e.Credential, err = s.OpenCredential(x)
+	e.Credential, err = s.CredentialOf(ctx, x)
 	return e, err
 }
 

@@ -213,14 +213,12 @@ func credentialPurpose(id ID) string { return "site/" + string(id) + "/credentia
 
 // CredentialOf opens what a site's repository is fetched with; nil when it needs none.
 // It names the one host that it may be sent to.
-func (s *Sites) CredentialOf(ctx context.Context, id ID) (*source.Credential, error) {
-	var box, repository string
-	err := s.c.DB.QueryRow(ctx, `SELECT credential, repository FROM sites WHERE id = $1 AND deleted_at = 0`, id).Scan(&box, &repository)
-	if err == nil && box == "" && s.c.Connected != nil {
-		return s.c.Connected(ctx, id, repository)
+func (s *Sites) CredentialOf(ctx context.Context, of Site) (*source.Credential, error) {
+	if of.sealed == "" && s.c.Connected != nil {
+		return s.c.Connected(ctx, of.ID, of.Repository)
 	}
-	if err != nil || box == "" {
-		return nil, missing(err)
+	if of.sealed == "" {
+		return nil, nil
 	}
 	plain, err := s.c.Seal.Open(of.sealed, credentialPurpose(of.ID))
 	if err != nil {

@@ -380,7 +380,7 @@ func TestCredentialEndsWithItsHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := r.OpenCredential(now)
+		c, err := r.CredentialOf(t.Context(), now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -162,7 +162,7 @@ func TestVectors(t *testing.T) {
 	if err := d.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := room(t, d, nil, func(c *Config) { c.Out, c.Timeout = out.PooledClient(time.Minute, 4), time.Minute }) // a busy machine is no timeout
+	w := newWebhooks(t, d, nil, func(c *Config) { c.Out, c.Timeout = out.PooledClient(time.Minute, 4), time.Minute }) // a busy machine is no timeout
 	start(t, w)
 
 	type probe struct {

@@ -41,7 +41,7 @@ func (w *WordPress) Guard(site string, xmlrpc bool, acquire func(ctx context.Con
 	return &Guard{w: w, site: site, xmlrpc: xmlrpc, acquire: acquire}
 }
 
-// served is what a deployment of a WordPress serves.
+// served holds what a deployment of a WordPress serves.
 type served struct {
 	site   string // empty: it is none
 	xmlrpc bool

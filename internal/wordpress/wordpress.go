@@ -73,7 +73,7 @@ func New(c Config) *WordPress {
 	return &WordPress{c: c, cache: newCache(), logins: newThrottle()}
 }
 
-// Settings are what an owner chooses of a new WordPress. All are optional.
+// Settings hold what an owner chooses of a new WordPress. All are optional.
 type Settings struct {
 	Title      string // empty: the site's name
 	AdminEmail string // empty: the owner's
@@ -82,7 +82,7 @@ type Settings struct {
 	Version    string // empty: the one that there is
 }
 
-// row is what is stored of a site.
+// row holds what is stored of a site.
 type row struct {
 	Site        site.ID
 	Owner       account.OwnerID
