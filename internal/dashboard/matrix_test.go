@@ -48,7 +48,7 @@ func (w *world) things() things {
 		ch, err = w.dash.Notify.CreateTx(ctx, tx, ada.Owner, notify.NewChannel{Kind: notify.Slack, URL: "https://hooks.example.test/x"})
 		return err
 	}))
-	return things{"{connection}": string(con.ID), "{channel}": string(ch.ID), "{picture}": w.portray(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
+	return things{"{connection}": string(con.ID), "{channel}": string(ch.ID), "{picture}": w.withThumbnail(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
 		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
 		"{passkey}": "psk_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
 }
