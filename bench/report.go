@@ -67,6 +67,8 @@ What the lines mean:
 	out.WriteString(`
 - **memory, certificates**: what the resident set grows by when every one of as many hosts is visited for the first time; as many visits to one host come
   before. Those of public authorities are read from the database, those of the local authority made on the spot. Then each host is visited again.
+- **PHP**: *wake* is a request to a site that sleeps, over a kept connection; the yardstick starts PHP-FPM with the same settings and asks it until it answers. The answers
+  alternate between both sides over one kept connection each, 400 of each in five rounds; nginx and its PHP-FPM have no sandbox.
 - **dashboard pages**: one client on loopback that is signed in, until the last byte; the weight is the HTML as sent. Beside the sites the account has one
   site with 200 deployments, a log of 5,000 lines, 25 domains, 200 variables and 100 deploy hooks, 50 webhooks, one of them with 500 deliveries, and
   the installation 200 more users.

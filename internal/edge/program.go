@@ -65,6 +65,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 			late.end()
 			e.ownCookies(resp.Header, hostname(r.Host))
 			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
+			dropServerHeaders(resp.Header)
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
 				w.page = true
 			}

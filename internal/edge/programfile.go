@@ -15,3 +15,13 @@ func (e *Edge) programFile(w *recorder, r *http.Request, p Program) bool {
 	w.page = w.status == http.StatusOK && r.Method == http.MethodGet && strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
 	return true
 }
+
+// dropServerHeaders drops what programs say to a server in front of them: we do as little
+// of it as a visitor should read of it.
+func dropServerHeaders(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, "X-Accel-") || name == "X-Sendfile" || name == "X-Lighttpd-Send-File" {
+			delete(h, name)
+		}
+	}
+}

@@ -14,8 +14,8 @@ import (
 const (
 	poolFile = "/etc/slipway-php/fpm.conf"
 	iniFile  = "/etc/slipway-php/php.ini"
-	// socketName is what PHP-FPM calls the socket that it inherits as descriptor 3.
-	socketName = "/run/slipway/php.sock"
+	// SocketName is what PHP-FPM calls the socket that it inherits as descriptor 3.
+	SocketName = "/run/slipway/php.sock"
 )
 
 // Pool says how PHP-FPM runs for one site.
@@ -33,7 +33,7 @@ func (v Version) Argv() []string {
 }
 
 // Env returns the variable by which PHP-FPM takes over the socket of descriptor 3.
-func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + socketName + "=3"} }
+func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + SocketName + "=3"} }
 
 // ConfigBinds shows the two files at the places that Argv names.
 func ConfigBinds(pool, ini string) []sandbox.Bind {
@@ -71,7 +71,7 @@ catch_workers_output = yes
 decorate_workers_output = no
 clear_env = no
 security.limit_extensions = .php
-`, path.Join(p.Scratch, "fpm.log"), socketName, p.workers())
+`, path.Join(p.Scratch, "fpm.log"), SocketName, p.workers())
 }
 
 // Ini returns php.ini. What a site may change itself, by ini_set or a .user.ini of its
