@@ -108,7 +108,7 @@ func (b *bench) php(w *world.World) error {
 	}
 	defer n.stop()
 	b.nginx = n.version
-	direct := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "php.localhost"}}} // the yardstick's own certificate, on loopback
+	direct := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "php.localhost"}, ForceAttemptHTTP2: true}} // the yardstick's own certificate, on loopback
 	for _, page := range []struct{ what, path string }{{"a line", "/"}, {"a page", "/page.php"}} {
 		var ratios []float64
 		var all, yardstick []time.Duration

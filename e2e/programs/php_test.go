@@ -121,7 +121,9 @@ func TestPHPApplication(t *testing.T) {
 		"admin/index.php": `<?php echo "admin";`, "logo.svg": "<svg/>", ".env": "secret", "config.inc": "secret"})
 	h.answers("GET", "/", "", 200, "plain /")
 	h.answers("GET", "/admin/", "", 200, "admin")
-	h.answers("GET", "/admin", "", 200, "admin") // after a redirect
+	if a := h.get("/admin"); a.Status != 301 || a.Header.Get("Location") != "/admin/" {
+		t.Errorf("a folder without its slash: %d %v", a.Status, a.Header)
+	}
 	h.answers("GET", "/nothing", "", 404, "plain /nothing")
 	h.answers("GET", "/logo.svg", "", 200, "<svg/>")
 	h.answers("GET", "/config.inc", "", 404, "plain /config.inc")

@@ -48,7 +48,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if t.preview {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
-	if p.Serve != nil && e.programFile(w, r, p) {
+	if p.Serve != nil && e.programFile(w, r, t, p) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())

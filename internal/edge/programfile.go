@@ -7,9 +7,13 @@ import (
 
 // programFile lets a program's files answer a request where one does. Each write has its own
 // deadline, like those of a program.
-func (e *Edge) programFile(w *recorder, r *http.Request, p Program) bool {
+func (e *Edge) programFile(w *recorder, r *http.Request, t *target, p Program) bool {
 	conn := http.NewResponseController(w)
+	if t.protected() {
+		w.Header()["Cache-Control"] = private // only the visitor's own browser may keep it
+	}
 	if !p.Serve(&flowing{w, conn}, r) {
+		delete(w.Header(), "Cache-Control")
 		return false
 	}
 	w.page = w.status == http.StatusOK && r.Method == http.MethodGet && strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")

@@ -6,8 +6,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	"slipway/internal/sandbox"
 )
 
 // Where PHP finds its configuration in a sandbox.
@@ -27,7 +25,7 @@ type Pool struct {
 }
 
 // Argv is the command that starts PHP-FPM of a version. Env is what it needs beside the
-// site's own variables, and Binds name what Conf and Ini have to be shown as.
+// site's own variables, Binds what of the host, and Pool.Files what is written for it.
 func (v Version) Argv() []string {
 	return []string{v.FPM, "--nodaemonize", "--force-stderr", "--php-ini", iniFile, "--fpm-config", poolFile}
 }
@@ -35,9 +33,9 @@ func (v Version) Argv() []string {
 // Env returns the variable by which PHP-FPM takes over the socket of descriptor 3.
 func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + SocketName + "=3"} }
 
-// ConfigBinds shows the two files at the places that Argv names.
-func ConfigBinds(pool, ini string) []sandbox.Bind {
-	return []sandbox.Bind{{Source: pool, Target: poolFile}, {Source: ini, Target: iniFile}}
+// Files are the contents of the files that PHP-FPM needs, by their places inside.
+func (p Pool) Files() map[string]string {
+	return map[string]string{poolFile: p.Conf(), iniFile: p.Ini(), primeFile: primeScript}
 }
 
 // What a worker is reckoned with, and how many there are at most.
