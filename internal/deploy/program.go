@@ -30,6 +30,7 @@ type Program struct {
 	Node    string // version of Node.js, "" for whatever there is
 	PHP     string // constraint of composer.json, "" for any
 	Runtime string // framework.Node or framework.PHP
+	Preview bool
 	Env     map[string]string
 
 	Secrets []string // values that no log shows
@@ -192,7 +193,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets}, nil
+	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Preview: x.Target == Preview, Env: env, Secrets: secrets}, nil
 }
 
 // bundleRoots marks the blobs of every bundle that a deployment refers to.

@@ -44,7 +44,7 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 	}
 	pool := php.Pool{Memory: s.Limits.Memory, Scratch: path.Join(sandbox.Root, ".php")}
 	if p.c.Storage != "" { // sessions outlive sleep and deployments
-		own, err := p.storage(s.Site, sessions, nil, "", cmd.UID)
+		own, err := p.storage(s.store(), sessions, nil, "", cmd.UID)
 		if err != nil {
 			return err
 		}

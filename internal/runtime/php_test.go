@@ -113,7 +113,17 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 		t.Errorf("storage: %v %v", folders, err)
 	}
 	p.Stop(0)
+	s = spec("places3")
+	s.Preview = true
+	p = w.start(s)
+	if status, text := w.ask(p, s, "GET", "/", ""); status != 200 || !strings.HasPrefix(text, "kept c <?php") {
+		t.Errorf("a preview has the site's storage: %d %q", status, text)
+	}
+	p.Stop(0)
 	ok(t, w.ForgetStorage("site_places"))
+	if _, left := w.StorageDir("site_places-preview"); left {
+		t.Error("the storage of previews is left")
+	}
 	if folders, _ := w.StorageFolders("site_places"); len(folders) > 0 {
 		t.Errorf("forgotten storage: %v", folders)
 	}

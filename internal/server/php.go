@@ -28,6 +28,7 @@ func applyPHP(w *app.Wanted, p deploy.Program) {
 
 // applyStorage gives a program the folders that detection and the site's settings name.
 func applyStorage(w *app.Wanted, p deploy.Program) {
+	w.Spec.Preview = p.Preview
 	named := map[string]bool{}
 	add := func(dir string, temporary bool) {
 		dir = path.Join(p.Root, dir)
