@@ -196,7 +196,7 @@ func shop(version string) map[string]string {
 printf("%s %s %d %s %s %s %s", "` + version + `", $_SERVER["REQUEST_URI"], strlen(file_get_contents("php://input")), Acme\Greet::text(), $_SERVER["REQUEST_SCHEME"], $_SERVER["HTTPS"], $_SERVER["REMOTE_ADDR"]);`,
 		"public/store.php":     `<?php echo @file_put_contents("/app/" . $_GET["name"], $_GET["text"]) === false ? "refused" : "stored";`,
 		"public/headers.php":   `<?php http_response_code(418); header("X-Accel-Redirect: /etc/passwd"); header("X-Sendfile: /etc/passwd"); header("Set-Cookie: all=1; Domain=localhost", false); header("Set-Cookie: own=1", false); foreach ($_SERVER + getenv() as $k => $v) { if (is_string($v)) echo "$k=$v\n"; }`,
-		"public/die.php":       `<?php posix_kill(getmypid(), SIGKILL);`,
+		"public/die.php":       `<?php posix_kill(getmypid(), 9);`,
 		"public/broken.php":    `<?php undefined_function();`,
 		"public/notes.php.bak": `<?php $password = "secret";`,
 		"public/.env":          "KEY=secret",
@@ -254,7 +254,7 @@ func (h *installation) site(name string, files map[string]string) {
 	h.t.Helper()
 	h.commitFiles(name, files)
 	var made struct{ Data struct{ ID, URL string } }
-	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main", "run": map[string]any{"storage": []string{"public/uploads"}}}, &made)
+	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main", "run": map[string]any{"storage": []string{"public/uploads"}, "healthCheck": map[string]any{"timeoutSeconds": 4}}}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
 	var list struct{ Data []struct{ ID string } }
 	h.until("the first deployment", func() (bool, error) {
