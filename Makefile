@@ -15,7 +15,7 @@ test: ## everything that must be green
 	go run ./scripts/check
 
 bench: ## the benchmarks; DOC=1 also writes docs/benchmarks.md, BUILDS=… goes to bench/builds
-	@go run ./scripts/need nghttp2-client
+	@go run ./scripts/need nghttp2-client php-fpm
 	go run ./bench $(if $(DOC),-write docs/benchmarks.md) $(ARGS)
 	go run ./bench/builds $(BUILDS)
 

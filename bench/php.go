@@ -37,7 +37,7 @@ func (b *bench) php(w *world.World) error {
 	if err := world.WriteFiles(filepath.Join(dir, "site"), map[string]string{"index.php": phpLine, "page.php": phpPage}); err != nil {
 		return err
 	}
-	if err := chmodAll(w.Dir, dir, filepath.Join(dir, "site")); err != nil {
+	if err := chmodAll(b.dir, w.Dir, dir, filepath.Join(dir, "site")); err != nil {
 		return err
 	}
 	if _, err := w.Git.Commit("acme/php", "main", filepath.Join(dir, "site"), "php"); err != nil {
@@ -53,7 +53,9 @@ func (b *bench) php(w *world.World) error {
 		return err
 	}
 	site := made.Data.URL
-	if err := world.Until(b.ctx, 100*time.Millisecond, func() (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(b.ctx, 2*time.Minute, errors.New("the site does not answer"))
+	defer cancel()
+	if err := world.Until(ctx, 100*time.Millisecond, func() (bool, error) {
 		text, err := fetch(browser, site+"/")
 		return text == "hello /", err
 	}); err != nil {
@@ -66,7 +68,9 @@ func (b *bench) php(w *world.World) error {
 	defer bare.stop()
 	var ours, theirs []time.Duration
 	for range b.rounds {
-		if err := world.Until(b.ctx, 50*time.Millisecond, func() (bool, error) {
+		ctx, cancel := context.WithTimeoutCause(b.ctx, 2*time.Minute, errors.New("the site does not sleep"))
+		defer cancel()
+		if err := world.Until(ctx, 50*time.Millisecond, func() (bool, error) {
 			var s struct {
 				Data struct{ Process struct{ State string } }
 			}
@@ -194,7 +198,9 @@ func (p *barePHP) start() error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	return world.Until(p.ctx, time.Millisecond, func() (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(p.ctx, 30*time.Second, errors.New("php-fpm does not answer"))
+	defer cancel()
+	return world.Until(ctx, time.Millisecond, func() (bool, error) {
 		c, err := net.Dial("unix", p.socket())
 		if err != nil {
 			return false, nil
@@ -206,7 +212,7 @@ func (p *barePHP) start() error {
 		}
 		defer resp.Body.Close()
 		text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return string(text) == "hello /", err
+		return string(text) == "hello /", errors.Join(err, fmt.Errorf("it answers %q", text))
 	})
 }
 

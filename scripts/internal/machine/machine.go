@@ -17,15 +17,19 @@ import (
 
 // programs says which file shows that a Debian package is there.
 var programs = map[string]string{
-	"bubblewrap": "/usr/bin/bwrap",
-	"chromium":   "/usr/bin/chromium",
-	"curl":       "/usr/bin/curl",
-	"git":        "/usr/bin/git",
-	"nodejs":     "/usr/bin/node",
-	"npm":        "/usr/bin/npm",
-	"php-cli":    "/usr/bin/php",
-	"postgresql": "/usr/lib/postgresql/*/bin/postgres",
-	"python3":    "/usr/bin/python3",
+	"bubblewrap":   "/usr/bin/bwrap",
+	"chromium":     "/usr/bin/chromium",
+	"curl":         "/usr/bin/curl",
+	"git":          "/usr/bin/git",
+	"nodejs":       "/usr/bin/node",
+	"npm":          "/usr/bin/npm",
+	"composer":     "/usr/bin/composer",
+	"php-cli":      "/usr/bin/php",
+	"php-curl":     "/usr/lib/php/*/curl.so",
+	"php-fpm":      "/usr/sbin/php-fpm*",
+	"php-mbstring": "/usr/lib/php/*/mbstring.so",
+	"postgresql":   "/usr/lib/postgresql/*/bin/postgres",
+	"python3":      "/usr/bin/python3",
 }
 
 // Missing returns those of the Debian packages that are not there.
