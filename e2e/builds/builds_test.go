@@ -6,24 +6,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/egress"
 )
 
 // binary is the program, built once.
@@ -39,6 +37,10 @@ const plainUID = 61_234
 func TestMain(m *testing.M) {
 	if as := os.Getenv(asVar); as != "" {
 		become(as)
+	}
+	// Half of what these tests do is waiting: for limits, for turns, for the registry.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
 	}
 	os.Exit(world.Main(m, &binary))
 }
@@ -100,59 +102,26 @@ func newHouse(t testing.TB, as int, flags ...string) *house {
 	return h
 }
 
-// modes are the ways to start the program: as we are, and as a plain user where we are root.
+// modes are the ways to start the program: as we are, and as a plain user where we are root,
+// both at the same time.
 func modes(t *testing.T, test func(t *testing.T, as int)) {
 	if os.Geteuid() != 0 {
 		t.Run("plain", func(t *testing.T) { test(t, 0) })
 		return
 	}
-	t.Run("root", func(t *testing.T) { test(t, 0) })
-	t.Run("plain", func(t *testing.T) { test(t, plainUID) })
+	t.Run("root", func(t *testing.T) { t.Parallel(); test(t, 0) })
+	t.Run("plain", func(t *testing.T) { t.Parallel(); test(t, plainUID) })
 }
 
-// mirror returns the flags for a machine behind a private mirror: where the registry's
-// addresses are not public, they are allowed one by one, and where npm is told to trust
-// further roots, so is the program.
-var mirror = func() func(testing.TB) []string {
-	flags := sync.OnceValues(func() ([]string, error) {
-		out, err := exec.Command("npm", "config", "get", "registry").Output()
-		if err != nil {
-			return nil, fmt.Errorf("these tests need npm, which does not run: %w", err)
-		}
-		u, err := url.Parse(strings.TrimSpace(string(out)))
-		if err != nil || u.Hostname() == "" {
-			return nil, errors.New("npm config get registry names no address")
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
-		if err != nil {
-			return nil, errors.New("these tests build real projects, and the npm registry's name can't be resolved from here")
-		}
-		var flags []string
-		for _, a := range addrs {
-			if a = a.Unmap(); !egress.Public(a) {
-				flags = append(flags, "--outbound-allow", netip.PrefixFrom(a, a.BitLen()).String())
-			}
-		}
-		roots := os.Getenv("NODE_EXTRA_CA_CERTS")
-		if out, err := exec.Command("npm", "config", "get", "cafile").Output(); roots == "" && err == nil && filepath.IsAbs(strings.TrimSpace(string(out))) {
-			roots = strings.TrimSpace(string(out))
-		}
-		if roots != "" {
-			flags = append(flags, "--outbound-ca-file", roots)
-		}
-		return flags, nil
-	})
-	return func(t testing.TB) []string {
-		t.Helper()
-		f, err := flags()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
+// mirror returns the flags with which the program reaches the npm registry.
+func mirror(t testing.TB) []string {
+	t.Helper()
+	f, err := world.Registry()
+	if err != nil {
+		t.Fatal(err)
 	}
-}()
+	return f
+}
 
 // registryHost is the name of the npm registry's server.
 func registryHost(t testing.TB) string {
@@ -322,12 +291,23 @@ func (h *house) cancel(s aSite, id string) {
 // until waits for a condition.
 func (h *house) until(patience time.Duration, what string, ok func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			h.t.Fatalf("no %s in %s", what, patience)
+	for start := time.Now(); !ok(); {
+		if took := time.Since(start); took > patience && took > patient(patience) {
+			h.t.Fatalf("no %s in %s", what, took)
 		}
 		time.Sleep(15 * time.Millisecond) // between looks
 	}
+}
+
+// patient is how long something may take here that takes at most d on a machine with
+// nothing else to do: as many times longer as there are processes that want to run for each
+// processor.
+func patient(d time.Duration) time.Duration {
+	var load float64
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		fmt.Sscan(string(text), &load)
+	}
+	return time.Duration(float64(d) * max(1, load/float64(runtime.NumCPU())))
 }
 
 // wait returns a deployment when it has ended.
@@ -399,12 +379,12 @@ func (h *house) page(address string) world.Answer {
 func (h *house) shows(address, text string) world.Answer {
 	h.t.Helper()
 	var a world.Answer
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		a = h.page(address)
 		if a.Status == 200 && strings.Contains(string(a.Body), text) {
 			return a
 		}
-		if time.Now().After(end) {
+		if took := time.Since(start); took > 5*time.Second && took > patient(5*time.Second) {
 			h.t.Fatalf("%s answers %d without %q:\n%.1000s", address, a.Status, text, a.Body)
 		}
 	}

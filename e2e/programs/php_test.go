@@ -201,7 +201,7 @@ printf("%s %s %d %s %s %s %s", "` + version + `", $_SERVER["REQUEST_URI"], strle
 		"public/notes.php.bak": `<?php $password = "secret";`,
 		"public/.env":          "KEY=secret",
 		".env":                 "KEY=secret",
-		"slipway.toml":         "",
+		"slipway.toml":         "[run]\nstorage = [\"public/uploads\"]\n",
 		"public/info.php":      `<?php echo "info ", $_SERVER["PATH_INFO"], " ", $_SERVER["SCRIPT_FILENAME"];`,
 		"public/style.css":     "body{}",
 	}
@@ -254,7 +254,7 @@ func (h *installation) site(name string, files map[string]string) {
 	h.t.Helper()
 	h.commitFiles(name, files)
 	var made struct{ Data struct{ ID, URL string } }
-	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main", "run": map[string]any{"storage": []string{"public/uploads"}, "healthCheck": map[string]any{"timeoutSeconds": 4}}}, &made)
+	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main", "run": map[string]any{"healthCheck": map[string]any{"timeoutSeconds": 4}}}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
 	var list struct{ Data []struct{ ID string } }
 	h.until("the first deployment", func() (bool, error) {

@@ -24,13 +24,14 @@ const (
 	LimitDeployments  Limit = "deployments.pending"
 	LimitWebhooks     Limit = "webhooks"
 	LimitKeys         Limit = "keys"
-	LimitEnv          Limit = "env"             // of all sites; one has at most 1,000
-	LimitHooks        Limit = "hooks"           // of all sites; one has at most 100
-	LimitPreviews     Limit = "previews"        // preview addresses of all sites; one has at most 100
-	LimitStorage      Limit = "storage.bytes"   // files of stored releases
-	LimitBuildMinutes Limit = "build.minutes"   // in a calendar month, UTC
-	LimitBandwidth    Limit = "bandwidth.bytes" // in a calendar month, UTC
-	LimitCaches       Limit = "caches.bytes"    // of builds; what exceeds it is dropped, the oldest first
+	LimitEnv          Limit = "env"              // of all sites; one has at most 1,000
+	LimitHooks        Limit = "hooks"            // of all sites; one has at most 100
+	LimitPrograms     Limit = "programs.running" // on each node, commands and background processes included
+	LimitPreviews     Limit = "previews"         // preview addresses of all sites; one has at most 100
+	LimitStorage      Limit = "storage.bytes"    // files of stored releases
+	LimitBuildMinutes Limit = "build.minutes"    // in a calendar month, UTC
+	LimitBandwidth    Limit = "bandwidth.bytes"  // in a calendar month, UTC
+	LimitCaches       Limit = "caches.bytes"     // of builds; what exceeds it is dropped, the oldest first
 )
 
 // Unlimited is the limit of those who have none.
@@ -55,6 +56,7 @@ var limitKinds = map[Limit]limitKind{
 	LimitKeys:         {byDefault: 200, name: "API keys"},
 	LimitEnv:          {byDefault: 100_000, name: "environment variables"},
 	LimitHooks:        {byDefault: 10_000, name: "deploy hooks"},
+	LimitPrograms:     {byDefault: 100, name: "running programs", verb: "run", advice: "stop sites or let them sleep"},
 	LimitPreviews:     {byDefault: 5000, name: "preview addresses", advice: "delete branches or sites that are not used"},
 	LimitStorage:      {byDefault: 1 << 40, name: "stored files", verb: "store", advice: "delete sites that are not used"},
 	LimitBuildMinutes: {byDefault: 50_000, name: "build minutes", verb: "use", advice: nextMonth},

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/framework"
 	"slipway/internal/site"
 )
 
@@ -44,6 +46,14 @@ func (a *API) programRoutes() {
 		Path: "/sites/{id}/logs", ID: "getSiteLogs", Tag: "Sites", Summary: "Read what a site's program printed", Scope: account.SitesRead, Noun: "site",
 		Doc: "The newest lines, oldest first; with `after` those that follow. The last 10,000 lines of a site are stored. " +
 			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes."}, typeOf[programLogs](), a.siteLogs)
+	get(a, Route{Path: "/sites/{id}/metrics", ID: "getSiteMetrics", Tag: "Sites", Summary: "Read the metrics of a site's program", Scope: account.SitesRead, Noun: "site",
+		Doc: "What the program answered, how fast, and what it used. A point stands for a minute where `since` is up to two hours back, for a quarter of an hour up to a day, else for an hour, for up to 31 days. " +
+			"Static files that are served without the program are not counted here. Figures appear within ten seconds or so."}, a.siteMetrics)
+	get(a, Route{Path: "/sites/{id}/processes", ID: "getSiteProcesses", Tag: "Sites", Summary: "List what runs beside a site's program", Scope: account.SitesRead, Noun: "site",
+		Doc: "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`."}, a.siteProcesses)
+	post(a, Route{Path: "/sites/{id}/commands", ID: "runCommand", Tag: "Sites", Summary: "Run a command once", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+		Doc: "Starts an operation that runs a command in the files of the live deployment: in the same sandbox, with the same runtime variables and limits as the program, and without a port. " +
+			"Its lines are in the site's log, under the operation's id as `process`; the operation's result has the exit code and the last 100 lines. A site runs one at a time."}, a.runCommand)
 	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's program", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
 		Doc: "Starts an operation that starts the program anew, with today's settings and variables, and lets it take over once it is healthy: no request is dropped. " +
 			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew."}, a.restartSite)
@@ -68,6 +78,129 @@ func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *
 	return showOperation(op), did, err
 }
 
+type runCommandIn struct {
+	ByID
+	Body struct {
+		Command        string `json:"command" maxLength:"4096" example:"node scripts/import.js" doc:"Run without a shell unless it needs one."`
+		TimeoutSeconds *int   `json:"timeoutSeconds,omitempty" doc:"1 to 3600. Default 600."`
+	}
+}
+
+func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *runCommandIn) (out operationBody, did account.AuditEvent, err error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return out, did, err
+	}
+	if err := c.RequireSite(in.ID); err != nil {
+		return out, did, err
+	}
+	timeout := app.CommandTime
+	if t := in.Body.TimeoutSeconds; t != nil {
+		if *t < 1 || *t > int(app.MaxCommandTime/time.Second) {
+			return out, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid timeoutSeconds", Details: "1 to 3600", Received: *t, Code: "invalid_timeout"}
+		}
+		timeout = time.Duration(*t) * time.Second
+	}
+	command := strings.TrimSpace(in.Body.Command)
+	switch {
+	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
+		return out, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
+	case !hasProgram(s):
+		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
+	case s.Status == site.Stopped:
+		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	}
+	parsed := framework.ParseCommand(command)
+	op, err := a.Apps.RunTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment, app.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
+	program := "a shell" // its text may spell a secret out
+	if len(parsed.Argv) > 0 {
+		program = parsed.Argv[0]
+	}
+	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: program}, err
+}
+
+type siteMetricsIn struct {
+	ByID
+	Since since `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d." example:"24h"`
+}
+
+type metricsBody struct {
+	Step  string       `json:"step" enum:"1m,15m,1h"`
+	Total FiguresBody  `json:"total" doc:"All points together."`
+	Data  []metricSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
+}
+
+type metricSpan struct {
+	At string `json:"at" format:"date-time" doc:"When the point begins."`
+	FiguresBody
+}
+
+// FiguresBody holds the figures of a time span. It is exported because huma sees no fields
+// of embedded types that are not.
+type FiguresBody struct {
+	Requests    int64        `json:"requests"`
+	Statuses    statusesBody `json:"statuses"`
+	Latency     latencyBody  `json:"latencyMs" doc:"Until the first byte of the answer, waking included, in milliseconds, estimated from classes. Zero without requests."`
+	MemoryBytes int64        `json:"memoryBytes" doc:"The most that was seen."`
+	CPUSeconds  float64      `json:"cpuSeconds"`
+	Restarts    int64        `json:"restarts" doc:"Crashes, and restarts that somebody asked for."`
+	Wakes       int64        `json:"wakes" doc:"Starts because a request came."`
+}
+
+type latencyBody struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+}
+
+func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetricsIn) (metricsBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return metricsBody{}, err
+	}
+	at, err := in.Since.parse(db.Now())
+	if err != nil {
+		return metricsBody{}, err
+	}
+	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()))
+	names := map[time.Duration]string{time.Minute: "1m", 15 * time.Minute: "15m", time.Hour: "1h"}
+	return metricsBody{Step: names[step], Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} })}, err
+}
+
+func showFigures(f app.Figures) FiguresBody {
+	ms := func(share float64) float64 { return math.Round(float64(f.Latency(share).Microseconds())/100) / 10 }
+	return FiguresBody{Requests: f.Requests(), Statuses: statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]}, Latency: latencyBody{ms(.5), ms(.95), ms(.99)},
+		MemoryBytes: f.Memory, CPUSeconds: math.Round(f.CPU.Seconds()*100) / 100, Restarts: f.Restarts, Wakes: f.Wakes}
+}
+
+type processesBody struct {
+	Processes []taskBody `json:"processes"`
+}
+
+type taskBody struct {
+	Name     string  `json:"name"`
+	Kind     string  `json:"kind" enum:"worker,cron"`
+	Process  string  `json:"process" doc:"Its name in the site's log." example:"worker:mail"`
+	Command  string  `json:"command"`
+	Schedule *string `json:"schedule" doc:"Of a cron, in UTC."`
+	NextRun  *string `json:"nextRun" format:"date-time"`
+	State    *string `json:"state" enum:"starting,running,stopped,crashed" doc:"Of a worker, on the node that answers."`
+	Restarts int     `json:"restarts"`
+	Message  *string `json:"message" doc:"Why it crashed."`
+}
+
+func (a *API) siteProcesses(ctx context.Context, c account.Caller, in *ByID) (processesBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return processesBody{}, err
+	}
+	list, err := a.Apps.Tasks(ctx, in.ID)
+	return processesBody{each(list, showTask)}, err
+}
+
+func showTask(t app.TaskState) taskBody {
+	return taskBody{Name: t.Name, Kind: t.Kind, Process: t.Kind + ":" + t.Name, Command: t.Command.String(), Schedule: some(t.Schedule), NextRun: when(t.Next),
+		State: some(string(t.State)), Restarts: t.Restarts, Message: some(t.Message)}
+}
+
 // hasProgram reports whether a program answers for the site.
 func hasProgram(s site.Site) bool {
 	return s.Runtime != "" && s.Runtime != "static" && s.Runtime != "wordpress" && s.LiveDeployment != ""
@@ -75,16 +208,17 @@ func hasProgram(s site.Site) bool {
 
 type siteLogsIn struct {
 	ByID
-	After  count  `query:"after" doc:"Only lines with a greater number."`
-	Since  string `query:"since" format:"date-time" doc:"Only lines of this moment and later."`
-	Search string `query:"search" maxLength:"200" doc:"Only lines that hold this text, in any case."`
-	Stream string `query:"stream" doc:"Only lines of stdout, stderr or system."`
-	Limit  count  `query:"limit" doc:"At most so many lines: 1 to 1,000, 100 unless told. A stream begins with so many."`
-	Last   string `header:"Last-Event-ID" doc:"Like after, as browsers send it when they resume a stream."`
+	After   count  `query:"after" doc:"Only lines with a greater number."`
+	Since   string `query:"since" format:"date-time" doc:"Only lines of this moment and later."`
+	Search  string `query:"search" maxLength:"200" doc:"Only lines that hold this text, in any case."`
+	Stream  string `query:"stream" doc:"Only lines of stdout, stderr or system."`
+	Process string `query:"process" maxLength:"64" doc:"Only lines of one process: web, worker:name, cron:name, release, or a command's operation."`
+	Limit   count  `query:"limit" doc:"At most so many lines: 1 to 1,000, 100 unless told. A stream begins with so many."`
+	Last    string `header:"Last-Event-ID" doc:"Like after, as browsers send it when they resume a stream."`
 }
 
 func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
-	f.Search, f.Stream = in.Search, in.Stream
+	f.Search, f.Stream, f.Process = in.Search, in.Stream, in.Process
 	if f.After, err = in.After.parse("after", "invalid_after"); err != nil {
 		return f, err
 	}

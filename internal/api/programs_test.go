@@ -86,3 +86,24 @@ func TestRestartSite(t *testing.T) {
 	w.must(200, "POST", "/sites/"+x["site"]+"/stop", key, nil)
 	w.must(409, "POST", "/sites/"+x["site"]+"/restart", key, nil)
 }
+
+func TestRunCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("a@example.test")
+	x := w.belongings(u, key)
+	path := "/sites/" + x["site"] + "/commands"
+	w.must(409, "POST", path, key, m{"command": "node -v"}) // no program
+	programmed(w, key, x)
+	for _, bad := range []m{{}, {"command": ""}, {"command": " "}, {"command": "a\x00b"}, {"command": "x", "timeoutSeconds": 0}, {"command": "x", "timeoutSeconds": 3601}, {"command": []string{"x"}}} {
+		w.must(400, "POST", path, key, bad)
+	}
+	op := w.must(202, "POST", path, key, m{"command": "node -v", "timeoutSeconds": 60})
+	if op["kind"] != "site.command" || op["status"] != "pending" || op["siteId"] != x["site"] {
+		t.Errorf("a command answers %v", op)
+	}
+	w.must(409, "POST", path, key, m{"command": "node -v"}) // one at a time
+	_, other := w.user("b@example.test")
+	w.must(404, "POST", path, other, m{"command": "node -v"})
+	w.must(404, "GET", "/sites/"+x["site"]+"/processes", other, nil)
+}

@@ -9,6 +9,9 @@
 // of sites that are stopped or gone end, and those that never sleep are kept up. Nothing
 // else stops a program, and none outlives the process.
 //
+// Beside a site's program run its workers, always and on one node, its scheduled commands,
+// once for each time on whatever node, and what Execute and RunTx are asked for.
+//
 // The package runs nothing itself: a runtime.Engine does.
 package app
 
@@ -34,7 +37,9 @@ type Wanted struct {
 
 	Redact     func(line string) string // hides secrets in what it prints. Optional.
 	Site       string
+	Owner      string // who owns the site
 	Deployment string
+	Tasks      []Task        // what runs beside it while it is live
 	Host       string        // of the site, for health checks
 	HealthPath string        // Optional: empty means that a connection is enough.
 	Health     time.Duration // how long it may take to become healthy
@@ -49,8 +54,11 @@ type Config struct {
 	Why    string
 	// Wanted returns what a deployment runs, as it is now: with today's variables.
 	Wanted     func(ctx context.Context, deployment string) (Wanted, error)
-	Operations *operation.Operations // required by RestartTx and its job
-	Log        *slog.Logger          // Optional.
+	Operations *operation.Operations // required by RestartTx, RunTx and their jobs
+	// MostOf returns how many programs and commands an owner may run at once. Optional: nil
+	// leaves it to Most.
+	MostOf func(ctx context.Context, owner string) (int64, error)
+	Log    *slog.Logger // Optional.
 
 	WakeTime time.Duration // how long a request waits for a program to come up. Optional: 0 means 30s.
 	Tick     time.Duration // how often the loop looks. Optional: 0 means 1s.
@@ -59,8 +67,12 @@ type Config struct {
 
 // Apps holds the programs that run on this machine. It is safe for concurrent use.
 type Apps struct {
-	c    Config
-	logs logs
+	c       Config
+	logs    logs
+	owners  owners
+	workers workers
+	metrics metrics
+	node    string // this process, among others that hold workers
 
 	up   atomic.Int64   // instances, those on their way up or down included
 	work sync.WaitGroup // what starts or stops one
@@ -80,7 +92,7 @@ func New(c Config) *Apps {
 	c.WakeTime = cmp.Or(c.WakeTime, 30*time.Second)
 	c.Tick = cmp.Or(c.Tick, time.Second)
 	c.Most = cmp.Or(c.Most, 500)
-	a := &Apps{c: c, programs: map[string]*program{}, down: make(chan struct{})}
+	a := &Apps{c: c, programs: map[string]*program{}, down: make(chan struct{}), node: db.NewID("node")}
 	a.logs.init(c.DB, c.Log)
 	return a
 }
@@ -129,4 +141,7 @@ type Endpoint struct {
 	Serve   func(w http.ResponseWriter, r *http.Request) bool
 	Ended   <-chan struct{} // closed when the program has ended
 	Release func()
+	// Answered counts the answer: its status, and how long its first byte took. Optional to
+	// call, before Release.
+	Answered func(status int, took time.Duration)
 }

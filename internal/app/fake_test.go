@@ -43,6 +43,8 @@ func (e *fakeEngine) Start(ctx context.Context, s runtime.Spec) (runtime.Program
 	return p, nil
 }
 
+var exitOne = runtime.Exit{Code: 1, Reason: "exit code 1"}
+
 func (e *fakeEngine) starts() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -17,7 +17,7 @@ type Line struct {
 	At         db.Time
 	Level      string // debug, info, warn, error: guessed
 	Stream     string // stdout, stderr, system
-	Process    string // which of the site's processes: web
+	Process    string // which of the site's processes: web, worker:name, cron:name, release, or the id of a command's operation
 	Deployment string
 	Message    string
 }
@@ -63,16 +63,22 @@ func (l *logs) init(d *db.DB, log *slog.Logger) {
 	l.db, l.log, l.sites, l.wake = d, log, map[string]*siteLog{}, make(chan struct{}, 1)
 }
 
+// web is the process that answers.
+const web = "web"
+
 // system notes what the service says of a program.
-func (l *logs) system(site, deployment, text string) {
+func (l *logs) system(site, deployment, text string) { l.note(site, deployment, web, text) }
+
+// note notes what the service says of a process.
+func (l *logs) note(site, deployment, process, text string) {
 	if site != "" {
-		l.add(site, deployment, "system", text)
+		l.add(site, deployment, process, "system", text)
 	}
 }
 
 // add notes one line. A site that prints more than its share loses the rest, and its log
 // says how many.
-func (l *logs) add(site, deployment, stream, text string) {
+func (l *logs) add(site, deployment, process, stream, text string) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,18 +94,18 @@ func (l *logs) add(site, deployment, stream, text string) {
 		return
 	}
 	s.tokens -= 1 + float64(len(text)/lineCost)
-	put := func(stream, text string) {
+	put := func(process, stream, text string) {
 		// Microseconds, so that numbers grow over restarts without anybody reading the last.
 		s.last = max(s.last+1, now.UnixMicro())
 		l.bytes += len(text)
 		l.waiting = append(l.waiting, entry{site, Line{N: s.last, At: db.Time(now.UnixMilli()), Level: levelOf(stream, text), Stream: stream,
-			Process: "web", Deployment: deployment, Message: text}})
+			Process: process, Deployment: deployment, Message: text}})
 	}
 	if s.dropped > 0 {
-		put("system", fmt.Sprintf("%d lines were dropped: at most %d a second are stored, long ones count as several", s.dropped, linesPerSec))
+		put(web, "system", fmt.Sprintf("%d lines were dropped: at most %d a second are stored, long ones count as several", s.dropped, linesPerSec))
 		s.dropped = 0
 	}
-	put(stream, text)
+	put(process, stream, text)
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -216,6 +222,7 @@ type LogFilter struct {
 	After      int64 // only lines with a greater number; without it: the newest
 	Since      db.Time
 	Stream     string
+	Process    string
 	Deployment string
 	Search     string // text that the message holds, in any case
 	Limit      int    // 1 to 1,000. Optional: 0 means 100.
@@ -238,9 +245,9 @@ func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, erro
 	rows, err := a.c.DB.Query(ctx, `
 		SELECT n, at, level, stream, process, deployment_id, message FROM (
 			SELECT * FROM app_logs
-			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE $5 ESCAPE '\') AND ($6 = '' OR deployment_id = $6)
-			ORDER BY n `+order+` LIMIT $7) AS lines
-		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Limit)
+			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE $5 ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7)
+			ORDER BY n `+order+` LIMIT $8) AS lines
+		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Process, f.Limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x Line, err error) {
 		return x, s.Scan(&x.N, &x.At, &x.Level, &x.Stream, &x.Process, &x.Deployment, &x.Message)
 	})
@@ -262,6 +269,9 @@ func pattern(text string) string {
 func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM app_logs WHERE site_id = $1`, site); err != nil {
 		return fmt.Errorf("forget application log: %w", err)
+	}
+	if err := forgetTasksTx(ctx, tx, site); err != nil {
+		return err
 	}
 	tx.AfterCommit(func() { a.logs.forget(site) })
 	return nil

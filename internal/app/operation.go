@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/account"
@@ -37,6 +39,8 @@ func (RestartSite) Kind() string { return "app.restart" }
 // Work registers the jobs of programs.
 func (a *Apps) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 15 * time.Minute, GivenUp: a.restartGivenUp}, a.restart)
+	job.Handle(j, job.Policy{Timeout: cronTime + 5*time.Minute}, a.runCron)
+	job.Handle(j, job.Policy{Timeout: MaxCommandTime + 5*time.Minute, GivenUp: a.restartGivenUp}, a.runCommand)
 }
 
 func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
@@ -59,8 +63,105 @@ func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
 	return a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.EndTx(ctx, tx, r.Operation, message, failure, nil) })
 }
 
+// How long a one-off command may take, unless told, and at most.
+const (
+	CommandTime    = 10 * time.Minute
+	MaxCommandTime = time.Hour
+)
+
+// RunTx opens the operation that runs a command of a site's deployment once. A site has one
+// at a time. The caller knows that the site is the owner's.
+func (a *Apps) RunTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, deployment string, c Command, timeout time.Duration) (operation.Operation, error) {
+	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.command", Site: site, Unique: "site.command/" + site})
+	if err != nil {
+		return op, err
+	}
+	_, err = job.Enqueue(ctx, tx, RunCommand{Operation: op.ID, Site: site, Deployment: deployment, Command: c, Timeout: timeout},
+		job.Options{Queue: CommandQueue, Unique: "command/" + string(op.ID), Share: string(owner), Group: turn(string(owner), site)})
+	return op, err
+}
+
+// RunCommand is the job that runs a one-off command. One that a crash interrupted is not
+// repeated: nobody knows what it has done already.
+type RunCommand struct {
+	Operation        operation.ID
+	Site, Deployment string
+	Command          Command
+	Timeout          time.Duration
+}
+
+// Kind names the job.
+func (RunCommand) Kind() string { return "app.command" }
+
+// CommandResult is the result of such an operation.
+type CommandResult struct {
+	ExitCode int      `json:"exitCode"`
+	Reason   string   `json:"reason"` // in words
+	Output   []string `json:"output"` // the last lines; the site's log has all
+}
+
+// What of a command's output its operation holds.
+const (
+	resultLines = 100
+	resultBytes = 16 << 10
+)
+
+func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) error {
+	end := func(message, failure string, result any) error {
+		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer done()
+		return a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.EndTx(ctx, tx, r.Operation, message, failure, result) })
+	}
+	if attempt > 1 {
+		return end("", "The command was interrupted by a restart of the server and was not repeated", nil)
+	}
+	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Running") }); err != nil {
+		return err
+	}
+	var tail tail
+	exit, err := a.Execute(ctx, Execution{Deployment: r.Deployment, Command: r.Command, Process: string(r.Operation), Timeout: r.Timeout, Output: tail.add})
+	a.logs.flush(context.WithoutCancel(ctx))
+	result := CommandResult{exit.Code, exit.Reason, tail.get()}
+	switch f := fault.As(err); {
+	case f != nil:
+		return end("", f.Message, result)
+	case err != nil && ctx.Err() != nil:
+		return end("", "The command was interrupted by a restart of the server and was not repeated", result)
+	case err != nil:
+		a.c.Log.ErrorContext(ctx, "command not run", "site", r.Site, "err", err)
+		return end("", "The command could not be started", nil)
+	case exit.Code != 0 || exit.OutOfMemory:
+		return end("", "The command failed: "+exit.Reason, result)
+	}
+	return end("The command succeeded", "", result)
+}
+
+// tail holds the last lines that a command printed.
+type tail struct {
+	mu    sync.Mutex // guards what follows
+	lines []string
+	bytes int
+}
+
+func (t *tail) add(_, line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line = strings.ToValidUTF8(line[:min(len(line), resultBytes/4)], "")
+	t.lines, t.bytes = append(t.lines, line), t.bytes+len(line)
+	for len(t.lines) > resultLines || t.bytes > resultBytes {
+		t.bytes -= len(t.lines[0])
+		t.lines = t.lines[1:]
+	}
+}
+
+func (t *tail) get() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]string{}, t.lines...)
+}
+
 func (a *Apps) restartGivenUp(ctx context.Context, args []byte, _ error) error {
-	var r RestartSite
+	var r struct{ Operation operation.ID } // of each job that has one
 	if err := json.Unmarshal(args, &r); err != nil {
 		return fmt.Errorf("read job arguments: %w", err)
 	}

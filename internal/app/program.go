@@ -43,6 +43,7 @@ type attempt struct {
 type instance struct {
 	running   runtime.Program
 	transport transport
+	site      string
 	begun     time.Time
 
 	mu     sync.Mutex // guards what follows
@@ -103,7 +104,7 @@ func (a *Apps) Acquire(ctx context.Context, deployment string) (*Endpoint, error
 		case err != nil:
 			return nil, err
 		case in != nil:
-			return in.endpoint(), nil
+			return p.endpoint(in), nil
 		case try == nil: // forgotten this moment
 			continue
 		}
@@ -232,6 +233,9 @@ func (p *program) start(try *attempt, now bool) {
 	}
 	p.want, p.now = want, in
 	p.set(Running, "")
+	if !now {
+		a.metrics.of(want.Site, func(f *Figures) { f.Wakes++ })
+	}
 	go p.watch(in)
 }
 
@@ -262,6 +266,7 @@ func (p *program) watch(in *instance) {
 	}
 	p.now = nil
 	p.restarts++
+	p.apps.metrics.of(in.site, func(f *Figures) { f.Restarts++ })
 	if time.Since(in.begun) > healthyTime {
 		p.failures = 0
 	}
@@ -285,8 +290,9 @@ func (in *instance) release() {
 	in.used = time.Now()
 }
 
-func (in *instance) endpoint() *Endpoint {
-	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Ended: in.running.Done(), Release: sync.OnceFunc(in.release)}
+func (p *program) endpoint(in *instance) *Endpoint {
+	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Ended: in.running.Done(), Release: sync.OnceFunc(in.release),
+		Answered: func(status int, took time.Duration) { p.apps.metrics.answered(in.site, status, took) }}
 }
 
 // stop ends the instance that runs, if it is in and still idle where it must be. It does not

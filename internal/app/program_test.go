@@ -392,17 +392,17 @@ func TestLogsAreBounded(t *testing.T) {
 		w := newWorld(t)
 		l := &w.apps.logs
 		for range 100_000 {
-			l.add("noisy", "one", "stdout", "line")
+			l.add("noisy", "one", web, "stdout", "line")
 		}
 		if n := len(l.waiting); n != lineBurst {
 			t.Errorf("%d lines taken at once, want %d", n, lineBurst)
 		}
-		l.add("quiet", "one", "stdout", "heard")
+		l.add("quiet", "one", web, "stdout", "heard")
 		if last := l.waiting[len(l.waiting)-1]; last.Message != "heard" {
 			t.Errorf("a quiet site was not heard beside a noisy one")
 		}
 		time.Sleep(time.Second)
-		l.add("noisy", "one", "stdout", "after")
+		l.add("noisy", "one", web, "stdout", "after")
 		if at := l.waiting[len(l.waiting)-2]; at.Stream != "system" || !strings.HasPrefix(at.Message, "98000 lines were dropped") {
 			t.Errorf("what was dropped is told as %+v", at)
 		}
@@ -410,7 +410,7 @@ func TestLogsAreBounded(t *testing.T) {
 		long := strings.Repeat("x", 16<<10)
 		for i := range 1000 {
 			for range 1000 {
-				l.add(fmt.Sprint("site", i), "one", "stdout", long)
+				l.add(fmt.Sprint("site", i), "one", web, "stdout", long)
 			}
 		}
 		if l.bytes > waitingMost+len(long) {

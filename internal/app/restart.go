@@ -58,6 +58,7 @@ func (a *Apps) Restart(ctx context.Context, deployment string) error {
 	if err == nil {
 		p.want, p.now = want, in
 		p.restarts++
+		a.metrics.of(want.Site, func(f *Figures) { f.Restarts++ })
 		p.set(Running, "")
 		a.work.Go(func() { a.retire(old, want.Drain) })
 		p.apps.logs.system(want.Site, deployment, "Restarted")

@@ -20,11 +20,17 @@ func (a *Apps) Run(ctx context.Context) error {
 	flushed := make(chan struct{})
 	flush, stopFlush := context.WithCancel(context.Background())
 	go func() { defer close(flushed); a.logs.run(flush) }()
+	tasks := make(chan struct{})
+	go func() { defer close(tasks); a.runTasks(ctx) }()
+	figures := make(chan struct{})
+	go func() { defer close(figures); a.countFigures(ctx) }()
 	go a.keepUp(ctx)
 	for changed := true; ; {
 		select {
 		case <-ctx.Done():
 			a.close()
+			<-tasks
+			<-figures
 			stopFlush()
 			<-flushed
 			return nil

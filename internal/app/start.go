@@ -38,20 +38,26 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 	p.want = want
 	p.mu.Unlock()
 	if a.c.Engine == nil {
-		return nil, want, &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Details: a.c.Why, Code: "no_runtime"}
+		return nil, want, a.noEngine()
+	}
+	left, err := a.admit(ctx, want.Owner)
+	if err != nil {
+		return nil, want, err
 	}
 	want.Spec.ID = db.NewID("run")
 	want.Spec.Output = func(stream, line string) {
 		if want.Redact != nil {
 			line = want.Redact(line)
 		}
-		a.logs.add(want.Site, p.deployment, stream, line)
+		a.logs.add(want.Site, p.deployment, web, stream, line)
 	}
 	running, err := a.c.Engine.Start(ctx, want.Spec)
 	if err != nil {
+		left()
 		return nil, want, err
 	}
-	in := &instance{running: running, begun: time.Now(), used: time.Now()}
+	go func() { <-running.Done(); left() }()
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now()}
 	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
 	defer cancel()

@@ -8,6 +8,7 @@ var auditLabels = map[string]string{
 	"password.set": "Password set", "password.changed": "Password changed", "password.link": "Password reset link created", "password.reset_mailed": "Password reset email sent",
 	"mail.undelivered":      "Email delivery failed",
 	"second_factor.enabled": "Two-factor authentication enabled", "second_factor.disabled": "Two-factor authentication disabled", "second_factor.codes_renewed": "Recovery codes regenerated",
+	"site.command":  "Command run",
 	"passkey.added": "Passkey added", "passkey.removed": "Passkey removed",
 	"webhook.pinged": "Test event sent", "webhook.redelivered": "Events redelivered", "webhook.secret_rotated": "Webhook secret rotated", "webhook.secret_shown": "Webhook secret revealed",
 	"webhook.listener_started": "Webhook listener started", "webhook.listener_stopped": "Webhook listener stopped",

@@ -72,7 +72,13 @@ type Config struct {
 	// the latest lines that a site's programs printed, the oldest first. Optional: without
 	// them the pages show neither.
 	Process    func(s site.Site) Process
-	ProgramLog func(ctx context.Context, id site.ID, stream, search string, limit int) ([]ProgramLine, error)
+	ProgramLog func(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error)
+	// Figures returns those of a site's program over the last 24 hours, with the step between
+	// points. Tasks lists what runs beside it. RunCommandTx opens the operation that runs a
+	// command once, and returns its id. All Optional, together.
+	Figures      func(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error)
+	Tasks        func(ctx context.Context, id site.ID) ([]ProgramTask, error)
+	RunCommandTx func(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error)
 
 	// What the operator's pages show of the installation. Optional, each: a nil one is left out.
 	Queues func(ctx context.Context) ([]Queue, error)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/fault"
 	"slipway/internal/site"
 )
 
@@ -115,13 +117,26 @@ func TestHomeViews(t *testing.T) {
 // A program's page shows its state and what it printed, escaped; strangers see neither.
 func TestProgramPage(t *testing.T) {
 	t.Parallel()
-	asked := ""
+	asked, process, ran := "", "", ""
 	w := newWorld(t, func(c *Config) {
+		c.Tasks = func(context.Context, site.ID) ([]ProgramTask, error) {
+			return []ProgramTask{{Kind: "worker", Name: "mail", Command: "node <mail>.js", State: "running"}, {Kind: "cron", Name: "tidy", Command: "node tidy.js", Schedule: "@daily", Next: db.Now().Add(time.Hour)}}, nil
+		}
+		c.Figures = func(context.Context, site.ID) ([]ProgramFigures, time.Duration, error) {
+			return []ProgramFigures{{At: db.Now(), Statuses: [4]int64{10, 0, 0, 2}, P50: time.Millisecond, P95: 40 * time.Millisecond, Memory: 64 << 20, Wakes: 3}}, 15 * time.Minute, nil
+		}
+		c.RunCommandTx = func(_ context.Context, _ *db.Tx, _ site.Site, command string) (string, error) {
+			if command == "" {
+				return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid command"}
+			}
+			ran = command
+			return "op_1", nil
+		}
 		c.Process = func(s site.Site) Process {
 			return Process{State: "crashed", Restarts: 7, Memory: 64 << 20, Message: "exit <b>1</b>"}
 		}
-		c.ProgramLog = func(_ context.Context, id site.ID, stream, search string, limit int) ([]ProgramLine, error) {
-			asked = stream + "|" + search
+		c.ProgramLog = func(_ context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
+			asked, process = f.Stream+"|"+f.Search, f.Process
 			return []ProgramLine{{N: 1, At: db.Now(), Level: "error", Stream: "stderr", Message: "<script>alert(1)</script>"}}, nil
 		}
 	})
@@ -144,6 +159,20 @@ func TestProgramPage(t *testing.T) {
 	p := b.get(at+"/logs?q=oops&stream=stderr").want(t, 200, "status-crashed", "64.0 MiB", "<dd>7</dd>", "exit &lt;b&gt;", "&lt;script&gt;alert")
 	if asked != "stderr|oops" || strings.Contains(p.body, "<script>alert") {
 		t.Errorf("asked for %q", asked)
+	}
+	for _, want := range []string{"worker:mail", "node &lt;mail&gt;.js", "@daily", "Answers of the application", "12 requests, 2 5xx, 3 wakes", "p50 1ms, p95 40ms", "Run command"} {
+		if !strings.Contains(p.body, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if b.get(at+"/logs?process=worker%3Amail").want(t, 200); process != "worker:mail" {
+		t.Errorf("asked for process %q", process)
+	}
+	if r := b.post(at+"/commands", "command", " node x.js "); r.status != 303 || ran != "node x.js" || !strings.Contains(r.header.Get("Location"), "process=op_1") {
+		t.Errorf("a command: %d %v, %q ran", r.status, r.header, ran)
+	}
+	if r := b.post(at+"/commands", "command", ""); !strings.Contains(r.body, "Invalid command") {
+		t.Errorf("an empty command: %d", r.status)
 	}
 	b.get(at + "/logs?stream=nonsense&q=" + strings.Repeat("x", 1000))
 	if asked != "|"+strings.Repeat("x", maxLogSearch) {

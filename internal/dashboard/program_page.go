@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/fault"
 	"slipway/internal/site"
 )
 
@@ -34,6 +35,24 @@ type ProgramLine struct {
 	Message string
 }
 
+// ProgramFilter narrows a program's log. Empty fields don't.
+type ProgramFilter struct {
+	Stream, Process, Search string
+	Limit                   int
+}
+
+// ProgramTask is a worker or a scheduled command.
+type ProgramTask struct {
+	Kind, Name, Command string
+	Schedule            string  // of a scheduled command
+	Next                db.Time // likewise
+	State               string  // of a worker
+	Message             string
+}
+
+// Process is its name in the log.
+func (t ProgramTask) Process() string { return t.Kind + ":" + t.Name }
+
 // HasProgram reports whether the site's live deployment is a program.
 func (h siteHead) HasProgram() bool {
 	return h.Site.Runtime != "" && h.Site.Runtime != "static" && h.Site.Runtime != "wordpress" && h.Site.LiveDeployment != ""
@@ -45,6 +64,9 @@ type programData struct {
 	Lines   []ProgramLine
 	Search  string
 	Stream  string
+	Only    string // one process alone
+	Tasks   []ProgramTask
+	Plots   []plot
 	Live    string
 	Limit   int
 }
@@ -72,16 +94,42 @@ func (d *Dashboard) programData(ctx context.Context, q *request) (programData, e
 	default:
 		data.Stream = ""
 	}
-	data.Live = link(head.Base()+"/logs/follow", "q", data.Search, "stream", data.Stream)
+	if data.Only = q.query("process"); len(data.Only) > 64 || data.Only != clean(data.Only) {
+		data.Only = ""
+	}
+	data.Live = link(head.Base()+"/logs/follow", "q", data.Search, "stream", data.Stream, "process", data.Only)
 	if d.ProgramLog != nil {
-		data.Lines, err = d.ProgramLog(ctx, head.Site.ID, data.Stream, data.Search, programLines)
+		data.Lines, err = d.ProgramLog(ctx, head.Site.ID, ProgramFilter{data.Stream, data.Only, data.Search, programLines})
 	}
 	return data, err
 }
 
 func (d *Dashboard) programPage(ctx context.Context, q *request) (answer, error) {
 	data, err := d.programData(ctx, q)
+	if err == nil && data.HasProgram() && d.Tasks != nil {
+		if data.Tasks, err = d.Tasks(ctx, data.Site.ID); err == nil {
+			data.Plots, err = d.programPlots(ctx, data.Site.ID)
+		}
+	}
 	return page("site_logs", "Logs of "+data.Site.Name, data), err
+}
+
+// runCommand starts a command and shows its lines.
+func (d *Dashboard) runCommand(ctx context.Context, q *request) (answer, error) {
+	id := site.ID(q.PathValue("id"))
+	process := ""
+	err := d.act(ctx, q, "site.command", func(tx *db.Tx) (string, error) {
+		s, err := d.Sites.GetTx(ctx, tx, q.caller.Owner, id)
+		if err != nil {
+			return "", err
+		}
+		if d.RunCommandTx == nil {
+			return "", &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"}
+		}
+		process, err = d.RunCommandTx(ctx, tx, s, strings.TrimSpace(q.value("command")))
+		return string(id), err
+	})
+	return goTo(link("/sites/"+string(id)+"/logs", "process", process), "Command started"), err
 }
 
 // programLive sends the state and the lines again whenever they change.

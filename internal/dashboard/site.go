@@ -19,6 +19,7 @@ func (d *Dashboard) siteRoutes() []route {
 		get("/sites/{id}/follow", user, d.siteLive),
 		get("/sites/{id}/logs", user, d.programPage),
 		get("/sites/{id}/logs/follow", user, d.programLive),
+		post("/sites/{id}/commands", user, d.runCommand, d.programPage),
 		get("/sites/{id}/traffic", user, d.trafficPage),
 		get("/sites/{id}/traffic/follow", user, d.trafficLive),
 		get("/sites/{id}/rules", user, d.rulesPage),

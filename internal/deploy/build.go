@@ -22,7 +22,8 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	if err != nil {
 		return rel, err
 	}
-	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: storageOf(s), Tree: tree, Plan: plan, MaxCaches: &caches}
+	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: storageOf(s, plan), Tree: tree, Plan: plan, MaxCaches: &caches,
+		Commands: otherCommands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
 		return rel, err
 	}

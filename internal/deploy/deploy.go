@@ -26,6 +26,7 @@ import (
 	"slipway/internal/bundle"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/framework"
 	"slipway/internal/release"
 	"slipway/internal/site"
 	"slipway/internal/source"
@@ -159,6 +160,9 @@ type Config struct {
 	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
 	StartProgram func(ctx context.Context, id ID) (release func(), err error)
 	WhyNot       string
+	// RunCommand runs a command of a deployment to its end; a fault says why it failed.
+	// Required where StartProgram is set.
+	RunCommand func(ctx context.Context, id ID, c framework.Command, line func(stream, text string)) error
 	// PHP returns the version of PHP that answers where composer.json has a constraint, or a
 	// fault that says why there is none. Optional.
 	PHP func(ctx context.Context, constraint string) (version string, err error)

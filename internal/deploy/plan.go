@@ -33,6 +33,13 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 			plan.Runtime, plan.Why = framework.Node, "the site's settings say how it is started"
 		}
 	}
+	if c := s.Run.Release; c != nil && plan.Runtime != framework.Static {
+		release := framework.ParseCommand(*c)
+		release.Dir, plan.Release = plan.Root, &release
+	}
+	if err := checkCommands(plan); err != nil {
+		return framework.Plan{}, err
+	}
 	if x.Plan, err = json.Marshal(plan); err != nil {
 		return framework.Plan{}, err
 	}

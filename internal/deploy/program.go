@@ -33,7 +33,78 @@ type Program struct {
 	Preview bool
 	Env     map[string]string
 
+	Run       site.Run // what slipway.toml says; the site's own settings go before it
+	Processes []framework.Process
+	Crons     []framework.Cron
+
 	Secrets []string // values that no log shows
+}
+
+// runSettings is what slipway.toml says, as the site's settings would say it.
+func runSettings(r *framework.Run) (out site.Run) {
+	if r == nil {
+		return out
+	}
+	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, DrainSeconds: r.DrainSeconds, Storage: r.Storage, StorageMiB: r.StorageMiB, Ports: r.Ports}
+	if r.HealthCheckPath != nil || r.HealthCheckTimeoutSeconds != nil {
+		out.HealthCheck = &site.HealthCheck{Path: r.HealthCheckPath, TimeoutSeconds: r.HealthCheckTimeoutSeconds}
+	}
+	return out
+}
+
+// checkCommands refuses what slipway.toml says about running where it is out of range.
+func checkCommands(plan framework.Plan) error {
+	err := site.CheckRun(runSettings(plan.Run))
+	if f := fault.As(err); f != nil {
+		return &fault.Error{Kind: fault.Invalid, Message: "slipway.toml can't be used", Details: "[run] " + strings.TrimPrefix(f.Message, "Invalid run.") + ": " + f.Details, Received: f.Received, Code: "invalid_slipway_toml"}
+	}
+	return err
+}
+
+// otherCommands are those of a plan that run beside its start.
+func otherCommands(plan framework.Plan) (list []string) {
+	if plan.Release != nil {
+		list = append(list, plan.Release.String())
+	}
+	for _, p := range plan.Processes {
+		list = append(list, p.Command.String())
+	}
+	for _, c := range plan.Crons {
+		list = append(list, c.Command.String())
+	}
+	return list
+}
+
+// runRelease runs the release command, once for a deployment: one that succeeded before a
+// crash is not repeated.
+func (d *Deployments) runRelease(ctx context.Context, x Deployment, plan framework.Plan, p *progress) error {
+	if plan.Release == nil {
+		return nil
+	}
+	p.enter("release", Deploying)
+	var at db.Time
+	if err := d.c.DB.QueryRow(ctx, `SELECT released_at FROM deployments WHERE id = $1`, x.ID).Scan(&at); err != nil {
+		return fmt.Errorf("read release command: %w", err)
+	}
+	if at != 0 {
+		p.Printf("info", "The release command has succeeded before")
+		return nil
+	}
+	p.Printf("info", "$ %s", plan.Release)
+	err := d.c.RunCommand(ctx, x.ID, *plan.Release, func(stream, line string) {
+		level := "info"
+		if stream == "system" {
+			level = "warn"
+		}
+		p.line(level, line, "")
+	})
+	if err != nil {
+		return err
+	}
+	return p.commit(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE deployments SET released_at = $2 WHERE id = $1`, x.ID, db.Now())
+		return err
+	})
 }
 
 // cannotRun says why a program of this runtime does not run here.
@@ -193,7 +264,8 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Preview: x.Target == Preview, Env: env, Secrets: secrets}, nil
+	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Preview: x.Target == Preview, Env: env, Secrets: secrets,
+		Run: runSettings(plan.Run), Processes: plan.Processes, Crons: plan.Crons}, nil
 }
 
 // bundleRoots marks the blobs of every bundle that a deployment refers to.

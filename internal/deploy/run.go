@@ -196,6 +196,9 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 			return err
 		}
 	} else {
+		if err := d.runRelease(ctx, *x, plan, p); err != nil {
+			return err
+		}
 		done, err := d.startProgram(ctx, *x, plan, p)
 		if err != nil {
 			return err

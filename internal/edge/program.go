@@ -24,6 +24,8 @@ type Program struct {
 	Release   func()            // to be called when the request has ended
 	// Serve answers a request that a file answers, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
+	// Answered hears an answer's status, and how long its first byte took. Optional.
+	Answered func(status int, took time.Duration)
 }
 
 // How long a program may take to begin its answer, where Config doesn't say, and a visitor
@@ -39,12 +41,19 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if e.programAsset(w, r, t) {
 		return
 	}
+	begun := time.Now()
 	p, err := e.Programs(r.Context(), t.deployment)
 	if err != nil {
 		e.asleep(w, r, t, err)
 		return
 	}
 	defer p.Release()
+	first := time.Duration(0) // until the answer's first byte
+	defer func() {
+		if p.Answered != nil && w.status != 0 {
+			p.Answered(w.status, cmp.Or(first, time.Since(begun)))
+		}
+	}()
 	if t.preview {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
@@ -63,6 +72,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		ErrorLog:      slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
 			late.end()
+			first = time.Since(begun)
 			e.ownCookies(resp.Header, hostname(r.Host))
 			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
 			dropServerHeaders(resp.Header)

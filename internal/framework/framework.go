@@ -53,6 +53,11 @@ type Plan struct {
 	OutputCandidates []string  `json:"outputCandidates,omitempty"`
 	Start            *Start    `json:"start,omitempty"` // for Node and PHP
 
+	Run       *Run      `json:"run,omitempty"`     // what slipway.toml says about running it
+	Release   *Command  `json:"release,omitempty"` // once per deployment, before it goes live
+	Processes []Process `json:"processes,omitempty"`
+	Crons     []Cron    `json:"crons,omitempty"`
+
 	// Modules are the folders that Install fills and Inputs the files that decide with
 	// what, both relative to the repository. Where none of them changed, nor Node or
 	// the manager, Modules of an earlier build and a run of Scripts may stand in for

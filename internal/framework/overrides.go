@@ -23,11 +23,27 @@ import (
 //	output = "dist"          # relative to the root directory; "." is that directory
 //	node = "22"              # version or npm range
 //
+//	release = "node migrate.js"   # once per deployment, before it goes live
+//
+//	[run]                    # see Run
+//	command = "node server.js"
+//
+//	[processes]              # run beside it
+//	worker = "node worker.js"
+//
+//	[[cron]]
+//	schedule = "*/5 * * * *" # UTC
+//	command = "node clean.js"
+//
 // A file that is not TOML, or a value of the wrong type, fails the deployment: it is
 // the one file that was written for us. An unknown key is a warning.
 type slipwayTOML struct {
-	Output *string `toml:"output"`
-	Build  struct {
+	Output    *string           `toml:"output"`
+	Release   *string           `toml:"release"`
+	Run       Run               `toml:"run"`
+	Processes map[string]string `toml:"processes"`
+	Cron      []cronTOML        `toml:"cron"`
+	Build     struct {
 		Framework *string `toml:"framework"`
 		Root      *string `toml:"root"`
 		Install   *string `toml:"install"`
@@ -58,6 +74,8 @@ const (
 // settings is everything that was said, before any guess.
 type settings struct {
 	framework, root, install, command, output, node said
+
+	commands commands
 
 	env     map[string]string
 	sources map[string]string
@@ -192,6 +210,9 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 			return nil // it speaks of another folder than the one that was chosen
 		}
 	}
+	if err := s.readCommands(t, f, root); err != nil {
+		return err
+	}
 	node, isText := f.Build.Node.(string)
 	if n, ok := f.Build.Node.(int64); ok {
 		node, isText = fmt.Sprint(n), true
@@ -244,6 +265,7 @@ func (p *project) apply(d *draft) error {
 	if s.output.ok() {
 		p.applyOutput(d)
 	}
+	p.applyCommands(d)
 	for k, v := range s.env {
 		d.Env[k] = v
 	}

@@ -12,6 +12,7 @@ func lastResorts() []preset {
 				return ""
 			},
 			plan: planServer},
+		procfilePreset(),
 		{Preset: Preset{"custom", "Build script", Static}, tier: library,
 			match: func(p *project) string {
 				if p.builds() {

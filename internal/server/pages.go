@@ -17,6 +17,7 @@ import (
 	"slipway/internal/dashboard"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/job"
 	"slipway/internal/site"
@@ -28,7 +29,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Domains: h.domains, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
 		Branches: h.branches, Detect: h.detect, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
-		Process: h.processOf, ProgramLog: h.programLog,
+		Process: h.processOf, ProgramLog: h.programLog, Figures: h.programFigures, Tasks: h.programTasks, RunCommandTx: h.runOnceTx,
 	}
 }
 
@@ -43,13 +44,47 @@ func (h *node) processOf(s site.Site) dashboard.Process {
 }
 
 // programLog is the latest lines that a site's programs printed.
-func (h *node) programLog(ctx context.Context, id site.ID, stream, search string, limit int) ([]dashboard.ProgramLine, error) {
-	lines, err := h.apps.Logs(ctx, string(id), app.LogFilter{Stream: stream, Search: search, Limit: limit})
+func (h *node) programLog(ctx context.Context, id site.ID, f dashboard.ProgramFilter) ([]dashboard.ProgramLine, error) {
+	lines, err := h.apps.Logs(ctx, string(id), app.LogFilter{Stream: f.Stream, Process: f.Process, Search: f.Search, Limit: f.Limit})
 	out := make([]dashboard.ProgramLine, len(lines))
 	for i, l := range lines {
 		out[i] = dashboard.ProgramLine{N: l.N, At: l.At, Level: l.Level, Stream: l.Stream, Message: l.Message}
 	}
 	return out, err
+}
+
+// programFigures are those of a site's program over the last 24 hours.
+func (h *node) programFigures(ctx context.Context, id site.ID) ([]dashboard.ProgramFigures, time.Duration, error) {
+	list, _, step, err := h.apps.Metrics(ctx, string(id), db.Now().Add(-24*time.Hour))
+	out := make([]dashboard.ProgramFigures, len(list))
+	for i, p := range list {
+		out[i] = dashboard.ProgramFigures{At: p.At, Statuses: p.Statuses, P50: p.Latency(.5), P95: p.Latency(.95), Memory: p.Memory, Wakes: p.Wakes, Restart: p.Restarts}
+	}
+	return out, step, err
+}
+
+// programTasks lists what runs beside a site's program.
+func (h *node) programTasks(ctx context.Context, id site.ID) ([]dashboard.ProgramTask, error) {
+	list, err := h.apps.Tasks(ctx, string(id))
+	out := make([]dashboard.ProgramTask, len(list))
+	for i, t := range list {
+		out[i] = dashboard.ProgramTask{Kind: t.Kind, Name: t.Name, Command: t.Command.String(), Schedule: t.Schedule, Next: t.Next, State: string(t.State), Message: t.Message}
+	}
+	return out, err
+}
+
+// runOnceTx opens the operation that runs a command of a site once.
+func (h *node) runOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error) {
+	switch {
+	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
+		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
+	case s.Status == site.Stopped:
+		return "", &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
+		return "", &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
+	}
+	op, err := h.apps.RunTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment, appCommand(framework.ParseCommand(command)), app.CommandTime)
+	return string(op.ID), err
 }
 
 // branches looks at a repository that somebody is about to make a site of.

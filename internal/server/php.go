@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"strings"
@@ -43,8 +44,8 @@ func applyStorage(w *app.Wanted, p deploy.Program) {
 	for _, dir := range p.Start.Storage {
 		add(dir, false)
 	}
-	if p.Site.Run.Storage != nil {
-		for _, dir := range *p.Site.Run.Storage {
+	if list := cmp.Or(p.Site.Run.Storage, p.Run.Storage); list != nil {
+		for _, dir := range *list {
 			add(dir, false)
 		}
 	}

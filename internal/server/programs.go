@@ -5,11 +5,13 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/app"
 	"slipway/internal/buildlog"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/edge"
+	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/runtime"
 	"slipway/internal/site"
@@ -33,7 +35,7 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 		return app.Wanted{}, err
 	}
 	w := app.Wanted{
-		Site: string(p.Site.ID), Deployment: deployment, Host: strings.TrimPrefix(h.sites.URL(p.Site.Slug), "https://"),
+		Site: string(p.Site.ID), Owner: string(p.Site.Owner), Deployment: deployment, Host: strings.TrimPrefix(h.sites.URL(p.Site.Slug), "https://"),
 		Health: defaultHealth, Sleep: defaultSleep, Drain: defaultDrain,
 	}
 	w.Spec = runtime.Spec{Site: w.Site, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
@@ -46,8 +48,45 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 	for k, v := range p.Env {
 		w.Spec.Env = append(w.Spec.Env, k+"="+v)
 	}
+	for _, x := range p.Processes {
+		w.Tasks = append(w.Tasks, app.Task{Kind: "worker", Name: x.Name, Command: appCommand(x.Command)})
+	}
+	for _, x := range p.Crons {
+		w.Tasks = append(w.Tasks, app.Task{Kind: "cron", Name: x.Name, Schedule: x.Schedule, Command: appCommand(x.Command)})
+	}
+	applyRun(&w, p.Run)
 	applyRun(&w, p.Site.Run)
 	return w, nil
+}
+
+func appCommand(c framework.Command) app.Command {
+	return app.Command{Argv: c.Argv, Shell: c.Shell, Dir: c.Dir}
+}
+
+// releaseTime is what a release command may take.
+const releaseTime = 15 * time.Minute
+
+// runCommand runs a deployment's release command.
+func (h *node) runCommand(ctx context.Context, id deploy.ID, c framework.Command, line func(stream, text string)) error {
+	exit, err := h.apps.Execute(ctx, app.Execution{Deployment: string(id), Command: appCommand(c), Process: "release", Timeout: releaseTime, Output: line})
+	if err != nil {
+		return err
+	}
+	if exit.Code != 0 || exit.OutOfMemory {
+		f := &fault.Error{Kind: fault.Invalid, Message: "The release command failed: " + exit.Reason, Details: "the deployment does not go live; its log says why", Code: "release_failed"}
+		if exit.OutOfMemory {
+			f.Details = "raise the site's memory limit, or let the command use less"
+		}
+		return f
+	}
+	return nil
+}
+
+// mostPrograms is how many programs and commands an owner may run at once.
+func (h *node) mostPrograms(limits *account.Limits) func(ctx context.Context, owner string) (int64, error) {
+	return func(ctx context.Context, owner string) (int64, error) {
+		return limits.LimitOf(ctx, h.db, account.OwnerID(owner), account.LimitPrograms)
+	}
 }
 
 // applyRun puts a site's settings over the defaults.
@@ -95,7 +134,7 @@ func (h *node) acquireProgram(ctx context.Context, deployment string) (edge.Prog
 	if err != nil {
 		return edge.Program{}, err
 	}
-	return edge.Program{Transport: e.Transport, Serve: e.Serve, Release: e.Release}, nil
+	return edge.Program{Transport: e.Transport, Serve: e.Serve, Release: e.Release, Answered: e.Answered}, nil
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.

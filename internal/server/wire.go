@@ -80,7 +80,7 @@ type node struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU())}
+var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU())}
 
 // wire makes every package from the settings. It opens the database and starts nothing.
 func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
@@ -111,7 +111,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	}
 	releases := release.New(release.Config{Blobs: store, Log: s.Log,
 		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
-	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
+	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Depth: s.GitHistory, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -135,15 +135,19 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	}
 	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
 	apps.Operations = h.operations
-	h.apps = app.New(apps)
 	limits := account.NewLimits(s.limits)
+	apps.MostOf = h.mostPrograms(limits)
+	h.apps = app.New(apps)
+	limits.Count(account.LimitPrograms, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
+		return h.apps.Running(string(owner)), nil
+	})
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
-	h.traffic = traffic.New(traffic.Config{DB: h.db})
+	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
-		StartProgram: h.startProgram, ProgramLog: h.lastProgramLines, PHP: phpVersion,
+		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})

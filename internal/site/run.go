@@ -13,6 +13,7 @@ import (
 // what slipway.toml, detection or the default says.
 type Run struct {
 	Command           *string      `json:"command,omitempty" doc:"The start command."`
+	Release           *string      `json:"release,omitempty" doc:"Runs once per deployment before it goes live. Default: release in slipway.toml or the Procfile."`
 	HealthCheck       *HealthCheck `json:"healthCheck,omitempty"`
 	SleepAfterSeconds *int         `json:"sleepAfterSeconds,omitempty" doc:"Unused for so long, the program stops, and the next request starts it. 0 never. Default 900."`
 	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"64 to 16384. Default 512."`
@@ -34,6 +35,11 @@ func mergeRun(have, p Run) Run {
 	if p.Command != nil {
 		if have.Command = p.Command; *p.Command == "" {
 			have.Command = nil
+		}
+	}
+	if p.Release != nil {
+		if have.Release = p.Release; *p.Release == "" {
+			have.Release = nil
 		}
 	}
 	if h := p.HealthCheck; h != nil {
@@ -73,6 +79,9 @@ func mergeRun(have, p Run) Run {
 	return have
 }
 
+// CheckRun holds settings to their ranges, whoever said them.
+func CheckRun(r Run) error { return checkRun(r) }
+
 // checkRun holds settings to their ranges.
 func checkRun(r Run) error {
 	bad := func(name, details string, received any) error {
@@ -86,6 +95,9 @@ func checkRun(r Run) error {
 	}
 	if r.Command != nil && (len(*r.Command) > 4096 || strings.ContainsRune(*r.Command, 0)) {
 		return bad("command", "at most 4,096 bytes of text", short(*r.Command))
+	}
+	if r.Release != nil && (len(*r.Release) > 4096 || strings.ContainsRune(*r.Release, 0)) {
+		return bad("release", "at most 4,096 bytes of text", short(*r.Release))
 	}
 	if err := within("sleepAfterSeconds", r.SleepAfterSeconds, 0, 7*24*3600); err != nil {
 		return err

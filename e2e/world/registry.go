@@ -1,0 +1,61 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Registry returns the flags with which the program reaches the npm registry from a machine
+// behind a private mirror: where the registry's addresses are not public, they are allowed
+// one by one, and where npm is told to trust further roots, so is the program.
+var Registry = sync.OnceValues(func() ([]string, error) {
+	out, err := exec.Command("npm", "config", "get", "registry").Output()
+	if err != nil {
+		return nil, fmt.Errorf("npm is needed, and does not run: %w", err)
+	}
+	u, err := url.Parse(strings.TrimSpace(string(out)))
+	if err != nil || u.Hostname() == "" {
+		return nil, errors.New("npm config get registry names no address")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	if err != nil {
+		return nil, errors.New("real projects are built, and the npm registry's name can't be resolved from here")
+	}
+	var flags []string
+	for _, a := range addrs {
+		if a = a.Unmap(); !a.IsGlobalUnicast() || a.IsPrivate() || shared.Contains(a) {
+			flags = append(flags, "--outbound-allow", netip.PrefixFrom(a, a.BitLen()).String())
+		}
+	}
+	if roots := Roots(); roots != "" {
+		flags = append(flags, "--outbound-ca-file", roots)
+	}
+	return flags, nil
+})
+
+// shared is the range of carriers (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// Roots is the file of further roots that npm is told to trust; empty for none.
+func Roots() string {
+	if roots := os.Getenv("NODE_EXTRA_CA_CERTS"); roots != "" {
+		return roots
+	}
+	out, err := exec.Command("npm", "config", "get", "cafile").Output()
+	if name := strings.TrimSpace(string(out)); err == nil && filepath.IsAbs(name) {
+		return name
+	}
+	return ""
+}

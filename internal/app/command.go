@@ -1,0 +1,114 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/runtime"
+)
+
+// Command is something that a deployment's files hold, run beside its program: in the same
+// sandbox, with the same variables and limits, and without a port.
+type Command struct {
+	Argv  []string `json:"argv,omitempty"` // exactly one of Argv and Shell is set
+	Shell string   `json:"shell,omitempty"`
+	Dir   string   `json:"dir,omitempty"`
+}
+
+// Execution says what to execute for whom.
+type Execution struct {
+	Deployment string
+	Command    Command
+	Process    string        // what the site's log calls it
+	Timeout    time.Duration // after which it is ended
+	// Output hears each line that it prints, beside the site's log, without secrets.
+	// Optional.
+	Output func(stream, line string)
+}
+
+// errTooLong ends a command that ran out of time.
+var errTooLong = errors.New("the command took too long")
+
+// Execute runs a command of a deployment to its end and returns how it ended. The error is
+// a fault where it could not be started, took longer than it may, or ctx ended.
+func (a *Apps) Execute(ctx context.Context, x Execution) (runtime.Exit, error) {
+	running, done, err := a.begin(ctx, x.Deployment, x.Command, x.Process, x.Output)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	defer done()
+	late := time.NewTimer(x.Timeout)
+	defer late.Stop()
+	select {
+	case <-running.Done():
+		return running.Exit(), nil
+	case <-late.C:
+		err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The command did not end within %s and was ended", x.Timeout), Code: "command_timeout"}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-a.down:
+		err = errClosing
+	}
+	running.Stop(stopGrace)
+	return running.Exit(), err
+}
+
+// errClosing is the answer while the service stops.
+var errClosing = &fault.Error{Kind: fault.Unavailable, Message: "The server is restarting", Code: "draining", RetryAfter: time.Second}
+
+// begin starts a command. done is to be called once it has ended.
+func (a *Apps) begin(ctx context.Context, deployment string, c Command, process string, output func(stream, line string)) (running runtime.Program, done func(), err error) {
+	a.mu.Lock()
+	closing := a.closing
+	if !closing {
+		a.work.Add(1)
+	}
+	a.mu.Unlock()
+	if closing {
+		return nil, nil, errClosing
+	}
+	defer func() {
+		if err != nil {
+			a.work.Done()
+		}
+	}()
+	want, err := a.c.Wanted(ctx, deployment)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.c.Engine == nil {
+		return nil, nil, a.noEngine()
+	}
+	left, err := a.enter(ctx, want.Owner)
+	if err != nil {
+		return nil, nil, err
+	}
+	want.Spec.ID = db.NewID("run")
+	want.Spec.Argv, want.Spec.Shell, want.Spec.Dir = c.Argv, c.Shell, c.Dir
+	var off atomic.Bool // what it prints after its end belongs to nobody
+	want.Spec.Output = func(stream, line string) {
+		if want.Redact != nil {
+			line = want.Redact(line)
+		}
+		a.logs.add(want.Site, deployment, process, stream, line)
+		if output != nil && !off.Load() {
+			output(stream, line)
+		}
+	}
+	start, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if running, err = a.c.Engine.Start(start, want.Spec); err != nil {
+		left()
+		return nil, nil, err
+	}
+	return running, func() { off.Store(true); left(); a.work.Done() }, nil
+}
+
+func (a *Apps) noEngine() error {
+	return &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Details: a.c.Why, Code: "no_runtime"}
+}

@@ -1,0 +1,106 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slipway/internal/cron"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+)
+
+// CommandQueue is the queue of commands: one owner's take turns with the others'.
+const CommandQueue = "commands"
+
+// perOwner is how many commands of one owner run at once, scheduled ones and others.
+const perOwner = 2
+
+// cronTime is what a scheduled command may take.
+const cronTime = time.Hour
+
+// lateCron is how long after its time a scheduled command is still begun: after an hour
+// without the service it is not made up for.
+const lateCron = 10 * time.Minute
+
+// schedule enqueues what is due. Of several nodes that look at once one moves the next
+// time on, in the transaction that enqueues the run.
+func (a *Apps) schedule(ctx context.Context) error {
+	now := db.Now()
+	due, err := a.tasks(ctx, a.c.DB, cronKind, `AND t.next_at > 0 AND t.next_at <= $2 ORDER BY t.next_at LIMIT 200`, now)
+	if err != nil {
+		return err
+	}
+	for _, t := range due {
+		if err := a.enqueue(ctx, t, now); err != nil {
+			return fmt.Errorf("schedule %s of %s: %w", t.name, t.site, err)
+		}
+	}
+	return nil
+}
+
+func (a *Apps) enqueue(ctx context.Context, t declared, now db.Time) error {
+	s, err := cron.Parse(t.schedule)
+	if err != nil {
+		return err
+	}
+	skipped := false
+	err = a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE app_tasks SET next_at = $4 WHERE site_id = $1 AND kind = 'cron' AND name = $2 AND next_at = $3`,
+			t.site, t.name, t.next, db.Time(s.Next(now.Time()).UnixMilli()))
+		if err != nil || n == 0 || now.Sub(t.next) > lateCron {
+			return err // another node was quicker, or it is too late
+		}
+		fresh, err := job.Enqueue(ctx, tx, RunCron{Site: t.site, Deployment: t.deployment, Name: t.name, Command: t.command}, job.Options{Queue: CommandQueue,
+			Unique: "cron/" + t.key(), Share: t.owner, Group: turn(t.owner, t.key())})
+		skipped = !fresh
+		return err
+	})
+	if err == nil && skipped {
+		a.logs.note(t.site, t.deployment, "cron:"+t.name, "Skipped: the run before has not ended yet")
+	}
+	return err
+}
+
+// turn is the group of an owner's command: as many groups as may run at once.
+func turn(owner, key string) string {
+	sum := 0
+	for _, c := range []byte(key) {
+		sum += int(c)
+	}
+	return fmt.Sprintf("command/%s/%d", owner, sum%perOwner)
+}
+
+// RunCron is the job that runs a scheduled command once. A run that a crash interrupted is
+// not repeated: its next time comes.
+type RunCron struct {
+	Site, Deployment, Name string
+	Command                Command
+}
+
+// Kind names the job.
+func (RunCron) Kind() string { return "app.cron" }
+
+func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
+	process := "cron:" + r.Name
+	if attempt > 1 {
+		a.logs.note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
+		return nil
+	}
+	begun := time.Now()
+	a.logs.note(r.Site, r.Deployment, process, "Started: "+r.Command.String())
+	exit, err := a.Execute(ctx, Execution{Deployment: r.Deployment, Command: r.Command, Process: process, Timeout: cronTime})
+	switch f := fault.As(err); {
+	case f != nil:
+		a.logs.note(r.Site, r.Deployment, process, f.Message)
+	case err != nil && ctx.Err() != nil:
+		a.logs.note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
+	case err != nil:
+		a.c.Log.ErrorContext(ctx, "scheduled command not run", "site", r.Site, "err", err)
+		a.logs.note(r.Site, r.Deployment, process, "The command could not be started")
+	default:
+		a.logs.note(r.Site, r.Deployment, process, fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond)))
+	}
+	return nil
+}
