@@ -107,6 +107,7 @@ func (p Pool) Ini() string {
 		{"opcache.max_accelerated_files", "20000"},
 		{"opcache.validate_timestamps", "1"},
 		{"opcache.revalidate_freq", "2"},
+		{"opcache.file_update_protection", "0"}, // a release is whole before it runs
 		{"opcache.jit", "off"},
 		{"openssl.cafile", ""},
 		{"date.timezone", "UTC"},
