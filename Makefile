@@ -15,14 +15,14 @@ test: ## everything that must be green
 	go run ./scripts/check
 
 bench: ## the benchmarks; DOC=1 also writes docs/benchmarks.md, BUILDS=… goes to bench/builds
-	@go run ./scripts/need nghttp2-client php-fpm
+	@go run ./scripts/need nghttp2-client
 	go run ./bench $(if $(DOC),-write docs/benchmarks.md) $(ARGS)
 	go run ./bench/builds $(BUILDS)
 
 build: bin/slipway ## bin/slipway
 
 need:
-	@go run ./scripts/need bubblewrap git
+	@go run ./scripts/need bubblewrap git mariadb-server
 
 bin/slipway:
 	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/slipway ./cmd/slipway

@@ -21,6 +21,7 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/backup"
 	"slipway/internal/certs"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -32,6 +33,7 @@ import (
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // Config names the services that the API exposes.
@@ -44,6 +46,8 @@ type Config struct {
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
+	Databases   *database.Databases
+	WordPress   *wordpress.WordPress
 	Webhooks    *webhook.Webhooks
 	Backups     *backup.Backups
 	Operations  *operation.Operations
@@ -113,6 +117,8 @@ func (a *API) Routes() []Route { return a.ops }
 func (a *API) routes() {
 	a.siteRoutes()
 	a.programRoutes()
+	a.databaseRoutes()
+	a.wordpressRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
 	a.servingRoutes()

@@ -8,6 +8,8 @@ import (
 	"slipway/internal/api"
 	"slipway/internal/db"
 	"slipway/internal/operation"
+	"slipway/internal/site"
+	"slipway/internal/wordpress"
 )
 
 // things holds the ids of a user's things, by the placeholder that names each in a path.
@@ -31,6 +33,17 @@ var matrix = map[string]row{
 	"getOperation":        {path: "/operations/{operation}", status: 200},
 	"listOperations":      {path: "/sites/{site}/operations", status: 200},
 	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
+
+	"getWordPress":        {path: "/sites/{site}/wordpress", status: 409},
+	"updateWordPress":     {path: "/sites/{site}/wordpress", body: m{"xmlrpc": true}, status: 200, prep: wordpressed, did: "site.updated"},
+	"loginWordPress":      {path: "/sites/{site}/wordpress/login", status: 409},
+	"purgeWordPressCache": {path: "/sites/{site}/wordpress/purge-cache", status: 200, prep: wordpressed, did: "wordpress.purged"},
+
+	"listDatabases":          {path: "/sites/{site}/databases", status: 200},
+	"createDatabase":         {path: "/sites/{site}/databases", body: m{"engine": "mariadb", "name": "shop"}, status: 201, did: "database.created"},
+	"getDatabase":            {path: "/databases/{database}", status: 200},
+	"deleteDatabase":         {path: "/databases/{database}", status: 200, did: "database.deleted"},
+	"rotateDatabasePassword": {path: "/databases/{database}/rotate-password", status: 200, did: "database.rotated"},
 
 	"createListener":  {path: "/webhook-listeners", body: m{"secret": "a secret of the listener's"}, status: 201, own: true, did: "webhook.listener_started"},
 	"fetchDeliveries": {path: "/webhook-listeners/{listener}/deliveries", status: 200},
@@ -119,6 +132,20 @@ func programmed(w *world, key string, x things) {
 	}
 }
 
+// wordpressed makes the site a WordPress that is not installed yet.
+func wordpressed(w *world, _ string, x things) {
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		s, err := w.c.Sites.ByID(w.t.Context(), tx, site.ID(x["site"]))
+		if err != nil {
+			return err
+		}
+		return w.c.WordPress.CreateTx(w.t.Context(), tx, s, wordpress.Settings{}, "ada@example.test")
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // preview makes the deployment a preview that has succeeded.
 func preview(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE deployments SET target = 'preview', status = 'success', release = 'r' WHERE id = '"+x["deployment"]+"'"); err != nil {
@@ -142,6 +169,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	text := func(v m, name string) string { return v[name].(string) }
 	x["deployment"] = text(w.must(200, "POST", "/sites/"+x["site"]+"/deploy", key, nil), "deploymentId")
 	x["hook"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/hooks", key, m{"name": "ci"}), "id")
+	x["database"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/databases", key, m{"engine": "mariadb"}), "id")
 	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"keys:write"}}), "id")
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")

@@ -23,6 +23,7 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/backup"
 	"slipway/internal/blob"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
@@ -35,6 +36,7 @@ import (
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // world is the API over real services on a database of its own. No worker runs: what
@@ -117,6 +119,11 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		Limits:    limits,
 	}
 	c.Git = git.New(git.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
+	// A server elsewhere: what is asked for is noted, and nothing here makes it.
+	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Limits: limits, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)
 	}

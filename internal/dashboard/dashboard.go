@@ -32,6 +32,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/certs"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -42,6 +43,7 @@ import (
 	"slipway/internal/source"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // Config names the services that the pages show.
@@ -52,6 +54,8 @@ type Config struct {
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
 	Domains      *domain.Domains
+	Databases    *database.Databases
+	WordPress    *wordpress.WordPress
 	Traffic      *traffic.Traffic
 	Webhooks     *webhook.Webhooks
 	Log          *slog.Logger

@@ -189,6 +189,9 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
 		s, err = d.Sites.CreateTx(ctx, tx, q.caller.Owner, site.NewSite{Name: n.Name, Type: n.Type, Repository: n.Repository, Branch: n.Branch,
 			Framework: n.Framework, Build: n.build(), Credential: n.credential()})
+		if err == nil && s.Type == site.WordPress {
+			err = d.startWordPress(ctx, tx, q, s)
+		}
 		return account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
 	})
 	if err != nil {

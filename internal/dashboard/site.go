@@ -36,7 +36,7 @@ func (d *Dashboard) siteRoutes() []route {
 		post("/sites/{id}/settings", user, d.saveSettings, d.settingsPage),
 		post("/sites/{id}/delete", user, d.deleteSite, d.settingsPage),
 	}
-	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.hookRoutes(), d.webhookRoutes()} {
+	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.databaseRoutes(), d.wordpressRoutes(), d.hookRoutes(), d.webhookRoutes()} {
 		rs = append(rs, more...)
 	}
 	return rs
@@ -53,6 +53,8 @@ type siteHead struct {
 	Visit     string // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string
 	Look      siteTheme
+
+	Databases bool // whether it has any
 }
 
 // Base is where the site's pages are.
@@ -80,6 +82,11 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 	}
 	url := d.Sites.URL(s.Slug)
 	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Look: themeOf(s, portraits[s.ID])}
+	databases, err := d.Databases.List(ctx, d.DB, q.caller.Owner, s.ID)
+	if err != nil {
+		return siteHead{}, err
+	}
+	h.Databases = len(databases) > 0 || tab == "databases"
 	h.Visit, h.VisitHost = h.URL, h.Host
 	if primary != "" {
 		_, port, _ := strings.Cut(h.Host, ":")

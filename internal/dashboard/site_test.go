@@ -206,7 +206,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	dep := w.deployment(s)
 	b.get(to).to(t, deploymentPath(id, dep))
 
-	b.get("/new?type=wordpress").want(t, 200, "WordPress can't be installed yet")
+	b.get("/new?type=wordpress").want(t, 200, "A WordPress of your own")
 	b.post("/new", "type", "wordpress", "step", "create", "name", "Press").to(t, "/sites/")
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/blob"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
@@ -26,6 +27,7 @@ import (
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 const password = "correct horse battery staple 9"
@@ -74,6 +76,10 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 				return s.Slug, err
 			}}),
 	}
+	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)
 	}

@@ -161,6 +161,8 @@ type Config struct {
 	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
 	StartProgram func(ctx context.Context, id ID) (release func(), err error)
 	WhyNot       string
+	// WordPress prepares and installs sites of that type. Optional: nil refuses them, with WhyNot.
+	WordPress WordPress
 	// RunCommand runs a command of a deployment to its end; a fault says why it failed.
 	// Required where StartProgram is set.
 	RunCommand func(ctx context.Context, id ID, c framework.Command, line func(stream, text string)) error

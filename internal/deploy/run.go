@@ -170,7 +170,7 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 		return err
 	}
 	if s.Type == site.WordPress {
-		return &fault.Error{Kind: fault.Unavailable, Message: noWordPress}
+		return d.runWordPress(ctx, s, x, p)
 	}
 
 	p.enter("fetch", Building)
@@ -208,9 +208,6 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 	p.enter("activate", Deploying)
 	return d.activate(ctx, *x, rel, plan, byDefault, p)
 }
-
-// noWordPress is the error for WordPress sites, which are not supported yet.
-const noWordPress = "WordPress sites can't be installed by this version of the service yet"
 
 // fetch brings the branch's newest commit here and notes which one it is.
 func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *progress) (*source.Tree, error) {

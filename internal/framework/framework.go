@@ -26,6 +26,8 @@ const (
 	Static = "static" // the output folder is published as files
 	Node   = "node"   // a Node.js process answers
 	PHP    = "php"    // PHP-FPM answers
+
+	WordPress = "wordpress" // PHP-FPM answers, from a core that all sites share
 )
 
 // Plan says how a repository becomes a site. It is data: it carries JSON names because

@@ -12,8 +12,8 @@ import (
 const (
 	poolFile = "/etc/slipway-php/fpm.conf"
 	iniFile  = "/etc/slipway-php/php.ini"
-	// SocketName is what PHP-FPM calls the socket that it inherits as descriptor 3.
-	SocketName = "/run/slipway/php.sock"
+	// poolSocket is what PHP-FPM calls the socket that it inherits as descriptor 3.
+	poolSocket = "/run/slipway/php.sock"
 )
 
 // Pool says how PHP-FPM runs for one site.
@@ -31,7 +31,7 @@ func (v Version) Argv() []string {
 }
 
 // Env returns the variable by which PHP-FPM takes over the socket of descriptor 3.
-func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + SocketName + "=3"} }
+func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + poolSocket + "=3"} }
 
 // Files are the contents of the files that PHP-FPM needs, by their places inside.
 func (p Pool) Files() map[string]string {
@@ -69,7 +69,7 @@ catch_workers_output = yes
 decorate_workers_output = no
 clear_env = no
 security.limit_extensions = .php
-`, path.Join(p.Scratch, "fpm.log"), SocketName, p.workers())
+`, path.Join(p.Scratch, "fpm.log"), poolSocket, p.workers())
 }
 
 // Ini returns php.ini. What a site may change itself, by ini_set or a .user.ini of its

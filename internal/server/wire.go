@@ -26,6 +26,7 @@ import (
 	"slipway/internal/bundle"
 	"slipway/internal/certs"
 	"slipway/internal/dashboard"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -45,6 +46,7 @@ import (
 	"slipway/internal/source"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // node is every package of one process, built and wired.
@@ -67,6 +69,8 @@ type node struct {
 	jobs        *job.Jobs
 	gc          *gc.Collector
 	apps        *app.Apps
+	databases   *database.Databases
+	wordpress   *wordpress.WordPress
 	backups     *backup.Backups
 	engine      *runtime.Processes // nil where programs can't run
 	bundles     *bundle.Bundles
@@ -126,7 +130,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: h.wanted, Log: s.Log}
 	if s.role("worker") {
 		var engine *runtime.Processes
-		if builds, engine, err = s.builds(ctx, h.db, out, bundles); err != nil {
+		if builds, engine, err = s.builds(ctx, h.db, out, bundles, h.databaseSocket); err != nil {
 			return nil, err
 		}
 		if engine != nil {
@@ -147,13 +151,18 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
+	if err := h.openDatabases(limits, whyNot(apps)); err != nil {
+		return nil, err
+	}
+	h.openWordPress(out, bundles)
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
-	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
+	h.deployments = deploy.New(deploy.Config{WordPress: deploy.WordPress{Prepare: h.wordpress.Prepare, Install: h.wordpress.Install}, DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks, h.forgetBackups}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
+	h.gc.Register("WordPress", h.wordpress.Roots)
 	kept, err := h.backupConfig(store, limits)
 	if err != nil {
 		return nil, err
@@ -169,13 +178,14 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	h.apps.Work(h.jobs)
+	h.databases.Work(h.jobs)
 	h.backups.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
@@ -329,6 +339,8 @@ func (h *node) workers() []service {
 	return []service{
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
+		{"databases", h.databases.Run},
+		{"WordPress", h.wordpress.Run},
 		{"program files", h.bundles.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},

@@ -109,6 +109,14 @@ func New(c Config) *Sites {
 // URL is the address of a site.
 func (s *Sites) URL(slug string) string { return s.address(slug) }
 
+// Address returns the address of a host that is a site's.
+func (s *Sites) Address(host string) string {
+	if s.c.Port != 0 && s.c.Port != 443 {
+		host += ":" + strconv.Itoa(s.c.Port)
+	}
+	return "https://" + host
+}
+
 // DeploymentURL is the immutable address of one deployment of a site, whose label is the
 // last 12 characters of its id.
 func (s *Sites) DeploymentURL(label, slug string) string { return s.address(label + "--" + slug) }
