@@ -21,12 +21,14 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/backup"
 	"slipway/internal/certs"
+	"slipway/internal/connection"
 	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
+	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
@@ -43,6 +45,8 @@ type Config struct {
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Git         *git.Git
+	Connections *connection.Connections
+	Notify      *notify.Notifications
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
@@ -127,6 +131,8 @@ func (a *API) routes() {
 	a.envRoutes()
 	a.hookRoutes()
 	a.gitRoutes()
+	a.connectionRoutes()
+	a.notifyRoutes()
 	a.webhookRoutes()
 	a.operationRoutes()
 	a.backupRoutes()

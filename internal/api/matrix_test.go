@@ -94,6 +94,18 @@ var matrix = map[string]row{
 	"getGit":            {path: "/sites/{site}/git", status: 200},
 	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
 	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
+	"listConnections":   {path: "/connections", status: 200, own: true},
+	"createConnection":  {path: "/connections", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
+	"deleteConnection":  {path: "/connections/{connection}", status: 200, did: "connection.deleted"},
+	"findRepositories":  {path: "/connections/{connection}/repositories?search=site", status: 200},
+	"listChannels":      {path: "/notifications", status: 200, own: true},
+	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "url": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
+	"updateChannel":     {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
+	"deleteChannel":     {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
+	"testChannel":       {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
+	"listGitEvents":     {path: "/sites/{site}/git/events", status: 200},
+	"listPulls":         {path: "/sites/{site}/pulls", status: 200},
+	"approvePull":       {path: "/sites/{site}/pulls/7/approve", body: m{"commit": shaA}, status: 200, did: "pull_request.approved", prep: forkPull},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
 	"createBackup":      {path: "/sites/{site}/backups", status: 201, did: "backup.created"},
 	"listAllBackups":    {path: "/backups", status: 200, own: true},
@@ -117,6 +129,13 @@ var matrix = map[string]row{
 }
 
 type m = map[string]any
+
+// forkPull makes an open pull request of a fork.
+func forkPull(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('"+x["site"]+"', 7, 'T', 'b', 'e/s', '', '"+shaA+"', TRUE, TRUE, '', 1)"); err != nil {
+		w.t.Fatal(err)
+	}
+}
 
 func activate(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {
@@ -177,6 +196,8 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
 	x["backup"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/backups", key, nil), "id")
 	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
+	x["connection"] = text(w.must(201, "POST", "/connections", key, m{"provider": "github", "token": "good-token"}), "id")
+	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "url": "https://hooks.example.test/planted-address"}), "id")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test"})
 		x["operation"] = string(o.ID)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"slipway/internal/account"
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -190,6 +191,7 @@ type createSiteIn struct {
 		Run        site.Run     `json:"run,omitempty" doc:"How the site's program is run, where it is one."`
 		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored sealed, never shown."`
 		WordPress  newWordPress `json:"wordpress,omitempty" doc:"What a site of type wordpress begins with."`
+		Connection string       `json:"connectionId,omitempty" doc:"A connected account on the repository's host, which reads it in place of a credential, and reports deployments to the forge."`
 	}
 }
 
@@ -197,6 +199,9 @@ func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
 		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
+	if err == nil && b.Connection != "" {
+		err = a.Connections.UseTx(ctx, tx, c.Owner, string(s.ID), s.Repository, connection.Use{Connection: connection.ID(b.Connection), Report: true})
+	}
 	if err == nil && s.Type == site.WordPress {
 		var u account.User
 		if u, err = a.Accounts.User(ctx, c.User); err == nil {

@@ -32,11 +32,14 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/certs"
+	"slipway/internal/connection"
 	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/framework"
+	"slipway/internal/git"
+	"slipway/internal/notify"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 	"slipway/internal/site"
@@ -53,6 +56,9 @@ type Config struct {
 	Accounts     *account.Accounts
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
+	Git          *git.Git
+	Connections  *connection.Connections
+	Notify       *notify.Notifications
 	Domains      *domain.Domains
 	Databases    *database.Databases
 	WordPress    *wordpress.WordPress

@@ -220,7 +220,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 		return nil, err
 	}
 	wanted := cmp.Or(x.Branch, "the default branch")
-	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner)}
+	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner), Untrusted: x.Fork}
 	if x.Pinned {
 		request.Commit = x.CommitHash
 		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)
@@ -233,7 +233,13 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, clip(tree.Message), clip(tree.Author)
 	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
 	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
-	if err := p.commit(ctx, func(tx *db.Tx) error { return noteTx(ctx, tx, *x) }); err != nil {
+	err = p.commit(ctx, func(tx *db.Tx) error {
+		if err := noteTx(ctx, tx, *x); err != nil {
+			return err
+		}
+		return d.tell(ctx, tx, *x, s.Name) // now it is known of which commit
+	})
+	if err != nil {
 		tree.Close()
 		return nil, err
 	}

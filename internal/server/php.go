@@ -38,7 +38,8 @@ func applyPHP(w *app.Wanted, p deploy.Program) {
 	}
 }
 
-// applyStorage gives a program the folders that detection and the site's settings name.
+// applyStorage gives a program the folders that detection and the site's settings name. A
+// fork's gets empty ones of its own: what the site has stored is not for its author.
 func applyStorage(w *app.Wanted, p deploy.Program) {
 	w.Spec.Preview = p.Preview
 	named := map[string]bool{}
@@ -46,7 +47,7 @@ func applyStorage(w *app.Wanted, p deploy.Program) {
 		dir = path.Join(p.Root, dir)
 		if !named[dir] {
 			named[dir] = true
-			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: dir, Temporary: temporary})
+			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: dir, Temporary: temporary || p.Fork})
 		}
 	}
 	for _, dir := range p.Start.Temporary {
