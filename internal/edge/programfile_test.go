@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// client asks the site "app" over TLS and follows nothing.
-func (p *programs) client() *http.Client {
+// asker asks the site "app" over TLS and follows nothing.
+func (p *programs) asker() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"}, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
@@ -52,7 +52,7 @@ func TestProgramPoisonsNobody(t *testing.T) {
 		}
 		io.WriteString(w, "clean")
 	})
-	c := p.client()
+	c := p.asker()
 	for _, path := range []string{"/", "/_next/data/x.json", "/style.css", "/index.php"} {
 		for _, name := range []string{"X-Nextjs-Data", "X-Middleware-Prefetch", "Rsc", "X-Host", "X-Original-Url", "X-Rewrite-Url", "Accept", "Accept-Language", "User-Agent", "Origin", "Cookie", "Range", "X-Custom"} {
 			if resp, _ := p.askWith(t, c, path, map[string]string{name: "poison"}); resp.StatusCode != http.StatusPermanentRedirect {
@@ -77,7 +77,7 @@ func TestProgramServerHeaders(t *testing.T) {
 		w.Header().Set("X-Own", "stays")
 		io.WriteString(w, "itself")
 	})
-	resp, text := p.askWith(t, p.client(), "/", nil)
+	resp, text := p.askWith(t, p.asker(), "/", nil)
 	if text != "itself" || resp.Header.Get("X-Own") != "stays" || resp.Header.Get("X-Accel-Redirect")+resp.Header.Get("X-Accel-Buffering")+resp.Header.Get("X-Sendfile") != "" {
 		t.Errorf("%q %v", text, resp.Header)
 	}
