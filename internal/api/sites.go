@@ -230,7 +230,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err != nil {
 		return siteBody{}, did, err
 	}
-	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "credential"}, shown, map[string]string{
+	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "run", "credential"}, shown, map[string]string{
 		"type": "a site keeps its type: create another site"})
 	if err != nil {
 		return siteBody{}, did, err
