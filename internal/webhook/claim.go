@@ -2,10 +2,8 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,236 +95,190 @@ func (w *Webhooks) notFull(args ...any) (string, db.Args) {
 // well, and again after a failure until it does.
 const window = `CASE WHEN failures > 0 OR succeeded_at = 0 THEN 1 ELSE 4 END`
 
+// claimable is how many endpoints a turn looks at. It stands in the statement itself:
+// SQLite prepares a statement whose LIMIT is a parameter anew each time it runs.
+const claimable = 256
+
+// endpoint is a webhook whose turn it is.
+type endpoint struct {
+	flight       // what its deliveries share
+	most, leased int
+	due          []flight      // as many as an endpoint may have in flight, the longest due first
+	visited      bool          // it had its turn
+	wait         time.Duration // until its host has room, or its owner's pace towards it; 0: they have
+}
+
 // claim takes deliveries that are due, endpoint by endpoint in the order of their turns:
 // each gives at most what it and its host have room for, and then goes to the end of the line.
 func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]flight, error) {
-	type endpoint struct {
-		flight
-		most, leased int
-	}
 	now := db.Now()
-	but, args := w.notFull(now, min(room, 256))
+	but, args := w.notFull(now)
 	rows, err := tx.Query(ctx, `
 		SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, `+window+`,
 			(SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
 		FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+`
-		ORDER BY turn_at, id LIMIT $2`+tx.SkipLocked(), args...)
-	endpoints, err := db.Collect(rows, err, func(r db.Scanner) (e endpoint, err error) {
+		ORDER BY turn_at, id LIMIT `+strconv.Itoa(claimable)+tx.SkipLocked(), args...)
+	endpoints, err := db.Collect(rows, err, func(r db.Scanner) (*endpoint, error) {
+		e := &endpoint{}
 		return e, r.Scan(&e.hook, &e.owner, &e.url, &e.host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find due webhooks: %w", err)
 	}
 	var out []flight
-	var visited []ID
-	for _, e := range endpoints {
+	err = inChunks(endpoints, func(part []*endpoint) error { // what is not reached is not looked for
 		if room == len(out) {
-			break
+			return nil
 		}
-		floor, key := now, ownerHost{e.owner, e.host}
-		n := min(e.most-e.leased, room-len(out))
-		if n > 0 {
-			var wait time.Duration
-			n, wait = q.room(key, n)
-			floor = now.Add(wait)
-		}
-		if n > 0 {
-			rows, err := tx.Query(ctx, `
-				UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $3
-				WHERE id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'pending' AND next_at <= $2
-					ORDER BY next_at, id LIMIT $4)
-				RETURNING id, event_id, claims, failures, created_at,
-					(SELECT name FROM webhook_events e WHERE e.id = event_id),
-					(SELECT body FROM webhook_events e WHERE e.id = event_id),
-					(SELECT hops FROM webhook_events e WHERE e.id = event_id)`,
-				e.hook, now, now.Add(w.c.Lease), n)
-			taken, err := db.Collect(rows, err, func(r db.Scanner) (flight, error) {
-				f := e.flight
-				return f, r.Scan(&f.id, &f.event, &f.claims, &f.failures, &f.created, &f.name, &f.body, &f.hops)
-			})
-			if err != nil {
-				return nil, fmt.Errorf("claim deliveries: %w", err)
-			}
-			out = append(out, taken...)
-			q.plan(key, len(taken))
-		}
-		if _, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $2 WHERE id = $1`, e.hook, floor); err != nil {
-			return nil, fmt.Errorf("move webhook on: %w", err)
-		}
-		visited = append(visited, e.hook)
-	}
-	if err := retimeAll(ctx, tx, visited); err != nil {
-		return nil, fmt.Errorf("set turns of webhooks: %w", err)
-	}
-	return out, nil
-}
-
-// retime works out when an endpoint has its next turn: not before its floor, never while
-// it has no room or nothing is queued. The caller holds the row's lock from an earlier
-// statement, so that this one sees what others queued meanwhile (PostgreSQL).
-func retime(ctx context.Context, tx *db.Tx, hook ID) error {
-	if err := retimeAll(ctx, tx, []ID{hook}); err != nil {
-		return fmt.Errorf("set turn of webhook: %w", err)
-	}
-	return nil
-}
-
-const (
-	firstDue = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending')`
-	setTurn  = `
-		UPDATE webhooks SET turn_at = CASE
-			WHEN (SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
-				>= ` + window + ` THEN 1152921504606846976
-			WHEN ` + firstDue + ` IS NULL THEN 1152921504606846976
-			WHEN ` + firstDue + ` > floor_at THEN ` + firstDue + `
-			ELSE floor_at END`
-)
-
-// health holds what a batch of outcomes says of one endpoint.
-type health struct {
-	succeeded, failed int // attempts
-	failures          int // since the last success among them
-	timeouts          int // likewise, those without connection or answer
-	answered          bool
-	ok                bool
-	gone              bool
-	troubled          bool
-	cool              db.Time
-}
-
-// save writes outcomes. One whose lease somebody else has taken over leaves a trace in
-// the log and changes nothing else.
-func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
-	if len(done) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(done, func(a, b outcome) int { return strings.Compare(string(a.hook), string(b.hook)) })
-	now := db.Now()
-	hooks := map[ID]*health{}
-	var order []ID
-	var all, attempts []settled
-	for _, o := range done {
-		h := hooks[o.hook]
-		if h == nil {
-			h = &health{}
-			hooks[o.hook] = h
-			order = append(order, o.hook)
-		}
-		h.troubled = h.troubled || o.troubled
-		x := settled{outcome: o, state: "pending", failures: o.failures}
-		switch {
-		case o.abandoned:
-			x.next = now
-		case o.ok():
-			x.state, x.finished = "succeeded", now
-		default:
-			x.failures++
-			if x.failures > len(w.c.Schedule) || o.status == 410 {
-				x.state, x.finished = "failed", now
-				break
-			}
-			delay := jitter(w.c.Schedule[x.failures-1])
-			if o.wait > 0 {
-				delay = min(max(o.wait, delay), 24*time.Hour)
-			}
-			x.next = now.Add(delay)
-		}
-		all = append(all, x)
-		if !o.abandoned {
-			attempts = append(attempts, x)
-		}
-	}
-	mine, err := writeSettled(ctx, tx, all)
-	if err != nil {
-		return fmt.Errorf("write outcomes: %w", err)
-	}
-	if err := writeAttempts(ctx, tx, attempts, mine); err != nil {
-		return fmt.Errorf("write attempts: %w", err)
-	}
-	for _, o := range attempts {
-		if !mine[o.id] {
-			continue
-		}
-		h := hooks[o.hook]
-		if o.ok() {
-			h.ok, h.answered, h.failures, h.timeouts = true, true, 0, 0
-			h.succeeded++
-			continue
-		}
-		h.failures++
-		h.failed++
-		if silent(o.outcome) {
-			h.timeouts++
-		} else {
-			h.answered, h.timeouts = true, 0
-		}
-		h.gone = h.gone || o.status == 410
-		if o.wait > 0 && (o.status == 429 || o.status == 503) {
-			h.cool = max(h.cool, now.Add(min(o.wait, 24*time.Hour)))
-		}
-	}
-	if err := writeHours(ctx, tx, order, hooks, now); err != nil {
-		return fmt.Errorf("count attempts: %w", err)
-	}
-	for _, id := range order {
-		if err := w.updateHealth(ctx, tx, id, *hooks[id], now); err != nil {
+		if err := findDue(ctx, tx, part, now); err != nil {
 			return err
 		}
+		taken := take(part, room-len(out), q)
+		out = append(out, taken...)
+		if err := w.lease(ctx, tx, taken, now); err != nil {
+			return err
+		}
+		return moveOn(ctx, tx, part, now)
+	})
+	if err != nil {
+		return nil, err
 	}
-	if err := retimeAll(ctx, tx, order); err != nil {
-		return fmt.Errorf("set turns of webhooks: %w", err)
+	return out, readEvents(ctx, tx, out)
+}
+
+// findDue looks for the deliveries that endpoints may have in flight.
+func findDue(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error {
+	var text strings.Builder
+	args := db.Args{now}
+	of := make(map[ID]*endpoint, len(part))
+	for i, e := range part {
+		of[e.hook] = e
+		if i > 0 {
+			text.WriteString(" UNION ALL ")
+		}
+		text.WriteString(`SELECT * FROM (SELECT hook_id, id, event_id, claims + 1, failures, created_at FROM webhook_deliveries
+			WHERE hook_id = ` + args.Add(e.hook) + ` AND state = 'pending' AND next_at <= $1 ORDER BY next_at, id LIMIT ` + strconv.Itoa(maxInFlight) + `) AS e` + strconv.Itoa(i))
+	}
+	rows, err := tx.Query(ctx, text.String(), args...)
+	_, err = db.Collect(rows, err, func(r db.Scanner) (_ struct{}, err error) {
+		var hook ID
+		var f flight
+		err = r.Scan(&hook, &f.id, &f.event, &f.claims, &f.failures, &f.created)
+		if e := of[hook]; e != nil {
+			x := e.flight
+			x.id, x.event, x.claims, x.failures, x.created = f.id, f.event, f.claims, f.failures, f.created
+			e.due = append(e.due, x)
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("find due deliveries: %w", err)
 	}
 	return nil
 }
 
-// jitter spreads a delay by ±10 %.
-func jitter(d time.Duration) time.Duration {
-	return d + time.Duration((rand.Float64()*2-1)*0.1*float64(d))
+// take chooses up to room of what is due, and notes what became of each endpoint's turn.
+func take(part []*endpoint, room int, q *quota) (out []flight) {
+	for _, e := range part {
+		if room == len(out) {
+			break // the others keep their turn
+		}
+		e.visited = true
+		key, n := ownerHost{e.owner, e.host}, min(e.most-e.leased, room-len(out))
+		if n > 0 {
+			n, e.wait = q.room(key, n)
+		}
+		if n = max(0, min(n, len(e.due))); n > 0 {
+			out = append(out, e.due[:n]...)
+			q.plan(key, n)
+			e.leased += n
+		}
+	}
+	return out
 }
 
-// takeOver gives back what dead workers hold: all of it where this process is the only
-// one (its predecessor is gone), else what no worker has finished within its lease.
-func (w *Webhooks) takeOver(ctx context.Context, all bool) error {
-	now := db.Now()
-	before := now
-	if all {
-		before = never
+// moveOn sets the next turns of those that had one: after the leases, which count.
+func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error {
+	var full, open []ID
+	var waiting []*endpoint
+	for _, e := range part {
+		switch {
+		case !e.visited:
+		case e.wait > 0:
+			waiting = append(waiting, e)
+		case e.leased >= e.most: // an outcome will give it its turn
+			full = append(full, e.hook)
+		default:
+			open = append(open, e.hook)
+		}
 	}
-	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT DISTINCT hook_id FROM webhook_deliveries WHERE state = 'leased' AND lease_until < $1 ORDER BY hook_id`, before)
-		hooks, err := db.Collect(rows, err, func(r db.Scanner) (id ID, err error) { return id, r.Scan(&id) })
+	for _, x := range []struct {
+		hooks []ID
+		turn  string
+	}{{full, neverTurn}, {open, turnAfter(`CAST($1 AS BIGINT)`)}} {
+		err := inChunks(x.hooks, func(part []ID) error {
+			args := db.Args{now}
+			_, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $1, turn_at = `+x.turn+` WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("find expired leases: %w", err)
+			return fmt.Errorf("move webhooks on: %w", err)
 		}
-		for _, id := range hooks {
-			_, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id) // the lock first
-			var n int64
-			if err == nil {
-				n, err = tx.Exec(ctx, `UPDATE webhook_deliveries SET state = 'pending', lease_until = 0 WHERE hook_id = $1 AND state = 'leased' AND lease_until < $2`, id, before)
-			}
-			if err == nil {
-				err = retime(ctx, tx, id)
-			}
-			if err != nil {
-				return fmt.Errorf("take deliveries over: %w", err)
-			}
-			w.c.Log.InfoContext(ctx, "deliveries taken over", "webhook", id, "count", n)
+	}
+	for _, e := range waiting {
+		if _, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $2, turn_at = `+turnAfter(`CAST($2 AS BIGINT)`)+` WHERE id = $1`, e.hook, now.Add(e.wait)); err != nil {
+			return fmt.Errorf("move webhook on: %w", err)
 		}
-		if len(hooks) > 0 {
-			tx.Notify(topic)
+	}
+	return nil
+}
+
+// lease marks deliveries as under way. The locks of their endpoints keep others from them.
+func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.Time) error {
+	return inChunks(list, func(part []flight) error {
+		args, marks := db.Args{now.Add(w.c.Lease)}, make([]string, len(part))
+		for i, f := range part {
+			marks[i] = args.Add(f.id)
+		}
+		n, err := tx.Exec(ctx, `
+			UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1
+			WHERE id IN (`+strings.Join(marks, ", ")+`) AND state = 'pending'`, args...)
+		if err == nil && n != int64(len(part)) {
+			err = fmt.Errorf("%d of %d are pending", n, len(part))
+		}
+		if err != nil {
+			return fmt.Errorf("claim deliveries: %w", err)
 		}
 		return nil
 	})
 }
 
-var errNoClient = errors.New("webhooks: Run needs Config.Out")
-
-// soonest is how long to wait for a moment: poll at most, and at least a little when
-// nothing could be claimed although something is due (another node holds it).
-func soonest(next db.Time, poll time.Duration) time.Duration {
-	now := db.Now()
-	if next >= now.Add(poll) {
-		return poll
+// readEvents fills in what is sent.
+func readEvents(ctx context.Context, tx *db.Tx, list []flight) error {
+	of := map[string][]int{}
+	var ids []string
+	for i, f := range list {
+		if of[f.event] == nil {
+			ids = append(ids, f.event)
+		}
+		of[f.event] = append(of[f.event], i)
 	}
-	return max(next.Sub(now), 5*time.Millisecond)
+	return inChunks(ids, func(part []string) error {
+		var args db.Args
+		rows, err := tx.Query(ctx, `SELECT id, name, body, hops FROM webhook_events WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
+		_, err = db.Collect(rows, err, func(r db.Scanner) (_ struct{}, err error) {
+			var id, name string
+			var body []byte
+			var hops int
+			err = r.Scan(&id, &name, &body, &hops)
+			for _, i := range of[id] {
+				list[i].name, list[i].body, list[i].hops = name, body, hops
+			}
+			return struct{}{}, err
+		})
+		if err != nil {
+			return fmt.Errorf("read events: %w", err)
+		}
+		return nil
+	})
 }

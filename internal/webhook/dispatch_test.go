@@ -376,6 +376,33 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
+// BenchmarkPending measures what is pending when the dispatcher starts, until all of it is
+// stored as delivered, over 50 endpoints.
+func BenchmarkPending(b *testing.B) {
+	const endpoints = 50
+	r := receive(b, nil)
+	w := room(b, dbtest.New(b), r, nil)
+	for i := range endpoints {
+		create(b, w, fmt.Sprintf("%s/%d", r.URL, i), "site.created")
+	}
+	n := max(b.N/endpoints, 1)
+	for range n {
+		emit(b, w, SiteCreated(someSite))
+	}
+	b.ResetTimer()
+	before, began := processor(b), time.Now()
+	stop := start(b, w)
+	for len(r.requests()) < n*endpoints {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	b.ReportMetric(float64(n*endpoints)/time.Since(began).Seconds(), "deliveries/s")
+	b.ReportMetric(float64((processor(b)-before).Microseconds())/float64(n*endpoints), "cpu-µs/delivery")
+	if left := count(b, w, "webhook_deliveries WHERE state <> 'succeeded'"); left != 0 {
+		b.Errorf("%d deliveries are not stored as delivered", left)
+	}
+}
+
 // processor returns the time that this process has spent on a processor, receivers included.
 func processor(b *testing.B) time.Duration {
 	var u syscall.Rusage
