@@ -13,7 +13,7 @@ import (
 // a one-off command, each with its own log; and the figures of it all.
 func TestBesideTheProgram(t *testing.T) {
 	t.Parallel()
-	s := npmSite{install(t)}
+	s := appSite{install(t)}
 	push := func(version, release string) string {
 		t.Helper()
 		files := server(version)
