@@ -39,14 +39,14 @@ type bench struct {
 	nginx  string // what it says it is
 	series int    // of deployments so far
 
-	sites, live, certs, pageSites, files, rounds, idleConns, deliveries int
-	load                                                                time.Duration
+	sites, live, certs, pageSites, files, rounds, idleConns, deliveries, deploys int
+	load                                                                         time.Duration
 }
 
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the result to this Markdown file")
-	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, deliveries, read, memory, static, tls, certificates, pages, programs")
+	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, deliveries, read, fair, memory, resident, static, tls, certificates, pages, programs")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
@@ -54,6 +54,7 @@ func main() {
 	flag.IntVar(&b.pageSites, "page-sites", 1000, "sites while pages are measured")
 	flag.IntVar(&b.files, "files", 10_000, "files of the large site")
 	flag.IntVar(&b.deliveries, "deliveries", 100_000, "webhook deliveries pending at the start")
+	flag.IntVar(&b.deploys, "deployments", 1000, "deployments before memory is measured")
 	flag.IntVar(&b.rounds, "rounds", 15, "repetitions of a deployment")
 	flag.DurationVar(&b.load, "load", 5*time.Second, "how long each request is repeated")
 	flag.Parse()
@@ -79,7 +80,7 @@ func (b *bench) run(only, write string) (err error) {
 		run        func(*world.World) error
 	}{
 		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"read", "Reading", b.read},
-		{"memory", "Memory and start", b.memory}, {"static", "Files", b.static}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages},
+		{"fair", "Fairness", b.fair}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages},
 		{"programs", "Applications", b.programs},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {

@@ -146,7 +146,7 @@ func overhead(ctx context.Context, dir string, starts, rounds int) ([]row, error
 	return append(out, row{"Vite build in the sandbox", ms(s), "the bare build " + ms(b), fmt.Sprintf("%+.1f %%", 100*(float64(s)/float64(b)-1)), "+3 %"}), nil
 }
 
-// product measures through the real program: the second build against the first, and how
+// product measures through the real program: second builds against first and bare ones, and how
 // long a line takes from being written to a client that follows the log.
 func product(ctx context.Context, dir string, more []string) ([]row, error) {
 	binary, err := world.Build(dir)
@@ -166,32 +166,10 @@ func product(ctx context.Context, dir string, more []string) ([]row, error) {
 	if err := w.Start(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := w.Git.Commit("bench/vite", "main", project(), "bench"); err != nil {
-		return nil, err
-	}
-	site, id, err := create(ctx, w, key, "bench/vite")
+	rows, err := real(ctx, dir, w, key)
 	if err != nil {
 		return nil, err
 	}
-	cold, err := ended(ctx, w, key, id)
-	if err != nil {
-		return nil, err
-	}
-	var warm []time.Duration
-	for range 3 {
-		var out struct{ DeploymentID string }
-		if err := w.Call(ctx, key, "POST", "/sites/"+site+"/deploy", nil, &out); err != nil {
-			return nil, err
-		}
-		took, err := ended(ctx, w, key, out.DeploymentID)
-		if err != nil {
-			return nil, err
-		}
-		warm = append(warm, took)
-	}
-	half := quantile(warm, 0.5)
-	rows := []row{{"second build, warm cache", ms(half), "first build " + ms(cold), fmt.Sprintf("%.0f %%", 100*float64(half)/float64(cold)), "50 %"}}
-
 	delays, err := delay(ctx, w, key)
 	if err != nil {
 		return nil, err

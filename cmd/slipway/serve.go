@@ -56,6 +56,7 @@ type serveCommand struct {
 	DrainDelay     time.Duration `help:"How long listeners stay open after SIGTERM while /readyz answers 503." default:"3s"`
 	Builds         int           `help:"Number of concurrent builds. 0: half the number of CPUs." default:"0"`
 	MaxFileSize    int           `help:"Maximum size of one published file in MiB." default:"2048"`
+	GitHistory     int           `help:"Commits of a branch that builds see." default:"10"`
 	MaxReleaseSize int           `help:"Maximum size of one release in MiB." default:"4096"`
 	BuildMemory    int           `help:"Memory limit of one build in MiB." default:"2048"`
 	BuildTime      time.Duration `help:"Timeout of one build stage." default:"15m"`
@@ -85,7 +86,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
-		MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
+		GitHistory: s.GitHistory, MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
 		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
 	})
 }

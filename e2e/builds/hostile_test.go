@@ -96,7 +96,7 @@ func (h *house) watch(s aSite) (stop func() time.Duration) {
 func TestGreedyBuilds(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h := newHouse(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "6s")
+		h, mark := newHouse(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "6s"), strconv.Itoa(as)
 		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
 		good := h.site("acme/good", nil)
 		h.built(good, h.first(good))
@@ -108,9 +108,9 @@ func TestGreedyBuilds(t *testing.T) {
 		}{
 			{"memory", node("const all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1))"), "out of memory"},
 			{"heap", node("const all = []; for (;;) all.push(new Array(1000).fill({}))"), "memory"},
-			{"forks", shell("bomb() { bomb | bomb & }\nbomb\nsleep 86399" + "6\n"), ""},
+			{"forks", shell("bomb() { bomb | bomb & }\nbomb\nsleep 863996" + mark + "\n"), ""},
 			{"threads", node("const { Worker } = require('worker_threads'); for (let i = 0; i < 10000; i++) new Worker('setInterval(() => {}, 1000)', { eval: true })"), ""},
-			{"disk", shell("mkdir dist; i=0; while fallocate -l 512M dist/$i || head -c 512M /dev/zero > dist/$i; do i=$((i+1)); done; sleep 863996"), "disk"},
+			{"disk", shell("mkdir dist; i=0; while fallocate -l 512M dist/$i || head -c 512M /dev/zero > dist/$i; do i=$((i+1)); done; sleep 863996" + mark), "disk"},
 			{"log", shell("exec yes 'the same line again and again'"), "log limit"},
 			{"endless", shell("while :; do :; done"), "took too long"},
 		} {
@@ -121,10 +121,10 @@ func TestGreedyBuilds(t *testing.T) {
 			t.Logf("%s: %.1f s: %.200s", b.name, time.Since(at).Seconds(), d.Error)
 			h.nothingLeft(s)
 		}
-		if left := processes("sleep\x00863996"); len(left) > 0 {
+		if left := processes("sleep\x00863996" + mark); len(left) > 0 {
 			t.Errorf("processes %v are alive", left)
 		}
-		if p99 := stop(); p99 > 500*time.Millisecond {
+		if p99 := stop(); p99 > patient(500*time.Millisecond) {
 			t.Errorf("the service's own p99 was %s meanwhile, want at most 500 ms", p99)
 		}
 		h.shows(good.URL, "good")
@@ -201,10 +201,10 @@ func TestForbidden(t *testing.T) {
 		if err := h.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		h.commit("acme/other", sleeper("7"))
+		h.commit("acme/other", sleeper("7"+strconv.Itoa(as)))
 		other := h.site("acme/other", nil)
 		otherID := h.first(other)
-		h.until(20*time.Second, "running build", func() bool { return len(processes("sleep\x00863997")) > 0 })
+		h.until(20*time.Second, "running build", func() bool { return len(processes("sleep\x00863997"+strconv.Itoa(as))) > 0 })
 
 		var ports []int
 		for _, a := range []string{h.Listen, h.HTTP, h.HTTPS, strings.TrimPrefix(h.Git.URL, "http://")} {
@@ -285,7 +285,7 @@ func (h *house) nothingLeftBut(s aSite, n int) {
 func TestHostileOutput(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h := newHouse(t, as, "--builds", "2")
+		h, mark := newHouse(t, as, "--builds", "2"), strconv.Itoa(as)
 		good := "mkdir dist; echo good > dist/index.html; "
 		victim := h.victim()
 		for i, b := range []struct {
@@ -315,7 +315,7 @@ func TestHostileOutput(t *testing.T) {
 			// It goes on after the build has "ended", or so it thinks.
 			{"survivor", good + `mkdir dist/a; echo a > dist/a/x.html
 				(setsid sh -c 'trap "" TERM HUP; while :; do mv dist/a dist/b; ln -s /etc dist/a; rm dist/a; mv dist/b dist/a; done' > /dev/null 2>&1 &)
-				(setsid nohup sleep 863998 > /dev/null 2>&1 &)`, "", "", ""},
+				(setsid nohup sleep 863998` + mark + ` > /dev/null 2>&1 &)`, "", "", ""},
 		} {
 			repo := fmt.Sprintf("acme/out%d", i)
 			h.commit(repo, shell(b.script))
@@ -341,7 +341,7 @@ func TestHostileOutput(t *testing.T) {
 			}
 			h.nothingLeft(s)
 		}
-		if left := processes("sleep\x00863998"); len(left) > 0 {
+		if left := processes("sleep\x00863998" + mark); len(left) > 0 {
 			t.Errorf("processes %v are alive", left)
 		}
 	})

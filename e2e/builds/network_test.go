@@ -39,8 +39,11 @@ func TestNetwork(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
 		h := newHouse(t, as, "--builds", "2")
-		for _, version := range []string{"18", "20"} {
+		// The one that is not the host's is named exactly: finding the newest of a line takes
+		// a document of many megabytes.
+		for _, version := range []string{"18.20.8", "20"} {
 			t.Run(version, func(t *testing.T) {
+				t.Parallel()
 				h := *h
 				h.t = t
 				files := node(reader)
@@ -58,7 +61,7 @@ func TestNetwork(t *testing.T) {
 						t.Errorf("%s: %q, want %q", what, got[what], want)
 					}
 				}
-				if !strings.HasPrefix(got["node"], "v"+version+".") {
+				if !strings.HasPrefix(got["node"]+".", "v"+version+".") {
 					t.Errorf("it ran on Node %s", got["node"])
 				}
 			})

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,6 +144,19 @@ func TestHookHonoursTheKey(t *testing.T) {
 	}
 	if a := call("?title=x"); a.status != 409 {
 		t.Errorf("another query: %s", a)
+	}
+	// The body is any text, and counts as it is.
+	for i, body := range []string{"hello", "{", `{"a":1} {"b":2}`, "\xff", "null"} {
+		post := func(body string) answer {
+			return w.send("POST", "/hooks/deploy/"+hook, "", body, fmt.Sprint("Idempotency-Key: text-", i), "Content-Type: text/plain")
+		}
+		first, again := post(body), post(body)
+		if first.status != 200 || again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%q: %s then %s", body, first, again)
+		}
+		if a := post(body + "x"); a.status != 409 {
+			t.Errorf("%q with one character more: %s", body, a)
+		}
 	}
 	var leaks int
 	if err := w.db.QueryRow(t.Context(), "SELECT count(*) FROM idempotent_answers WHERE path LIKE '%dhk_%' OR scope LIKE '%dhk_%'").Scan(&leaks); err != nil || leaks != 0 {

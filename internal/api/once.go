@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"slipway/internal/account"
 	"slipway/internal/idempotency"
@@ -46,7 +48,8 @@ func (r Route) once(ctx context.Context, c account.Caller) (idempotency.Key, [32
 }
 
 // canonical is a body by its meaning: without blanks, names in order, numbers and
-// characters in one spelling. Two bodies that any parser reads alike are one request.
+// characters in one spelling. Two bodies that any parser reads alike are one request. What
+// is not JSON is itself.
 func canonical(body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -54,8 +57,8 @@ func canonical(body []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, fmt.Errorf("read body again: %w", err) // it was checked before
+	if !utf8.Valid(body) || dec.Decode(&v) != nil || !errors.Is(dec.Decode(new(any)), io.EOF) {
+		return body, nil // a deploy hook's, which may be any text
 	}
 	return encode(oneSpelling(v))
 }

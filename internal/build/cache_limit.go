@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -157,8 +158,15 @@ func (b *Builds) drop(ctx context.Context, site, name string) error {
 	if !b.busy.take(c.dir, false) {
 		return nil // it is measured again when that build has ended
 	}
-	defer b.busy.give(c.dir)
-	if err := c.clear(); err != nil {
+	// Out of the way first: deleting thousands of files takes a moment for which a build
+	// that wants the place need not wait. What a crash leaves is swept.
+	gone := filepath.Join(filepath.Dir(c.dir), "gone-"+rand.Text())
+	err := os.Rename(c.dir, gone)
+	b.busy.give(c.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("drop cache: %w", err)
+	}
+	if err := removeTree(gone); err != nil {
 		return fmt.Errorf("drop cache: %w", err)
 	}
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {

@@ -176,25 +176,25 @@ func (d *Dashboard) auditFile(ctx context.Context, q *request, data auditData) (
 		return answer{}, err
 	}
 	return answer{raw: func(w http.ResponseWriter) {
-		w.Header().Set("Content-Type", kind)
-		w.Header().Set("Content-Disposition", `attachment; filename="slipway-audit.`+map[bool]string{true: "json", false: "csv"}[format == "json"]+`"`)
-		conn := http.NewResponseController(w)
-		out := auditWriter(w, format == "json")
-		for {
-			conn.SetWriteDeadline(time.Now().Add(sendTime)) // where there is none to be set, there is none
-			if out.lines(list) != nil {
-				return // the browser is gone
+		d.whileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
+			w.Header().Set("Content-Type", kind)
+			w.Header().Set("Content-Disposition", `attachment; filename="slipway-audit.`+map[bool]string{true: "json", false: "csv"}[format == "json"]+`"`)
+			out := auditWriter(w, format == "json")
+			for {
+				_ = conn.SetWriteDeadline(time.Now().Add(sendTime)) // where there is none to be set, there is none
+				if err := out.lines(list); err != nil {
+					return err
+				}
+				if len(list) < auditRead {
+					break
+				}
+				if list, err = d.Accounts.Audit(ctx, data.filter(q.caller, list[len(list)-1].ID, auditRead)); err != nil {
+					return err
+				}
 			}
-			if len(list) < auditRead {
-				break
-			}
-			if list, err = d.Accounts.Audit(ctx, data.filter(q.caller, list[len(list)-1].ID, auditRead)); err != nil {
-				d.Log.WarnContext(ctx, "audit log not read to its end", "request", q.id, "err", err)
-				panic(http.ErrAbortHandler) // half a file must not look whole
-			}
-		}
-		out.end()
-		conn.SetWriteDeadline(time.Time{}) // the connection may be used again
+			out.end()
+			return nil
+		})
 	}}, nil
 }
 

@@ -144,19 +144,24 @@ func (d *Dashboard) logDownload(ctx context.Context, q *request) (answer, error)
 		return answer{}, err
 	}
 	return answer{raw: func(w http.ResponseWriter) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Content-Disposition", `attachment; filename="`+string(x.ID)+`.log"`)
-		out := bufio.NewWriter(w)
-		defer out.Flush()
-		for len(lines) > 0 {
-			for _, l := range lines {
-				fmt.Fprintf(out, "%s %-5s %-8s %s\n", l.At, l.Level, l.Stage, l.Message)
+		d.whileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("Content-Disposition", `attachment; filename="`+string(x.ID)+`.log"`)
+			out := bufio.NewWriter(w)
+			for len(lines) > 0 {
+				_ = conn.SetWriteDeadline(time.Now().Add(sendTime)) // where there is none to be set, there is none
+				for _, l := range lines {
+					fmt.Fprintf(out, "%s %-5s %-8s %s\n", l.At, l.Level, l.Stage, l.Message)
+				}
+				if err := out.Flush(); err != nil {
+					return err
+				}
+				if lines, _, err = d.Deployments.Logs(ctx, q.caller.Owner, x.ID, lines[len(lines)-1].N, logRead); err != nil {
+					return err
+				}
 			}
-			if lines, _, err = d.Deployments.Logs(ctx, q.caller.Owner, x.ID, lines[len(lines)-1].N, logRead); err != nil {
-				fmt.Fprintln(out, "(the rest of the log could not be read)")
-				return
-			}
-		}
+			return nil
+		})
 	}}, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -18,6 +17,8 @@ func (d *Dashboard) hookRoutes() []route {
 	return []route{
 		get("/sites/{id}/hooks", user, d.hooksPage),
 		post("/sites/{id}/hooks", user, d.createHook, d.hooksPage),
+		post("/sites/{id}/hooks/edit", user, d.editHookPage, d.hooksPage),
+		post("/sites/{id}/hooks/save", user, d.saveHook, d.editHookPage),
 		post("/sites/{id}/hooks/rotate", user, d.rotateHook, d.hooksPage),
 		post("/sites/{id}/hooks/switch", user, d.switchHook, d.hooksPage),
 		post("/sites/{id}/hooks/delete", user, d.deleteHook, d.hooksPage),
@@ -31,6 +32,7 @@ type hookRow struct {
 	URL  string
 	Curl string
 	Last string // the page of the last deployment it caused, or empty
+	Over bool   // it has expired
 }
 
 // hooksPerPage keeps a page of hooks under 100 KB.
@@ -39,6 +41,7 @@ const hooksPerPage = 20
 type hooksData struct {
 	siteHead
 	Hooks []hookRow // the newest first
+	Form  hookForm  // of a new one
 	Pages pages
 }
 
@@ -58,6 +61,7 @@ func (d *Dashboard) hooksPage(ctx context.Context, q *request) (answer, error) {
 	for _, h := range hooks[from:min(from+hooksPerPage, len(hooks))] {
 		r := hookRow{Hook: h, ID: h.ID.Reveal(), URL: d.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal())}
 		r.Curl = "curl -X POST " + quote(r.URL)
+		r.Over = h.Rules.ExpiresAt != 0 && h.Rules.ExpiresAt <= db.Now()
 		if h.LastDeployment != "" {
 			r.Last = head.Base() + "/deployments/" + h.LastDeployment
 		}
@@ -71,12 +75,15 @@ func (d *Dashboard) createHook(ctx context.Context, q *request) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	n := site.NewHook{Name: q.value("name"), Branch: strings.TrimSpace(q.value("branch")), AnyBranch: q.checked("any_branch")}
+	n, err := readHook(q, site.Hook{})
+	if err != nil {
+		return answer{}, err
+	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		h, err := d.Sites.CreateHookTx(ctx, tx, q.caller.Owner, head.Site.ID, n)
 		return account.AuditEvent{Action: "hook.created", Subject: string(head.Site.ID), Detail: h.Name}, err
 	})
-	return goTo(head.Base()+"/hooks", "Deploy hook created"), err
+	return goTo(head.Base()+"/hooks", "Deploy hook created"), atHook(err)
 }
 
 // changeHook does something to a hook of this very site, and says so in the audit log

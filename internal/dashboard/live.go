@@ -92,7 +92,7 @@ func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *ev
 	w.WriteHeader(http.StatusOK)
 	ctx, cancel := context.WithCancel(q.Context())
 	defer cancel()
-	go d.watch(ctx, cancel, q)
+	go d.watch(ctx, cancel, q, d.Ready)
 	e := &events{ctx, w, http.NewResponseController(w)}
 	if e.write("retry: 2000\n\n") != nil {
 		return
@@ -102,8 +102,33 @@ func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *ev
 	}
 }
 
-// watch ends a stream whose session was ended, or when the service stops.
-func (d *Dashboard) watch(ctx context.Context, cancel context.CancelFunc, q *request) {
+// whileAllowed sends a download: fn gets a context that ends with the session, and so does
+// a write that is under way then. A connection that fn gives up ends without its last
+// bytes: half a file must not look whole.
+func (d *Dashboard) whileAllowed(w http.ResponseWriter, q *request, fn func(ctx context.Context, conn *http.ResponseController) error) {
+	done, ok := d.streams.Begin(q.user.ID)
+	if !ok {
+		d.finish(w, q, route{}, answer{}, &fault.Error{Kind: fault.Limited, Message: "Too many open downloads",
+			Details: fmt.Sprintf("at most %d downloads and live pages of a user are open at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
+		return
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(q.Context())
+	defer cancel()
+	conn := http.NewResponseController(w)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Now()) })
+	defer stop()
+	go d.watch(ctx, cancel, q, nil) // while the service drains, what is under way may end
+	if err := fn(ctx, conn); err != nil || ctx.Err() != nil {
+		d.Log.DebugContext(ctx, "download ended early", "request", q.id, "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	stop()
+	_ = conn.SetWriteDeadline(time.Time{}) // the connection may be used again
+}
+
+// watch ends what was begun in a session that was ended, or when ready is false.
+func (d *Dashboard) watch(ctx context.Context, cancel context.CancelFunc, q *request, ready func() bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	token := d.readCookie(q.Request, sessionCookie)
@@ -113,7 +138,7 @@ func (d *Dashboard) watch(ctx context.Context, cancel context.CancelFunc, q *req
 			return
 		case <-tick.C:
 		}
-		if !d.Ready() {
+		if ready != nil && !ready() {
 			cancel()
 			return
 		}

@@ -132,7 +132,9 @@ func (d *Dashboard) deliveryData(ctx context.Context, q *request) (deliveryData,
 	}
 	left := answersPerPage
 	for i := len(x.Attempts) - 1; i >= 0; i-- { // the newest say the most
-		x.Attempts[i].Answer = fitting(x.Attempts[i].Answer, &left)
+		for _, text := range []*string{&x.Attempts[i].Answer, &x.Attempts[i].Response, &x.Attempts[i].Request} {
+			*text = fitting(*text, &left)
+		}
 	}
 	left = requestPerPage
 	data := deliveryData{deliveryView: deliveryView{x}, Hook: w, Live: "/webhooks/" + string(w.ID) + "/deliveries/" + string(x.ID) + "/follow",

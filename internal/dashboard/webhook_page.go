@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +25,9 @@ func (d *Dashboard) webhookRoutes() []route {
 		get("/webhooks/{webhook}/deliveries/{delivery}/follow", user, d.deliveryLive),
 		post("/webhooks/{webhook}", user, d.changeWebhook, d.webhookPage),
 		post("/webhooks/{webhook}/secret", user, d.revealSecret, d.webhookPage),
+		post("/webhooks/{webhook}/rotate", user, d.rotateSecret, d.webhookPage),
+		post("/webhooks/{webhook}/redeliver", user, d.redeliverAll, d.webhookPage),
+		post("/webhooks/{webhook}/deliveries/{delivery}/redeliver", user, d.redeliver, d.deliveryPage),
 		post("/webhooks/{webhook}/ping", user, d.pingWebhook, d.webhookPage),
 		post("/webhooks/{webhook}/switch", user, d.switchWebhook, d.webhookPage),
 		post("/webhooks/{webhook}/delete", user, d.deleteWebhook, d.webhookPage),
@@ -92,8 +94,14 @@ func chosenEvents(q *request, def []string) []string {
 	return def
 }
 
+type newWebhook struct {
+	Groups []eventGroup
+	Sites  []siteChoice
+}
+
 func (d *Dashboard) newWebhookPage(ctx context.Context, q *request) (answer, error) {
-	return page("webhook_new", "Create webhook", eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"}))), nil
+	sites, err := d.siteChoices(ctx, q, nil)
+	return page("webhook_new", "Create webhook", newWebhook{eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"})), sites}), err
 }
 
 // webhookMade is what the page that follows the making of a webhook says, and knows it by.
@@ -102,7 +110,10 @@ const webhookMade = "Webhook created"
 func (d *Dashboard) createWebhook(ctx context.Context, q *request) (answer, error) {
 	var w webhook.Webhook
 	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
-		w, err = d.Webhooks.CreateTx(ctx, tx, q.caller.Owner, webhook.NewWebhook{URL: strings.TrimSpace(q.value("url")), Events: q.PostForm["events"], Secret: given(q.value("secret"))})
+		if err := d.ownSites(ctx, tx, q, q.PostForm["sites"], nil); err != nil {
+			return account.AuditEvent{}, err
+		}
+		w, err = d.Webhooks.CreateTx(ctx, tx, q.caller.Owner, webhook.NewWebhook{URL: strings.TrimSpace(q.value("url")), Events: q.PostForm["events"], Secret: given(q.value("secret")), Sites: q.PostForm["sites"]})
 		return account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}, err
 	})
 	return goTo("/webhooks/"+string(w.ID), webhookMade), atWebhook(err)
@@ -117,7 +128,7 @@ func given(s string) *string {
 }
 
 func atWebhook(err error) error {
-	return atCode(err, map[string]string{"invalid_url": "url", "url_taken": "url", "invalid_events": "events", "invalid_secret": "secret"})
+	return atCode(err, map[string]string{"invalid_url": "url", "url_taken": "url", "invalid_events": "events", "invalid_secret": "secret", "invalid_site_ids": "sites"})
 }
 
 type webhookData struct {
@@ -125,6 +136,11 @@ type webhookData struct {
 	Groups     []eventGroup
 	Secret     string // shown on this page alone; empty: not shown
 	New        bool   // just made
+	Sites      []siteChoice
+	Plot       plot
+	Stretches  []stretch
+	Filter     deliveryFilter
+	Redelivery *redelivery
 	Deliveries []deliveryLine
 	Total      int
 	Pages      pages
@@ -140,9 +156,26 @@ func (d *Dashboard) webhookData(ctx context.Context, q *request) (webhookData, e
 		return webhookData{}, err
 	}
 	n := pageNumber(q)
-	base := "/webhooks/" + string(w.ID)
-	data := webhookData{Hook: w, Groups: eventGroups(chosenEvents(q, w.Events)), Live: base + "/follow?page=" + strconv.Itoa(n)}
-	list, total, err := d.Webhooks.Deliveries(ctx, q.caller.Owner, w.ID, n, deliveriesPerPage)
+	base, f := "/webhooks/"+string(w.ID), readDeliveryFilter(q, w)
+	data := webhookData{Hook: w, Groups: eventGroups(chosenEvents(q, w.Events)), Filter: f, Live: f.link(base+"/follow", n)}
+	if data.Sites, err = d.siteChoices(ctx, q, w.SiteIDs); err != nil {
+		return data, err
+	}
+	now := time.Now().UTC()
+	all, on := chosen(attemptStretches, f.Span, func(name string) string { return link(base, "span", name) })
+	hours, err := d.Webhooks.Hours(ctx, q.caller.Owner, w.ID, db.Time(firstStep(on, now).UnixMilli()))
+	if err != nil {
+		return data, err
+	}
+	data.Stretches, data.Plot = all, attemptsPlot(hours, on, now)
+	op, err := d.Webhooks.Redelivery(ctx, q.caller.Owner, w.ID, f.Redelivery)
+	if err != nil {
+		return data, err
+	}
+	if op != nil {
+		data.Redelivery = &redelivery{Status: string(op.Status), Percent: max(0, int(100*op.Progress)), Message: op.Message, Error: op.Error}
+	}
+	list, total, err := d.Webhooks.Search(ctx, q.caller.Owner, w.ID, webhook.Filter{State: f.State, Events: f.events(), Since: since(f.Since)}, n, deliveriesPerPage)
 	if err != nil {
 		return data, err
 	}
@@ -150,7 +183,7 @@ func (d *Dashboard) webhookData(ctx context.Context, q *request) (webhookData, e
 		data.Deliveries = append(data.Deliveries, deliveryLine{deliveryView{x}, base})
 	}
 	data.Total = total
-	data.Pages = turn(n, total, deliveriesPerPage, func(p int) string { return base + "?page=" + strconv.Itoa(p) })
+	data.Pages = turn(n, total, deliveriesPerPage, func(p int) string { return f.link(base, p) })
 	return data, nil
 }
 
@@ -188,7 +221,19 @@ func (d *Dashboard) changeWebhook(ctx context.Context, q *request) (answer, erro
 	if events == nil {
 		events = []string{} // none is an error, not "as they are"
 	}
-	if err := d.updateWebhook(ctx, q, id, webhook.Change{URL: &url, Events: events}); err != nil {
+	sites := append([]string{}, q.PostForm["sites"]...)
+	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		was, err := d.Webhooks.GetTx(ctx, tx, q.caller.Owner, id)
+		if err == nil {
+			err = d.ownSites(ctx, tx, q, sites, was.SiteIDs)
+		}
+		if err != nil {
+			return account.AuditEvent{}, err
+		}
+		w, err := d.Webhooks.UpdateTx(ctx, tx, q.caller.Owner, id, webhook.Change{URL: &url, Events: events, Sites: sites})
+		return account.AuditEvent{Action: "webhook.updated", Subject: string(id), Detail: w.URL}, err
+	})
+	if err != nil {
 		return answer{}, atWebhook(err)
 	}
 	return goTo("/webhooks/"+string(id), "Webhook saved"), nil
@@ -204,11 +249,10 @@ func (d *Dashboard) updateWebhook(ctx context.Context, q *request, id webhook.ID
 
 func (d *Dashboard) switchWebhook(ctx context.Context, q *request) (answer, error) {
 	id, on := webhook.ID(q.PathValue("webhook")), q.value("to") == "on"
-	says := "Webhook disabled. Queued deliveries are not sent"
 	if on {
-		says = "Webhook enabled"
+		return d.enableWebhook(ctx, q, id)
 	}
-	return goTo("/webhooks/"+string(id), says), d.updateWebhook(ctx, q, id, webhook.Change{Active: &on})
+	return goTo("/webhooks/"+string(id), "Webhook disabled. Queued deliveries are not sent"), d.updateWebhook(ctx, q, id, webhook.Change{Active: &on})
 }
 
 func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error) {

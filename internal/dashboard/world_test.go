@@ -20,6 +20,7 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/operation"
 	"slipway/internal/release"
 	"slipway/internal/seal"
 	"slipway/internal/site"
@@ -60,7 +61,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		t.Fatal(err)
 	}
 	w.releases = release.New(release.Config{Blobs: blobs})
-	hooks := webhook.New(webhook.Config{DB: d, Seal: s})
+	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Operations: operation.New(operation.Config{DB: d})})
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,

@@ -34,6 +34,13 @@ func NewID(prefix string) string {
 	return prefix + "_" + alphabet.EncodeToString(b[:])
 }
 
+// FirstID returns what sorts before every id with the prefix that is made from a moment on.
+func FirstID(prefix string, from Time) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(max(0, from))<<16)
+	return prefix + "_" + alphabet.EncodeToString(b[:])
+}
+
 // Random returns n random bytes as base32, for names that must not be guessed.
 func Random(n int) string {
 	b := make([]byte, n)

@@ -104,6 +104,7 @@ type Edge struct {
 	metrics    metrics
 	visited    visited
 	loaded     atomic.Bool
+	paused     map[string]bool    // sites; of follow alone
 	backends   map[string]backend // by kind
 	guesses    guesses            // of passwords
 	checking   chan struct{}      // bounds how many passwords are looked at at once

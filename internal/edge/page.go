@@ -30,6 +30,8 @@ var (
 		text: "That password is not the right one. Try again."}
 	pageStopped = &notice{status: 503, title: "This site is switched off",
 		text: "Its owner has paused it. It can come back at any time."}
+	pagePaused = &notice{status: 503, title: "This site is paused", retry: 3600,
+		text: "It has used up its bandwidth for this month. Its owner can find out more."}
 	pageEmpty = &notice{status: 503, title: "This site is on its way", retry: 5,
 		text: "It is being prepared and nothing has been published yet. Try again in a moment."}
 	pageError = &notice{status: 503, title: "This site isn't available yet", retry: 60,
@@ -59,7 +61,7 @@ var notices = template.Must(template.New("").Parse(`<!doctype html>
 
 // The pages are made once, at start: nothing of a request is in them.
 func init() {
-	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageAccess, pageDenied, pageStopped, pageEmpty, pageError, pageStarting, pageBusy, pageWaking, pageCrashed, pageTimeout, pageBroken} {
+	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageAccess, pageDenied, pageStopped, pagePaused, pageEmpty, pageError, pageStarting, pageBusy, pageWaking, pageCrashed, pageTimeout, pageBroken} {
 		var b bytes.Buffer
 		if err := notices.Execute(&b, struct {
 			Title, Text string

@@ -113,8 +113,8 @@ func (p preview) target(of *target) *target {
 		return nil
 	}
 	t := &target{site: of.site, label: of.label, release: p.release, deployment: p.deployment, state: stateLive, backend: p.backend, node: p.node, preview: true, settings: of.settings, serving: of.serving}
-	if of.state == stateStopped {
-		t.state = stateStopped
+	if of.state == stateStopped || of.state == statePaused {
+		t.state = of.state
 	}
 	return t
 }

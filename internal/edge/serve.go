@@ -71,6 +71,8 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 		redirect(rec, r, e.elsewhere(to, r))
 	case t.state == stateStopped:
 		page(rec, r, pageStopped)
+	case t.state == statePaused:
+		page(rec, r, pagePaused)
 	case t.state == stateError:
 		page(rec, r, pageError)
 	case t.state == stateEmpty:

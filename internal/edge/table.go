@@ -19,6 +19,7 @@ const (
 	stateEmpty   = "empty"
 	stateError   = "error"
 	stateDeleted = "deleted"
+	statePaused  = "paused" // live in the view, and in the view paused_sites
 )
 
 // target is what a host answers with. It is immutable; a switch replaces it.
@@ -213,14 +214,28 @@ func (e *Edge) follow(ctx context.Context) error {
 	defer stop()
 	switched, unlisten := e.DB.Listen("previews")
 	defer unlisten()
+	pausing, unpause := e.DB.Listen("paused")
+	defer unpause()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	var version, claimed int64
-	var all time.Time // when all rows were read last
+	var all, looked time.Time // when all rows were read last, and which sites are paused
 	down := false
 	for {
 		var err error
-		if time.Since(all) > allEvery {
+		if time.Since(looked) > pausedEvery {
+			var changed bool
+			if changed, err = e.readPaused(ctx, time.Now()); err == nil {
+				looked = time.Now()
+			}
+			if changed { // whoever is paused, or is not any more, is known by the rows
+				all = time.Time{}
+				e.previews.forget()
+			}
+		}
+		if err != nil {
+			// The database is away; so are the rows.
+		} else if time.Since(all) > allEvery {
 			start := time.Now()
 			if version, claimed, err = e.readBoth(ctx, 0, 0); err == nil {
 				all = start
@@ -245,6 +260,8 @@ func (e *Edge) follow(ctx context.Context) error {
 		case <-wake:
 		case <-switched:
 			e.previews.forget()
+		case <-pausing:
+			looked = time.Time{}
 		case <-tick.C:
 		}
 	}
@@ -306,6 +323,9 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 		var t target
 		err := s.Scan(&t.site, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.node, &t.version, &t.settings)
 		t.serving = readServing(t.settings)
+		if t.state == stateLive && e.paused[t.site] {
+			t.state = statePaused
+		}
 		return &t, err
 	})
 	if err != nil {

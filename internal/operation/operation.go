@@ -182,6 +182,12 @@ func (o *Operations) Get(ctx context.Context, owner account.OwnerID, id ID) (Ope
 	return scan(o.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM operations WHERE id = $1 AND owner_id = $2`, id, owner))
 }
 
+// Open returns the owner's operation that is open under a key of NewOperation.Unique, or a
+// NotFound fault.
+func (o *Operations) Open(ctx context.Context, owner account.OwnerID, unique string) (Operation, error) {
+	return scan(o.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`, unique, owner))
+}
+
 // List returns one page (from 1) of the operations of the owner's site, the newest first,
 // and how many there are.
 func (o *Operations) List(ctx context.Context, owner account.OwnerID, site string, page, limit int) (list []Operation, total int, err error) {

@@ -64,6 +64,7 @@ type Config struct {
 
 	MaxFileSize    int           // MiB of one published file
 	MaxReleaseSize int           // MiB of all files of a release
+	GitHistory     int           // commits of a branch that builds see
 	Builds         int           // at once; 0: half the processors
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
@@ -190,6 +191,8 @@ func (c Config) check() (settings, error) {
 		return s, fmt.Errorf("--builds: %d is not a number from 0 to 1000", c.Builds)
 	case c.MaxFileSize < 1 || c.MaxFileSize > 1<<20:
 		return s, fmt.Errorf("--max-file-size: %d MiB is not from 1 MiB to 1 TiB", c.MaxFileSize)
+	case c.GitHistory < 1 || c.GitHistory > 10_000:
+		return s, fmt.Errorf("--git-history: %d commits are not from 1 to 10000", c.GitHistory)
 	case c.MaxReleaseSize < c.MaxFileSize || c.MaxReleaseSize > 1<<20:
 		return s, fmt.Errorf("--max-release-size: %d MiB is less than --max-file-size, or more than 1 TiB", c.MaxReleaseSize)
 	case c.BuildMemory < 128:

@@ -14,7 +14,7 @@ import (
 func good() Config {
 	return Config{
 		Listen: "127.0.0.1:8080", EdgeHTTP: "127.0.0.1:8081", EdgeHTTPS: "127.0.0.1:8443", SiteDomain: "localhost",
-		Roles: []string{"api", "worker", "edge"}, RateLimit: 100, Registry: "auto", MaxFileSize: 2048, MaxReleaseSize: 4096, BuildMemory: 2048, BuildTime: time.Minute,
+		Roles: []string{"api", "worker", "edge"}, RateLimit: 100, Registry: "auto", GitHistory: 10, MaxFileSize: 2048, MaxReleaseSize: 4096, BuildMemory: 2048, BuildTime: time.Minute,
 	}
 }
 
@@ -131,6 +131,7 @@ func TestCheckRefuses(t *testing.T) {
 		"--limits":           func(c *Config) { c.Limits = noCert },
 		"--builds":           func(c *Config) { c.Builds = -1 },
 		"--max-file-size":    func(c *Config) { c.MaxFileSize = 0 },
+		"--git-history":      func(c *Config) { c.GitHistory = 0 },
 		"--max-release-size": func(c *Config) { c.MaxReleaseSize = 100 },
 		"--build-memory":     func(c *Config) { c.BuildMemory = 1 },
 		"--build-time":       func(c *Config) { c.BuildTime = 0 },

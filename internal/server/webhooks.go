@@ -6,8 +6,14 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/site"
 	"slipway/internal/webhook"
 )
+
+// forgetWebhooks takes a deleted site out of webhooks that are restricted to sites.
+func (h *node) forgetWebhooks(ctx context.Context, id site.ID) error {
+	return h.db.Write(ctx, func(tx *db.Tx) error { return h.webhooks.ForgetSiteTx(ctx, tx, string(id)) })
+}
 
 // tellOfWebhook mails the owner of a webhook that fails, or that was disabled for it.
 func (h *node) tellOfWebhook(ctx context.Context, tx *db.Tx, owner account.OwnerID, n webhook.Notice) error {

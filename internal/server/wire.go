@@ -111,7 +111,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	}
 	releases := release.New(release.Config{Blobs: store, Log: s.Log,
 		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
-	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Log: s.Log})
+	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Depth: s.GitHistory, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -145,10 +145,10 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
-	h.traffic = traffic.New(traffic.Config{DB: h.db})
+	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit}})
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)

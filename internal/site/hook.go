@@ -241,8 +241,8 @@ func (s *Sites) HookSite(ctx context.Context, owner account.OwnerID, id HookID) 
 }
 
 // OwnHook returns the owner's deploy hook, whether it is active or not.
-func (s *Sites) OwnHook(ctx context.Context, tx *db.Tx, owner account.OwnerID, id HookID) (Hook, error) {
-	return s.ownedHook(ctx, tx, owner, id)
+func (s *Sites) OwnHook(ctx context.Context, r db.Reader, owner account.OwnerID, id HookID) (Hook, error) {
+	return s.ownedHook(ctx, r, owner, id)
 }
 
 func (s *Sites) ownedHook(ctx context.Context, r db.Reader, owner account.OwnerID, id HookID) (Hook, error) {

@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	codeMissing = "repository_not_found"
-	noRemoteRef = "couldn't find remote ref"
+	codeMissing   = "repository_not_found"
+	codeNoBranch  = "branch_not_found"
+	codeNoDefault = "no_default_branch"
+	noRemoteRef   = "couldn't find remote ref"
 )
 
 // explain turns what git said into a sentence for the user; what only the operator can
@@ -96,11 +98,11 @@ func absent(r Request) error {
 }
 
 func noBranch(r Request) error {
-	return &fault.Error{Kind: fault.NotFound, Code: "branch_not_found", Message: fmt.Sprintf("Branch %s not found in %s", r.Branch, r.Repository)}
+	return &fault.Error{Kind: fault.NotFound, Code: codeNoBranch, Message: fmt.Sprintf("Branch %s not found in %s", r.Branch, r.Repository)}
 }
 
-func empty(r Request) error {
-	return &fault.Error{Kind: fault.Invalid, Code: "repository_empty", Message: fmt.Sprintf("Repository %s has no default branch", r.Repository), Details: "push a first commit, or name a branch"}
+func noDefault(r Request) error {
+	return &fault.Error{Kind: fault.Invalid, Code: codeNoDefault, Message: fmt.Sprintf("Repository %s has no default branch", r.Repository), Details: "set a branch in the site's settings"}
 }
 
 func refusedCredential(r Request) error {

@@ -182,8 +182,12 @@ func (s *Source) download(ctx context.Context, r Request, dir string, want []poi
 		client = s.c.Egress.ClientTo(0, b.addr)
 	}
 	defer client.CloseIdleConnections()
+	server, err := s.lfsServer(ctx, r, b.url)
+	if err != nil {
+		return err
+	}
 	for batch := range slices.Chunk(want, lfsBatch) {
-		objects, err := s.lfsBatch(ctx, client, r, b.url, batch)
+		objects, err := s.lfsBatch(ctx, client, server, batch)
 		if err != nil {
 			return first(why, err)
 		}
@@ -204,8 +208,30 @@ type lfsAction struct {
 	Header map[string]string `json:"header"`
 }
 
+// lfsServer finds the repository's LFS server: by its own address, or as an SSH host says.
+func (s *Source) lfsServer(ctx context.Context, r Request, base string) (lfsServer, error) {
+	c := r.Credential
+	if c != nil && c.DeployKey != "" {
+		return s.lfsOverSSH(ctx, r)
+	}
+	at := lfsServer{url: base + "/" + r.Repository.path + ".git/info/lfs"}
+	if c != nil && c.Token != "" {
+		at.header = map[string]string{"Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte(cmp.Or(c.User, tokenUser(r.Repository.host))+":"+c.Token))}
+	}
+	return at, nil
+}
+
+// setHeader adds what a server said is to be sent along.
+func setHeader(to http.Header, from map[string]string) {
+	for k, v := range from {
+		if len(to) < 20 && !strings.EqualFold(k, "host") {
+			to.Set(k, v)
+		}
+	}
+}
+
 // lfsBatch asks where files are to be had.
-func (s *Source) lfsBatch(ctx context.Context, client *http.Client, r Request, base string, want []pointer) (map[string]lfsAction, error) {
+func (s *Source) lfsBatch(ctx context.Context, client *http.Client, at lfsServer, want []pointer) (map[string]lfsAction, error) {
 	type object struct {
 		OID     string `json:"oid"`
 		Size    int64  `json:"size"`
@@ -225,15 +251,13 @@ func (s *Source) lfsBatch(ctx context.Context, client *http.Client, r Request, b
 	}
 	ctx, done := context.WithTimeout(ctx, time.Minute)
 	defer done()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/"+r.Repository.path+".git/info/lfs/objects/batch", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.url+"/objects/batch", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", lfsType)
 	req.Header.Set("Content-Type", lfsType)
-	if c := r.Credential; c != nil && c.Token != "" {
-		req.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(cmp.Or(c.User, tokenUser(r.Repository.host))+":"+c.Token)))
-	}
+	setHeader(req.Header, at.header)
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -275,11 +299,7 @@ func (s *Source) lfsObject(ctx context.Context, client *http.Client, r Request, 
 	if err != nil {
 		return err
 	}
-	for k, v := range a.Header {
-		if len(req.Header) < 20 && !strings.EqualFold(k, "host") {
-			req.Header.Set(k, v)
-		}
-	}
+	setHeader(req.Header, a.Header)
 	res, err := client.Do(req)
 	if err != nil {
 		return err

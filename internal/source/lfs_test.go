@@ -2,6 +2,7 @@ package source
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -119,5 +120,50 @@ func TestLFSThatFails(t *testing.T) {
 	r.Repository = repo(t, "git.test/acme/huge")
 	if _, err := s.Fetch(t.Context(), r); !fault.Is(err, fault.TooLarge) {
 		t.Errorf("huge: %v", err)
+	}
+}
+
+// A site with a deploy key has its files in LFS, too: the SSH host says where they are and
+// what opens them. What it says is bounded, and a host that doesn't know LFS costs the
+// files alone.
+func TestLFSOverSSH(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	picture := strings.Repeat("picture", 1000)
+	text, oid := pointerTo(picture)
+	h.commit(t, "acme/private", "main", map[string]string{".gitattributes": "*.png filter=lfs\n", "a.png": text})
+	h.speak(map[string]string{oid: picture}, func(oid string) string { return h.URL + "/lfs/" + oid })
+	hostKey, _ := key(t)
+	user, userPEM := key(t)
+	addr := sshHost(t, h.root, hostKey, user.PublicKey(), "127.0.0.1:0")
+	s := open(t, nil, func(c *Config) { allowLoopback(t)(c); c.Hosts = map[string]string{addr: h.URL} })
+	r := Request{Site: "s", Repository: repo(t, "ssh://git@"+addr+"/acme/private.git"), Branch: "main", Credential: &Credential{DeployKey: userPEM}}
+	leave := base64.StdEncoding.EncodeToString([]byte("x:" + token))
+	for name, tt := range map[string]struct {
+		answer string
+		want   bool
+	}{
+		"none":       {"", false},
+		"right":      {`{"href": "` + h.URL + `/acme/private.git/info/lfs", "header": {"Authorization": "Basic ` + leave + `"}, "expires_in": 60}`, true},
+		"no leave":   {`{"href": "` + h.URL + `/acme/private.git/info/lfs"}`, false},
+		"no JSON":    {"welcome", false},
+		"nowhere":    {`{}`, false},
+		"elsewhere":  {`{"href": "http://elsewhere.test/x"}`, false},
+		"with a key": {`{"href": "https://user:pass@git.test/x"}`, false},
+		"endless":    {`{"href": "` + strings.Repeat("x", 1<<20) + `"}`, false},
+	} {
+		at := filepath.Join(h.root, "acme/private.git", "lfs.json")
+		os.Remove(at)
+		if tt.answer != "" {
+			if err := os.WriteFile(at, []byte(tt.answer), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Site = "s-" + strings.ReplaceAll(name, " ", "-") // a cache of its own
+		tree := fetch(t, s, r)
+		got := contents(t, tree)["a.png"]
+		if tt.want != (got == picture) || tt.want != (len(tree.Unfetched) == 0) {
+			t.Errorf("%s: unfetched %v, a.png has %d bytes", name, tree.Unfetched, len(got))
+		}
 	}
 }

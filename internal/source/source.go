@@ -36,19 +36,20 @@ import (
 
 // Config holds what a Source needs. Dir and Egress are required.
 type Config struct {
-	Dir       string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
-	Egress    *egress.Egress    // judges every address
-	Hosts     map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
-	Git       string            // the program; "" means git from PATH
-	Depth     int               // commits of history that are fetched; 0 means 10
-	Timeout   time.Duration     // for a fetch as a whole; 0 means 10 min
-	MaxPack   int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
-	MaxSize   int64             // bytes of all files of a commit; 0 means 2 GiB
-	MaxFile   int               // files of a commit; 0 means 200,000
-	MaxMemory int64             // bytes that one git may take, with all that it starts where there are cgroups; 0 means 512 MiB
-	Fetches   int               // that work at once; 0 means 8, of which one owner has 2 at most
-	Looks     int               // that work at once; 0 means 3, of which one owner has 1
-	Log       *slog.Logger
+	Dir         string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
+	Egress      *egress.Egress    // judges every address
+	Hosts       map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
+	Git         string            // the program; "" means git from PATH
+	Depth       int               // commits of history that are fetched; 0 means 10
+	Timeout     time.Duration     // for a fetch as a whole; 0 means 10 min
+	MaxPack     int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
+	MaxSize     int64             // bytes of all files of a commit; 0 means 2 GiB
+	MaxFile     int               // files of a commit; 0 means 200,000
+	MaxMemory   int64             // bytes that one git may take, with all that it starts where there are cgroups; 0 means 512 MiB
+	Fetches     int               // that work at once; 0 means 8, of which one owner has 2 at most
+	Looks       int               // that work at once; 0 means 3, of which one owner has 1
+	HourlyLooks int               // of one owner; 0 means 600
+	Log         *slog.Logger
 }
 
 // Source fetches. It is safe for concurrent use; fetches of one site wait for each other.
@@ -62,6 +63,7 @@ type Source struct {
 	pins  map[string]int // open Trees by directory of their generation; guarded by mu
 
 	fetches, looks *pool
+	hourly         quota // of looks
 
 	helpers    *sandbox.Helpers
 	ids        sync.Mutex           // guards identities and the uids of generations
@@ -78,6 +80,7 @@ func New(c Config) (*Source, error) {
 	c.Depth = cmp.Or(c.Depth, 10)
 	c.Fetches = cmp.Or(c.Fetches, 8)
 	c.Looks = cmp.Or(c.Looks, 3)
+	c.HourlyLooks = cmp.Or(c.HourlyLooks, 600)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -89,7 +92,7 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("source directory: %w", err)
 	}
 	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
-		fetches: newPool(c.Fetches, 2, 0, 0), looks: newPool(c.Looks, 1, 3, 30)}
+		fetches: newPool(c.Fetches, 2, 0, 0), looks: newPool(c.Looks, 1, 3, 30), hourly: quota{most: c.HourlyLooks}}
 	for host, to := range c.Hosts {
 		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
 			return nil, fmt.Errorf("git host %s: %w", host, err)
@@ -244,6 +247,9 @@ func (s *Source) complete(ctx context.Context, r Request, t *Tree) error {
 // place waits for the right to start gits for a request.
 func (s *Source) place(ctx context.Context, r Request) (release func(), err error) {
 	if r.Look {
+		if err := s.hourly.take(r.Owner); err != nil {
+			return nil, err
+		}
 		give, err := s.looks.take(ctx, r.Owner)
 		if err != nil {
 			return nil, err
@@ -266,7 +272,7 @@ func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 	defer remote.close()
 	if r.Branch == "" && !strings.Contains(r.Site, moduleMark) {
 		if _, r.Branch, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
-			return nil, err
+			return nil, s.orVacant(ctx, remote, r, err)
 		}
 		if err := CheckBranch(r.Branch); err != nil {
 			return nil, err
@@ -282,7 +288,7 @@ func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 			return t, nil
 		}
 		if g.fresh || ctx.Err() != nil || fault.As(err) != nil {
-			return nil, err
+			return nil, s.orVacant(ctx, remote, r, err)
 		}
 		// Nobody told us of a fault of the remote's: the cache is the suspect.
 		s.c.Log.WarnContext(ctx, "cache thrown away", "site", r.Site, "err", err)
@@ -349,6 +355,7 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 	}
 	defer remote.close()
 	branches, byDefault, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*")
+	err = s.orVacant(ctx, remote, r, err)
 	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
 		err = slow(r, min(s.c.Timeout, time.Minute))
 	}
@@ -358,7 +365,7 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 // maxBranches is how many are listed: a host may announce any number.
 const maxBranches = 20_000
 
-// refs asks the remote. Without a HEAD that points somewhere the repository is empty.
+// refs asks the remote. Without a HEAD that points somewhere there is no default branch.
 func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns ...string) (branches []string, byDefault string, err error) {
 	var out limited
 	err = remote.try(func(config [][2]string) error {
@@ -405,7 +412,7 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 		}
 	}
 	if byDefault == "" || head == "" && len(branches) == 0 {
-		return nil, "", empty(r)
+		return nil, "", noDefault(r)
 	}
 	return branches, byDefault, nil
 }

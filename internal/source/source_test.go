@@ -155,6 +155,8 @@ func TestFetchFaults(t *testing.T) {
 	h.commit(t, "acme/site", "main", map[string]string{"x": "1"})
 	h.commit(t, "acme/private", "main", map[string]string{"x": "1"})
 	run(t, ".", "git", "init", "-q", "--bare", filepath.Join(h.root, "acme/empty.git"))
+	h.commit(t, "acme/nohead", "next", map[string]string{"x": "1"})
+	run(t, ".", "git", "-C", filepath.Join(h.root, "acme/nohead.git"), "symbolic-ref", "HEAD", "refs/heads/gone")
 	s := open(t, h, nil)
 	good, bad := &Credential{Token: token}, &Credential{Token: "tok_wrong"}
 	for name, tt := range map[string]struct {
@@ -169,8 +171,10 @@ func TestFetchFaults(t *testing.T) {
 		"refused token":           {"git.test/acme/private", "main", bad, fault.Forbidden, "git.test rejected the stored credential for git.test/acme/private"},
 		"absent with a token":     {"git.test/acme/absent", "main", good, fault.NotFound, "Repository git.test/acme/absent not found, or the stored credential has no access to it"},
 		"no branch":               {"git.test/acme/site", "nope", nil, fault.NotFound, "Branch nope not found in git.test/acme/site"},
-		"empty":                   {"git.test/acme/empty", "", nil, fault.Invalid, "Repository git.test/acme/empty has no default branch"},
-		"empty directory":         {"files.test/acme/empty", "", nil, fault.Invalid, "Repository files.test/acme/empty has no default branch"},
+		"empty":                   {"git.test/acme/empty", "", nil, fault.Invalid, "Repository git.test/acme/empty is empty"},
+		"empty, with a branch":    {"git.test/acme/empty", "main", nil, fault.Invalid, "Repository git.test/acme/empty is empty"},
+		"empty directory":         {"files.test/acme/empty", "", nil, fault.Invalid, "Repository files.test/acme/empty is empty"},
+		"no default":              {"git.test/acme/nohead", "", nil, fault.Invalid, "Repository git.test/acme/nohead has no default branch"},
 		"private address":         {"127.0.0.1/acme/site", "main", nil, fault.Forbidden, "Host 127.0.0.1 is not allowed"},
 		"its port doesn't help":   {strings.TrimPrefix(h.URL, "http://") + "/acme/site", "main", nil, fault.Forbidden, ""},
 		"option as branch":        {"git.test/acme/site", "--upload-pack=x", nil, fault.Invalid, "Invalid branch name"},
@@ -180,7 +184,7 @@ func TestFetchFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := Request{Site: "s_" + strings.ReplaceAll(name, " ", "_"), Repository: repo(t, tt.repo), Branch: tt.branch, Credential: tt.cred}
-			r.Site = strings.ReplaceAll(r.Site, "'", "")
+			r.Site = strings.NewReplacer("'", "", ",", "").Replace(r.Site)
 			_, err := s.Fetch(t.Context(), r)
 			f := fault.As(err)
 			if f == nil || f.Kind != tt.kind || tt.message != "" && f.Message != tt.message {

@@ -33,29 +33,9 @@ import (
 // for as long as the site lasts: what one tenant was shown decides nothing for another.
 // Dir/known_hosts is the operator's and goes before. A key that has changed is refused.
 func (s *Source) ssh(ctx context.Context, r Request) (*remote, error) {
-	signer, err := ssh.ParsePrivateKey([]byte(r.Credential.DeployKey))
-	if err != nil {
-		return nil, &fault.Error{Kind: fault.Invalid, Code: "credential_refused", Message: "The stored deploy key can't be read", Details: "a private key in PEM form without a passphrase is needed"}
-	}
-	addr := r.Repository.host
-	if !strings.Contains(addr, ":") {
-		addr += ":22"
-	}
-	conn, err := s.c.Egress.DialContext(ctx, "tcp", addr)
-	switch {
-	case errors.Is(err, egress.ErrBlocked):
-		return nil, blocked(r)
-	case err != nil && ctx.Err() != nil:
-		return nil, fmt.Errorf("connect to %s: %w", addr, ctx.Err())
-	case err != nil:
-		return nil, unreachable(r)
-	}
 	b := &bridge{s: s, r: r, secret: "/" + rand.Text()}
-	hangUp := context.AfterFunc(ctx, func() { conn.Close() })
-	client, err := b.handshake(conn, addr, signer)
+	client, hangUp, err := b.dial(ctx)
 	if err != nil {
-		hangUp()
-		conn.Close()
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,6 +73,34 @@ type bridge struct {
 	stderr limited
 	moved  int64
 	over   bool
+}
+
+// dial connects with the deploy key. The connection ends with ctx, unless hangUp was called.
+func (b *bridge) dial(ctx context.Context) (client *ssh.Client, hangUp func() bool, err error) {
+	signer, err := ssh.ParsePrivateKey([]byte(b.r.Credential.DeployKey))
+	if err != nil {
+		return nil, nil, &fault.Error{Kind: fault.Invalid, Code: "credential_refused", Message: "The stored deploy key can't be read", Details: "a private key in PEM form without a passphrase is needed"}
+	}
+	addr := b.r.Repository.host
+	if !strings.Contains(addr, ":") {
+		addr += ":22"
+	}
+	conn, err := b.s.c.Egress.DialContext(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, egress.ErrBlocked):
+		return nil, nil, blocked(b.r)
+	case err != nil && ctx.Err() != nil:
+		return nil, nil, fmt.Errorf("connect to %s: %w", addr, ctx.Err())
+	case err != nil:
+		return nil, nil, unreachable(b.r)
+	}
+	hangUp = context.AfterFunc(ctx, func() { conn.Close() })
+	if client, err = b.handshake(conn, addr, signer); err != nil {
+		hangUp()
+		conn.Close()
+		return nil, nil, err
+	}
+	return client, hangUp, nil
 }
 
 func (b *bridge) handshake(conn net.Conn, addr string, signer ssh.Signer) (*ssh.Client, error) {

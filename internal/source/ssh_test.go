@@ -88,6 +88,16 @@ func upload(root string, ch ssh.Channel, requests <-chan *ssh.Request) {
 			var v struct{ Command string }
 			ssh.Unmarshal(r.Payload, &v)
 			r.Reply(true, nil)
+			if path, ok := strings.CutPrefix(v.Command, "git-lfs-authenticate '"); ok {
+				answer, err := os.ReadFile(filepath.Join(root, strings.TrimSuffix(path, "' download"), "lfs.json"))
+				if err != nil {
+					ch.SendRequest("exit-status", false, ssh.Marshal(struct{ N uint32 }{1}))
+					return
+				}
+				ch.Write(answer)
+				ch.SendRequest("exit-status", false, ssh.Marshal(struct{ N uint32 }{0}))
+				return
+			}
 			path, ok := strings.CutPrefix(v.Command, "git-upload-pack '")
 			dir := filepath.Join(root, strings.TrimSuffix(path, "'"))
 			if _, err := os.Stat(filepath.Join(dir, "HEAD")); err != nil || !ok {

@@ -1,5 +1,5 @@
 // Package traffic owns how much each site was visited: answers by class of status, pages
-// and bytes, over time.
+// and bytes, over time; and how much bandwidth its owner has used this month.
 //
 // Add puts counts into stretches of five minutes; several nodes may add to the same one.
 // A job sums up hours and days once they are over and forgets what is too old: five
@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 )
 
@@ -35,8 +36,9 @@ const (
 
 // Config holds what Traffic needs.
 type Config struct {
-	DB  *db.DB
-	Now func() db.Time // Optional: nil means db.Now.
+	DB     *db.DB
+	Limits *account.Limits // of owners' bandwidth. Optional: without it nobody's is counted.
+	Now    func() db.Time  // Optional: nil means db.Now.
 }
 
 // Traffic is the service. It is safe for concurrent use.
@@ -47,7 +49,11 @@ func New(c Config) *Traffic {
 	if c.Now == nil {
 		c.Now = db.Now
 	}
-	return &Traffic{c}
+	t := &Traffic{c}
+	if c.Limits != nil {
+		t.countBandwidth()
+	}
+	return t
 }
 
 // Counts holds the requests of a site's visitors in some time.
@@ -81,15 +87,15 @@ func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Mi
 func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Counts) error {
 	at := floor(db.At(since), fine)
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		owners := map[string]account.OwnerID{}
 		// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
 		for ids := range slices.Chunk(slices.Sorted(maps.Keys(bySite)), 200) {
-			open, err := exist(ctx, tx, ids)
-			if err != nil {
+			if err := findOwners(ctx, tx, ids, owners); err != nil {
 				return err
 			}
 			var rows []row
 			for _, id := range ids {
-				if open[id] {
+				if _, open := owners[id]; open {
 					rows = append(rows, row{id, at, bySite[id]})
 				}
 			}
@@ -97,24 +103,27 @@ func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Co
 				return fmt.Errorf("add traffic: %w", err)
 			}
 		}
-		return nil
+		return t.spend(ctx, tx, since, bySite, owners)
 	})
 }
 
-// exist returns those of the sites that are there.
-func exist(ctx context.Context, r db.Reader, ids []string) (map[string]bool, error) {
+// findOwners adds whose those of the sites are that are there.
+func findOwners(ctx context.Context, r db.Reader, ids []string, owners map[string]account.OwnerID) error {
 	var args db.Args
 	list := db.AddList(&args, ids)
-	rows, err := r.Query(ctx, `SELECT id FROM open_sites WHERE id IN (`+list+`)`, args...)
-	found, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	rows, err := r.Query(ctx, `SELECT id, owner_id FROM open_sites WHERE id IN (`+list+`)`, args...)
+	_, err = db.Collect(rows, err, func(s db.Scanner) (id string, err error) {
+		var owner account.OwnerID
+		if err := s.Scan(&id, &owner); err != nil {
+			return "", err
+		}
+		owners[id] = owner
+		return id, nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("find sites: %w", err)
+		return fmt.Errorf("find sites: %w", err)
 	}
-	out := map[string]bool{}
-	for _, id := range found {
-		out[id] = true
-	}
-	return out, nil
+	return nil
 }
 
 type row struct {

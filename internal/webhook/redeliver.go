@@ -50,6 +50,7 @@ func (f Filter) where(hook ID) (string, db.Args, error) {
 		text += " AND e.name IN (" + db.AddList(&args, f.Events) + ")"
 	}
 	if f.Since != 0 {
+		text += " AND d.id >= " + args.Add(db.FirstID("dlv", f.Since)) // an index is in this order
 		text += " AND d.created_at >= " + args.Add(f.Since)
 	}
 	if f.Until != 0 {
@@ -147,7 +148,7 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 	if err != nil {
 		return operation.Operation{}, err
 	}
-	op, err := w.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "webhook.redeliver", Unique: "webhook.redeliver/" + string(hook)})
+	op, err := w.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: redeliverKind, Unique: redeliverKey(hook)})
 	if err != nil {
 		return operation.Operation{}, err
 	}
@@ -159,6 +160,29 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 	return op, err
 }
 
+// Redelivery returns the operation that redelivers to a webhook: the one that is named, or
+// for an empty name the one that is under way; nil where there is none.
+func (w *Webhooks) Redelivery(ctx context.Context, owner account.OwnerID, hook ID, named string) (*operation.Operation, error) {
+	var op operation.Operation
+	var err error
+	if named != "" {
+		op, err = w.c.Operations.Get(ctx, owner, operation.ID(named))
+	} else {
+		op, err = w.c.Operations.Open(ctx, owner, redeliverKey(hook))
+	}
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && op.Kind != redeliverKind:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &op, nil
+}
+
+const redeliverKind = "webhook.redeliver"
+
+func redeliverKey(hook ID) string { return redeliverKind + "/" + string(hook) }
+
 // Redeliver is the job that does such an operation.
 type Redeliver struct {
 	Operation operation.ID
@@ -168,7 +192,7 @@ type Redeliver struct {
 }
 
 // Kind names the job.
-func (Redeliver) Kind() string { return "webhook.redeliver" }
+func (Redeliver) Kind() string { return redeliverKind }
 
 // redelivered is the result of the operation, and where its worker goes on.
 type redelivered struct {

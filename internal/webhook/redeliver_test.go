@@ -19,7 +19,12 @@ import (
 // working makes webhooks whose jobs run too.
 func working(t *testing.T, r *receiver) *Webhooks {
 	t.Helper()
-	d := dbtest.New(t)
+	return redelivering(t, dbtest.New(t), r)
+}
+
+// redelivering makes webhooks whose jobs run.
+func redelivering(t *testing.T, d *db.DB, r *receiver) *Webhooks {
+	t.Helper()
 	w := room(t, d, r, func(c *Config) { c.Operations = operation.New(operation.Config{DB: d}) })
 	j := job.New(job.Config{DB: d, Queues: map[string]int{"default": 2}})
 	w.Work(j)

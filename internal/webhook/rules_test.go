@@ -238,6 +238,35 @@ func TestSiteFilter(t *testing.T) {
 	}
 }
 
+// A deleted site leaves the webhooks that are restricted to it and others; one that was
+// restricted to it alone gets nothing from then on, and never everything.
+func TestForgetSite(t *testing.T) {
+	t.Parallel()
+	w := room(t, dbtest.New(t), nil, nil)
+	var hooks []Webhook
+	for i, sites := range [][]string{{"site_1", "site_2"}, {"site_1"}, {"site_11"}, nil} {
+		h, err := w.Create(t.Context(), anna, NewWebhook{URL: fmt.Sprintf("https://example.test/%d", i), Events: []string{"site.created"}, Sites: sites})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hooks = append(hooks, h)
+	}
+	for range 2 { // once more after a crash
+		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error { return w.ForgetSiteTx(t.Context(), tx, "site_1") }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{"site_2", "site_1", "site_11", ""} {
+		if h, err := w.Get(t.Context(), anna, hooks[i].ID); err != nil || strings.Join(h.SiteIDs, " ") != want {
+			t.Errorf("webhook %d is restricted to %v, want %q (%v)", i, h.SiteIDs, want, err)
+		}
+	}
+	emit(t, w, SiteCreated(Site{ID: "site_3"}))
+	if n := count(t, w, "webhook_deliveries"); n != 1 {
+		t.Errorf("%d deliveries of another site's event, want the one of the webhook for all sites", n)
+	}
+}
+
 func TestOneURLOnce(t *testing.T) {
 	t.Parallel()
 	w := room(t, dbtest.New(t), nil, nil)

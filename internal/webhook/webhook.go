@@ -98,6 +98,7 @@ type Webhook struct {
 	Reason       string // why the service disabled it: "gone" after a 410, "failing" after five days of failures; empty otherwise
 	Generated    bool   // the secret was made here
 	FailingSince db.Time
+	Silent       bool    // the last attempts met no answer: it is probed once a minute
 	OverlapEnds  db.Time // until then the secret before this one signs too; 0: it doesn't
 	CreatedAt    db.Time
 	UpdatedAt    db.Time
@@ -125,7 +126,7 @@ const (
 	failing      = "failing"
 	never        = db.Time(1 << 60)
 	topic        = "webhooks"
-	hookColumns  = `id, url, events, site_ids, active, reason, generated, failing_since, prev_until, created_at, updated_at`
+	hookColumns  = `id, url, events, site_ids, active, reason, generated, failing_since, timeouts, prev_until, created_at, updated_at`
 	sealPurpose  = "webhook "
 	skipPending  = `UPDATE webhook_deliveries SET state = 'skipped', finished_at = $2 WHERE hook_id = $1 AND state = 'pending'`
 	maxInFlight  = 4
@@ -298,7 +299,8 @@ func get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Webhoo
 func scanHook(r db.Scanner) (Webhook, error) {
 	var h Webhook
 	var events, sites string
-	err := r.Scan(&h.ID, &h.URL, &events, &sites, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &h.OverlapEnds, &h.CreatedAt, &h.UpdatedAt)
+	var timeouts int
+	err := r.Scan(&h.ID, &h.URL, &events, &sites, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &timeouts, &h.OverlapEnds, &h.CreatedAt, &h.UpdatedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Webhook{}, fault.Missing("webhook")
 	}
@@ -306,6 +308,7 @@ func scanHook(r db.Scanner) (Webhook, error) {
 		return Webhook{}, fmt.Errorf("read webhook: %w", err)
 	}
 	h.Events, h.SiteIDs = strings.Fields(events), strings.Fields(sites)
+	h.Silent = timeouts >= breakerAfter
 	if h.OverlapEnds <= db.Now() {
 		h.OverlapEnds = 0
 	}

@@ -1,0 +1,22 @@
+package db
+
+import (
+	"testing"
+	"time"
+)
+
+// An id sorts behind the first one of its moment and before the first one of a later moment.
+func TestFirstID(t *testing.T) {
+	t.Parallel()
+	before := Now()
+	id := NewID("x")
+	if first := FirstID("x", before); first > id {
+		t.Errorf("%s sorts before the first id of its moment, %s", id, first)
+	}
+	if later := FirstID("x", before.Add(time.Hour)); later <= id || len(later) != len(id) {
+		t.Errorf("%s sorts behind the first id of an hour later, %s", id, later)
+	}
+	if FirstID("x", -5) != FirstID("x", 0) {
+		t.Error("a moment before 1970 has another first id")
+	}
+}
