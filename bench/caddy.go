@@ -42,7 +42,7 @@ func startCaddy(ctx context.Context, dir, certs, host, root string) (*caddy, err
 	auto_https off
 	persist_config off
 	servers {
-		protocols h1 h2
+		protocols h1 h2 h3
 	}
 }
 https://%s:%s {

@@ -46,11 +46,11 @@ type bench struct {
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the result to this Markdown file")
-	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, deliveries, read, fair, memory, resident, static, tls, certificates, pages, programs")
+	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, deliveries, read, fair, memory, resident, static, http3, idle, tls, certificates, pages, programs")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
-	flag.IntVar(&b.idleConns, "idle", 10_000, "idle connections")
+	flag.IntVar(&b.idleConns, "idle", 17_000, "idle connections; both processes need as many descriptors and some")
 	flag.IntVar(&b.pageSites, "page-sites", 1000, "sites while pages are measured")
 	flag.IntVar(&b.files, "files", 10_000, "files of the large site")
 	flag.IntVar(&b.deliveries, "deliveries", 100_000, "webhook deliveries pending at the start")
@@ -80,7 +80,7 @@ func (b *bench) run(only, write string) (err error) {
 		run        func(*world.World) error
 	}{
 		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"read", "Reading", b.read},
-		{"fair", "Fairness", b.fair}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages},
+		{"fair", "Fairness", b.fair}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"http3", "Files", b.http3}, {"idle", "Files", b.idle}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages},
 		{"programs", "Applications", b.programs},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {

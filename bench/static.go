@@ -88,18 +88,20 @@ func (b *bench) static(w *world.World) error {
 		}
 		b.add(row{what: "memory after the load, " + p.name, value: megabytes(kb)})
 	}
-	if err := b.idle(w, host); err != nil {
-		return err
-	}
 	return b.hosts(w, host, id)
 }
 
 // compare measures the peers in turn and writes down the medians, ours beside each other.
 func (b *bench) compare(what, host, file string, args []string, peers []*peer, goals []string) error {
+	return b.compareBy(what, peers, goals, func(p *peer) (loaded, error) { return b.h2load(p, host, file, args) })
+}
+
+// compareBy does the same with any client.
+func (b *bench) compareBy(what string, peers []*peer, goals []string, load func(*peer) (loaded, error)) error {
 	got := make([][]loaded, len(peers))
 	for range staticRounds {
 		for i, p := range peers {
-			l, err := b.h2load(p, host, file, args)
+			l, err := load(p)
 			if err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}

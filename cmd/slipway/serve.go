@@ -38,6 +38,8 @@ type serveCommand struct {
 	ACMEDNSZone  string   `name:"acme-dns-zone" help:"Zone served at --acme-dns; delegate it to this server with an NS record." placeholder:"DOMAIN"`
 	PublicAddr   []string `name:"public-address" help:"Public IP address that domains must point to. Default: the addresses of the site domain. Repeatable." placeholder:"IP"`
 	BlobCache    int      `name:"blob-cache" help:"Size in MiB of the local cache for an object store." default:"2048"`
+	BackupTo     string   `name:"backup-to" help:"Where backups are stored: s3://BUCKET?endpoint=https://HOST or a directory; the data directory when absent." placeholder:"URL"`
+	BackupFor    []string `name:"backup-recipient" help:"Public key of age (age1…) whose owner can open the backups without this installation's key. Repeatable." placeholder:"KEY"`
 	Roles        []string `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
@@ -52,7 +54,8 @@ type serveCommand struct {
 	MaxConns       int           `name:"max-connections" help:"Maximum number of visitor connections. 0: as many as the open file limit allows." default:"0" placeholder:"N"`
 	MaxConnsOfOne  int           `name:"max-connections-per-address" help:"Maximum number of visitor connections per IP address or IPv6 /64. 0: an eighth of all." default:"0" placeholder:"N"`
 	FastPath       bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
-	HTTP3          bool          `name:"http3" help:"Serve sites over HTTP/3 (QUIC) as well, on the UDP port of --edge-https."`
+	CountryDB      string        `name:"country-database" help:"Database of countries by IP address (.mmdb), for traffic statistics." type:"path" placeholder:"FILE"`
+	HTTP3          bool          `name:"http3" env:"SLIPWAY_HTTP3" help:"Serve sites over HTTP/3 (QUIC) as well, on the UDP port of --edge-https."`
 	DrainDelay     time.Duration `help:"How long listeners stay open after SIGTERM while /readyz answers 503." default:"3s"`
 	Builds         int           `help:"Number of concurrent builds. 0: half the number of CPUs." default:"0"`
 	MaxFileSize    int           `help:"Maximum size of one published file in MiB." default:"2048"`
@@ -85,9 +88,10 @@ func (s serveCommand) Run(ctx context.Context) error {
 		Roles: s.Roles, GitHosts: s.GitHost,
 		OutboundAllow: s.OutboundAllow, OutboundCAFile: s.OutboundCAFile, DNSResolver: s.DNSResolver,
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
-		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
+		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, CountryDatabase: s.CountryDB, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
 		GitHistory: s.GitHistory, MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
 		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
+		Backup: server.Backup{To: s.BackupTo, Recipients: s.BackupFor},
 	})
 }
 

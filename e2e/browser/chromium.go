@@ -61,10 +61,14 @@ func Shots() string {
 // Start starts a browser that ends with the test.
 func Start(t testing.TB, c Config) *Browser {
 	t.Helper()
+	rules := "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"
+	if len(c.QUIC) > 0 { // it would ask [::1] first, and over QUIC nobody else then
+		rules = "MAP *.localhost 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
+	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.NoSandbox, // the kernel often has no user namespaces for it where tests run
 		chromedp.Flag("hide-scrollbars", true),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"))
+		chromedp.Flag("host-resolver-rules", rules))
 	if len(c.Trust) > 0 {
 		opts = append(opts, chromedp.Flag("ignore-certificate-errors-spki-list", strings.Join(c.Trust, ",")))
 	}

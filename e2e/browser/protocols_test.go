@@ -20,7 +20,7 @@ func TestProtocols(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	w.Env = append(w.Env, "SLIPWAY_HTTP3=true")
+	w.Flags = append(w.Flags, "--http3")
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

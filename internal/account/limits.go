@@ -32,6 +32,7 @@ const (
 	LimitBuildMinutes Limit = "build.minutes"    // in a calendar month, UTC
 	LimitBandwidth    Limit = "bandwidth.bytes"  // in a calendar month, UTC
 	LimitCaches       Limit = "caches.bytes"     // of builds; what exceeds it is dropped, the oldest first
+	LimitBackups      Limit = "backups.bytes"    // that backups added to where they are stored
 )
 
 // Unlimited is the limit of those who have none.
@@ -62,6 +63,7 @@ var limitKinds = map[Limit]limitKind{
 	LimitBuildMinutes: {byDefault: 50_000, name: "build minutes", verb: "use", advice: nextMonth},
 	LimitBandwidth:    {byDefault: 10 << 40, name: "bandwidth", verb: "use", advice: nextMonth},
 	LimitCaches:       {byDefault: 100 << 30, name: "build caches", verb: "store"},
+	LimitBackups:      {byDefault: 100 << 30, name: "backups", verb: "store"},
 }
 
 // Bytes reports whether the limit counts bytes.

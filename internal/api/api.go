@@ -19,6 +19,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/app"
+	"slipway/internal/backup"
 	"slipway/internal/certs"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
@@ -44,6 +45,7 @@ type Config struct {
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
 	Webhooks    *webhook.Webhooks
+	Backups     *backup.Backups
 	Operations  *operation.Operations
 	Answers     *idempotency.Answers
 	Limiter     *ratelimit.Limiter

@@ -186,7 +186,7 @@ func (a *API) describe(doc *huma.OpenAPI, r Route) docOperation {
 		curl += " \\\n  -H \"Content-Type: application/json\" \\\n  -d '" + string(text) + "'"
 	}
 	o.Curl = curl
-	if answer := op.Responses[strconv.Itoa(r.Status)]; answer != nil && !r.Open {
+	if answer := op.Responses[strconv.Itoa(r.Status)]; answer != nil && !r.Open && answer.Content["application/json"] != nil {
 		s := answer.Content["application/json"].Schema
 		o.Answer = fields(registry, s, 0)
 		text, _ := json.MarshalIndent(sample(registry, s, "", 0), "", "  ")

@@ -41,6 +41,8 @@ var matrix = map[string]row{
 	"getSite":           {path: "/sites/{site}", status: 200},
 	"getSiteLogs":       {path: "/sites/{site}/logs", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
+	"getSiteTopTraffic": {path: "/sites/{site}/traffic/top?since=7d", status: 200},
+	"getSiteAccessLog":  {path: "/sites/{site}/access-log", status: 200},
 	"getSiteServing":    {path: "/sites/{site}/serving", status: 200},
 	"updateSiteServing": {path: "/sites/{site}/serving", body: m{"proxyHosts": []string{"api.example.com"}}, status: 200, did: "site.updated"},
 	"testSiteRules":     {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
@@ -80,6 +82,13 @@ var matrix = map[string]row{
 	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
 	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
+	"createBackup":      {path: "/sites/{site}/backups", status: 201, did: "backup.created"},
+	"listAllBackups":    {path: "/backups", status: 200, own: true},
+	"getBackup":         {path: "/backups/{backup}", status: 200},
+	"deleteBackup":      {path: "/backups/{backup}", status: 200, did: "backup.deleted"},
+	"verifyBackup":      {path: "/backups/{backup}/verify", status: 409}, // nothing takes it here: see backups_test.go
+	"restoreBackup":     {path: "/backups/{backup}/restore", status: 409},
+	"downloadBackup":    {path: "/backups/{backup}/download", status: 409},
 	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
 	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true, did: "webhook.created"},
 	"listEvents":        {path: "/webhooks/events", status: 200, own: true},
@@ -138,6 +147,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
 	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
+	x["backup"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/backups", key, nil), "id")
 	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test"})

@@ -113,6 +113,7 @@ func (a *API) finish() {
 // complete adds what all operations have in common.
 func (a *API) complete(r Route, op *huma.Operation) {
 	ok := op.Responses[strconv.Itoa(r.Status)]
+	conflicts := r.Method != http.MethodGet || op.Responses["409"] != nil
 	op.Responses = map[string]*huma.Response{strconv.Itoa(r.Status): ok}
 	ok.Headers = headers(r.Status)
 	statuses := []int{400, 429, 500, 503}
@@ -123,7 +124,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if strings.Contains(r.Path, "{") {
 		statuses = append(statuses, 404)
 	}
-	if r.Method != http.MethodGet {
+	if conflicts {
 		statuses = append(statuses, 409)
 	}
 	if (r.Method == http.MethodPost || r.Method == http.MethodPatch) && !r.Hook { // every body is read and checked

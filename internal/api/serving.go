@@ -11,7 +11,7 @@ import (
 
 func (a *API) servingRoutes() {
 	get(a, Route{Path: "/sites/{id}/serving", ID: "getSiteServing", Tag: "Sites", Summary: "Read a site's serving settings", Scope: account.SitesRead, Noun: "serving settings",
-		Doc: "Who must give a password, and to which hosts rules may forward requests."}, a.getServing)
+		Doc: "Who must give a password, to which hosts rules may forward requests, how the addresses of pages end, and what the access log holds."}, a.getServing)
 	changePrepared(a, http.MethodPatch, Route{Path: "/sites/{id}/serving", ID: "updateSiteServing", Tag: "Sites", Summary: "Change a site's serving settings", Scope: account.SitesWrite, Noun: "serving settings",
 		Doc: "In force within a second, without a deployment. A new password ends the access of everybody who used the old one."}, hashPassword, a.updateServing)
 }
@@ -20,10 +20,14 @@ type servingBody struct {
 	ProxyHosts  []string `json:"proxyHosts" doc:"Hosts that rewrites with status 200 may forward requests to. Empty: none."`
 	Protection  string   `json:"protection" enum:"none,previews,all" doc:"Which addresses of the site ask visitors for the password."`
 	HasPassword bool     `json:"hasPassword" doc:"Whether a password is set. It is stored hashed and never shown."`
+
+	SinglePage    string `json:"singlePage" enum:"auto,on,off" doc:"Whether 200.html or index.html answers for paths without a file and without an extension. auto: as slipway.toml says or the framework was detected."`
+	TrailingSlash string `json:"trailingSlash" enum:"auto,always,never" doc:"How the addresses of pages end; others are redirected. auto: as slipway.toml or vercel.json says, else as the files lie."`
+	AccessLog     string `json:"accessLog" enum:"truncated,no-addresses,off" doc:"What the access log holds: visitors' networks (24 bits of an IPv4 address, 48 of an IPv6 address), no addresses, or nothing at all, and then no pages, referrers or countries are counted either."`
 }
 
 func showServing(v site.Serving) servingBody {
-	return servingBody{append([]string{}, v.ProxyHosts...), v.Protection, v.Hash != ""}
+	return servingBody{append([]string{}, v.ProxyHosts...), v.Protection, v.Hash != "", v.SinglePage, v.TrailingSlash, v.AccessLog}
 }
 
 func (a *API) getServing(ctx context.Context, c account.Caller, in *ByID) (servingBody, error) {
@@ -37,9 +41,12 @@ func (a *API) getServing(ctx context.Context, c account.Caller, in *ByID) (servi
 type updateServingIn struct {
 	ByID
 	Body struct {
-		ProxyHosts *[]string `json:"proxyHosts,omitempty" doc:"At most 20 names, with a port where it isn't 443 or 80." maxItems:"20"`
-		Protection *string   `json:"protection,omitempty" enum:"none,previews,all"`
-		Password   *string   `json:"password,omitempty" minLength:"8" maxLength:"200" writeOnly:"true" doc:"8 to 200 characters. It needs no user name."`
+		ProxyHosts    *[]string `json:"proxyHosts,omitempty" doc:"At most 20 names, with a port where it isn't 443 or 80." maxItems:"20"`
+		Protection    *string   `json:"protection,omitempty" enum:"none,previews,all"`
+		SinglePage    *string   `json:"singlePage,omitempty" enum:"auto,on,off"`
+		TrailingSlash *string   `json:"trailingSlash,omitempty" enum:"auto,always,never"`
+		AccessLog     *string   `json:"accessLog,omitempty" enum:"truncated,no-addresses,off"`
+		Password      *string   `json:"password,omitempty" minLength:"8" maxLength:"200" writeOnly:"true" doc:"8 to 200 characters. It needs no user name."`
 	}
 }
 
@@ -57,13 +64,13 @@ func (a *API) updateServing(ctx context.Context, tx *db.Tx, c account.Caller, in
 	}
 	now, err := a.Sites.Serving(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
-		err = checkPatch(ctx, "serving settings", []string{"proxyHosts", "protection", "password"}, showServing(now), nil)
+		err = checkPatch(ctx, "serving settings", []string{"proxyHosts", "protection", "password", "singlePage", "trailingSlash", "accessLog"}, showServing(now), nil)
 	}
 	if err != nil {
 		return servingBody{}, did, err
 	}
 	b := in.Body
-	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{ProxyHosts: b.ProxyHosts, Protection: b.Protection, Password: b.Password}, hash)
+	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{ProxyHosts: b.ProxyHosts, Protection: b.Protection, Password: b.Password, SinglePage: b.SinglePage, TrailingSlash: b.TrailingSlash, AccessLog: b.AccessLog}, hash)
 	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "serving"}
 	return showServing(v), did, err
 }

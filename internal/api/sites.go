@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
 	"slipway/internal/account"
@@ -38,6 +39,7 @@ type siteBody struct {
 	Domains   []domainSummary `json:"domains"`
 	Process   *processBody    `json:"process" doc:"The site's program; null where it has none."`
 	SSL       siteSSL         `json:"ssl" doc:"The certificate of the site's own address."`
+	Backups   scheduleBody    `json:"backups" doc:"When it is backed up."`
 	UpdatedAt string          `json:"updatedAt" format:"date-time"`
 }
 
@@ -94,7 +96,7 @@ func (a *API) siteRoutes() {
 	change(a, "PATCH", update, a.updateSite)
 
 	remove := r("/sites/{id}", "deleteSite", "Delete a site", account.SitesWrite)
-	remove.Doc = "Permanently deletes the site and all that belongs to it. When the answer comes, the site is gone from the interface and no longer served; files, databases, certificates, variables, backups and logs are removed right after."
+	remove.Doc = "Permanently deletes the site and all that belongs to it. When the answer comes, the site is gone from the interface and no longer served; files, databases, certificates, variables, backups and logs are removed right after. With `backup=true` a backup is taken first, which stays for 30 days and can be restored to a new site."
 	change(a, "DELETE", remove, a.deleteSite)
 
 	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.DeploymentsWrite)
@@ -208,13 +210,14 @@ func (a *API) getSite(ctx context.Context, c account.Caller, in *ByID) (siteBody
 type updateSiteIn struct {
 	ByID
 	Body struct {
-		Name       *string     `json:"name,omitempty"`
-		Repository *string     `json:"repository,omitempty"`
-		Branch     *string     `json:"branch,omitempty" doc:"An empty one means the repository's default."`
-		Framework  *string     `json:"framework,omitempty"`
-		Build      *site.Build `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
-		Run        *site.Run   `json:"run,omitempty" doc:"Fields that are absent stay; an empty command returns it to detection."`
-		Credential *credential `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it. A credential is for the host of the repository alone: when repository moves to another host, the stored one is removed."`
+		Name       *string        `json:"name,omitempty"`
+		Repository *string        `json:"repository,omitempty"`
+		Branch     *string        `json:"branch,omitempty" doc:"An empty one means the repository's default."`
+		Framework  *string        `json:"framework,omitempty"`
+		Build      *site.Build    `json:"build,omitempty" doc:"Fields that are absent stay; an empty text returns one to detection."`
+		Run        *site.Run      `json:"run,omitempty" doc:"Fields that are absent stay; an empty command returns it to detection."`
+		Backups    *schedulePatch `json:"backups,omitempty" doc:"When it is backed up. Fields that are absent stay."`
+		Credential *credential    `json:"credential,omitempty" doc:"Takes the place of the stored one; an empty object removes it. A credential is for the host of the repository alone: when repository moves to another host, the stored one is removed."`
 	}
 }
 
@@ -230,7 +233,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err != nil {
 		return siteBody{}, did, err
 	}
-	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "run", "credential"}, shown, map[string]string{
+	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "run", "credential", "backups"}, shown, map[string]string{
 		"type": "a site keeps its type: create another site"})
 	if err != nil {
 		return siteBody{}, did, err
@@ -239,6 +242,11 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
 	if err != nil {
 		return siteBody{}, did, err
+	}
+	if b.Backups != nil {
+		if _, err := a.Backups.ScheduleTx(ctx, tx, c.Owner, site.ID(in.ID), b.Backups.read()); err != nil {
+			return siteBody{}, did, err
+		}
 	}
 	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
 	out, err := a.showSite(ctx, tx, s)
@@ -251,7 +259,7 @@ func (in *updateSiteIn) parts() (list []string) {
 	for _, p := range []struct {
 		name string
 		sent bool
-	}{{"name", b.Name != nil}, {"source", b.Repository != nil || b.Branch != nil}, {"credential", b.Credential != nil}, {"build", b.Framework != nil || b.Build != nil}, {"run", b.Run != nil}} {
+	}{{"name", b.Name != nil}, {"source", b.Repository != nil || b.Branch != nil}, {"credential", b.Credential != nil}, {"build", b.Framework != nil || b.Build != nil}, {"run", b.Run != nil}, {"backups", b.Backups != nil}} {
 		if p.sent {
 			list = append(list, p.name)
 		}
@@ -259,16 +267,41 @@ func (in *updateSiteIn) parts() (list []string) {
 	return list
 }
 
-func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+type deleteSiteIn struct {
+	ByID
+	Backup string `query:"backup" enum:"true,false" doc:"Whether to take a backup first, which stays for 30 days. The site is deleted once it is completed; if it fails, the site stays."`
+}
+
+type deletedSite struct {
+	Message   string         `json:"message"`
+	Operation *operationBody `json:"operation,omitempty" doc:"With backup=true, status 202: the backup, and then the deletion."`
+}
+
+func (d deletedSite) status() int {
+	if d.Operation != nil {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
+func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *deleteSiteIn) (_ deletedSite, did account.AuditEvent, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(in.ID)
 	}
+	if err == nil {
+		err = oneOf("backup", in.Backup, "true", "false")
+	}
 	if err != nil {
-		return message{}, did, err
+		return deletedSite{}, did, err
 	}
 	did = account.AuditEvent{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
-	return message{"Site deleted"}, did, a.Sites.DeleteTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if in.Backup == "true" {
+		o, err := a.Backups.DeleteSiteTx(ctx, tx, c.Owner, s.ID)
+		shown := showOperation(o)
+		return deletedSite{"The site is deleted once its backup is completed", &shown}, did, err
+	}
+	return deletedSite{Message: "Site deleted"}, did, a.Sites.DeleteTx(ctx, tx, c.Owner, s.ID)
 }
 
 type deploySiteIn struct {
@@ -360,6 +393,10 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 	if err != nil {
 		return nil, err
 	}
+	schedules, err := a.Backups.Schedules(ctx, r, each(list, func(s site.Site) site.ID { return s.ID }))
+	if err != nil {
+		return nil, err
+	}
 	certificates, err := a.Certificates.Of(ctx, r, each(list, func(s site.Site) string { return s.Slug }))
 	if err != nil {
 		return nil, err
@@ -368,6 +405,6 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 		c := certificates[s.Slug]
 		return siteBody{a.showNewSite(s), each(domains[string(s.ID)], func(d domain.Summary) domainSummary {
 			return domainSummary{string(d.ID), d.Name, string(d.Status)}
-		}), a.showProcess(s), siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}, s.UpdatedAt.String()}
+		}), a.showProcess(s), siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}, showSchedule(schedules[s.ID]), s.UpdatedAt.String()}
 	}), nil
 }

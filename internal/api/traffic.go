@@ -1,12 +1,16 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"io"
+	"net/http"
 	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -48,6 +52,119 @@ func (a *API) trafficRoutes() {
 		Doc: "What visitors asked for under all addresses of the site, the immutable ones of single deployments excepted. Requests that were only sent on from http to https are not counted, " +
 			"programs are counted like people, and no visitor is remembered. Counts appear within ten seconds or so. " +
 			"Steps below an hour go back 48 hours, those below a day 90 days, days 400 days."}, a.siteTraffic)
+	get(a, Route{Path: "/sites/{id}/traffic/top", ID: "getSiteTopTraffic", Tag: "Sites", Summary: "Read a site's top pages, missing paths, referrers and countries", Scope: account.SitesRead, Noun: "site",
+		Doc: "Counted by the day (UTC) and stored for 31 days; since is taken back to the beginning of its day. At most 200 names of a kind are counted apart on a day; others holds the rest. " +
+			"Nothing is counted where the site's accessLog is off. Countries need a database that the operator configures."}, a.siteTop)
+	a.accessLogRoute(Route{Method: http.MethodGet, Status: http.StatusOK, Path: "/sites/{id}/access-log", ID: "getSiteAccessLog", Tag: "Sites", Summary: "Download a site's access log", Scope: account.SitesRead, Noun: "site",
+		Doc: "One JSON object per line and request, the oldest first, without query strings; the network of a visitor instead of an address. It holds the last seven days or four megabytes, compressed, whichever is less; " +
+			"new requests appear within ten seconds or so. At most 300 requests in ten seconds are listed; a line with omitted says how many more there were."})
+}
+
+type topBody struct {
+	Since     string   `json:"since" format:"date-time" doc:"From when on it was counted."`
+	Pages     topNames `json:"pages" doc:"Paths of pages that were shown."`
+	Missing   topNames `json:"missing" doc:"Paths that were answered with 404."`
+	Referrers topNames `json:"referrers" doc:"Hosts whose links led to a page."`
+	Countries topNames `json:"countries" doc:"ISO 3166 codes."`
+}
+
+type topNames struct {
+	Top    []topName `json:"top"`
+	Others int64     `json:"others" doc:"All others together."`
+}
+
+type topName struct {
+	Name     string `json:"name"`
+	Requests int64  `json:"requests"`
+}
+
+type siteTopIn struct {
+	ByID
+	Since since `query:"since" doc:"A moment (RFC 3339), or how far back, such as 24h (the default) or 7d." example:"7d"`
+	Names count `query:"names" doc:"At most so many names of a kind: 1 to 200, 20 unless told."`
+}
+
+func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out topBody, err error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return out, err
+	}
+	from, err := in.Since.parse(db.Now())
+	if err != nil {
+		return out, err
+	}
+	limit, err := in.Names.parse("names", "invalid_names")
+	if err == nil && (limit > 200 || in.Names != "" && limit == 0) {
+		err = &fault.Error{Kind: fault.Invalid, Message: "Invalid names", Details: "names must be 1 to 200", Received: string(in.Names), Code: "invalid_names"}
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Since = from.String()
+	for kind, to := range map[traffic.Kind]*topNames{traffic.Pages: &out.Pages, traffic.Missing: &out.Missing, traffic.Referrers: &out.Referrers, traffic.Countries: &out.Countries} {
+		list, others, err := a.Traffic.Top(ctx, c.Owner, in.ID, kind, from, int(cmp.Or(limit, 20)))
+		if err != nil {
+			return out, err
+		}
+		*to = topNames{each(list, func(t traffic.Top) topName { return topName{t.Name, t.Hits} }), others}
+	}
+	return out, nil
+}
+
+type accessLogIn struct {
+	ByID
+	Since since `query:"since" doc:"A moment (RFC 3339), or how far back, such as 24h (the default) or 7d." example:"7d"`
+}
+
+func (a *API) accessLogRoute(r Route) {
+	op := a.operation(r, typeOf[string]())
+	op.Responses["200"].Content["application/jsonl"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Lines of JSON: time, method, host, path, protocol, status, bytes, and referrer, userAgent, network and country where they are known."}}
+	delete(op.Responses["200"].Content, "application/json")
+	huma.Register(a.huma, op, func(ctx context.Context, in *accessLogIn) (*logOut, error) {
+		out, err := a.accessLog(ctx, r, in)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return &logOut{out}, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func (a *API) accessLog(ctx context.Context, r Route, in *accessLogIn) (func(huma.Context), error) {
+	c := from(ctx).caller
+	if err := r.permit(c); err != nil {
+		return nil, err
+	}
+	s, err := a.site(ctx, c, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	since, err := in.Since.parse(db.Now())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx huma.Context) {
+		req, w := humago.Unwrap(ctx)
+		w.Header().Set("Content-Type", "application/jsonl")
+		w.Header().Set("Content-Disposition", `attachment; filename="`+s.Slug+`-access-log.jsonl"`)
+		w.WriteHeader(http.StatusOK)
+		if req.Method == http.MethodHead {
+			return
+		}
+		if a.Traffic.Log(req.Context(), c.Owner, in.ID, since, &patientWriter{w, http.NewResponseController(w)}) != nil {
+			panic(http.ErrAbortHandler) // half a file must not look whole
+		}
+	}, nil
+}
+
+// patientWriter gives each write of a long answer its own deadline.
+type patientWriter struct {
+	io.Writer
+	conn *http.ResponseController
+}
+
+func (w *patientWriter) Write(b []byte) (int, error) {
+	w.conn.SetWriteDeadline(time.Now().Add(sendTime)) // where there is none to be set, there is none
+	return w.Writer.Write(b)
 }
 
 type siteTrafficIn struct {

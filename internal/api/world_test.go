@@ -21,6 +21,8 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/app"
+	"slipway/internal/backup"
+	"slipway/internal/blob"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
@@ -83,11 +85,22 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	operations := operation.New(operation.Config{DB: d, Log: log})
 	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Limits: limits, Operations: operations})
 	sites := site.New(site.Config{DB: d, Limits: limits, Hooks: hooks, Seal: s, Domain: "sites.test"})
+	deployments := deploy.New(deploy.Config{DB: d, Limits: limits, Sites: sites, Hooks: hooks, Log: log})
+	place, err := blob.Dir(filepath.Join(t.TempDir(), "backups"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := blob.OpenDir(filepath.Join(t.TempDir(), "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	backups := backup.New(backup.Config{DB: d, Limits: limits, Sites: sites, Deployments: deployments, Hooks: hooks, Operations: operations, Blobs: blobs, Log: log,
+		Repository: backup.NewRepository(backup.RepositoryConfig{Backend: place, Seal: s}), Scratch: t.TempDir()})
 	c := api.Config{
 		DB: d, Log: log,
 		Accounts:    account.New(account.Config{DB: d, Limits: limits, Log: log}),
 		Sites:       sites,
-		Deployments: deploy.New(deploy.Config{DB: d, Limits: limits, Sites: sites, Hooks: hooks, Log: log}),
+		Deployments: deployments,
 		Domains: domain.New(domain.Config{DB: d, Limits: limits, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{},
 			SiteOf: func(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 				s, err := sites.Get(ctx, owner, site.ID(id))
@@ -96,6 +109,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		Traffic:  traffic.New(traffic.Config{DB: d}),
 		Apps:     app.New(app.Config{DB: d, Operations: operations}),
 		Webhooks: hooks, Operations: operations,
+		Backups:   backups,
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
 		BaseURL:   "http://slipway.test",

@@ -19,6 +19,7 @@ type Options struct {
 	CacheSize int64  // bytes that the copies may take. Optional: 0 means 2 GiB.
 	Scratch   string // directory for what is too long for memory. Optional: "" means the system's, or the store's own.
 	Deletions Deletions
+	Opaque    bool                // names say nothing of the bytes, which the caller verifies. Optional.
 	Log       *slog.Logger        // Optional.
 	Getenv    func(string) string // Optional: nil means os.Getenv.
 }
@@ -27,23 +28,35 @@ type Options struct {
 // front, or s3://BUCKET[/PREFIX]?endpoint=URL with the further parameters of ParseS3. It
 // does not talk to an object store: Probe does.
 func Open(address string, o Options) (*Store, error) {
-	path, file := strings.CutPrefix(address, "file://")
-	if !file && strings.Contains(address, "://") {
-		s, err := ParseS3(address, o.Getenv)
-		if err != nil {
-			return nil, err
-		}
-		b, err := newS3(s, o)
-		if err != nil {
-			return nil, fmt.Errorf("open blobs: %w", err)
-		}
-		return New(Config{Backend: b, Scratch: o.Scratch, Deletions: o.Deletions}), nil
-	}
-	d, err := Dir(path)
+	b, dir, err := OpenBackend(address, o)
 	if err != nil {
-		return nil, fmt.Errorf("open blobs: %w", err)
+		return nil, err
 	}
-	return New(Config{Backend: d, Scratch: cmp.Or(o.Scratch, filepath.Join(path, tmp)), Deletions: o.Deletions}), nil
+	scratch := o.Scratch
+	if dir != "" {
+		scratch = cmp.Or(scratch, filepath.Join(dir, tmp))
+	}
+	return New(Config{Backend: b, Scratch: scratch, Deletions: o.Deletions}), nil
+}
+
+// OpenBackend opens the bare backend at such an address, for what is stored under names
+// that are not the digests of its bytes. dir is the directory; empty where it is none.
+func OpenBackend(address string, o Options) (b Backend, dir string, err error) {
+	path, file := strings.CutPrefix(address, "file://")
+	if file || !strings.Contains(address, "://") {
+		if b, err = Dir(path); err != nil {
+			return nil, "", fmt.Errorf("open blobs: %w", err)
+		}
+		return b, path, nil
+	}
+	s, err := ParseS3(address, o.Getenv)
+	if err != nil {
+		return nil, "", err
+	}
+	if b, err = newS3(s, o); err != nil {
+		return nil, "", fmt.Errorf("open blobs: %w", err)
+	}
+	return b, "", nil
 }
 
 // S3 says where a bucket is and who asks. It prints without its secrets.

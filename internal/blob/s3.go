@@ -67,7 +67,7 @@ func newS3(s S3, o Options) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCache(o.Cache, cmp.Or(o.CacheSize, 2<<30), cmp.Or(o.Log, slog.New(slog.DiscardHandler)))
+	c, err := newCache(o.Cache, cmp.Or(o.CacheSize, 2<<30), o.Opaque, cmp.Or(o.Log, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}

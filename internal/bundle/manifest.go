@@ -139,3 +139,35 @@ func linkInside(name, to string) bool {
 	at := path.Join(path.Dir(name), to)
 	return at != ".." && !strings.HasPrefix(at, "../")
 }
+
+// File is a file or a link of a bundle.
+type File struct {
+	Path   string
+	Digest blob.Digest // of a file's content
+	Size   int64
+	Exec   bool
+	Link   string // where a link leads, relative to its folder; empty for a file
+}
+
+// Files yields what a bundle holds, sorted by path.
+func (b *Bundles) Files(ctx context.Context, id ID) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) {
+		m, err := b.load(ctx, id)
+		if err != nil {
+			yield(File{}, fmt.Errorf("read bundle %.12s: %w", id, err))
+			return
+		}
+		for _, e := range m.Entries {
+			f := File{Path: e.Path, Size: e.Size, Exec: e.Exec, Link: e.Link}
+			if e.Link == "" {
+				if f.Digest, err = blob.ParseDigest(e.Digest); err != nil {
+					yield(File{}, fmt.Errorf("read bundle %.12s: %w", id, err))
+					return
+				}
+			}
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}

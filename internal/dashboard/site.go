@@ -22,6 +22,7 @@ func (d *Dashboard) siteRoutes() []route {
 		post("/sites/{id}/commands", user, d.runCommand, d.programPage),
 		get("/sites/{id}/traffic", user, d.trafficPage),
 		get("/sites/{id}/traffic/follow", user, d.trafficLive),
+		get("/sites/{id}/traffic/log", user, d.accessLog),
 		get("/sites/{id}/rules", user, d.rulesPage),
 		post("/sites/{id}/rules", user, d.saveServing, d.rulesPage),
 		get("/sites/{id}/pictures/{picture}", user, d.pictureFile),

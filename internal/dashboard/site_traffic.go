@@ -3,6 +3,8 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"time"
 
 	"slipway/internal/db"
@@ -82,6 +84,63 @@ func (v visits) Share() string {
 type siteTraffic struct {
 	siteHead
 	Visits visits
+	Tops   []topList
+	Since  string // from when on those were counted
+	Log    string // where the access log is downloaded; empty where none is written
+}
+
+// topList holds the most frequent names of a kind.
+type topList struct {
+	ID, Title, Column string
+	Rows              []traffic.Top
+	Others            int64
+}
+
+// topLists reads what came most often in a stretch of time.
+func (d *Dashboard) topLists(ctx context.Context, q *request, head siteHead, on stretch) (lists []topList, since db.Time, err error) {
+	back := min(time.Duration(on.Step)*time.Duration(on.N-1), 30*24*time.Hour)
+	since = db.Now().Add(-back)
+	since -= since % db.Time((24 * time.Hour).Milliseconds())
+	for _, l := range []struct {
+		kind traffic.Kind
+		topList
+	}{{traffic.Pages, topList{ID: "pages", Title: "Top pages", Column: "Path"}}, {traffic.Missing, topList{ID: "missing", Title: "Not found (404)", Column: "Path"}},
+		{traffic.Referrers, topList{ID: "referrers", Title: "Referrers", Column: "Host"}}, {traffic.Countries, topList{ID: "countries", Title: "Countries", Column: "Code"}}} {
+		if l.Rows, l.Others, err = d.Traffic.Top(ctx, q.caller.Owner, string(head.Site.ID), l.kind, since, 10); err != nil {
+			return nil, 0, err
+		}
+		if len(l.Rows) > 0 || l.Others > 0 {
+			lists = append(lists, l.topList)
+		}
+	}
+	return lists, since, nil
+}
+
+// accessLog is the last seven days of a site's requests, one line of JSON for each.
+func (d *Dashboard) accessLog(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "traffic")
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{raw: func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/jsonl")
+		w.Header().Set("Content-Disposition", `attachment; filename="`+head.Site.Slug+`-access-log.jsonl"`)
+		if err := d.Traffic.Log(ctx, q.caller.Owner, string(head.Site.ID), db.Now().Add(-7*24*time.Hour), &patientWriter{w, http.NewResponseController(w)}); err != nil {
+			d.Log.WarnContext(ctx, "access log not sent to its end", "request", q.id, "err", err)
+			panic(http.ErrAbortHandler) // half a file must not look whole
+		}
+	}}, nil
+}
+
+// patientWriter gives each write of a long answer its own deadline.
+type patientWriter struct {
+	io.Writer
+	conn *http.ResponseController
+}
+
+func (w *patientWriter) Write(b []byte) (int, error) {
+	w.conn.SetWriteDeadline(time.Now().Add(sendTime)) // where there is none to be set, there is none
+	return w.Writer.Write(b)
 }
 
 func (d *Dashboard) trafficPage(ctx context.Context, q *request) (answer, error) {
@@ -122,7 +181,17 @@ func (d *Dashboard) siteTraffic(ctx context.Context, q *request) (siteTraffic, e
 			v.Rows = append(v.Rows, visitRow{whenWords(p.At, s.Step), p.Counts})
 		}
 	}
-	return siteTraffic{head, v}, nil
+	data := siteTraffic{siteHead: head, Visits: v}
+	settings, err := d.Sites.Serving(ctx, d.DB, q.caller.Owner, head.Site.ID)
+	if err != nil {
+		return siteTraffic{}, err
+	}
+	if settings.AccessLog != "off" {
+		data.Log = at + "/log"
+	}
+	tops, first, err := d.topLists(ctx, q, head, on)
+	data.Tops, data.Since = tops, first.Time().Format("2 January 2006")
+	return data, err
 }
 
 // visits reads a site's traffic for a stretch of time.

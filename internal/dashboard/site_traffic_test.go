@@ -73,6 +73,16 @@ func TestTrafficPage(t *testing.T) {
 	if strings.Contains(p.body, `<path class="s-client"`) || p.has("empty") {
 		t.Error("the page shows what is not there")
 	}
+	details := traffic.Details{Site: string(s.ID), Names: map[traffic.Name]int64{{Kind: traffic.Missing, Name: "/<b>gone"}: 41}, Lines: []traffic.Line{{Method: "GET", Path: "/<b>gone", Status: 404}}}
+	if err := w.dash.Traffic.Add(t.Context(), time.Now(), nil, details); err != nil {
+		t.Fatal(err)
+	}
+	if p := b.get(at + "/traffic"); !strings.Contains(p.body, `<code>/&lt;b&gt;gone</code></th><td class="num">41<`) || p.has("top-countries") || !p.has("access-log") {
+		t.Error("the page lacks what was not found")
+	}
+	if p := b.get(at + "/traffic/log"); p.status != 200 || !strings.Contains(p.body, `"path":"/<b>gone"`) || !strings.Contains(p.header.Get("Content-Disposition"), "attachment") {
+		t.Error("the access log:", p.status, p.body)
+	}
 	if n := strings.Count(p.body, "<g><title>"); n != 3*96 {
 		t.Errorf("%d bars", n)
 	}

@@ -48,7 +48,7 @@ type eventChoice struct {
 	Sample      string
 }
 
-var groupNames = map[string]string{"deployment": "Deployments", "domain": "Domains", "ssl": "Certificates", "site": "Sites", "subscription": "Subscriptions", "payment": "Payments"}
+var groupNames = map[string]string{"deployment": "Deployments", "domain": "Domains", "ssl": "Certificates", "site": "Sites", "backup": "Backups", "subscription": "Subscriptions", "payment": "Payments"}
 
 // eventGroups is the vocabulary with what is chosen.
 func eventGroups(chosen []string) []eventGroup {

@@ -92,6 +92,7 @@ const (
 	ByPush      Cause = "push"
 	ByRollback  Cause = "rollback"
 	ByPromote   Cause = "promote"
+	ByRestore   Cause = "restore" // of a backup
 )
 
 // Deployment is one deployment as the site's owner sees it.

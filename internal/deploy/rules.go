@@ -59,7 +59,11 @@ func (d *Deployments) TestRules(ctx context.Context, owner account.OwnerID, id s
 	if len(t.Files) > 0 {
 		tree, out.Problems = tree.WithRules(t.Files)
 	}
-	a := tree.Resolve(q)
+	settings, err := d.c.Sites.ServingOf(ctx, d.c.DB, id)
+	if err != nil {
+		return RuleAnswer{}, err
+	}
+	a := tree.Served(settings.SinglePage, settings.TrailingSlash).Resolve(q)
 	out.Status, out.Rule, out.Location, out.HeaderRules, out.Set, out.Unset, out.Vary = a.Status, a.Rule, a.Location, a.Headers, a.Set, a.Unset, a.Vary
 	switch a.Kind {
 	case release.Found:

@@ -20,6 +20,10 @@ type serving struct {
 	ProxyHosts []string `json:"proxyHosts"`
 	Protection string   `json:"protection"`
 	Hash       string   `json:"hash"`
+
+	AccessLog     string `json:"accessLog"`     // truncated, no-addresses, off
+	SinglePage    string `json:"singlePage"`    // auto, on, off
+	TrailingSlash string `json:"trailingSlash"` // auto, always, never
 }
 
 // readServing reads a row's settings; what cannot be read protects everything.

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,9 @@ type Config struct {
 	// refuses is offered again later. Optional: without it nothing is counted.
 	OnVisits    func(ctx context.Context, since time.Time, group []Visits) error
 	VisitsEvery time.Duration // how often. Optional: 0 means 10s.
+
+	// Country returns the ISO 3166 code of where an address is, or nothing. Optional.
+	Country func(netip.Addr) string
 
 	// Out reaches other hosts, through egress, where a site's rules and settings forward
 	// requests. Optional: without it nothing is forwarded.

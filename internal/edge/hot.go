@@ -34,7 +34,8 @@ type hotAnswer struct {
 	path    string
 	accepts fastpath.Encodings
 	page    bool
-	used    atomic.Bool // since the hand came by last
+	used    atomic.Bool  // since the hand came by last
+	hits    atomic.Int64 // of a page, since they were collected
 }
 
 func newHot(limit int64) *hot {

@@ -126,11 +126,12 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 }
 
 // served counts an answer of the fast path.
-func (e *Edge) served(a *fastpath.Answer, status int, head bool, size int64) {
-	e.metrics.answered(status, size)
-	h, ok := a.Of.(*hotAnswer)
+func (e *Edge) served(s *fastpath.Sent) {
+	e.metrics.answered(s.Status, s.Size)
+	h, ok := s.Answer.Of.(*hotAnswer)
 	if ok && h.target.visits != nil {
-		e.visited.count(h.target.visits, status, size, h.page && !head)
+		e.visitReady(s, h) // before it is counted: collecting begins with what is counted
+		e.visited.count(h.target.visits, s.Status, s.Size, h.page && !s.Head)
 	}
 }
 

@@ -23,7 +23,7 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rec := &recorder{ResponseWriter: w}
-	defer e.answered(rec)
+	defer e.answered(rec, r)
 	e.offer(w.Header(), r.ProtoMajor)
 	if status != 0 {
 		e.bound(rec, r)
@@ -34,9 +34,10 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // answered counts an answer that has been given.
-func (e *Edge) answered(rec *recorder) {
+func (e *Edge) answered(rec *recorder, r *http.Request) {
 	e.metrics.answered(rec.status, rec.bytes)
 	if rec.visits != nil {
+		e.visit(rec, r)
 		shown := rec.status == http.StatusOK || rec.status == http.StatusNotModified
 		e.visited.count(rec.visits, rec.status, rec.bytes, rec.page && shown)
 	}
@@ -46,7 +47,7 @@ func (e *Edge) answered(rec *recorder) {
 func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	t, to, err := e.find(r.Context(), host)
 	if t != nil {
-		rec.visits = t.visits
+		rec.visits, rec.target = t.visits, t
 		if err == nil && to == "" && t.state == stateLive {
 			if answer := e.backendOf(t); answer != nil {
 				if e.access(rec, r, t) {
@@ -154,6 +155,9 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		h["X-Robots-Tag"] = noindex
 	}
 	h["X-Content-Type-Options"] = nosniff
+	if t.serving != nil {
+		tree = tree.Served(t.serving.SinglePage, t.serving.TrailingSlash)
+	}
 	a := resolve(tree, r, hostname(r.Host))
 	if t.preview { // whatever the site's own rules say
 		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
@@ -224,7 +228,7 @@ func redirect(w http.ResponseWriter, r *http.Request, to string) {
 // redirect answers a request that came without TLS.
 func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
-	defer e.answered(rec)
+	defer e.answered(rec, r)
 	e.closing(rec, r)
 	e.bound(rec, r)
 	host, status := e.host(r)
@@ -285,6 +289,7 @@ type recorder struct {
 	plain  bool    // the answer depends on nothing but host, path and accepted encodings
 	ready  *asset  // what a plain answer with status 200 was: all of it
 	visits *visits // of the site; nil when it is none's, or nobody counts
+	target *target // likewise
 }
 
 func (r *recorder) WriteHeader(status int) {

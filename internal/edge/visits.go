@@ -16,6 +16,10 @@ type Visits struct {
 	Classes [4]int64 // answers, by class of status: 2xx, 3xx, 4xx, 5xx
 	Pages   int64    // those of them that brought an HTML page of the site: 200, or 304 for one the visitor has
 	Bytes   int64    // of bodies, as they were sent
+
+	Tops    map[Top]int64 // what was counted by name
+	Lines   []Line        // of the access log
+	Omitted int64         // requests that have no line, because there were too many
 }
 
 // visits counts the answers of one site until they are collected. It costs a request a
@@ -26,13 +30,22 @@ type visits struct {
 	pages   atomic.Int64
 	bytes   atomic.Int64
 	listed  atomic.Bool // whether it stands in visited.list
+	detail  detail
 }
 
 // visited knows which sites have been visited since the last look, so that collecting
 // costs nothing for those that have not.
 type visited struct {
-	mu   sync.Mutex // guards list
-	list []*visits
+	bounds bounds
+	mu     sync.Mutex // guards the rest
+	list   []*visits
+	pages  []*hotAnswer // that have hits
+}
+
+func (l *visited) addPage(h *hotAnswer) {
+	l.mu.Lock()
+	l.pages = append(l.pages, h)
+	l.mu.Unlock()
 }
 
 func (l *visited) add(v *visits) {
@@ -63,9 +76,12 @@ func (l *visited) count(v *visits, status int, bytes int64, page bool) {
 // collect takes what was counted since the last time.
 func (l *visited) collect() []Visits {
 	l.mu.Lock()
-	list := l.list
-	l.list = nil
+	list, pages := l.list, l.pages
+	l.list, l.pages = nil, nil
 	l.mu.Unlock()
+	for _, h := range pages {
+		h.target.visits.detail.addTop(&l.bounds, TopPage, h.path, h.hits.Swap(0))
+	}
 	out := make([]Visits, 0, len(list))
 	for _, v := range list {
 		v.listed.Store(false)
@@ -73,6 +89,7 @@ func (l *visited) collect() []Visits {
 		for i := range v.classes {
 			n.Classes[i] = v.classes[i].Swap(0)
 		}
+		n.Lines, n.Omitted, n.Tops = v.detail.take(&l.bounds)
 		if n.Classes != [4]int64{} || n.Pages > 0 || n.Bytes > 0 { // one may be counted between the looks at two
 			out = append(out, n)
 		}
@@ -110,6 +127,10 @@ func (e *Edge) reportVisits(ctx context.Context) error {
 			if err = e.handVisits(ctx, from, all[:n]); err == nil {
 				all = all[n:]
 			}
+		}
+		for i := range all { // numbers are kept, details would be too much
+			all[i].Omitted += int64(len(all[i].Lines))
+			all[i].Lines, all[i].Tops = nil, nil
 		}
 		kept = all
 		if (err != nil) != failing { // once when it begins, once when it is over
@@ -150,6 +171,8 @@ func merge(a, b []Visits) []Visits {
 		}
 		a[i].Pages += v.Pages
 		a[i].Bytes += v.Bytes
+		a[i].Omitted += v.Omitted
+		a[i].Lines, a[i].Tops = v.Lines, v.Tops // of those that are kept there are none
 	}
 	return a
 }

@@ -41,9 +41,9 @@ type Config struct {
 	// Plain reports whether a host may have answers that are ready. Connections for
 	// others are HTTP's from the beginning. Optional: nil means all.
 	Plain func(host string) bool
-	// Served hears of every answer that was sent: its status, whether the method was HEAD,
-	// and the bytes of its body. Optional.
-	Served func(a *Answer, status int, head bool, size int64)
+	// Served hears of every answer that was sent. What it is given changes with the next
+	// one. Optional.
+	Served func(*Sent)
 	// Draining reports whether every answer is to be its connection's last. Optional.
 	Draining func() bool
 
@@ -58,6 +58,36 @@ type Place struct {
 	// Known and Since are for Find to remember what it found out about Host, and as of when.
 	Known any
 	Since uint64
+	// Client is for Served to remember what it found out about the other end.
+	Client any
+}
+
+// Sent is an answer that was sent.
+type Sent struct {
+	Answer   *Answer
+	Place    *Place
+	Remote   net.Addr
+	Protocol string // HTTP/1.1 or HTTP/2.0
+	Status   int
+	Head     bool  // the method was HEAD, else GET
+	Size     int64 // of the body
+	plain    *plain
+}
+
+// Referrer returns the request's Referer field.
+func (s *Sent) Referrer() string {
+	if s.plain == nil {
+		return ""
+	}
+	return s.plain.referrer.String()
+}
+
+// Agent returns the request's User-Agent field.
+func (s *Sent) Agent() string {
+	if s.plain == nil {
+		return ""
+	}
+	return s.plain.agent.String()
 }
 
 // Server serves connections. It has the methods of http.Server that its owner needs.
@@ -84,7 +114,7 @@ func New(c Config) *Server {
 		c.Plain = func(string) bool { return true }
 	}
 	if c.Served == nil {
-		c.Served = func(*Answer, int, bool, int64) {}
+		c.Served = func(*Sent) {}
 	}
 	if c.Draining == nil {
 		c.Draining = func() bool { return false }
@@ -217,6 +247,7 @@ type conn struct {
 	place Place
 	memo
 
+	sent            Sent
 	readBy, writeBy time.Time   // the deadlines that are set
 	idling          func(bool)  // tells a limiter of connections
 	drained         atomic.Bool // no further requests
@@ -230,14 +261,7 @@ func (s *Server) serve(raw net.Conn) {
 	if l, ok := raw.(interface{ SetIdle(bool) }); ok {
 		c.idling = l.SetIdle
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			raw.Close()
-			if s.HTTP.ErrorLog != nil {
-				s.HTTP.ErrorLog.Printf("fastpath: panic serving %v: %v", raw.RemoteAddr(), v)
-			}
-		}
-	}()
+	defer s.survive(raw)
 	raw.SetDeadline(time.Now().Add(s.HeaderTime))
 	if err := c.tls.HandshakeContext(context.Background()); err != nil {
 		// As net/http does for a browser that was told the wrong scheme.
@@ -254,23 +278,38 @@ func (s *Server) serve(raw net.Conn) {
 		s.toH1.give(c.tls) // it is HTTP's whole: net/http sees the TLS connection itself
 		return
 	}
+	c.sent = Sent{Place: &c.place, Remote: raw.RemoteAddr(), Protocol: "HTTP/1.1"}
+	var answer func()
 	switch state.NegotiatedProtocol {
 	case "h2":
-		if !s.add(c) {
-			raw.Close()
-			return
-		}
-		defer s.remove(c)
-		serveH2(c)
+		c.sent.Protocol = "HTTP/2.0"
+		answer = newH2(c).serve
 	case "http/1.1", "":
-		if !s.add(c) {
-			raw.Close()
-			return
-		}
-		defer s.remove(c)
-		serveH1(c)
+		answer = func() { serveH1(c) }
 	default:
 		s.toH1.give(c.tls)
+		return
+	}
+	if !s.add(c) {
+		raw.Close()
+		return
+	}
+	// A handshake makes a stack grow that a waiting connection would hold on to: the rest
+	// goes on in a goroutine whose stack is small.
+	go func() {
+		defer s.survive(raw)
+		defer s.remove(c)
+		answer()
+	}()
+}
+
+// survive ends one connection, not the process, where something here is wrong.
+func (s *Server) survive(raw net.Conn) {
+	if v := recover(); v != nil {
+		raw.Close()
+		if s.HTTP.ErrorLog != nil {
+			s.HTTP.ErrorLog.Printf("fastpath: panic serving %v: %v", raw.RemoteAddr(), v)
+		}
 	}
 }
 
@@ -310,9 +349,10 @@ func (c *conn) end(told bool) {
 		}
 		by := time.Now().Add(min(lingerTime, c.s.HeaderTime))
 		c.raw.SetReadDeadline(by)
-		buf := make([]byte, 512)
-		for n := 0; n < 1<<20; {
-			m, err := c.raw.Read(buf)
+		buf := ins.Get().(*[]byte)
+		defer ins.Put(buf)
+		for n := 0; n < 16<<20; { // who sends more has no interest in the answer
+			m, err := c.raw.Read(*buf)
 			n += m
 			if ne, ok := err.(net.Error); ok && ne.Timeout() && time.Now().Before(by) {
 				c.raw.SetReadDeadline(by) // somebody woke up the reader that was here before
@@ -328,12 +368,15 @@ func (c *conn) end(told bool) {
 // close it.
 const lingerTime = 2 * time.Second
 
-// status returns which of an answer's two a head is.
-func status(a *Answer, h *head) int {
+// served tells of an answer.
+func (c *conn) served(a *Answer, r *plain, h *head, size int) {
+	s := &c.sent
+	s.Answer, s.Status, s.Head, s.Size, s.plain = a, http.StatusOK, r.head, int64(size), r
 	if h == &a.unchanged {
-		return http.StatusNotModified
+		s.Status = http.StatusNotModified
 	}
-	return http.StatusOK
+	c.s.Served(s)
+	s.plain = nil // its texts lie in a buffer
 }
 
 // writeTime returns how long size bytes may take to be read: as long as the edge gives

@@ -183,7 +183,7 @@ func (h *h1) answer(a *Answer, r *plain, head *head, body []byte, last bool) boo
 	n := min(size, outSize-len(out))
 	out = append(out, body[:n]...)
 	*h.out = out
-	h.s.Served(a, status(a, head), r.head, int64(size))
+	h.served(a, r, head, size)
 	if n == size {
 		return true
 	}

@@ -77,13 +77,27 @@ func (e connError) Error() string { return http2.ErrCode(e).String() }
 
 var errOver = errors.New("the connection is over")
 
-// serveH2 serves an HTTP/2 connection until it ends.
-func serveH2(c *conn) {
+// newH2 returns an HTTP/2 connection that may be drained at once. Its settings are the
+// first that is sent.
+func newH2(c *conn) *h2 {
 	h := &h2{conn: c, window: 65535, initial: 65535, streams: map[uint32]*stream{}, settings: map[http2.SettingID]uint32{}}
 	h.more.L = &h.mu
 	h.dec = hpack.NewDecoder(4096, h.emit)
 	h.dec.SetMaxStringLength(maxFields)
+	settings := []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams}, {ID: http2.SettingInitialWindowSize, Val: bodyWindow},
+		{ID: http2.SettingMaxHeaderListSize, Val: uint32(max(c.s.HTTP.MaxHeaderBytes, 4096))}}
+	h.out = appendHead(h.out, 6*len(settings), http2.FrameSettings, 0, 0)
+	for _, s := range settings {
+		h.out = binary.BigEndian.AppendUint16(h.out, uint16(s.ID))
+		h.out = binary.BigEndian.AppendUint32(h.out, s.Val)
+	}
 	c.onDrain = h.startDrain
+	return h
+}
+
+// serve serves the connection until it ends.
+func (h *h2) serve() {
+	c := h.conn
 	err := h.run()
 	h.mu.Lock()
 	var code connError
@@ -116,15 +130,6 @@ func (h *h2) run() error {
 		}
 	}
 	at := len(http2.ClientPreface)
-	h.mu.Lock()
-	settings := []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams}, {ID: http2.SettingInitialWindowSize, Val: bodyWindow},
-		{ID: http2.SettingMaxHeaderListSize, Val: uint32(max(h.s.HTTP.MaxHeaderBytes, 4096))}}
-	h.out = appendHead(h.out, 6*len(settings), http2.FrameSettings, 0, 0)
-	for _, s := range settings {
-		h.out = binary.BigEndian.AppendUint16(h.out, uint16(s.ID))
-		h.out = binary.BigEndian.AppendUint32(h.out, s.Val)
-	}
-	h.mu.Unlock()
 	first := true
 	for {
 		for {

@@ -19,6 +19,21 @@ type plain struct {
 	path    []byte
 	accepts Encodings
 	tag     []byte // an If-None-Match that is one strong entity tag; nil: there is none
+
+	referrer, agent text // for whom is interested
+}
+
+// text is a field's value where it was read: in a buffer, or a string.
+type text struct {
+	b []byte
+	s string
+}
+
+func (t text) String() string {
+	if t.b != nil {
+		return string(t.b)
+	}
+	return t.s
 }
 
 // pick returns what of an answer a request gets. ok is false where it asks for more than
@@ -122,6 +137,10 @@ func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 			if r.accepts, ok = c.acceptsOf(value); !ok {
 				return r, false
 			}
+		case fieldReferrer:
+			r.referrer = text{b: value}
+		case fieldAgent:
+			r.agent = text{b: value}
 		case fieldTag:
 			if r.tag != nil || len(value) == 0 {
 				return r, false
@@ -155,6 +174,8 @@ const (
 	fieldAccept
 	fieldConnection
 	fieldTag
+	fieldReferrer
+	fieldAgent
 )
 
 // classify tells the fields that change what the answer is, or how the connection goes
@@ -181,12 +202,18 @@ func classify[T string | []byte](name T) field {
 		if equal(name, "upgrade") || equal(name, "trailer") {
 			return fieldOdd
 		}
+		if equal(name, "referer") {
+			return fieldReferrer
+		}
 	case 10:
 		if equal(name, "connection") {
 			return fieldConnection
 		}
 		if equal(name, "keep-alive") {
 			return fieldOdd
+		}
+		if equal(name, "user-agent") {
+			return fieldAgent
 		}
 	case 13:
 		if equal(name, "authorization") {

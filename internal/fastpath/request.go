@@ -136,7 +136,7 @@ func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) err
 		h.out = append(h.out, 0x20)
 	}
 	h.out = append(append(h.out, head.h2...), date...)
-	h.s.Served(a, status(a, head), r.head, int64(len(body)))
+	h.served(a, r, head, len(body))
 	if len(body) > 0 {
 		s := stream{id: id, window: h.initial, body: body}
 		if err := h.body(&s); err != nil {
@@ -206,6 +206,10 @@ func (h *h2) plain() (r plain, ok bool) {
 			if r.accepts, ok = h.acceptsOf(h.bytes(f.Value)); !ok {
 				return r, false
 			}
+		case fieldReferrer:
+			r.referrer = text{s: f.Value}
+		case fieldAgent:
+			r.agent = text{s: f.Value}
 		case fieldTag:
 			if r.tag != nil || f.Value == "" {
 				return r, false

@@ -142,7 +142,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 				handler(rw, r)
 			})}
 	}
-	c := Config{HTTP: newHTTP(true), Find: find, Served: func(*Answer, int, bool, int64) { w.served.Add(1) }}
+	c := Config{HTTP: newHTTP(true), Find: find, Served: func(*Sent) { w.served.Add(1) }}
 	for _, f := range change {
 		f(&c)
 	}

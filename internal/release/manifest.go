@@ -56,6 +56,7 @@ type Tree struct {
 	types    []string // substrings of raw
 	at       []uint32 // where each file begins in raw
 	fallback string
+	slash    Slash    // in place of the rules'; see Served
 	rules    *ruleset // nil for none
 	bytes    int64
 }

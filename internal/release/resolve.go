@@ -355,8 +355,8 @@ func (t *Tree) page(stem string) string {
 	if stem == "index" {
 		return ""
 	}
-	form := AsFiles
-	if t.rules != nil {
+	form := t.slash
+	if t.rules != nil && form == "" {
 		form = t.rules.Slash
 	}
 	if dir, ok := strings.CutSuffix(stem, "/index"); ok {

@@ -49,6 +49,30 @@ func (t *Tree) WithRules(files map[string]string) (*Tree, []Problem) {
 	return &n, problems
 }
 
+// Served returns the release as the settings of its site want it served. singlePage is
+// "on" or "off", slash "always" or "never"; anything else leaves what the release says.
+func (t *Tree) Served(singlePage, slash string) *Tree {
+	form := Slash(slash)
+	if singlePage != "on" && singlePage != "off" && form != Always && form != Never {
+		return t
+	}
+	n := *t
+	if form == Always || form == Never {
+		n.slash = form
+	}
+	switch singlePage {
+	case "off":
+		n.fallback = ""
+	case "on":
+		for _, page := range []string{"200.html", "index.html"} {
+			if n.fallback == "" && t.has(page) {
+				n.fallback = page
+			}
+		}
+	}
+	return &n
+}
+
 // RuleFiles are the names of the files that may hold rules, in the order in which they count.
 func RuleFiles() []string { return slices.Clone(ruleOrder) }
 

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +36,13 @@ type Config struct {
 }
 
 // Processes is the Engine that runs programs in sandboxes on this machine.
-type Processes struct{ c Config }
+type Processes struct {
+	c Config
+
+	mu      sync.Mutex               // guards both
+	running map[*process]string      // by site
+	held    map[string]chan struct{} // closed when the site's programs may write again
+}
 
 // NewProcesses returns the engine and removes what an earlier process left behind. It
 // starts nothing.
@@ -47,7 +54,7 @@ func NewProcesses(c Config) (*Processes, error) {
 	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make programs: %w", err)
 	}
-	return &Processes{c}, nil
+	return &Processes{c: c, running: map[*process]string{}, held: map[string]chan struct{}{}}, nil
 }
 
 // stopPatience is how long the end of a program that was killed may take.
@@ -66,6 +73,9 @@ type process struct {
 
 // Start runs the program of s in a sandbox of its own.
 func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
+	if err := p.unheld(ctx, s.Site); err != nil {
+		return nil, err
+	}
 	uid, err := p.c.UID(ctx, s.Site)
 	if err != nil {
 		return nil, err
@@ -133,11 +143,13 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	x.kill = kill
 	cmd.Linked = func(l *sandbox.Link) {
 		x.link = l
+		p.note(x, s.Site)
 		close(x.linked)
 	}
 	failed := make(chan error, 1)
 	go func() {
 		defer close(x.gone)
+		defer p.forget(x)
 		res, err := p.c.Runner.Run(life, cmd)
 		closeNetwork()
 		out.flush()

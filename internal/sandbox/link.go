@@ -24,6 +24,7 @@ import (
 type Link struct {
 	conn  *net.UnixConn
 	usage func() Usage // what the sandbox uses; nil where nobody counts
+	procs func() []int // what runs in it
 
 	mu      sync.Mutex // guards what follows
 	next    uint32

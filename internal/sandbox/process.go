@@ -212,6 +212,7 @@ func (r *run) release(ctx context.Context) error {
 		return fmt.Errorf("pass arguments: %w", err)
 	}
 	if r.link != nil {
+		r.link.procs = r.procs
 		if r.group != nil {
 			r.link.usage = r.group.usage
 		}

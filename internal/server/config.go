@@ -59,6 +59,7 @@ type Config struct {
 	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
 	NoFastPath               bool          // all connections are left to net/http
+	CountryDatabase          string        // file in MaxMind's format; empty: nobody's country is known
 	HTTP3                    bool          // sites over QUIC, at the port of EdgeHTTPS
 	DrainDelay               time.Duration // how long the listeners stay open after SIGTERM
 
@@ -70,7 +71,8 @@ type Config struct {
 	BuildTime      time.Duration // per stage
 	InsecureBuilds bool          // without a sandbox
 
-	SMTP SMTP
+	SMTP   SMTP
+	Backup Backup
 }
 
 // settings is Config once it is known to make sense.
@@ -213,6 +215,9 @@ func (c Config) check() (settings, error) {
 	}
 	if err := c.checkBlobs(); err != nil {
 		return s, fmt.Errorf("--blobs: %w", err)
+	}
+	if err := checkBackup(c.Backup); err != nil {
+		return s, err
 	}
 	if c.BlobCache < 0 {
 		return s, fmt.Errorf("--blob-cache: %d is not a number of MiB", c.BlobCache)

@@ -104,6 +104,8 @@ func TestCheckRefuses(t *testing.T) {
 		"--roles":            func(c *Config) { c.Roles = []string{"everything"} },
 		"name at least one":  func(c *Config) { c.Roles = nil },
 		"--database":         func(c *Config) { c.Database = "mysql://x" },
+		"--backup-to":        func(c *Config) { c.Backup.To = "ftp://x" },
+		"--backup-recipient": func(c *Config) { c.Backup.Recipients = []string{"age1nonsense"} },
 		"--blobs":            func(c *Config) { c.Blobs = "s3://bucket" },
 		"--acme-ca":          func(c *Config) { c.ACMECA = []string{"http://ca.test/dir"} },
 		"--acme-email":       func(c *Config) { c.ACMEEmail = "a@b.test" },

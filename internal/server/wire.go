@@ -21,6 +21,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/app"
+	"slipway/internal/backup"
 	"slipway/internal/build"
 	"slipway/internal/bundle"
 	"slipway/internal/certs"
@@ -66,6 +67,7 @@ type node struct {
 	jobs        *job.Jobs
 	gc          *gc.Collector
 	apps        *app.Apps
+	backups     *backup.Backups
 	engine      *runtime.Processes // nil where programs can't run
 	bundles     *bundle.Bundles
 	source      *source.Source
@@ -80,7 +82,7 @@ type node struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU())}
+var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2}
 
 // wire makes every package from the settings. It opens the database and starts nothing.
 func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
@@ -148,10 +150,15 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
 	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
 		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks}})
+		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks, h.forgetBackups}})
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
+	kept, err := h.backupConfig(store, limits)
+	if err != nil {
+		return nil, err
+	}
+	h.backups = backup.New(kept)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
@@ -162,20 +169,25 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	h.apps.Work(h.jobs)
+	h.backups.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
 		return nil, err
 	}
 	if s.role("edge") {
+		country, err := countries(s.CountryDatabase)
+		if err != nil {
+			return nil, err
+		}
 		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
+			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: country, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
@@ -250,6 +262,9 @@ func (h *node) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := h.traffic.Schedule(ctx); err != nil {
+		return err
+	}
+	if err := h.backups.Schedule(ctx); err != nil {
 		return err
 	}
 	if err := h.gc.Schedule(ctx); err != nil {

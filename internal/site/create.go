@@ -34,6 +34,8 @@ type NewSite struct {
 	Build      Build
 	Run        Run
 	Credential *source.Credential // for a private repository. Optional.
+
+	Unprovisioned bool // somebody else brings its first release
 }
 
 // Create makes a site, and CreateTx makes it in the caller's transaction: the row,
@@ -90,8 +92,10 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err := count(ctx, tx, owner, site.Type, site.Status, 1); err != nil {
 		return Site{}, err
 	}
-	if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{Unique: "provision/" + string(site.ID)}); err != nil {
-		return Site{}, err
+	if !n.Unprovisioned {
+		if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{Unique: "provision/" + string(site.ID)}); err != nil {
+			return Site{}, err
+		}
 	}
 	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(s.ref(site)))
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,13 +28,26 @@ type Serving struct {
 	ProxyHosts []string `json:"proxyHosts,omitempty"` // hosts that rules may forward requests to
 	Protection string   `json:"protection,omitempty"` // none, previews or all: which addresses ask for the password
 	Hash       string   `json:"hash,omitempty"`       // of the password
+
+	AccessLog     string `json:"accessLog,omitempty"`     // truncated, no-addresses or off: what the access log holds
+	SinglePage    string `json:"singlePage,omitempty"`    // auto, on or off: whether index.html answers for paths without a file
+	TrailingSlash string `json:"trailingSlash,omitempty"` // auto, always or never: how the addresses of pages end
 }
+
+// The values of settings that are one of several words, the default first.
+var (
+	accessLogs      = []string{"truncated", "no-addresses", "off"}
+	singlePages     = []string{"auto", "on", "off"}
+	trailingSlashes = []string{"auto", "always", "never"}
+)
 
 // ServingPatch changes what is not nil.
 type ServingPatch struct {
 	ProxyHosts *[]string
 	Protection *string
 	Password   *string
+
+	AccessLog, SinglePage, TrailingSlash *string
 }
 
 const (
@@ -51,7 +65,7 @@ func (s *Sites) Serving(ctx context.Context, r db.Reader, owner account.OwnerID,
 
 // ServingOf returns a site's settings whoever owns it.
 func (s *Sites) ServingOf(ctx context.Context, r db.Reader, id ID) (Serving, error) {
-	v := Serving{Protection: "none"}
+	v := Serving{Protection: "none", AccessLog: accessLogs[0], SinglePage: singlePages[0], TrailingSlash: trailingSlashes[0]}
 	var text string
 	err := r.QueryRow(ctx, `SELECT settings FROM site_serving WHERE site_id = $1`, id).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -127,7 +141,23 @@ func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	if v.Protection != "none" && v.Hash == "" {
 		return v, &fault.Error{Kind: fault.Invalid, Message: "Password required", Details: "protection needs a password; send password with it", Code: "invalid_password"}
 	}
-	if before.Protection == v.Protection && before.Hash == v.Hash && slices.Equal(before.ProxyHosts, v.ProxyHosts) {
+	for _, word := range []struct {
+		name    string
+		to      *string
+		given   *string
+		allowed []string
+	}{{"accessLog", &v.AccessLog, p.AccessLog, accessLogs}, {"singlePage", &v.SinglePage, p.SinglePage, singlePages}, {"trailingSlash", &v.TrailingSlash, p.TrailingSlash, trailingSlashes}} {
+		if word.given == nil {
+			continue
+		}
+		if !slices.Contains(word.allowed, *word.given) {
+			return v, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + word.name, Details: word.name + " must be " + strings.Join(word.allowed[:2], ", ") + " or " + word.allowed[2], Received: *word.given, Code: "invalid_" + snake(word.name)}
+		}
+		*word.to = *word.given
+	}
+	same := before
+	same.ProxyHosts = v.ProxyHosts
+	if reflect.DeepEqual(same, v) && slices.Equal(before.ProxyHosts, v.ProxyHosts) {
 		return v, nil
 	}
 	text, err := json.Marshal(v)
@@ -147,6 +177,19 @@ func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		return v, fmt.Errorf("update serving settings: %w", err)
 	}
 	return v, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.ref(site), "serving"))
+}
+
+// snake writes a field's name as codes of errors have it.
+func snake(name string) string {
+	var b strings.Builder
+	for _, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			b.WriteByte('_')
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
 }
 
 func proxyHosts(list []string) ([]string, error) {

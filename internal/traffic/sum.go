@@ -56,6 +56,12 @@ func (t *Traffic) tidy(ctx context.Context) error {
 			return fmt.Errorf("forget traffic: %w", err)
 		}
 	}
+	if err := t.forgetNames(ctx); err != nil {
+		return fmt.Errorf("forget names of traffic: %w", err)
+	}
+	if err := t.forgetLogs(ctx); err != nil {
+		return fmt.Errorf("forget access logs: %w", err)
+	}
 	return nil
 }
 

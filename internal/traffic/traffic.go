@@ -7,11 +7,15 @@
 // with visits take up room. Questions are answered from the longest stretches that will
 // do, and from shorter ones where the longer are not summed up yet.
 //
-// The package counts nothing itself and knows neither visitors nor addresses: it can't
-// tell people from programs.
+// Beside numbers it keeps names (top.go: pages, missing paths, referrers, countries), by the
+// day and for a month, and an access log (log.go), for a week and up to a size.
+//
+// The package counts nothing itself and knows no visitors, only networks: it can't tell
+// people from programs.
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -39,6 +43,9 @@ type Config struct {
 	DB     *db.DB
 	Limits *account.Limits // of owners' bandwidth. Optional: without it nobody's is counted.
 	Now    func() db.Time  // Optional: nil means db.Now.
+
+	SiteLog int64 // bytes of one site's access log, compressed. Optional: 0 means 4 MiB.
+	AllLogs int64 // of all. Optional: 0 means 1 GiB.
 }
 
 // Traffic is the service. It is safe for concurrent use.
@@ -49,6 +56,7 @@ func New(c Config) *Traffic {
 	if c.Now == nil {
 		c.Now = db.Now
 	}
+	c.SiteLog, c.AllLogs = cmp.Or(c.SiteLog, siteLog), cmp.Or(c.AllLogs, allLogs)
 	t := &Traffic{c}
 	if c.Limits != nil {
 		t.countBandwidth()
@@ -84,8 +92,9 @@ func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Mi
 
 // Add adds what sites' visitors asked for since a moment, in one transaction. A site that
 // is gone is left out.
-func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Counts) error {
+func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Counts, details ...Details) error {
 	at := floor(db.At(since), fine)
+	slices.SortFunc(details, func(a, b Details) int { return strings.Compare(a.Site, b.Site) })
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		owners := map[string]account.OwnerID{}
 		// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
@@ -101,6 +110,26 @@ func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Co
 			}
 			if err := put(ctx, tx, fine, rows, "traffic.%s + excluded.%s"); err != nil {
 				return fmt.Errorf("add traffic: %w", err)
+			}
+		}
+		for some := range slices.Chunk(details, 200) {
+			var ids []string
+			for _, d := range some {
+				ids = append(ids, d.Site)
+			}
+			if err := findOwners(ctx, tx, ids, owners); err != nil {
+				return err
+			}
+			for _, d := range some {
+				if owners[d.Site] == "" {
+					continue
+				}
+				if err := addNames(ctx, tx, d.Site, floor(at, day), d.Names); err != nil {
+					return fmt.Errorf("add names of traffic: %w", err)
+				}
+				if err := addLines(ctx, tx, t.c.Now(), d); err != nil {
+					return fmt.Errorf("add to access log: %w", err)
+				}
 			}
 		}
 		return t.spend(ctx, tx, since, bySite, owners)
@@ -166,9 +195,10 @@ func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as stri
 // Forget removes what is known of a deleted site.
 func (t *Traffic) Forget(ctx context.Context, site string) error {
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM traffic WHERE site_id = $1`, site)
-		if err != nil {
-			return fmt.Errorf("forget traffic: %w", err)
+		for _, table := range []string{"traffic", "traffic_top", "access_log"} {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE site_id = $1`, site); err != nil {
+				return fmt.Errorf("forget traffic: %w", err)
+			}
 		}
 		return nil
 	})

@@ -31,6 +31,7 @@ type data struct {
 	Subscription *subscriptionData `json:"subscription,omitempty"`
 	Payment      *paymentData      `json:"payment,omitempty"`
 	Webhook      *webhookData      `json:"webhook,omitempty"`
+	Backup       *backupData       `json:"backup,omitempty"`
 	Changed      []string          `json:"changed,omitempty"`
 }
 
@@ -81,6 +82,23 @@ type Payment struct {
 	ID               string
 	Amount           int64
 	Currency, Status string
+}
+
+// Backup is a backup that was taken, or was not. VerifiedAt 0 and an empty Error are null.
+type Backup struct {
+	ID, Type, Status string
+	Size             int64 // bytes that it holds
+	VerifiedAt       db.Time
+	Error            string
+}
+
+type backupData struct {
+	ID         string  `json:"id"`
+	Type       string  `json:"type" enum:"manual,scheduled,before_update,before_restore,before_delete"`
+	Status     string  `json:"status" enum:"completed,failed"`
+	SizeBytes  int64   `json:"sizeBytes"`
+	VerifiedAt *string `json:"verifiedAt" format:"date-time"`
+	Error      *string `json:"error"`
 }
 
 type siteData struct {
@@ -296,4 +314,20 @@ func freeze(p payload) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// BackupCompleted returns the event for a backup that was taken.
+func BackupCompleted(s Site, b Backup) Event {
+	return Event{names: []string{"backup.completed"}, data: backup(s, b)}
+}
+
+// BackupFailed returns the event for a backup that could not be taken.
+func BackupFailed(s Site, b Backup) Event {
+	return Event{names: []string{"backup.failed"}, data: backup(s, b)}
+}
+
+func backup(s Site, b Backup) data {
+	out := site(Site{ID: s.ID, Name: s.Name})
+	out.Backup = &backupData{b.ID, b.Type, b.Status, b.Size, moment(b.VerifiedAt), word(b.Error)}
+	return out
 }

@@ -50,10 +50,10 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: no data.%s in %s", e.Name, group, e.Sample)
 		}
 	}
-	// service.md 6.1 and 6.2.
+	// service.md 6.1 and 6.2, and those of backups.
 	want := strings.Fields(`deployment.started deployment.completed deployment.failed domain.verified domain.failed ssl.issued ssl.renewed ssl.failed
 		site.created site.updated site.deleted subscription.created subscription.renewed subscription.canceled subscription.expired payment.completed payment.failed
-		deployment.created deployment.succeeded domain.added`)
+		deployment.created deployment.succeeded domain.added backup.completed backup.failed`)
 	slices.Sort(names)
 	slices.Sort(want)
 	if !slices.Equal(names, want) {

@@ -1,0 +1,191 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway/internal/deploy"
+	"slipway/internal/site"
+)
+
+// Manifest lists what a backup holds and where it lies. It has secrets.
+type Manifest struct {
+	Version  int          `json:"version"`
+	ID       ID           `json:"id"`
+	Site     site.ID      `json:"site"`
+	At       time.Time    `json:"at"`
+	Includes []string     `json:"includes"`
+	Config   *site.Export `json:"config,omitempty"`
+	Live     *deploy.Live `json:"live,omitempty"`
+	Packs    []string     `json:"packs"`
+	Pieces   []piece      `json:"pieces"`
+	Files    []File       `json:"files"`
+
+	at map[string]int // index into Files; made by load
+}
+
+const manifestVersion = 1
+
+// The folders of a manifest's paths: blobs of the release and of the bundle by digest,
+// files of storage folders, and dumps of databases.
+const (
+	inBlobs    = "blobs/"
+	inStorage  = "storage/"
+	inDatabase = "database/"
+)
+
+// File is a file, or a link, in a backup.
+type File struct {
+	Path   string            `json:"p"`
+	Size   int64             `json:"s"`
+	Mode   uint32            `json:"m,omitempty"` // permission bits
+	Link   string            `json:"l,omitempty"` // where a link leads
+	Stamp  string            `json:"t,omitempty"` // changes when the file does, as far as the file system tells
+	Sum    [sha256.Size]byte `json:"-"`
+	Pieces []int             `json:"d"`
+}
+
+// The wire forms keep digests short: a manifest lists as many files as a site has.
+type fileWire File
+
+// MarshalJSON writes the sum as text.
+func (f File) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		fileWire
+		Sum []byte `json:"h"`
+	}{fileWire(f), f.Sum[:]})
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (f *File) UnmarshalJSON(b []byte) error {
+	var w struct {
+		fileWire
+		Sum []byte `json:"h"`
+	}
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	*f = File(w.fileWire)
+	if len(w.Sum) != sha256.Size {
+		return fmt.Errorf("the digest of %s has %d bytes", f.Path, len(w.Sum))
+	}
+	f.Sum = [sha256.Size]byte(w.Sum)
+	return nil
+}
+
+// MarshalJSON writes [pack, offset, length, digest].
+func (p piece) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{p.Pack, p.Offset, p.Length, p.Sum[:]})
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (p *piece) UnmarshalJSON(b []byte) error {
+	var sum []byte
+	parts := []any{&p.Pack, &p.Offset, &p.Length, &sum}
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	if len(parts) != 4 || len(sum) != sha256.Size {
+		return fmt.Errorf("a piece has %d parts", len(parts))
+	}
+	p.Sum = [sha256.Size]byte(sum)
+	return nil
+}
+
+// compact leaves out the pieces and packs that no file uses.
+func (m *Manifest) compact() {
+	pieces, packs := make([]int, len(m.Pieces)), make([]int, len(m.Packs))
+	for _, f := range m.Files {
+		for _, i := range f.Pieces {
+			pieces[i] = 1
+			packs[m.Pieces[i].Pack] = 1
+		}
+	}
+	names := m.Packs[:0:0]
+	for i, used := range packs {
+		if used == 1 {
+			packs[i] = len(names)
+			names = append(names, m.Packs[i])
+		}
+	}
+	list := m.Pieces[:0:0]
+	for i, used := range pieces {
+		if used == 1 {
+			p := m.Pieces[i]
+			p.Pack = packs[p.Pack]
+			pieces[i] = len(list)
+			list = append(list, p)
+		}
+	}
+	for fi := range m.Files {
+		old := m.Files[fi].Pieces
+		now := make([]int, len(old))
+		for k, i := range old {
+			now[k] = pieces[i]
+		}
+		m.Files[fi].Pieces = now
+	}
+	m.Packs, m.Pieces = names, list
+}
+
+// size is how many bytes the files have together.
+func (m *Manifest) size() (n int64) {
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+func (m *Manifest) file(path string) (File, bool) {
+	i, ok := m.at[path]
+	if !ok {
+		return File{}, false
+	}
+	return m.Files[i], true
+}
+
+// under yields the files below one of the folders, with their paths there.
+func (m *Manifest) under(folder string) (list []File) {
+	for _, f := range m.Files {
+		if rest, ok := strings.CutPrefix(f.Path, folder); ok {
+			f.Path = rest
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// load reads a manifest. Only this installation writes them, and the repository proves it;
+// what it says is checked as far as a mistake would read beyond something.
+func (r *Repository) load(ctx context.Context, name string) (*Manifest, error) {
+	plain, err := r.get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(plain, m); err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	if m.Version != manifestVersion {
+		return nil, fmt.Errorf("read manifest: version %d was written by a newer Slipway", m.Version)
+	}
+	for _, p := range m.Pieces {
+		if p.Pack < 0 || p.Pack >= len(m.Packs) || p.Offset < 0 || p.Length < 0 {
+			return nil, fmt.Errorf("read manifest: a piece lies nowhere")
+		}
+	}
+	m.at = make(map[string]int, len(m.Files))
+	for i, f := range m.Files {
+		for _, at := range f.Pieces {
+			if at < 0 || at >= len(m.Pieces) {
+				return nil, fmt.Errorf("read manifest: %s has no content", f.Path)
+			}
+		}
+		m.at[f.Path] = i
+	}
+	return m, nil
+}

@@ -1,0 +1,588 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/blob"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+	"slipway/internal/operation"
+	"slipway/internal/site"
+)
+
+// Restore is the job that brings a site back from a backup.
+type Restore struct {
+	Operation operation.ID
+	Backup    ID
+	Includes  []string
+	Paths     []string // of storage; nil: all
+	Site      site.ID  // that is restored to
+	New       bool     // it was made for this
+}
+
+// Kind names the job.
+func (Restore) Kind() string { return "backup.restore" }
+
+// RestoreTo says what to restore, and where to. The zero value restores all of the backup
+// to its own site.
+type RestoreTo struct {
+	Includes []string
+	Paths    []string // files and folders of storage folders, such as uploads/2026
+	Site     site.ID  // Optional: another site of the same owner.
+	NewName  string   // Optional: a site that is made for it.
+}
+
+// maxPaths bounds the paths of one restore.
+const maxPaths = 1000
+
+// Plan is a restore that was checked against its backup and can begin.
+type Plan struct {
+	restore Restore
+	backup  Backup
+	made    *site.NewSite // the site to make; nil: it is there
+}
+
+// PlanRestore checks what a restore of the owner's backup needs. It reads the backup's list
+// of files, so it is for before the transaction.
+func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID, to RestoreTo) (Plan, error) {
+	b, err := s.owned(ctx, s.c.DB, owner, id)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{backup: b, restore: Restore{Backup: id, Paths: to.Paths, Site: cmp.Or(to.Site, b.Site), New: to.NewName != ""}}
+	if p.restore.Includes, err = checkIncludes(to.Includes); err != nil {
+		return Plan{}, err
+	}
+	if len(to.Paths) > maxPaths {
+		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Too many paths", Details: fmt.Sprintf("paths has at most %d entries", maxPaths), Code: "invalid_paths"}
+	}
+	for _, p := range to.Paths {
+		if p == "" || path.Clean("/" + p)[1:] != strings.TrimSuffix(p, "/") {
+			return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Details: "paths are files and folders of the site's storage, such as uploads/2026", Received: clip(p), Code: "invalid_paths"}
+		}
+	}
+	if p.restore.New && to.Site != "" {
+		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Send either siteId or newSite", Details: "siteId restores to a site that is there, newSite makes one"}
+	}
+	if p.restore.New && len(to.Paths) > 0 {
+		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A new site is restored whole", Details: "leave out paths, or restore to a site that is there", Code: "invalid_paths"}
+	}
+	in, err := s.reader(ctx, b)
+	if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+		return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "The backup is damaged and can't be restored", Details: "its list of files can't be read; choose another backup", Code: "backup_damaged"}
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	if len(to.Paths) > 0 {
+		any := slices.ContainsFunc(in.m.under(inStorage), func(f File) bool { return chosen(to.Paths, f.Path) })
+		if !any {
+			return Plan{}, &fault.Error{Kind: fault.NotFound, Message: "The backup has no such files", Details: "paths are files and folders of the site's storage; a release is restored whole", Code: "paths_not_found"}
+		}
+	}
+	if p.restore.New {
+		if in.m.Config == nil || in.m.Live == nil {
+			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "No new site can be made from this backup", Details: "it has no configuration or no release; restore it to a site that is there", Code: "backup_incomplete"}
+		}
+		n := in.m.Config.NewSite()
+		n.Name, n.Unprovisioned = to.NewName, true
+		p.made = &n
+	}
+	return p, nil
+}
+
+// RestoreTx begins a planned restore. Unless the site is new, its present state is backed
+// up first.
+func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, p Plan) (operation.Operation, error) {
+	r := p.restore
+	if p.made != nil {
+		x, err := s.c.Sites.CreateTx(ctx, tx, owner, *p.made)
+		if err != nil {
+			return operation.Operation{}, err
+		}
+		if err := s.c.Sites.ProvisioningTx(ctx, tx, x.ID); err != nil {
+			return operation.Operation{}, err
+		}
+		r.Site = x.ID
+	} else if _, err := s.c.Sites.LockTx(ctx, tx, owner, r.Site); err != nil {
+		if fault.Is(err, fault.NotFound) && r.Site == p.backup.Site {
+			return operation.Operation{}, &fault.Error{Kind: fault.Conflict, Message: "The backup's site was deleted", Details: "restore it to a new site with newSite", Code: "site_deleted"}
+		}
+		return operation.Operation{}, err
+	}
+	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "backup.restore", Site: string(r.Site), Unique: "restore/" + string(r.Site)})
+	if err != nil {
+		return o, err
+	}
+	r.Operation = o.ID
+	_, err = job.Enqueue(ctx, tx, r, job.Options{Queue: QueueName, Share: string(owner)})
+	return o, err
+}
+
+func clip(s string) string {
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return strings.ToValidUTF8(s, "�")
+}
+
+// restore is safe to repeat. Nothing of the site changes before all that takes its place is
+// at hand.
+func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
+	err := s.restoreStep(ctx, r)
+	switch {
+	case err == nil:
+		return nil
+	case fault.As(err) != nil || errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt):
+		return s.endRestore(ctx, r, words(err), nil)
+	case errors.Is(err, fs.ErrNotExist):
+		s.c.Log.ErrorContext(ctx, "backup can't be restored", "backup", r.Backup, "err", err)
+		return s.endRestore(ctx, r, "A stored file is missing", nil)
+	}
+	return err
+}
+
+func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
+	b, err := scan(s.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, r.Backup))
+	if err != nil {
+		return err
+	}
+	before, ready, err := s.backUpFirst(ctx, r, b.Owner)
+	if err != nil {
+		return err
+	}
+	if !ready {
+		return job.Later(500 * time.Millisecond)
+	}
+	in, err := s.reader(ctx, b)
+	if err != nil {
+		return err
+	}
+	config := in.m.Config
+	live := in.m.Live
+	if !slices.Contains(r.Includes, Files) || len(r.Paths) > 0 {
+		live = nil
+	}
+	if live != nil {
+		if err := s.putBlobs(ctx, in, r.Operation); err != nil {
+			return err
+		}
+		if err := s.c.Deployments.HoldRelease(ctx, live.Release); err != nil {
+			return err
+		}
+	}
+	var sealed site.SealedVars
+	if !slices.Contains(r.Includes, Settings) || len(r.Paths) > 0 {
+		config = nil
+	} else if config != nil && len(config.Env) > 0 {
+		if sealed, err = s.c.Sites.SealEnv(r.Site, config.Env); err != nil {
+			return err
+		}
+	}
+	// From here on the site changes. Data first: the release that goes live finds it there.
+	if err := s.restoreData(ctx, r, in); err != nil {
+		return fmt.Errorf("restore %s: %w", r.Site, err)
+	}
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		o, err := s.c.Operations.GetTx(ctx, tx, r.Operation)
+		if err != nil || o.CompletedAt != 0 {
+			return err
+		}
+		result := map[string]any{"siteId": r.Site, "restored": r.Backup}
+		if before != "" {
+			result["backupId"] = before
+		}
+		if config != nil {
+			if err := s.c.Sites.ImportTx(ctx, tx, b.Owner, r.Site, *config, sealed); err != nil {
+				return err
+			}
+		}
+		if live != nil {
+			x, err := s.c.Deployments.RestoreTx(ctx, tx, b.Owner, r.Site, *live, fmt.Sprintf("Restored from the backup %s of %s", b.ID, b.CreatedAt))
+			if err != nil {
+				return err
+			}
+			result["deploymentId"] = x.ID
+		}
+		return s.c.Operations.EndTx(ctx, tx, r.Operation, "Restored", "", result)
+	})
+}
+
+// backUpFirst has the site's present state backed up, and says whether that is done.
+func (s *Backups) backUpFirst(ctx context.Context, r Restore, owner account.OwnerID) (id ID, ready bool, err error) {
+	if r.New {
+		return "", true, nil
+	}
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		o, err := s.c.Operations.GetTx(ctx, tx, r.Operation)
+		if err != nil {
+			return err
+		}
+		if o.Step == "" {
+			x, err := s.c.Sites.LockTx(ctx, tx, owner, r.Site)
+			if err != nil {
+				return err
+			}
+			b, err := s.createTx(ctx, tx, x, NewBackup{Type: BeforeRestore, Note: "Before the restore of " + string(r.Backup)}, "")
+			if err != nil {
+				return err
+			}
+			id = b.ID
+			return s.c.Operations.AdvanceTx(ctx, tx, r.Operation, 0, string(b.ID), "Backing up what is there now")
+		}
+		id = ID(o.Step)
+		b, err := scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, id))
+		switch {
+		case err != nil:
+			return err
+		case b.Status == Failed:
+			return &fault.Error{Kind: fault.Conflict, Message: "Nothing was restored, because the site could not be backed up first", Details: b.Error}
+		case b.Status == Completed:
+			ready = true
+			return s.c.Operations.AdvanceTx(ctx, tx, r.Operation, 0.2, string(b.ID), "Restoring files")
+		}
+		return nil
+	})
+	return id, ready, err
+}
+
+// putBlobs puts the blobs of the release and the program back into the store, which keeps
+// those that it has.
+func (s *Backups) putBlobs(ctx context.Context, in *reader, op operation.ID) error {
+	for try := 1; ; try++ {
+		err := s.putOnce(ctx, in)
+		if !errors.Is(err, blob.ErrSwept) || try == 3 {
+			return err
+		}
+	}
+}
+
+func (s *Backups) putOnce(ctx context.Context, in *reader) error {
+	batch := s.c.Blobs.Batch(ctx)
+	for _, f := range in.m.under(inBlobs) {
+		want, err := blob.ParseDigest(f.Path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+		}
+		var got blob.Digest
+		f.Path = inBlobs + f.Path
+		err = in.pipe(ctx, f, func(r io.Reader) (err error) {
+			got, _, err = batch.Put(r)
+			return err
+		})
+		if err != nil {
+			return errors.Join(err, batch.Flush())
+		}
+		if got != want {
+			return errors.Join(fmt.Errorf("%s: %w", f.Path, ErrDamaged), batch.Flush())
+		}
+	}
+	return batch.Flush()
+}
+
+// restoreData puts storage and databases in place of what is there, the site's writes held.
+func (s *Backups) restoreData(ctx context.Context, r Restore, in *reader) error {
+	var err error
+	var folders []Folder
+	var databases []Database
+	if slices.Contains(r.Includes, Files) && s.c.Storage != nil {
+		if folders, err = s.c.Storage(ctx, r.Site); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(r.Includes, Databases) && s.c.Databases != nil && len(r.Paths) == 0 {
+		if databases, err = s.c.Databases(ctx, r.Site); err != nil {
+			return err
+		}
+	}
+	var swaps []swap
+	defer func() {
+		for _, w := range swaps {
+			w.drop()
+		}
+	}()
+	for _, f := range folders {
+		files := in.m.under(inStorage + f.Name + "/")
+		if len(r.Paths) > 0 {
+			files = slices.DeleteFunc(files, func(x File) bool { return !chosen(r.Paths, path.Join(f.Name, x.Path)) })
+			if len(files) == 0 {
+				continue
+			}
+		}
+		w, err := prepare(ctx, in, f, files, len(r.Paths) > 0)
+		if err != nil {
+			return err
+		}
+		swaps = append(swaps, w)
+	}
+	if len(swaps)+len(databases) == 0 {
+		return nil
+	}
+	if s.c.Hold != nil {
+		release, err := s.c.Hold(ctx, r.Site)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	for _, d := range databases {
+		f, ok := in.m.file(inDatabase + d.Name + ".sql")
+		if !ok || d.Load == nil {
+			continue
+		}
+		if err := in.pipe(ctx, f, func(r io.Reader) error { return d.Load(ctx, r) }); err != nil {
+			return fmt.Errorf("database %s: %w", d.Name, err)
+		}
+	}
+	for _, w := range swaps {
+		if err := w.put(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chosen reports whether a file is one of the paths, or below one.
+func chosen(paths []string, name string) bool {
+	return slices.ContainsFunc(paths, func(p string) bool {
+		p = strings.TrimSuffix(p, "/")
+		return name == p || strings.HasPrefix(name, p+"/")
+	})
+}
+
+// swap is a storage folder's new content, ready beside it.
+type swap struct {
+	folder Folder
+	next   string // directory beside it, on the same file system
+	merge  bool   // what is not in next stays
+}
+
+func (w swap) drop() { os.RemoveAll(w.next) }
+
+// prepare writes files beside the folder, owned as it is.
+func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool) (swap, error) {
+	w := swap{folder: f, next: filepath.Join(filepath.Dir(f.Dir), ".restore-"+filepath.Base(f.Dir)), merge: merge}
+	if err := os.RemoveAll(w.next); err != nil { // of an attempt that a crash ended
+		return w, err
+	}
+	if err := os.MkdirAll(w.next, 0o755); err != nil {
+		return w, fmt.Errorf("restore storage: %w", err)
+	}
+	root, err := os.OpenRoot(w.next)
+	if err != nil {
+		return w, err
+	}
+	defer root.Close()
+	for _, x := range files {
+		if x.Link != "" {
+			continue
+		}
+		if err := root.MkdirAll(path.Dir(x.Path), 0o755); err != nil {
+			return w, fmt.Errorf("restore storage: %w", err)
+		}
+		out, err := root.OpenFile(x.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(x.Mode)&0o777|0o600)
+		if err != nil {
+			return w, fmt.Errorf("restore storage: %w", err)
+		}
+		full := x
+		err = errors.Join(in.copy(ctx, out, full), out.Sync(), out.Close())
+		if err != nil {
+			return w, err
+		}
+	}
+	for _, x := range files { // last, so that nothing is written through one
+		if x.Link == "" {
+			continue
+		}
+		if err := root.MkdirAll(path.Dir(x.Path), 0o755); err != nil {
+			return w, fmt.Errorf("restore storage: %w", err)
+		}
+		if err := root.Symlink(x.Link, x.Path); err != nil {
+			return w, fmt.Errorf("restore storage: %w", err)
+		}
+	}
+	return w, ownLike(w.next, f.Dir)
+}
+
+// put exchanges the folder's content, not the folder, which running programs see. A crash
+// in the middle is mended by the job's next attempt.
+func (w swap) put() error {
+	if err := os.MkdirAll(w.folder.Dir, 0o755); err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	if !w.merge {
+		return w.replace()
+	}
+	// Its files are the site's, which may have put links anywhere: each is written inside.
+	from, err := os.OpenRoot(w.next)
+	if err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	defer from.Close()
+	to, err := os.OpenRoot(w.folder.Dir)
+	if err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	defer to.Close()
+	return fs.WalkDir(from.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		info, err := from.Lstat(name)
+		if err != nil {
+			return err
+		}
+		if !e.IsDir() {
+			if err := to.RemoveAll(name); err != nil {
+				return err
+			}
+		}
+		switch {
+		case e.IsDir():
+			err = to.MkdirAll(name, 0o755)
+		case e.Type() == fs.ModeSymlink:
+			var target string
+			if target, err = from.Readlink(name); err == nil {
+				err = to.Symlink(target, name)
+			}
+		default:
+			err = copyFile(from, to, name, info.Mode().Perm())
+		}
+		if err != nil {
+			return fmt.Errorf("restore storage: %w", err)
+		}
+		return chownLike(to, name, info)
+	})
+}
+
+// replace empties the folder and moves the new content in.
+func (w swap) replace() error {
+	to, err := os.OpenRoot(w.folder.Dir)
+	if err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	defer to.Close()
+	old, err := fs.ReadDir(to.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	for _, e := range old {
+		if err := to.RemoveAll(e.Name()); err != nil {
+			return fmt.Errorf("restore storage: %w", err)
+		}
+	}
+	entries, err := os.ReadDir(w.next)
+	if err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	for _, e := range entries { // both are directories of ours: no link is on the way
+		if err := os.Rename(filepath.Join(w.next, e.Name()), filepath.Join(w.folder.Dir, e.Name())); err != nil {
+			return fmt.Errorf("restore storage: %w", err)
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to *os.Root, name string, mode fs.FileMode) error {
+	in, err := from.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// ownLike gives a tree that we have written to the owner of dir.
+func ownLike(tree, dir string) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(tree)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := os.Chmod(tree, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return chownLike(root, name, info)
+	})
+}
+
+func chownLike(root *os.Root, name string, like fs.FileInfo) error {
+	st, ok := like.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return nil // everything is ours
+	}
+	return root.Lchown(name, int(st.Uid), int(st.Gid))
+}
+
+// endRestore writes the end of a restore that failed, or of one that was given up.
+func (s *Backups) endRestore(ctx context.Context, r Restore, why string, result any) error {
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if r.New {
+			if err := s.c.Sites.FailTx(ctx, tx, r.Site, "The restore failed: "+why); err != nil && !fault.Is(err, fault.NotFound) {
+				return err
+			}
+		}
+		return s.c.Operations.EndTx(ctx, tx, r.Operation, "", why, result)
+	})
+}
+
+// DeleteSiteTx has the owner's site backed up, and deleted once that is completed.
+func (s *Backups) DeleteSiteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (operation.Operation, error) {
+	x, err := s.c.Sites.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return operation.Operation{}, err
+	}
+	if err := s.possible(); err != nil {
+		return operation.Operation{}, err
+	}
+	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.delete", Site: string(id), Unique: "delete/" + string(id)})
+	if err != nil {
+		return o, err
+	}
+	b, err := s.createTx(ctx, tx, x, NewBackup{Type: BeforeDelete, Note: "Before the site was deleted"}, string(o.ID))
+	if err != nil {
+		return o, err
+	}
+	return o, s.c.Operations.AdvanceTx(ctx, tx, o.ID, -1, string(b.ID), "Backing up the site")
+}
+
+// deleteSiteTx deletes the site whose last backup is completed.
+func (s *Backups) deleteSiteTx(ctx context.Context, tx *db.Tx, b Backup) error {
+	if b.thenDelete == "" {
+		return nil
+	}
+	if err := s.c.Sites.DeleteTx(ctx, tx, b.Owner, b.Site); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return s.c.Operations.EndTx(ctx, tx, operation.ID(b.thenDelete), "The site was deleted", "", map[string]any{"backupId": b.ID})
+}

@@ -1,0 +1,570 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"slipway/internal/blob"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+	"slipway/internal/webhook"
+)
+
+// QueueName is the queue of this package's jobs: they read and write gigabytes, so few run
+// at once.
+const QueueName = "backup"
+
+// Take is the job that takes a backup.
+type Take struct{ Backup ID }
+
+// Kind names the job.
+func (Take) Kind() string { return "backup.take" }
+
+// maxHold is how long a site's writes may be held.
+const maxHold = 2 * time.Second
+
+// Bounds of one backup.
+const (
+	maxFiles = 1_000_000
+	maxBytes = 256 << 30
+)
+
+// Work registers this service's jobs.
+func (s *Backups) Work(j *job.Jobs) {
+	policy := func(givenUp func(ctx context.Context, args []byte, why error) error) job.Policy {
+		return job.Policy{Timeout: 6 * time.Hour, Attempts: 4, Backoff: func(n int) time.Duration { return time.Duration(n) * 2 * time.Second }, GivenUp: givenUp}
+	}
+	job.Handle(j, policy(func(ctx context.Context, args []byte, why error) error {
+		var t Take
+		if err := json.Unmarshal(args, &t); err != nil {
+			return err
+		}
+		return s.fail(ctx, t.Backup, words(why))
+	}), s.take)
+	job.Handle(j, policy(func(ctx context.Context, args []byte, why error) error {
+		var v Verify
+		if err := json.Unmarshal(args, &v); err != nil {
+			return err
+		}
+		return s.verified(ctx, v, words(why))
+	}), s.verify)
+	job.Handle(j, policy(func(ctx context.Context, args []byte, why error) error {
+		var r Restore
+		if err := json.Unmarshal(args, &r); err != nil {
+			return err
+		}
+		return s.endRestore(ctx, r, words(why), nil)
+	}), s.restore)
+	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, s.tend)
+}
+
+// words are what an owner reads of an error: its own where it is meant for them.
+func words(err error) string {
+	if f := fault.As(err); f != nil {
+		if f.Details != "" {
+			return f.Message + ": " + f.Details
+		}
+		return f.Message
+	}
+	if errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt) {
+		return "A stored file is damaged"
+	}
+	return "Something went wrong on our side; try again"
+}
+
+// take is safe to repeat: what an attempt stored is found again by the next one.
+func (s *Backups) take(ctx context.Context, t Take, _ int64) error {
+	b, err := s.begin(ctx, t.Backup)
+	if err != nil || b.Status != Running {
+		return err
+	}
+	m, stored, err := s.collect(ctx, b)
+	if fault.As(err) != nil || errors.Is(err, blob.ErrCorrupt) {
+		return s.fail(ctx, b.ID, words(err))
+	}
+	if err != nil {
+		return fmt.Errorf("back up %s: %w", b.Site, err)
+	}
+	return s.complete(ctx, b, m, stored)
+}
+
+// builtOn is how many earlier backups one looks into for what is stored already: after a
+// restore the newest may hold little of what is there again.
+const builtOn = 3
+
+// begin marks a backup as running, on top of the newest that its site has.
+func (s *Backups) begin(ctx context.Context, id ID) (b Backup, err error) {
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if b, err = scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, id)); err != nil {
+			if fault.Is(err, fault.NotFound) {
+				return nil
+			}
+			return err
+		}
+		if b.Status == Completed || b.Status == Failed {
+			return nil
+		}
+		rows, err := tx.Query(ctx, `SELECT manifest FROM backups WHERE site_id = $1 AND status = 'completed' ORDER BY id DESC LIMIT $2`, b.Site, builtOn)
+		names, err := db.Collect(rows, err, func(s db.Scanner) (name string, err error) { return name, s.Scan(&name) })
+		if err != nil {
+			return fmt.Errorf("find earlier backups of %s: %w", id, err)
+		}
+		base := strings.Join(names, ",")
+		b.Status, b.base = Running, base
+		tx.Notify(b.Owner.Topic())
+		_, err = tx.Exec(ctx, `UPDATE backups SET status = 'running', base = $2, progress = 0 WHERE id = $1`, id, base)
+		return err
+	})
+	return b, err
+}
+
+// collect reads all that the backup is to hold, stores what is new, and returns the list.
+func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, error) {
+	config, err := s.c.Sites.Export(ctx, b.Site)
+	if fault.Is(err, fault.NotFound) {
+		return nil, 0, &fault.Error{Kind: fault.Conflict, Message: "The site was deleted"}
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	w := newWriter(ctx, s.c.Repository)
+	base, err := s.buildOn(ctx, b, w)
+	if err != nil {
+		return nil, 0, err
+	}
+	read, stop := s.report(ctx, b.ID)
+	defer stop()
+	w.tick = func(n int64) { read.Add(n) }
+	m := &Manifest{Version: manifestVersion, ID: b.ID, Site: b.Site, Includes: b.Includes}
+	if slices.Contains(b.Includes, Settings) {
+		m.Config = &config
+	}
+	c := &collection{s: s, w: w, m: m, base: base}
+	// What can change is of one moment; the release and the program never change, so they
+	// come after it, whatever has been deployed since.
+	if slices.Contains(b.Includes, Files) {
+		if m.Live, err = s.c.Deployments.LiveOf(ctx, b.Site); err != nil {
+			return nil, 0, err
+		}
+	}
+	if err := c.moment(ctx, b); err != nil {
+		return nil, 0, errors.Join(err, w.close())
+	}
+	if m.Live != nil {
+		if err := c.blobs(ctx, *m.Live); err != nil {
+			return nil, 0, errors.Join(err, w.close())
+		}
+	}
+	if err := w.close(); err != nil {
+		return nil, 0, err
+	}
+	m.Packs, m.Pieces = w.packs, w.pieces
+	m.compact()
+	return m, w.stored, nil
+}
+
+// buildOn lets the writer use what the site's last backups hold, and returns the newest of
+// them that can be read; nil where there is none.
+func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Manifest, err error) {
+	for name := range strings.SplitSeq(b.base, ",") {
+		if name == "" {
+			continue
+		}
+		m, err := s.c.Repository.load(ctx, name)
+		if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+			s.c.Log.WarnContext(ctx, "an earlier backup can't be built upon", "backup", b.ID, "err", err)
+			continue // what it has is stored anew
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.adopt(m)
+		newest = cmp.Or(newest, m)
+	}
+	return newest, nil
+}
+
+// report writes how much was read, while it is being read.
+func (s *Backups) report(ctx context.Context, id ID) (read *atomic.Int64, stop func()) {
+	read = &atomic.Int64{}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for last := int64(0); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if n := read.Load(); n != last {
+				last = n
+				err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+					_, err := tx.Exec(ctx, `UPDATE backups SET progress = $2 WHERE id = $1 AND status = 'running'`, id, n)
+					return err
+				})
+				if err != nil && ctx.Err() == nil {
+					s.c.Log.WarnContext(ctx, "progress of backup not noted", "err", err)
+				}
+			}
+		}
+	}()
+	return read, func() { cancel(); <-done }
+}
+
+// collection is one backup being filled.
+type collection struct {
+	s     *Backups
+	w     *writer
+	m     *Manifest
+	base  *Manifest
+	bytes int64
+}
+
+// file adds what open returns under a path, or what the base has under it with the same stamp.
+func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadCloser, error)) error {
+	if len(c.m.Files) >= maxFiles || c.bytes > maxBytes {
+		return &fault.Error{Kind: fault.TooLarge, Message: "The site is too large for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", maxFiles, maxBytes>>30)}
+	}
+	if c.base != nil && stamp != "" {
+		if old, ok := c.base.file(name); ok && old.Stamp == stamp {
+			old.Mode = mode
+			c.m.Files = append(c.m.Files, old) // the writer's pieces begin with the base's
+			c.bytes += old.Size
+			return nil
+		}
+	}
+	r, err := open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	list, sum, size, err := c.w.add(r)
+	if err != nil {
+		return err
+	}
+	c.bytes += size
+	c.m.Files = append(c.m.Files, File{Path: name, Size: size, Mode: mode, Stamp: stamp, Sum: sum, Pieces: list})
+	return nil
+}
+
+// blobs adds what a release and a bundle consist of.
+func (c *collection) blobs(ctx context.Context, l deploy.Live) error {
+	seen := map[blob.Digest]bool{}
+	add := func(d blob.Digest) error {
+		if seen[d] {
+			return nil
+		}
+		seen[d] = true
+		name := d.String()
+		return c.file(inBlobs+name, name, 0, func() (io.ReadCloser, error) {
+			r, _, err := c.s.c.Blobs.Open(ctx, d)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, &fault.Error{Kind: fault.Conflict, Message: "A file of the site is missing in the store", Details: "deploy the site again, then back it up"}
+			}
+			return r, err
+		})
+	}
+	if l.Release != "" {
+		for d, err := range c.s.releases(c.s.c.Blobs).Digests(ctx, l.Release) {
+			if err == nil {
+				err = add(d)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if l.Bundle == "" {
+		return nil
+	}
+	bundles, done, err := c.s.scratchBundles(c.s.c.Blobs)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for d, err := range bundles.Blobs(ctx, l.Bundle) {
+		if err == nil {
+			err = add(d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moment adds storage and databases as they are together at one moment. Files are read
+// twice: once while the site runs, and then, its writes held, those that changed meanwhile.
+func (c *collection) moment(ctx context.Context, b Backup) (err error) {
+	var folders []Folder
+	var databases []Database
+	if slices.Contains(b.Includes, Files) && c.s.c.Storage != nil {
+		if folders, err = c.s.c.Storage(ctx, b.Site); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(b.Includes, Databases) && c.s.c.Databases != nil {
+		if databases, err = c.s.c.Databases(ctx, b.Site); err != nil {
+			return err
+		}
+	}
+	c.m.At = time.Now().UTC()
+	if len(folders)+len(databases) == 0 {
+		return nil
+	}
+	first := &collection{s: c.s, w: c.w, m: &Manifest{}, base: c.base}
+	for _, f := range folders {
+		if err := first.folder(ctx, f); err != nil {
+			return err
+		}
+	}
+	first.index(c.w)
+	c.base = first.m
+	release := func() {}
+	if c.s.c.Hold != nil {
+		if release, err = c.s.c.Hold(ctx, b.Site); err != nil {
+			return err
+		}
+	}
+	defer func() { release() }()
+	at := time.Now()
+	c.m.At = at.UTC()
+	dumps, stop := c.dumps(ctx, databases) // their moment is when they begin
+	defer stop()
+	for _, f := range folders {
+		if err := c.folder(ctx, f); err != nil {
+			return err
+		}
+		if time.Since(at) > maxHold {
+			return &fault.Error{Kind: fault.Conflict, Message: "The site changes too much at once to be backed up while it runs",
+				Details: "its writes may be held for 2 seconds, and reading what had changed took longer; try again when there is less going on"}
+		}
+	}
+	release()
+	release = func() {}
+	return dumps()
+}
+
+// dumps begins to dump every database and returns what adds the dumps.
+func (c *collection) dumps(ctx context.Context, databases []Database) (add func() error, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	type stream struct {
+		name string
+		r    *io.PipeReader
+	}
+	var streams []stream
+	began := make(chan struct{}, len(databases))
+	for _, d := range databases {
+		r, w := io.Pipe()
+		streams = append(streams, stream{d.Name, r})
+		go func() {
+			first := &firstWrite{w: w, began: began}
+			err := d.Dump(ctx, first)
+			first.begin()
+			w.CloseWithError(err) // nil is the end of the dump
+		}()
+	}
+	for range databases { // a dump has its moment before its first byte
+		<-began
+	}
+	return func() error {
+			for _, st := range streams {
+				if err := c.file(inDatabase+st.name+".sql", "", 0o600, func() (io.ReadCloser, error) { return st.r, nil }); err != nil {
+					return fmt.Errorf("dump %s: %w", st.name, err)
+				}
+			}
+			return nil
+		}, func() {
+			cancel()
+			for _, st := range streams {
+				st.r.CloseWithError(context.Canceled)
+			}
+		}
+}
+
+// firstWrite tells when a dump has begun.
+type firstWrite struct {
+	w     io.Writer
+	began chan<- struct{}
+	told  bool
+}
+
+func (f *firstWrite) begin() {
+	if !f.told {
+		f.told = true
+		f.began <- struct{}{}
+	}
+}
+
+func (f *firstWrite) Write(b []byte) (int, error) {
+	f.begin()
+	return f.w.Write(b)
+}
+
+// index makes what was collected so far the base of what follows.
+func (c *collection) index(w *writer) {
+	c.m.at = make(map[string]int, len(c.m.Files))
+	for i, f := range c.m.Files {
+		c.m.at[f.Path] = i
+	}
+	if c.base != nil {
+		for p, i := range c.base.at {
+			if _, ok := c.m.at[p]; !ok {
+				c.m.at[p] = len(c.m.Files)
+				c.m.Files = append(c.m.Files, c.base.Files[i])
+			}
+		}
+	}
+}
+
+// folder adds the regular files and links of a storage folder, which belongs to a site
+// and may be hostile: nothing is followed out of it, and what is no file is left out.
+func (c *collection) folder(ctx context.Context, f Folder) error {
+	root, err := os.OpenRoot(f.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open storage: %w", err)
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // deleted meanwhile
+			}
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		at := inStorage + path.Join(f.Name, name)
+		switch {
+		case e.Type() == fs.ModeSymlink:
+			to, err := root.Readlink(name)
+			if err == nil {
+				c.m.Files = append(c.m.Files, File{Path: at, Link: to, Sum: emptySum})
+			}
+			return nil
+		case !e.Type().IsRegular():
+			return nil
+		}
+		info, err := root.Lstat(name)
+		if err != nil {
+			return nil
+		}
+		err = c.file(at, stampOf(info), uint32(info.Mode().Perm()), func() (io.ReadCloser, error) {
+			file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+			if err != nil {
+				return nil, err
+			}
+			if now, err := file.Stat(); err != nil || !now.Mode().IsRegular() {
+				file.Close()
+				return nil, fs.ErrNotExist
+			}
+			return struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(file, maxBytes), file}, nil
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+// stampOf changes when a file does: a program can set its time of modification back, but
+// not that of its last change.
+func stampOf(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return strconv.FormatInt(info.Size(), 36) + "." + strconv.FormatUint(st.Ino, 36) + "." + strconv.FormatInt(st.Ctim.Nano(), 36)
+}
+
+// complete writes the manifest and the end, and has the backup verified.
+func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, stored int64) error {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	name, n, err := s.c.Repository.put(ctx, raw)
+	if err != nil {
+		return fmt.Errorf("store manifest: %w", err)
+	}
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		now := db.Now()
+		changed, err := tx.Exec(ctx, `
+			UPDATE backups SET status = 'completed', size_bytes = $2, stored_bytes = $3, manifest = $4, checksum = $5, base = '', completed_at = $6
+			WHERE id = $1 AND status = 'running'`, b.ID, m.size(), stored+n, name, checksum(raw), now)
+		if err != nil || changed == 0 {
+			return err
+		}
+		b.Status, b.Size, b.CompletedAt = Completed, m.size(), now
+		if _, err := job.Enqueue(ctx, tx, Verify{Backup: b.ID}, job.Options{Queue: QueueName, Unique: "verify/" + string(b.ID), Share: string(b.Owner)}); err != nil {
+			return err
+		}
+		if err := s.emitTx(ctx, tx, b); err != nil {
+			return err
+		}
+		return s.deleteSiteTx(ctx, tx, b)
+	})
+}
+
+func checksum(raw []byte) string {
+	d := blob.Sum(raw)
+	return hex.EncodeToString(d[:])
+}
+
+// fail writes why a backup was not taken.
+func (s *Backups) fail(ctx context.Context, id ID, why string) error {
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		b, err := scan(tx.QueryRow(ctx, `
+			UPDATE backups SET status = 'failed', error = $2, base = '', completed_at = $3
+			WHERE id = $1 AND status IN ('pending', 'running') RETURNING `+columns, id, why, db.Now()))
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if b.thenDelete != "" {
+			if err := s.c.Operations.EndTx(ctx, tx, operationID(b.thenDelete), "", "The site was not deleted, because its backup failed: "+why, nil); err != nil {
+				return err
+			}
+		}
+		return s.emitTx(ctx, tx, b)
+	})
+}
+
+// emitTx tells webhooks of the end of a backup.
+func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
+	tx.Notify(b.Owner.Topic())
+	of := webhook.Site{ID: string(b.Site), Name: b.SiteName}
+	what := webhook.Backup{ID: string(b.ID), Type: string(b.Type), Status: string(b.Status), Size: b.Size, VerifiedAt: b.VerifiedAt, Error: b.Error}
+	if b.Status == Completed {
+		return s.c.Hooks.EmitTx(ctx, tx, b.Owner, webhook.BackupCompleted(of, what))
+	}
+	return s.c.Hooks.EmitTx(ctx, tx, b.Owner, webhook.BackupFailed(of, what))
+}

@@ -1,0 +1,205 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/blob"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+	"slipway/internal/operation"
+	"slipway/internal/release"
+)
+
+// Verify is the job that proves that a backup can be restored.
+type Verify struct {
+	Backup    ID
+	Operation operation.ID // empty: nobody waits for it
+}
+
+// Kind names the job.
+func (Verify) Kind() string { return "backup.verify" }
+
+func operationID(s string) operation.ID { return operation.ID(s) }
+
+func notCompleted(b Backup) error {
+	return &fault.Error{Kind: fault.Conflict, Message: "The backup is not completed", Details: "its status is " + string(b.Status), Code: "backup_not_completed"}
+}
+
+// VerifyTx begins to verify the owner's backup.
+func (s *Backups) VerifyTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (operation.Operation, error) {
+	b, err := s.owned(ctx, tx, owner, id)
+	if err != nil {
+		return operation.Operation{}, err
+	}
+	if b.Status != Completed {
+		return operation.Operation{}, notCompleted(b)
+	}
+	if err := s.possible(); err != nil {
+		return operation.Operation{}, err
+	}
+	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "backup.verify", Site: string(b.Site), Unique: "verify/" + string(id)})
+	if err != nil {
+		return o, err
+	}
+	_, err = job.Enqueue(ctx, tx, Verify{id, o.ID}, job.Options{Queue: QueueName, Share: string(owner)})
+	return o, err
+}
+
+func (s *Backups) verify(ctx context.Context, v Verify, _ int64) error {
+	b, err := scan(s.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, v.Backup))
+	if fault.Is(err, fault.NotFound) {
+		return s.verified(ctx, v, "The backup was deleted")
+	}
+	if err != nil {
+		return err
+	}
+	err = s.check(ctx, b)
+	switch {
+	case err == nil:
+		return s.verified(ctx, v, "")
+	case fault.As(err) != nil || errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt) || errors.Is(err, fs.ErrNotExist):
+		s.c.Log.ErrorContext(ctx, "backup can't be restored", "backup", b.ID, "site", b.Site, "err", err)
+		why := words(err)
+		if errors.Is(err, fs.ErrNotExist) {
+			why = "A stored file is missing"
+		}
+		return s.verified(ctx, v, why)
+	}
+	return fmt.Errorf("verify %s: %w", b.ID, err)
+}
+
+// check reads all of a backup as a restore would, into a place beside the site: every
+// file's digest, the release as it would be served, the program's files, and each database
+// loaded into one of its own and compared.
+func (s *Backups) check(ctx context.Context, b Backup) error {
+	r, err := s.reader(ctx, b)
+	if err != nil {
+		return err
+	}
+	for _, f := range r.m.Files { // in the order of their packs, as they were written
+		if strings.HasPrefix(f.Path, inDatabase) || f.Link != "" {
+			continue
+		}
+		if err := r.copy(ctx, io.Discard, f); err != nil {
+			return err
+		}
+	}
+	if r.m.Live != nil {
+		if err := s.checkLive(ctx, r, *r.m.Live); err != nil {
+			return err
+		}
+	}
+	dumps := r.m.under(inDatabase)
+	if len(dumps) == 0 || s.c.Databases == nil {
+		return nil
+	}
+	databases, err := s.c.Databases(ctx, b.Site)
+	if err != nil {
+		return err
+	}
+	for _, f := range dumps {
+		for _, d := range databases {
+			if d.Name+".sql" == f.Path && d.Test != nil {
+				if err := r.pipe(ctx, f, func(in io.Reader) error { return d.Test(ctx, in) }); err != nil {
+					return fmt.Errorf("database %s: %w", d.Name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkLive looks at the release and the program in the backup itself.
+func (s *Backups) checkLive(ctx context.Context, r *reader, l deploy.Live) error {
+	store := r.stored()
+	if l.Release != "" {
+		tree, err := s.releases(store).Load(ctx, l.Release)
+		if err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+		if _, ok := r.m.file(inBlobs + string(l.Release)); !ok {
+			return fmt.Errorf("release: %w", ErrDamaged)
+		}
+		for f := range tree.Files() {
+			if _, ok := r.m.file(inBlobs + f.Body.Digest.String()); !ok {
+				return fmt.Errorf("release file %s: %w", f.Path, fs.ErrNotExist)
+			}
+		}
+		if a := tree.Resolve(release.Request{Path: "/"}); a.Kind == release.Found {
+			if _, err := s.releases(store).Peek(ctx, a.File, 1<<20); err != nil {
+				return fmt.Errorf("front page: %w", err)
+			}
+		}
+	}
+	if l.Bundle == "" {
+		return nil
+	}
+	bundles, done, err := s.scratchBundles(store)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for f, err := range bundles.Files(ctx, l.Bundle) {
+		if err != nil {
+			return fmt.Errorf("program: %w", err)
+		}
+		if f.Link != "" {
+			continue
+		}
+		if _, ok := r.m.file(inBlobs + f.Digest.String()); !ok {
+			return fmt.Errorf("program file %s: %w", f.Path, fs.ErrNotExist)
+		}
+	}
+	return nil
+}
+
+// pipe hands a file's content to use while it is read.
+func (r *reader) pipe(ctx context.Context, f File, use func(in io.Reader) error) error {
+	in, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := r.copy(ctx, out, f)
+		out.CloseWithError(err) // nil is the end
+		done <- err
+	}()
+	err := use(in)
+	in.CloseWithError(errors.New("no longer read"))
+	if read := <-done; err == nil {
+		err = read
+	}
+	return err
+}
+
+// verified writes the end of a verification; why is empty when it was good.
+func (s *Backups) verified(ctx context.Context, v Verify, why string) error {
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		at := db.Now()
+		if why != "" {
+			at = 0
+		}
+		rows, err := tx.Query(ctx, `UPDATE backups SET verified_at = $2, error = $3 WHERE id = $1 RETURNING owner_id`, v.Backup, at, why)
+		owners, err := db.Collect(rows, err, func(s db.Scanner) (o account.OwnerID, err error) { return o, s.Scan(&o) })
+		if err != nil {
+			return fmt.Errorf("note verification: %w", err)
+		}
+		for _, o := range owners {
+			tx.Notify(o.Topic())
+		}
+		if v.Operation == "" {
+			return nil
+		}
+		message := "The backup can be restored"
+		if why != "" {
+			message = ""
+		}
+		return s.c.Operations.EndTx(ctx, tx, v.Operation, message, why, map[string]any{"backupId": v.Backup})
+	})
+}

@@ -1,0 +1,45 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// What is held does nothing, another site's programs go on, and what starts meanwhile
+// waits; afterwards all go on.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	held := w.start(w.spec("one", map[string]string{"server.js": server}))
+	free := w.start(w.spec("another", map[string]string{"server.js": server}))
+	w.get(held, "/x")
+	w.get(free, "/x")
+	release := w.Hold("site_one")
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	answered := make(chan string, 1)
+	go func() { answered <- w.get(held, "/held") }()
+	if got := w.get(free, "/free"); got != "hello /free" {
+		t.Errorf("the other site answers %q", got)
+	}
+	s := w.spec("one", map[string]string{"server.js": server})
+	s.ID = "second"
+	if p, err := w.Start(ctx, s); err == nil {
+		p.Stop(0)
+		t.Error("a program of a held site started")
+	} else if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	select {
+	case got := <-answered:
+		t.Errorf("a held program answers %q", got)
+	default:
+	}
+	release()
+	if got := <-answered; got != "hello /held" {
+		t.Errorf("released, it answers %q", got)
+	}
+	w.start(s)
+}
