@@ -22,7 +22,7 @@ bench: ## the benchmarks; DOC=1 also writes docs/benchmarks.md, BUILDS=… goes 
 build: bin/slipway ## bin/slipway
 
 need:
-	@go run ./scripts/need bubblewrap git
+	@go run ./scripts/need bubblewrap git mariadb-server
 
 bin/slipway:
 	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/slipway ./cmd/slipway

@@ -39,6 +39,8 @@ type bench struct {
 	nginx  string // what it says it is
 	series int    // of deployments so far
 
+	postgres string // address of a PostgreSQL cluster to make databases in; empty: SQLite
+
 	sites, live, certs, pageSites, files, rounds, idleConns, deliveries, deploys int
 	load                                                                         time.Duration
 }
@@ -46,7 +48,7 @@ type bench struct {
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the result to this Markdown file")
-	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, deliveries, read, fair, memory, resident, static, http3, idle, tls, certificates, pages, programs")
+	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, webhook, deliveries, rate, hanging, read, fair, memory, resident, static, http3, idle, tls, certificates, pages, programs")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
@@ -57,6 +59,7 @@ func main() {
 	flag.IntVar(&b.deploys, "deployments", 1000, "deployments before memory is measured")
 	flag.IntVar(&b.rounds, "rounds", 15, "repetitions of a deployment")
 	flag.DurationVar(&b.load, "load", 5*time.Second, "how long each request is repeated")
+	flag.StringVar(&b.postgres, "postgres", os.Getenv("SLIPWAY_TEST_DSN"), "address of a PostgreSQL cluster; empty: SQLite. scripts/withpostgres sets it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -79,7 +82,7 @@ func (b *bench) run(only, write string) (err error) {
 		name, part string
 		run        func(*world.World) error
 	}{
-		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"read", "Reading", b.read},
+		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"rate", "Webhooks", b.webhookRate}, {"hanging", "Webhooks", b.webhookHanging}, {"read", "Reading", b.read},
 		{"fair", "Fairness", b.fair}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"http3", "Files", b.http3}, {"idle", "Files", b.idle}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages},
 		{"programs", "Applications", b.programs},
 	} {
@@ -108,6 +111,13 @@ func (b *bench) inWorld(name string, run func(*world.World) error) error {
 		return err
 	}
 	defer w.Close()
+	if b.postgres != "" {
+		url, err := emptyDatabase(b.ctx, b.postgres, "bench_"+name)
+		if err != nil {
+			return err
+		}
+		w.Flags = append(w.Flags, "--database", url)
+	}
 	if b.key, err = w.User(email); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -12,7 +13,40 @@ import (
 
 // open opens the database of an installation, which no program may be using.
 func open(ctx context.Context, w *world.World) (*db.DB, error) {
+	for i, f := range w.Flags {
+		if f == "--database" {
+			return db.Open(ctx, db.Config{URL: w.Flags[i+1]})
+		}
+	}
 	return db.Open(ctx, db.Config{URL: "sqlite:" + filepath.Join(w.Data, "slipway.db")})
+}
+
+// emptyDatabase makes a database in a PostgreSQL cluster and returns its address.
+func emptyDatabase(ctx context.Context, cluster, name string) (string, error) {
+	admin, err := db.Open(ctx, db.Config{URL: cluster})
+	if err != nil {
+		return "", err
+	}
+	defer admin.Close()
+	for _, q := range []string{"DROP DATABASE IF EXISTS " + name, "CREATE DATABASE " + name} {
+		if err := admin.Admin(ctx, q); err != nil {
+			return "", err
+		}
+	}
+	u, err := url.Parse(cluster)
+	if err != nil {
+		return "", err
+	}
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+// on says which database a figure is of, where it isn't SQLite.
+func (b *bench) on() string {
+	if b.postgres == "" {
+		return ""
+	}
+	return ", PostgreSQL"
 }
 
 // next takes the next number of a counter.

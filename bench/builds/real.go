@@ -27,6 +27,9 @@ func real(ctx context.Context, dir string, w *world.World, key string) (rows []r
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		for _, r := range got {
+			fmt.Fprintf(os.Stderr, "  %s: %s; %s; %s\n", r.what, r.ours, r.yardstick, r.ratio)
+		}
 		rows = append(rows, got...)
 	}
 	return rows, nil
@@ -52,7 +55,7 @@ func realOne(ctx context.Context, dir string, w *world.World, key, name, from st
 		return time.Since(at), nil
 	}
 	if _, err := os.Stat(filepath.Join(repo, "package-lock.json")); err != nil {
-		if _, err := run(0, "npm", "install", "--package-lock-only", "--no-audit", "--no-fund"); err != nil {
+		if _, err := run(0, "npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
 			return nil, err
 		}
 	}

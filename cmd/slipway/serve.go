@@ -63,6 +63,10 @@ type serveCommand struct {
 	MaxReleaseSize int           `help:"Maximum size of one release in MiB." default:"4096"`
 	BuildMemory    int           `help:"Memory limit of one build in MiB." default:"2048"`
 	BuildTime      time.Duration `help:"Timeout of one build stage." default:"15m"`
+	MariaDB        string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT. Default: a private one, if mariadbd is installed." placeholder:"ADDRESS"`
+	MariaDBMemory  int           `name:"mariadb-memory" help:"Memory limit of the private MariaDB server in MiB." default:"1024"`
+	DatabaseSize   int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
+	WordPress      string        `name:"wordpress-source" help:"WordPress of new sites: a directory, debian, or https://….tar.gz#sha256=…. Default: the current release." placeholder:"SOURCE"`
 	mailFlags
 	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only safe if you trust every user."`
 
@@ -90,7 +94,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, CountryDatabase: s.CountryDB, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
 		GitHistory: s.GitHistory, MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
-		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
+		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, WordPressSource: s.WordPress, MariaDB: s.MariaDB, MariaDBMemory: s.MariaDBMemory, DatabaseSize: s.DatabaseSize, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
 		Backup: server.Backup{To: s.BackupTo, Recipients: s.BackupFor},
 	})
 }

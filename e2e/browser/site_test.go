@@ -108,7 +108,7 @@ console.log('the token is ' + process.env.TOKEN)
 	s.Sees("@vars", "PORTS", "Oslo, Bergen")
 	s.hides(secret)
 	s.Look("env")
-	s.deployed("@needs-redeploy button")
+	s.deployed("@deploy") // the banner builds the live commit again, and there is a newer one
 	s.Sees("@log", "the token is")
 	s.hides(secret)
 	s.Go(s.site + "/env")

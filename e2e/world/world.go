@@ -111,7 +111,7 @@ func New(binary, dir string) (*World, error) {
 		return nil, err
 	}
 	limits := filepath.Join(dir, "limits.toml") // one user has all that a benchmark makes
-	if err := os.WriteFile(limits, []byte("[defaults]\nsites = \"unlimited\"\ndomains = \"unlimited\"\ndeployments.pending = \"unlimited\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(limits, []byte("[defaults]\nsites = \"unlimited\"\ndomains = \"unlimited\"\ndeployments.pending = \"unlimited\"\nwebhooks = \"unlimited\"\n"), 0o600); err != nil {
 		return nil, err
 	}
 	w.Flags = []string{"--limits", limits, "--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128",

@@ -26,6 +26,7 @@ const (
 	LimitKeys         Limit = "keys"
 	LimitEnv          Limit = "env"              // of all sites; one has at most 1,000
 	LimitHooks        Limit = "hooks"            // of all sites; one has at most 100
+	LimitDatabases    Limit = "databases"        // of all sites; one has at most 20
 	LimitPrograms     Limit = "programs.running" // on each node, commands and background processes included
 	LimitPreviews     Limit = "previews"         // preview addresses of all sites; one has at most 100
 	LimitStorage      Limit = "storage.bytes"    // files of stored releases
@@ -57,6 +58,7 @@ var limitKinds = map[Limit]limitKind{
 	LimitKeys:         {byDefault: 200, name: "API keys"},
 	LimitEnv:          {byDefault: 100_000, name: "environment variables"},
 	LimitHooks:        {byDefault: 10_000, name: "deploy hooks"},
+	LimitDatabases:    {byDefault: 100, name: "databases"},
 	LimitPrograms:     {byDefault: 100, name: "running programs", verb: "run", advice: "stop sites or let them sleep"},
 	LimitPreviews:     {byDefault: 5000, name: "preview addresses", advice: "delete branches or sites that are not used"},
 	LimitStorage:      {byDefault: 1 << 40, name: "stored files", verb: "store", advice: "delete sites that are not used"},

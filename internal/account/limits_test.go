@@ -28,7 +28,7 @@ func TestParseLimits(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"[defaults]\nsitez = 1":                         `unknown limit "sitez"; limits are backups.bytes, bandwidth.bytes, build.minutes, caches.bytes, deployments.pending, domains, env,`,
+		"[defaults]\nsitez = 1":                         `unknown limit "sitez"; limits are backups.bytes, bandwidth.bytes, build.minutes, caches.bytes, databases, deployments.pending`,
 		"[defaults]\nsites = -1":                        "whole number",
 		"[defaults]\nsites = 1.5":                       "whole number",
 		"[defaults]\nsites = \"many\"":                  "whole number",

@@ -21,17 +21,21 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/backup"
 	"slipway/internal/certs"
+	"slipway/internal/connection"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
+	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // Config names the services that the API exposes.
@@ -41,9 +45,13 @@ type Config struct {
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Git         *git.Git
+	Connections *connection.Connections
+	Notify      *notify.Notifications
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
 	Apps        *app.Apps
+	Databases   *database.Databases
+	WordPress   *wordpress.WordPress
 	Webhooks    *webhook.Webhooks
 	Backups     *backup.Backups
 	Operations  *operation.Operations
@@ -113,6 +121,8 @@ func (a *API) Routes() []Route { return a.ops }
 func (a *API) routes() {
 	a.siteRoutes()
 	a.programRoutes()
+	a.databaseRoutes()
+	a.wordpressRoutes()
 	a.trafficRoutes()
 	a.ruleRoutes()
 	a.servingRoutes()
@@ -121,6 +131,8 @@ func (a *API) routes() {
 	a.envRoutes()
 	a.hookRoutes()
 	a.gitRoutes()
+	a.connectionRoutes()
+	a.notifyRoutes()
 	a.webhookRoutes()
 	a.operationRoutes()
 	a.backupRoutes()

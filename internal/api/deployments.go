@@ -18,14 +18,17 @@ type deploymentBody struct {
 	Target        string          `json:"target" enum:"production,preview" doc:"Production becomes what the site serves. A preview is served at addresses of its own."`
 	Title         *string         `json:"title"`
 	Branch        *string         `json:"branch" doc:"Null until the repository's default branch is known."`
+	BranchURL     *string         `json:"branchUrl" doc:"The branch's page at the forge; null where it is not known."`
+	PullRequest   *pullRef        `json:"pullRequest" doc:"The pull request that it is for."`
 	CommitHash    *string         `json:"commitHash"`
+	CommitURL     *string         `json:"commitUrl" doc:"The commit's page at the forge; null where it is not known."`
 	CommitMessage *string         `json:"commitMessage"`
 	CommitAuthor  *string         `json:"commitAuthor"`
 	Framework     *string         `json:"framework" doc:"What the repository turned out to be."`
 	Runtime       *string         `json:"runtime"`
 	Plan          json.RawMessage `json:"plan" doc:"What was done to build it, and why."`
 	URL           string          `json:"url" doc:"The immutable address of this very deployment."`
-	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the branch's newest preview; null for production."`
+	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the newest preview of the branch or the pull request; null for production."`
 	IsCurrent     bool            `json:"isCurrent" doc:"Whether it is what the site serves."`
 	Queue         *queueBody      `json:"queue" doc:"What a pending one waits for."`
 	Stages        []stageBody     `json:"stages"`
@@ -36,6 +39,12 @@ type deploymentBody struct {
 	StartedAt     *string         `json:"startedAt" format:"date-time"`
 	CompletedAt   *string         `json:"completedAt" format:"date-time"`
 	Duration      *int64          `json:"duration" doc:"Whole seconds from startedAt to completedAt."`
+}
+
+type pullRef struct {
+	Number int     `json:"number"`
+	Fork   bool    `json:"fork" doc:"Whether the commit is from a fork. Its build sees no variables and no credential."`
+	URL    *string `json:"url" doc:"Its page at the forge; null where it is not known."`
 }
 
 type queueBody struct {
@@ -54,7 +63,7 @@ func (a *API) deploymentRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Deployments", Summary: summary, Doc: doc, Scope: s, Noun: "deployment"}
 	}
-	get(a, r("/sites/{id}/deployments", "listDeployments", "List a site's deployments", "Newest first. `branch`, `target` and `status` narrow the list.", account.DeploymentsRead), a.listDeployments)
+	get(a, r("/sites/{id}/deployments", "listDeployments", "List a site's deployments", "Newest first. `branch`, `target`, `status`, `author` and `pullRequest` narrow the list.", account.DeploymentsRead), a.listDeployments)
 	get(a, r("/deployments/{id}", "getDeployment", "Read a deployment", "The id may be spelled `dep_…` or `dpl_…`.", account.DeploymentsRead), a.getDeployment)
 	a.logRoute(r("/deployments/{id}/logs", "getDeploymentLogs", "Read a deployment's log", "Up to 10,000 lines; `next` says where to go on with `after`. "+
 		"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes. "+
@@ -82,6 +91,8 @@ type listDeploymentsIn struct {
 	Branch string `query:"branch" doc:"Only those of this branch."`
 	Target string `query:"target" doc:"Only those for production or preview."`
 	Status string `query:"status" doc:"Only those with this status."`
+	Author string `query:"author" maxLength:"200" doc:"Only those of commits with this author."`
+	Pull   int    `query:"pullRequest" minimum:"0" maximum:"999999999" doc:"Only those for this pull request."`
 }
 
 func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDeploymentsIn) (page[deploymentBody], error) {
@@ -93,7 +104,7 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 		return page[deploymentBody]{}, err
 	}
 	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deploy.Filter{Branch: in.Branch, Target: deploy.Target(in.Target),
-		Status: deploy.Status(in.Status), Page: p.page, Limit: p.limit})
+		Status: deploy.Status(in.Status), Author: in.Author, Pull: in.Pull, Page: p.page, Limit: p.limit})
 	return paged(each(list, showDeployment), p, total), err
 }
 
@@ -134,6 +145,10 @@ func showDeployment(d deploy.Deployment) deploymentBody {
 		Branch: some(d.Branch), CommitHash: some(d.CommitHash), CommitMessage: some(d.CommitMessage), CommitAuthor: some(d.CommitAuthor),
 		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: plainText(d.Plan), URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
 		CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
+	b.BranchURL, b.CommitURL = some(d.BranchURL()), some(d.CommitURL())
+	if d.Pull > 0 {
+		b.PullRequest = &pullRef{d.Pull, d.Fork, some(d.PullURL())}
+	}
 	switch d.Cause {
 	case deploy.ByRollback:
 		b.RollbackOf = some(string(d.ReleaseOf))

@@ -20,6 +20,7 @@ type varBody struct {
 	Value     *string  `json:"value" doc:"Null where secret."`
 	Secret    bool     `json:"secret"`
 	Target    []string `json:"target" doc:"Who sees it: build, runtime or both; with production or preview: in deployments for that target alone."`
+	Branch    *string  `json:"branch" doc:"The branch, or pattern of branches, whose previews it is for. Null: it isn't bound to branches."`
 	CreatedAt string   `json:"createdAt" format:"date-time"`
 	UpdatedAt string   `json:"updatedAt" format:"date-time"`
 }
@@ -30,6 +31,7 @@ type newVar struct {
 	Value  string   `json:"value" doc:"At most 32 KiB."`
 	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and kept out of logs."`
 	Target []string `json:"target,omitempty" enum:"build,runtime,production,preview" doc:"Who sees it: build, runtime, or both without either. production or preview: deployments for that target alone."`
+	Branch string   `json:"branch,omitempty" maxLength:"200" doc:"Only previews of this branch, or of those that match: * stands for any characters. Of several values of one key the one with the longest matching pattern counts, and one without a branch last." example:"feature/*"`
 }
 
 // newVars is one variable or an array of them, as they were sent.
@@ -98,11 +100,11 @@ func (a *API) envRoutes() {
 		return Route{Path: path, ID: id, Tag: "Environment variables", Summary: summary, Doc: doc, Scope: s, Noun: "variable"}
 	}
 	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
-	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. One key may be set once for `production` and once for `preview`, or once for both. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
+	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. One key may be set once for `production` and once for `preview`, or once for both, and besides once for each pattern of branches. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
 	set.Status, set.Loose = 201, true
 	set.Limited = true
 	postPrepared(a, set, a.sealEnv, a.setEnv)
-	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "By its key, or by its id where the key exists for both targets. A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
+	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "By its key, or by its id where the key exists more than once. A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
 	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "By its key, for every target, or by its id.", account.EnvWrite), a.deleteEnv)
 }
 
@@ -166,6 +168,7 @@ type updateEnvIn struct {
 		Value  *string  `json:"value,omitempty"`
 		Secret *bool    `json:"secret,omitempty"`
 		Target []string `json:"target,omitempty" enum:"build,runtime,production,preview"`
+		Branch *string  `json:"branch,omitempty" maxLength:"200" doc:"An empty one: not bound to branches."`
 	}
 }
 
@@ -177,7 +180,7 @@ func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	if err != nil {
 		return varBody{}, did, err
 	}
-	if err := checkPatch(ctx, "variable", []string{"value", "secret", "target"}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
+	if err := checkPatch(ctx, "variable", []string{"value", "secret", "target", "branch"}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
 		return varBody{}, did, err
 	}
 	did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}
@@ -194,7 +197,7 @@ func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *En
 }
 
 func showVar(v site.Var) varBody {
-	b := varBody{v.ID, v.Key, &v.Value, v.Secret, v.Target, v.CreatedAt.String(), v.UpdatedAt.String()}
+	b := varBody{v.ID, v.Key, &v.Value, v.Secret, v.Target, some(v.Branch), v.CreatedAt.String(), v.UpdatedAt.String()}
 	if v.Secret {
 		b.Value = nil
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/account"
+	"slipway/internal/connection"
 	"slipway/internal/db"
+	"slipway/internal/deploy"
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/site"
@@ -18,11 +20,20 @@ import (
 
 type gitBody struct {
 	HookURL     *string  `json:"hookUrl" doc:"Give it to the forge as the webhook's address. It holds a secret. Null: there is none yet."`
-	Provider    *string  `json:"provider" doc:"Which forge called last: github, gitlab, gitea or bitbucket. Null: none yet."`
+	Provider    *string  `json:"provider" doc:"Which forge called last: github, gitlab, gitea, bitbucket or bitbucket_server. Null: none yet."`
 	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was made."`
 	AutoDeploy  bool     `json:"autoDeploy" doc:"Whether pushes deploy."`
-	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, or branches with an open pull request. all is branches."`
-	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: the build's root folder decides."`
+	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, open pull requests, or both."`
+	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: build.watch of the live deployment's slipway.toml, or else the build's root folder decides."`
+	PreviewDays int      `json:"previewDays" doc:"After how many days without a deployment the preview address of a branch or pull request ends. 0: never."`
+	Tags        string   `json:"tags" enum:"ignore,preview" doc:"Whether a pushed tag has a preview."`
+	Deleted     string   `json:"deletedBranches" enum:"end,keep" doc:"Whether the preview address of a deleted branch ends."`
+	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether commits of pull requests from forks can be approved for a preview, which sees no variables."`
+	Connection  *string  `json:"connectionId" doc:"The connected account that the repository is read with, where the site has no credential of its own, and that reports deployments to the forge."`
+	Report      bool     `json:"report" doc:"Whether deployments are reported to the forge: as the status of the commit, as its record of a deployment, and in one comment on the pull request."`
+	PollMinutes int      `json:"pollMinutes" doc:"How often the repository is asked for new commits, for a forge that can't reach this server. 0: never."`
+	PolledAt    *string  `json:"polledAt" format:"date-time"`
+	PollError   *string  `json:"pollError" doc:"Why the last poll failed."`
 	LastEventAt *string  `json:"lastEventAt" format:"date-time"`
 	LastEvent   *string  `json:"lastEvent" doc:"What the forge sent last, and what came of it."`
 }
@@ -36,13 +47,20 @@ func (a *API) gitRoutes() {
 	create := r("/sites/{id}/git/hook", "createGitHook", "Make a Git hook", "An address and a secret for the forge's webhook settings. The secret is shown this once. An earlier hook of the site ends.", account.DeploymentsWrite)
 	create.Status = http.StatusCreated
 	post(a, create, a.createGitHook)
+	get(a, Route{Path: "/sites/{id}/git/events", ID: "listGitEvents", Tag: "Git", Summary: "List events of a site's repository", Noun: "event", Scope: account.DeploymentsRead,
+		Doc: "The newest 50, newest first: what the forge told of, or a poll found, and what came of it."}, a.listGitEvents)
+	get(a, Route{Path: "/sites/{id}/pulls", ID: "listPulls", Tag: "Git", Summary: "List pull requests", Noun: "pull request", Scope: account.DeploymentsRead,
+		Doc: "As the forge last told of them: open ones first. `waiting` ones are from forks and are built once a member approved their commit."}, a.listPulls)
+	post(a, Route{Path: "/sites/{id}/pulls/{number}/approve", ID: "approvePull", Tag: "Git", Summary: "Approve a pull request from a fork", Noun: "pull request", Scope: account.DeploymentsWrite, Limited: true,
+		Doc: "Builds exactly that commit as a preview, without the site's variables, credential and caches. A later commit needs another approval."}, a.approvePull)
 	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Tell of a push", Noun: "Git hook", Hook: true,
-		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo and Bitbucket. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
+		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
 			"A push to the production branch deploys exactly the pushed commit, one to another branch a preview where the site's settings say so; what is not deployed is answered with `skipped` and the reason. A delivery acts once."})
 }
 
 func (a *API) showGit(s git.Settings) gitBody {
 	b := gitBody{Provider: some(string(s.Provider)), Connected: s.LastEventAt != 0, AutoDeploy: s.AutoDeploy, Previews: string(s.Previews), Watch: append([]string{}, s.Watch...),
+		PreviewDays: s.PreviewDays, Tags: s.Tags, Deleted: s.DeletedBranches, Forks: s.Forks, PollMinutes: s.PollMinutes, PolledAt: when(s.PolledAt), PollError: some(s.PollError),
 		LastEventAt: when(s.LastEventAt), LastEvent: some(s.LastEvent)}
 	if s.Hook != "" {
 		b.HookURL = some(a.gitHookURL(s.Hook))
@@ -59,7 +77,18 @@ func (a *API) getGit(ctx context.Context, c account.Caller, in *ByID) (gitBody, 
 		return gitBody{}, err
 	}
 	s, err := a.Git.Get(ctx, a.DB, c.Owner, site.ID(in.ID))
-	return a.showGit(s), err
+	if err != nil {
+		return gitBody{}, err
+	}
+	return a.showGitWith(ctx, a.DB, s)
+}
+
+// showGitWith is showGit with the connection that the site uses.
+func (a *API) showGitWith(ctx context.Context, r db.Reader, s git.Settings) (gitBody, error) {
+	b := a.showGit(s)
+	u, err := a.Connections.UseOf(ctx, r, string(s.Site))
+	b.Connection, b.Report = some(string(u.Connection)), u.Report && u.Connection != ""
+	return b, err
 }
 
 type updateGitIn struct {
@@ -67,7 +96,15 @@ type updateGitIn struct {
 	Body struct {
 		AutoDeploy *bool    `json:"autoDeploy,omitempty"`
 		Previews   *string  `json:"previews,omitempty" enum:"off,branches,pull_requests,all"`
-		Watch      []string `json:"watch,omitempty" maxItems:"50" doc:"At most 50 patterns such as src/**, docs or !**/*.md, from the repository's root; the last one that matches a file counts. An empty list: the build's root folder decides." example:"[\"apps/web/**\", \"!**/*.md\"]"`
+		Watch      []string `json:"watch,omitempty" maxItems:"50" doc:"At most 50 patterns such as src/**, docs or !**/*.md, from the repository's root; the last one that matches a file counts. An empty list: slipway.toml or the build's root folder decides." example:"[\"apps/web/**\", \"!**/*.md\"]"`
+
+		PreviewDays *int    `json:"previewDays,omitempty" minimum:"0" maximum:"365"`
+		Tags        *string `json:"tags,omitempty" enum:"ignore,preview"`
+		Deleted     *string `json:"deletedBranches,omitempty" enum:"end,keep"`
+		Forks       *string `json:"forks,omitempty" enum:"approval,ignore"`
+		Connection  *string `json:"connectionId,omitempty" doc:"Of a connected account on the repository's host. An empty one: none."`
+		Report      *bool   `json:"report,omitempty"`
+		PollMinutes *int    `json:"pollMinutes,omitempty" minimum:"0" maximum:"60"`
 	}
 }
 
@@ -76,20 +113,50 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 		return gitBody{}, did, err
 	}
 	now, err := a.Git.Get(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return gitBody{}, did, err
+	}
+	shown, err := a.showGitWith(ctx, tx, now)
 	if err == nil {
-		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch"}, a.showGit(now), nil)
+		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "pollMinutes", "connectionId", "report"}, shown, nil)
 	}
 	if err != nil {
 		return gitBody{}, did, err
 	}
-	p := git.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch}
+	p := git.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch, PreviewDays: in.Body.PreviewDays, Tags: in.Body.Tags, DeletedBranches: in.Body.Deleted, Forks: in.Body.Forks, PollMinutes: in.Body.PollMinutes}
 	if in.Body.Previews != nil {
 		mode := git.Previews(*in.Body.Previews)
 		p.Previews = &mode
 	}
 	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	if err == nil && (in.Body.Connection != nil || in.Body.Report != nil) {
+		err = a.useConnection(ctx, tx, c, site.ID(in.ID), in.Body.Connection, in.Body.Report)
+	}
+	if err != nil {
+		return gitBody{}, did, err
+	}
 	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
-	return a.showGit(s), did, err
+	out, err := a.showGitWith(ctx, tx, s)
+	return out, did, err
+}
+
+// useConnection changes what is not nil of how a site uses a connected account.
+func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, to *string, report *bool) error {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, id)
+	if err != nil {
+		return err
+	}
+	u, err := a.Connections.UseOf(ctx, tx, string(id))
+	if err != nil {
+		return err
+	}
+	if to != nil {
+		u.Connection = connection.ID(*to)
+	}
+	if report != nil {
+		u.Report = *report
+	}
+	return a.Connections.UseTx(ctx, tx, c.Owner, string(id), s.Repository, u)
 }
 
 type madeGitHook struct {
@@ -198,4 +265,70 @@ func (a *API) gitHookKey(ctx context.Context, r *http.Request) (string, bool) {
 	id := git.HookID(m[1])
 	_, err := a.Git.ByHook(ctx, a.DB, id)
 	return "hook:" + id.Digest(), err == nil
+}
+
+type gitEventBody struct {
+	ID           string  `json:"id"`
+	Provider     string  `json:"provider" doc:"Which forge told of it: github, gitlab, gitea, bitbucket or bitbucket_server; or poll."`
+	Event        string  `json:"event" doc:"As the forge calls it."`
+	Ref          *string `json:"ref" doc:"The branch, tag or pull request."`
+	CommitHash   *string `json:"commitHash"`
+	Outcome      string  `json:"outcome" doc:"What came of it."`
+	DeploymentID *string `json:"deploymentId"`
+	At           string  `json:"at" format:"date-time"`
+}
+
+func (a *API) listGitEvents(ctx context.Context, c account.Caller, in *partOf) (data[gitEventBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[gitEventBody]{}, err
+	}
+	list, err := a.Git.Events(ctx, a.DB, c.Owner, site.ID(in.ID))
+	return part(in.PartIn, each(list, func(l git.Logged) gitEventBody {
+		return gitEventBody{l.ID, l.Provider, l.Name, some(l.Ref), some(l.Commit), l.Outcome, some(string(l.Deployment)), l.At.String()}
+	}), err)
+}
+
+type pullBody struct {
+	Number     int     `json:"number"`
+	Title      string  `json:"title"`
+	Branch     string  `json:"branch"`
+	Author     *string `json:"author"`
+	CommitHash *string `json:"commitHash"`
+	Open       bool    `json:"open"`
+	Fork       *string `json:"fork" doc:"The repository that the branch is in. Null: the site's own."`
+	Waiting    bool    `json:"waiting" doc:"Whether a member has to approve the commit before it is built."`
+	URL        *string `json:"url" doc:"Its page at the forge; null where it is not known."`
+	UpdatedAt  string  `json:"updatedAt" format:"date-time"`
+}
+
+func (a *API) listPulls(ctx context.Context, c account.Caller, in *partOf) (data[pullBody], error) {
+	s, err := a.site(ctx, c, in.ID)
+	if err != nil {
+		return data[pullBody]{}, err
+	}
+	set, err := a.Git.Get(ctx, a.DB, c.Owner, s.ID)
+	if err != nil {
+		return data[pullBody]{}, err
+	}
+	list, err := a.Git.Pulls(ctx, a.DB, c.Owner, s.ID)
+	return part(in.PartIn, each(list, func(p git.Pull) pullBody {
+		return pullBody{p.Number, p.Title, p.Branch, some(p.Author), some(p.Commit), p.Open, some(p.Source), p.Waits(), some(set.PullURL(s.Repository, p.Number)), p.UpdatedAt.String()}
+	}), err)
+}
+
+type approvePullIn struct {
+	ByID
+	Number int `path:"number" minimum:"1" maximum:"999999999"`
+	Body   struct {
+		Commit string `json:"commit" doc:"The pull request's commit that was looked at. 409 when it has a newer one."`
+	}
+}
+
+func (a *API) approvePull(ctx context.Context, tx *db.Tx, c account.Caller, in *approvePullIn) (_ Triggered, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return Triggered{}, did, err
+	}
+	d, err := a.Git.ApproveTx(ctx, tx, c.Owner, site.ID(in.ID), in.Number, in.Body.Commit, deploy.ByAPI)
+	did = account.AuditEvent{Action: "pull_request.approved", Subject: string(d.ID)}
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }

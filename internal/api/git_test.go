@@ -90,7 +90,7 @@ func TestGitHookPushes(t *testing.T) {
 
 	begun := count()
 	wants(t, "ping", h.github("ping", m{"zen": "x"}), 200, `"skipped":true`, "ping")
-	wants(t, "a tag", h.github("push", m{"ref": "refs/tags/v1", "before": none, "after": shaA, "repository": acmeRepo}), 200, `"skipped":true`, "Tags")
+	wants(t, "a tag", h.github("push", m{"ref": "refs/tags/v1", "before": none, "after": shaA, "repository": acmeRepo}), 200, `"skipped":true`, "Tags deploy nothing")
 	wants(t, "another branch, previews off", h.github("push", pushOf("next", shaA, "x")), 200, `"skipped":true`, "Previews are off")
 	wants(t, "an issue", h.github("issues", m{"repository": acmeRepo}), 200, `"skipped":true`)
 	if n := count(); n != begun {
@@ -155,7 +155,11 @@ func TestGitHookPushes(t *testing.T) {
 		t.Errorf("a pull request deploys %v", x)
 	}
 	wants(t, "a label", h.github("pull_request", pull("labeled", "open", own)), 200, `"skipped":true`)
+	if x := newest(); !strings.Contains(fmt.Sprint(x["previewUrl"]), "https://pr-7--") || fmt.Sprint(x["pullRequest"]) != "map[fork:false number:7 url:https://git.test/acme/site/pull/7]" {
+		t.Errorf("a pull request deploys %v", x)
+	}
 	wants(t, "a fork", h.github("pull_request", pull("opened", "open", m{"ref": "pr", "sha": shaA, "repo": m{"full_name": "evil/site"}})), 200, `"skipped":true`, "forks")
+	wants(t, "a pull request without a number", h.github("pull_request", m{"action": "opened", "number": -1, "repository": acmeRepo, "pull_request": m{"state": "open", "head": own}}), 200, `"skipped":true`, "no number")
 	wants(t, "from the production branch", h.github("pull_request", pull("opened", "open", m{"ref": "main", "sha": shaA, "repo": m{"full_name": "acme/site"}})), 200, `"skipped":true`)
 	wants(t, "closed", h.github("pull_request", pull("closed", "closed", own)), 200, `"skipped":true`, "closed")
 

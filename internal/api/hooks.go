@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/fault"
+	"slipway/internal/git"
 	"slipway/internal/site"
 	"slipway/internal/webhook"
 )
@@ -56,7 +58,8 @@ func (a *API) hookRoutes() {
 
 	call := Route{Path: "/hooks/deploy/{hook}", ID: "callHook", Tag: "Deploy hooks", Summary: "Deploy by hook", Noun: "deploy hook", Hook: true,
 		Doc: "Needs no key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so that link previews and crawlers do not. " +
-			"A call that finds a deployment of the same branch still waiting, asked for by a hook or a push, is folded into it and says so with `deduplicated`; one with a body never is."}
+			"A call that finds a deployment of the same branch still waiting, asked for by a hook or a push, is folded into it and says so with `deduplicated`; one with a body never is. " +
+			"Calls of Git forges are recognized by their headers: a ping and events other than pushes to the hook's branch are answered with `skipped` and the reason. Their signature is not checked here; a Git hook does that."}
 	a.postHook(call)
 }
 
@@ -224,9 +227,13 @@ type callHookIn struct {
 }
 
 type calledHook struct {
-	Triggered
-	Deduplicated bool `json:"deduplicated,omitempty" doc:"True when an earlier call's deployment, still waiting, will do."`
-	BodyIgnored  bool `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or no UTF-8 text: the build doesn't get it."`
+	Message      string `json:"message"`
+	DeploymentID string `json:"deploymentId,omitempty" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Status       string `json:"status,omitempty" example:"pending"`
+	Skipped      bool   `json:"skipped,omitempty" doc:"True when a Git forge told of something that this hook doesn't deploy."`
+	Reason       string `json:"reason,omitempty" doc:"Why it was skipped."`
+	Deduplicated bool   `json:"deduplicated,omitempty" doc:"True when an earlier call's deployment, still waiting, will do."`
+	BodyIgnored  bool   `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or no UTF-8 text: the build doesn't get it."`
 }
 
 func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHook, error) {
@@ -261,6 +268,13 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	if call.Hops, err = webhook.CheckHop(in.Hop); err != nil {
 		return calledHook{}, err
 	}
+	why, err := a.skipsForge(ctx, tx, hook, call.Branch)
+	if err != nil {
+		return calledHook{}, err
+	}
+	if why != "" {
+		return calledHook{Message: "Nothing to deploy", Skipped: true, Reason: why}, nil
+	}
 	ignored := len(body) > site.MaxHookBody || !utf8.Valid(body) || bytes.ContainsRune(body, 0)
 	if !ignored {
 		call.Body = string(body)
@@ -274,7 +288,21 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	if folded {
 		text = "A deployment is already waiting"
 	}
-	return calledHook{Triggered{text, string(d.ID), string(d.Status)}, folded, ignored}, err
+	return calledHook{Message: text, DeploymentID: string(d.ID), Status: string(d.Status), Deduplicated: folded, BodyIgnored: ignored}, err
+}
+
+// skipsForge says why a call that a Git forge makes of a deploy hook deploys nothing;
+// empty for one that does, and for callers of other kinds.
+func (a *API) skipsForge(ctx context.Context, tx *db.Tx, hook site.Hook, branch string) (string, error) {
+	req := from(ctx)
+	if !git.FromForge(req.http.Header) {
+		return "", nil
+	}
+	if len(req.body) > maxBody { // what it tells of can't be read
+		return "", errTooLarge
+	}
+	s, err := a.Sites.GetTx(ctx, tx, hook.Owner, hook.Site)
+	return git.SkipsHook(req.http.Header, req.body, cmp.Or(branch, hook.Branch, s.Branch)), err
 }
 
 var hookForm = regexp.MustCompile(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)

@@ -8,6 +8,8 @@ import (
 	"slipway/internal/api"
 	"slipway/internal/db"
 	"slipway/internal/operation"
+	"slipway/internal/site"
+	"slipway/internal/wordpress"
 )
 
 // things holds the ids of a user's things, by the placeholder that names each in a path.
@@ -31,6 +33,17 @@ var matrix = map[string]row{
 	"getOperation":        {path: "/operations/{operation}", status: 200},
 	"listOperations":      {path: "/sites/{site}/operations", status: 200},
 	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
+
+	"getWordPress":        {path: "/sites/{site}/wordpress", status: 409},
+	"updateWordPress":     {path: "/sites/{site}/wordpress", body: m{"xmlrpc": true}, status: 200, prep: wordpressed, did: "site.updated"},
+	"loginWordPress":      {path: "/sites/{site}/wordpress/login", status: 409},
+	"purgeWordPressCache": {path: "/sites/{site}/wordpress/purge-cache", status: 200, prep: wordpressed, did: "wordpress.purged"},
+
+	"listDatabases":          {path: "/sites/{site}/databases", status: 200},
+	"createDatabase":         {path: "/sites/{site}/databases", body: m{"engine": "mariadb", "name": "shop"}, status: 201, did: "database.created"},
+	"getDatabase":            {path: "/databases/{database}", status: 200},
+	"deleteDatabase":         {path: "/databases/{database}", status: 200, did: "database.deleted"},
+	"rotateDatabasePassword": {path: "/databases/{database}/rotate-password", status: 200, did: "database.rotated"},
 
 	"createListener":  {path: "/webhook-listeners", body: m{"secret": "a secret of the listener's"}, status: 201, own: true, did: "webhook.listener_started"},
 	"fetchDeliveries": {path: "/webhook-listeners/{listener}/deliveries", status: 200},
@@ -81,6 +94,18 @@ var matrix = map[string]row{
 	"getGit":            {path: "/sites/{site}/git", status: 200},
 	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
 	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
+	"listConnections":   {path: "/connections", status: 200, own: true},
+	"createConnection":  {path: "/connections", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
+	"deleteConnection":  {path: "/connections/{connection}", status: 200, did: "connection.deleted"},
+	"findRepositories":  {path: "/connections/{connection}/repositories?search=site", status: 200},
+	"listChannels":      {path: "/notifications", status: 200, own: true},
+	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "url": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
+	"updateChannel":     {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
+	"deleteChannel":     {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
+	"testChannel":       {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
+	"listGitEvents":     {path: "/sites/{site}/git/events", status: 200},
+	"listPulls":         {path: "/sites/{site}/pulls", status: 200},
+	"approvePull":       {path: "/sites/{site}/pulls/7/approve", body: m{"commit": shaA}, status: 200, did: "pull_request.approved", prep: forkPull},
 	"listBackups":       {path: "/sites/{site}/backups", status: 200},
 	"createBackup":      {path: "/sites/{site}/backups", status: 201, did: "backup.created"},
 	"listAllBackups":    {path: "/backups", status: 200, own: true},
@@ -105,6 +130,13 @@ var matrix = map[string]row{
 
 type m = map[string]any
 
+// forkPull makes an open pull request of a fork.
+func forkPull(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('"+x["site"]+"', 7, 'T', 'b', 'e/s', '', '"+shaA+"', TRUE, TRUE, '', 1)"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func activate(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {
 		w.t.Fatal(err)
@@ -115,6 +147,20 @@ func activate(w *world, _ string, x things) {
 func programmed(w *world, key string, x things) {
 	activate(w, key, x)
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET runtime = 'node' WHERE id = '"+x["site"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wordpressed makes the site a WordPress that is not installed yet.
+func wordpressed(w *world, _ string, x things) {
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		s, err := w.c.Sites.ByID(w.t.Context(), tx, site.ID(x["site"]))
+		if err != nil {
+			return err
+		}
+		return w.c.WordPress.CreateTx(w.t.Context(), tx, s, wordpress.Settings{}, "ada@example.test")
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -142,6 +188,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	text := func(v m, name string) string { return v[name].(string) }
 	x["deployment"] = text(w.must(200, "POST", "/sites/"+x["site"]+"/deploy", key, nil), "deploymentId")
 	x["hook"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/hooks", key, m{"name": "ci"}), "id")
+	x["database"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/databases", key, m{"engine": "mariadb"}), "id")
 	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"keys:write"}}), "id")
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
 	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
@@ -149,6 +196,8 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
 	x["backup"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/backups", key, nil), "id")
 	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
+	x["connection"] = text(w.must(201, "POST", "/connections", key, m{"provider": "github", "token": "good-token"}), "id")
+	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "url": "https://hooks.example.test/planted-address"}), "id")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test"})
 		x["operation"] = string(o.ID)

@@ -37,6 +37,7 @@ type Route struct {
 	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
 	Open    bool          // needs no key. Optional.
 	Limited bool          // what it makes has a limit: 402 when that is used up. Optional.
+	Asks    bool          // asks the site's own program: 409 where there is none. Optional.
 	Stream  bool          // can be followed as server-sent events. Optional.
 	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }

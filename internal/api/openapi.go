@@ -20,6 +20,8 @@ var nouns = []*huma.Tag{
 	{Name: "Deploy hooks", Description: "A URL that deploys a site when something POSTs to it."},
 	{Name: "Git", Description: "What pushes to a site's repository do, and the address that its forge calls."},
 	{Name: "Webhooks", Description: "Signed notifications to HTTPS endpoints of yours."},
+	{Name: "Databases", Description: "MariaDB databases that a site's programs reach."},
+	{Name: "WordPress", Description: "What a WordPress site has beside what every site has."},
 	{Name: "Operations", Description: "Work that outlives the request which started it."},
 	{Name: "Backups", Description: "Copies of a site."},
 	{Name: "Keys", Description: "API keys and what they may do."},
@@ -124,7 +126,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if strings.Contains(r.Path, "{") {
 		statuses = append(statuses, 404)
 	}
-	if conflicts {
+	if conflicts || r.Asks {
 		statuses = append(statuses, 409)
 	}
 	if (r.Method == http.MethodPost || r.Method == http.MethodPatch) && !r.Hook { // every body is read and checked

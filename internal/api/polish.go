@@ -106,7 +106,7 @@ func nameEvents(schemas map[string]any) {
 	for _, s := range schemas {
 		s, _ := s.(map[string]any)
 		properties := objectAt(s, "properties")
-		if events := objectAt(properties, "events"); events != nil {
+		if events := objectAt(properties, "events"); events != nil && objectAt(events, "items")["enum"] == nil { // notifications have events of their own
 			events["items"] = ref
 		}
 		switch event := objectAt(properties, "event"); {

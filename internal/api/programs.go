@@ -203,7 +203,7 @@ func showTask(t app.TaskState) taskBody {
 
 // hasProgram reports whether a program answers for the site.
 func hasProgram(s site.Site) bool {
-	return s.Runtime != "" && s.Runtime != "static" && s.Runtime != "wordpress" && s.LiveDeployment != ""
+	return s.Runtime != "" && s.Runtime != "static" && s.LiveDeployment != ""
 }
 
 type siteLogsIn struct {

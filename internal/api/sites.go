@@ -6,11 +6,13 @@ import (
 	"strings"
 
 	"slipway/internal/account"
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/site"
 	"slipway/internal/source"
+	"slipway/internal/wordpress"
 )
 
 // NewSiteBody is a site just made: it has no domains and no updatedAt yet.
@@ -180,14 +182,16 @@ func (c *credential) read() *source.Credential {
 
 type createSiteIn struct {
 	Body struct {
-		Name       string      `json:"name" doc:"Display name, 1 to 100 characters."`
-		Type       string      `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
-		Repository string      `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
-		Branch     string      `json:"branch,omitempty" doc:"Without it: the repository's default branch."`
-		Framework  string      `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Without it: detected. An unknown one is ignored with a warning in the log."`
-		Build      site.Build  `json:"build,omitempty" doc:"Own build settings."`
-		Run        site.Run    `json:"run,omitempty" doc:"How the site's program is run, where it is one."`
-		Credential *credential `json:"credential,omitempty" doc:"For a private repository. Stored sealed, never shown."`
+		Name       string       `json:"name" doc:"Display name, 1 to 100 characters."`
+		Type       string       `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
+		Repository string       `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
+		Branch     string       `json:"branch,omitempty" doc:"Without it: the repository's default branch."`
+		Framework  string       `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Without it: detected. An unknown one is ignored with a warning in the log."`
+		Build      site.Build   `json:"build,omitempty" doc:"Own build settings."`
+		Run        site.Run     `json:"run,omitempty" doc:"How the site's program is run, where it is one."`
+		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored sealed, never shown."`
+		WordPress  newWordPress `json:"wordpress,omitempty" doc:"What a site of type wordpress begins with."`
+		Connection string       `json:"connectionId,omitempty" doc:"A connected account on the repository's host, which reads it in place of a credential, and reports deployments to the forge."`
 	}
 }
 
@@ -195,6 +199,15 @@ func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
 		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
+	if err == nil && b.Connection != "" {
+		err = a.Connections.UseTx(ctx, tx, c.Owner, string(s.ID), s.Repository, connection.Use{Connection: connection.ID(b.Connection), Report: true})
+	}
+	if err == nil && s.Type == site.WordPress {
+		var u account.User
+		if u, err = a.Accounts.User(ctx, c.User); err == nil {
+			err = a.WordPress.CreateTx(ctx, tx, s, wordpress.Settings(b.WordPress), u.Email)
+		}
+	}
 	did = account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
 	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, did, err
 }

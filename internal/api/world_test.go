@@ -23,18 +23,22 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/backup"
 	"slipway/internal/blob"
+	"slipway/internal/connection"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
+	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // world is the API over real services on a database of its own. No worker runs: what
@@ -116,7 +120,14 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		RateLimit: 100_000,
 		Limits:    limits,
 	}
+	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
+	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
 	c.Git = git.New(git.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
+	// A server elsewhere: what is asked for is noted, and nothing here makes it.
+	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Limits: limits, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)
 	}
@@ -124,6 +135,20 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	w.srv = httptest.NewServer(api.New(c).Handler())
 	t.Cleanup(w.srv.Close)
 	return w
+}
+
+// forgeStandIn answers for GitHub: the token good-token is octo's, who can read one repository.
+type forgeStandIn struct{}
+
+func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := 200, `{"login": "octo"}`
+	switch {
+	case r.URL.Host != "api.github.com" || r.Header.Get("Authorization") != "Bearer good-token":
+		status, body = 401, `{"message": "Bad credentials"}`
+	case r.URL.Path == "/user/repos":
+		body = `[{"full_name": "octo/site", "default_branch": "main", "private": true}, {"full_name": "octo/other", "default_branch": "main"}]`
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
 // noDNS is a world in which nobody has any records.

@@ -138,7 +138,9 @@ type Endpoint struct {
 	Transport http.RoundTripper // connects to the program whatever the address
 	// Serve answers a request that a file answers, without the program, and reports whether
 	// it did. Optional.
-	Serve   func(w http.ResponseWriter, r *http.Request) bool
+	Serve func(w http.ResponseWriter, r *http.Request) bool
+	// Tasks runs scripts that nobody who visits can ask for. Optional.
+	Tasks   http.RoundTripper
 	Ended   <-chan struct{} // closed when the program has ended
 	Release func()
 	// Answered counts the answer: its status, and how long its first byte took. Optional to

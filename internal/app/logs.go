@@ -76,6 +76,9 @@ func (l *logs) note(site, deployment, process, text string) {
 	}
 }
 
+// Note writes what the service says into a site's log.
+func (a *Apps) Note(site, text string) { a.logs.system(site, "", text) }
+
 // add notes one line. A site that prints more than its share loses the rest, and its log
 // says how many.
 func (l *logs) add(site, deployment, process, stream, text string) {

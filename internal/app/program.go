@@ -290,7 +290,7 @@ func (in *instance) release() {
 }
 
 func (p *program) endpoint(in *instance) *Endpoint {
-	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Ended: in.running.Done(), Release: sync.OnceFunc(in.release),
+	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), Release: sync.OnceFunc(in.release),
 		Answered: func(status int, took time.Duration) { p.apps.metrics.answered(in.site, status, took) }}
 }
 

@@ -13,6 +13,7 @@ import (
 type PHP struct {
 	Root  string // document root, relative to the bundle
 	Front string // front controller, relative to it; "" for none
+	Tasks string // folder of the bundle whose scripts the service alone may run; "" for none
 }
 
 // transport is the way of requests to an instance: HTTP over its port, or FastCGI.
@@ -20,6 +21,7 @@ type transport struct {
 	http.RoundTripper
 	idle  func()                                            // drops connections that nobody uses
 	serve func(w http.ResponseWriter, r *http.Request) bool // nil where the program answers for its files
+	tasks http.RoundTripper                                 // nil where there are none
 }
 
 func (t transport) CloseIdleConnections() {
@@ -32,7 +34,11 @@ func (p *program) transportTo(running runtime.Program, want Wanted) transport {
 	if want.PHP != nil {
 		site := &php.Site{Top: runtime.AppDir, Root: want.PHP.Root, Front: want.PHP.Front, Open: running.Open, Dial: running.Dial,
 			Log: func(line string) { want.Spec.Output("stderr", line) }}
-		return transport{RoundTripper: site, serve: site.Serve}
+		t := transport{RoundTripper: site, serve: site.Serve}
+		if want.PHP.Tasks != "" {
+			t.tasks = &php.Site{Top: runtime.AppDir, Root: want.PHP.Tasks, Open: running.Open, Dial: running.Dial, Log: site.Log}
+		}
+		return t
 	}
 	t := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return running.Dial(ctx) },

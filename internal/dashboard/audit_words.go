@@ -10,6 +10,8 @@ var auditLabels = map[string]string{
 	"second_factor.enabled": "Two-factor authentication enabled", "second_factor.disabled": "Two-factor authentication disabled", "second_factor.codes_renewed": "Recovery codes regenerated",
 	"site.command":  "Command run",
 	"passkey.added": "Passkey added", "passkey.removed": "Passkey removed",
+	"wordpress.login": "WordPress login link created", "wordpress.purged": "Page cache purged",
+	"database.created": "Database created", "database.deleted": "Database deleted", "database.rotated": "Database password rotated",
 	"webhook.pinged": "Test event sent", "webhook.redelivered": "Events redelivered", "webhook.secret_rotated": "Webhook secret rotated", "webhook.secret_shown": "Webhook secret revealed",
 	"webhook.listener_started": "Webhook listener started", "webhook.listener_stopped": "Webhook listener stopped",
 	"key.created": "API key created", "key.revoked": "API key revoked",

@@ -32,16 +32,21 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/certs"
+	"slipway/internal/connection"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/framework"
+	"slipway/internal/git"
+	"slipway/internal/notify"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 	"slipway/internal/site"
 	"slipway/internal/source"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // Config names the services that the pages show.
@@ -51,7 +56,12 @@ type Config struct {
 	Accounts     *account.Accounts
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
+	Git          *git.Git
+	Connections  *connection.Connections
+	Notify       *notify.Notifications
 	Domains      *domain.Domains
+	Databases    *database.Databases
+	WordPress    *wordpress.WordPress
 	Traffic      *traffic.Traffic
 	Webhooks     *webhook.Webhooks
 	Log          *slog.Logger

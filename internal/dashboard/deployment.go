@@ -116,7 +116,7 @@ func (r deploymentRow) CanRollBack() bool {
 
 // CanPromote reports whether it is a preview whose release can be made live.
 func (r deploymentRow) CanPromote() bool {
-	return r.Target == deploy.Preview && r.Status == deploy.Success && r.Release != "" && r.head.Site.Status != site.Stopped
+	return r.Target == deploy.Preview && !r.Fork && r.Status == deploy.Success && r.Release != "" && r.head.Site.Status != site.Stopped
 }
 
 // PromoteTo says what promoting it will do.
@@ -205,10 +205,13 @@ type deploymentsData struct {
 }
 
 // deploymentFilter holds the filters of the list. Unknown values are ignored.
-type deploymentFilter struct{ Branch, Target, Status string }
+type deploymentFilter struct{ Branch, Target, Status, Author, Pull string }
 
 func readDeploymentFilter(q *request) deploymentFilter {
-	f := deploymentFilter{short(255, clean(strings.TrimSpace(q.query("branch")))), q.query("target"), q.query("status")}
+	f := deploymentFilter{short(255, clean(strings.TrimSpace(q.query("branch")))), q.query("target"), q.query("status"), short(200, clean(strings.TrimSpace(q.query("author")))), ""}
+	if n, err := strconv.Atoi(q.query("pull")); err == nil && n > 0 {
+		f.Pull = strconv.Itoa(n)
+	}
 	if !slices.Contains(deploy.Targets, deploy.Target(f.Target)) {
 		f.Target = ""
 	}
@@ -219,7 +222,7 @@ func readDeploymentFilter(q *request) deploymentFilter {
 }
 
 func (f deploymentFilter) link(path string, page int) string {
-	return link(path, "branch", f.Branch, "target", f.Target, "status", f.Status, "page", strconv.Itoa(page))
+	return link(path, "branch", f.Branch, "target", f.Target, "status", f.Status, "author", f.Author, "pull", f.Pull, "page", strconv.Itoa(page))
 }
 
 // Any reports whether the list is narrowed at all.
@@ -252,7 +255,8 @@ func (d *Dashboard) deploymentsData(ctx context.Context, q *request) (deployment
 		return deploymentsData{}, err
 	}
 	n, f := pageNumber(q), readDeploymentFilter(q)
-	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Branch: f.Branch, Target: deploy.Target(f.Target), Status: deploy.Status(f.Status), Page: n, Limit: deploymentsPerPage})
+	pull, _ := strconv.Atoi(f.Pull) // empty: none
+	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Branch: f.Branch, Target: deploy.Target(f.Target), Status: deploy.Status(f.Status), Author: f.Author, Pull: pull, Page: n, Limit: deploymentsPerPage})
 	if err != nil {
 		return deploymentsData{}, err
 	}

@@ -27,7 +27,9 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 	path := "/sites/" + string(s.ID) + "/deployments/" + string(id) + "/log"
 	open := func() *http.Response {
 		t.Helper()
-		a, err := b.client.Get(w.srv.URL + path)
+		client := *b.client
+		client.Timeout = 0 // it takes as long as it takes
+		a, err := client.Get(w.srv.URL + path)
 		must(t, err)
 		if a.StatusCode != 200 {
 			t.Fatal(a.Status)

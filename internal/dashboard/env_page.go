@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -46,7 +47,19 @@ func (h siteHead) VarPath(v site.Var) string {
 }
 
 // Both reports whether a variable is for builds and for the running site.
-func (envData) Both(v site.Var) bool { return len(v.Target) == 2 }
+func (e envData) Both(v site.Var) bool { return e.Only(v) == "" }
+
+// Only names the one of builds and the running site that sees a variable; empty for both.
+func (envData) Only(v site.Var) string {
+	build, runtime := slices.Contains(v.Target, "build"), slices.Contains(v.Target, "runtime")
+	switch {
+	case build && !runtime:
+		return "build"
+	case runtime && !build:
+		return "runtime"
+	}
+	return ""
+}
 
 func (d *Dashboard) envPage(ctx context.Context, q *request) (answer, error) {
 	head, err := d.head(ctx, q, "env")
@@ -61,6 +74,49 @@ func (d *Dashboard) envPage(ctx context.Context, q *request) (answer, error) {
 	from := min((n-1)*varsPerPage, len(all))
 	return page("site_env", "Environment of "+head.Site.Name, envData{head, all[from:min(from+varsPerPage, len(all))], len(all),
 		turn(n, len(all), varsPerPage, func(p int) string { return head.Base() + "/env?page=" + strconv.Itoa(p) })}), nil
+}
+
+// scopeOf reads which deployments see a variable: production, preview, or all; and the
+// pattern of branches, which the form asks for only with previews.
+func scopeOf(q *request) (scope []string, branch string) {
+	switch q.value("scope") {
+	case "production":
+		return []string{"production"}, ""
+	case "preview":
+		return []string{"preview"}, ""
+	case "branch":
+		return []string{"preview"}, strings.TrimSpace(q.value("env_branch"))
+	}
+	return nil, ""
+}
+
+// Scopes are the choices of scopeOf in people's words.
+func (h siteHead) Scopes() [][2]string {
+	return [][2]string{{"all", "Production and previews"}, {"production", "Production"}, {"preview", "Previews"}, {"branch", "Previews of branches"}}
+}
+
+// ScopeOf is which of Scopes a variable has.
+func (h siteHead) ScopeOf(v site.Var) string {
+	switch {
+	case v.Branch != "":
+		return "branch"
+	case v.Scope() == "":
+		return "all"
+	}
+	return v.Scope()
+}
+
+// ScopeTag says which deployments see a variable; empty where all do.
+func (h siteHead) ScopeTag(v site.Var) string {
+	switch {
+	case v.Branch != "":
+		return "Previews of " + v.Branch
+	case v.Scope() == "production":
+		return "Production"
+	case v.Scope() == "preview":
+		return "Previews"
+	}
+	return ""
 }
 
 // targetsOf reads the boxes that say who sees a variable; none is an error of the service.
@@ -84,10 +140,21 @@ func (d *Dashboard) setVar(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	key := q.value("key")
-	if slices.ContainsFunc(vars, func(v site.Var) bool { return v.Key == key }) {
+	n := site.NewVar{Key: key, Value: q.value("value"), Secret: q.checked("secret"), Target: targetsOf(q)}
+	scope, branch := scopeOf(q)
+	if n.Branch = branch; branch == "" && q.value("scope") == "branch" {
+		return answer{}, at("env_branch", &fault.Error{Kind: fault.Invalid, Message: "Enter a branch or a pattern such as feature/*"})
+	}
+	if len(n.Target) > 0 {
+		n.Target = append(n.Target, scope...)
+	}
+	if slices.ContainsFunc(vars, func(v site.Var) bool {
+		same := len(scope) == 0 || v.Scope() == "" || slices.Contains(scope, v.Scope())
+		return v.Key == key && v.Branch == branch && (branch != "" || same)
+	}) {
 		return answer{}, at("key", &fault.Error{Kind: fault.Conflict, Message: "A variable with this name already exists", Details: "edit it or choose another name"})
 	}
-	err = d.setVars(ctx, q, head.Site.ID, []site.NewVar{{Key: key, Value: q.value("value"), Secret: q.checked("secret"), Target: targetsOf(q)}})
+	err = d.setVars(ctx, q, head.Site.ID, []site.NewVar{n})
 	if err != nil {
 		return answer{}, at(varField(err), err)
 	}
@@ -115,6 +182,8 @@ func varField(err error) string {
 		return ""
 	case f.Message == "The variable has no target":
 		return "target"
+	case f.Message == "Invalid branch pattern":
+		return "env_branch"
 	case f.Received == nil:
 		return "value"
 	}
@@ -174,9 +243,13 @@ func (d *Dashboard) changeVar(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	secret := q.checked("secret")
-	p := site.PatchVar{Secret: &secret, Target: targetsOf(q)}
-	if scope := data.Var.Scope(); scope != "" && len(p.Target) > 0 { // the form doesn't ask for it
-		p.Target = append(p.Target, scope)
+	scope, branch := scopeOf(q)
+	p := site.PatchVar{Secret: &secret, Target: targetsOf(q), Branch: &branch}
+	if len(p.Target) > 0 {
+		p.Target = append(p.Target, scope...)
+	}
+	if branch == "" && q.value("scope") == "branch" {
+		return answer{}, at("env_branch", &fault.Error{Kind: fault.Invalid, Message: "Enter a branch or a pattern such as feature/*"})
 	}
 	if value := q.value("value"); !data.Var.Secret || value != "" {
 		p.Value = &value
@@ -260,7 +333,7 @@ func (d *Dashboard) importEnv(ctx context.Context, q *request) (answer, error) {
 	for _, p := range pairs {
 		c := varChange{Key: p.key, Kind: "new", After: p.value, Secret: data.Secret}
 		n := site.NewVar{Key: p.key, Value: p.value, Secret: data.Secret}
-		if i := slices.IndexFunc(have, func(v site.Var) bool { return v.Key == p.key }); i >= 0 {
+		if i := slices.IndexFunc(have, func(v site.Var) bool { return v.Key == p.key && v.Branch == "" }); i >= 0 {
 			v := have[i]
 			c.Kind, c.Before, c.Hidden = "changed", v.Value, v.Secret
 			c.Secret = data.Secret || v.Secret // what is secret stays so

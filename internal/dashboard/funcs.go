@@ -131,6 +131,7 @@ var words = map[string]map[string][2]string{
 	"delivery":    {"pending": {"Pending", "wait"}, "success": {"Delivered", "ok"}, "failed": {"Failed", "bad"}},
 	"check":       {"ok": {"OK", "ok"}, "limited": {"Limited", "wait"}, "missing": {"Missing", "bad"}},
 	"process":     {"none": {"Not running", "off"}, "starting": {"Starting", "busy"}, "running": {"Running", "ok"}, "sleeping": {"Sleeping", "off"}, "stopped": {"Stopped", "off"}, "crashed": {"Crashed", "bad"}},
+	"database":    {"creating": {"Creating", "busy"}, "active": {"Active", "ok"}, "error": {"Failed", "bad"}},
 	"switch":      {"on": {"Enabled", "ok"}, "off": {"Disabled", "off"}},
 }
 

@@ -94,7 +94,9 @@ func TestPagesAskOnce(t *testing.T) {
 			}
 			w.statements.take()
 			b.get(th.fill(rt.path))
-			asked[rt.path] = w.statements.take()
+			asked[rt.path] = slices.DeleteFunc(w.statements.take(), func(q string) bool {
+				return strings.HasPrefix(q, "UPDATE sessions SET seen_at") // once a minute, whatever page it is
+			})
 		}
 		return asked
 	}

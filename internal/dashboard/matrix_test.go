@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"slipway/internal/account"
+	"slipway/internal/connection"
 	"slipway/internal/db"
+	"slipway/internal/notify"
 	"slipway/internal/webhook"
 )
 
@@ -33,7 +35,20 @@ func (w *world) things() things {
 		delivery, err = w.dash.Webhooks.PingTx(ctx, tx, ada.Owner, hook)
 		return err
 	}))
-	return things{"{picture}": w.portray(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
+	var con connection.Connection
+	var ch notify.Channel
+	must(w.t, w.db.Write(ctx, func(tx *db.Tx) error {
+		k, err := w.dash.Connections.Check(ctx, connection.NewConnection{Provider: "github", Token: "good-token"})
+		if err != nil {
+			return err
+		}
+		if con, err = w.dash.Connections.CreateTx(ctx, tx, ada.Owner, k); err != nil {
+			return err
+		}
+		ch, err = w.dash.Notify.CreateTx(ctx, tx, ada.Owner, notify.NewChannel{Kind: notify.Slack, URL: "https://hooks.example.test/x"})
+		return err
+	}))
+	return things{"{connection}": string(con.ID), "{channel}": string(ch.ID), "{picture}": w.portray(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
 		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
 		"{passkey}": "psk_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
 }
@@ -58,7 +73,7 @@ func TestMatrix(t *testing.T) {
 	th := w.things()
 	// Paths that name something of Ada's.
 	owned := func(path string) bool {
-		for _, p := range []string{"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}", "{delivery}"} {
+		for _, p := range []string{"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}", "{delivery}", "{connection}", "{channel}"} {
 			if strings.Contains(path, p) {
 				return true
 			}

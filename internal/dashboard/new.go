@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/forge"
 	"slipway/internal/framework"
 	"slipway/internal/site"
 	"slipway/internal/source"
@@ -29,7 +31,11 @@ type newData struct {
 	TokenUser  string
 	DeployKey  string
 	Branch     string
-	Branches   []string // nil: not looked at
+	Connection string                  // the connected account that it is read with; empty: none
+	Accounts   []connection.Connection // that can be picked
+	Search     string
+	Found      []connection.Repository // of the picked account; nil: not looked for
+	Branches   []string                // nil: not looked at
 	Default    string
 	Framework  string
 	Build      map[string]string // root, install, command, output, node; empty: as detected
@@ -37,6 +43,16 @@ type newData struct {
 	Plan       *planView         // nil: nothing was detected
 	PlanWhy    *problem          // why not
 	Presets    []framework.Preset
+}
+
+// Account is the picked connected account; nil: none.
+func (n newData) Account() *connection.Connection {
+	for i, c := range n.Accounts {
+		if string(c.ID) == n.Connection {
+			return &n.Accounts[i]
+		}
+	}
+	return nil
 }
 
 // Private reports whether a credential was typed.
@@ -58,6 +74,9 @@ func (n newData) Rest() map[string]any {
 	}
 	if len(build) > 0 {
 		body["build"] = build
+	}
+	if n.Connection != "" {
+		body["connectionId"] = n.Connection
 	}
 	switch {
 	case n.DeployKey != "":
@@ -118,10 +137,11 @@ func viewOf(p framework.Plan) planView {
 }
 
 func readNew(q *request) newData {
-	n := newData{Step: 1, Type: q.query("type"), Name: q.query("name"), Repository: strings.TrimSpace(q.query("repository")), Branch: q.query("branch"), Build: map[string]string{}, Presets: framework.Presets()}
+	n := newData{Step: 1, Type: q.query("type"), Name: q.query("name"), Repository: strings.TrimSpace(q.query("repository")), Branch: q.query("branch"), Connection: q.query("account"), Search: short(100, q.query("search")), Build: map[string]string{}, Presets: framework.Presets()}
 	if q.PostForm != nil {
 		n.Type, n.Name, n.Repository = q.value("type"), strings.TrimSpace(q.value("name")), strings.TrimSpace(q.value("repository"))
 		n.Token, n.TokenUser, n.DeployKey = strings.TrimSpace(q.value("token")), strings.TrimSpace(q.value("token_user")), strings.TrimSpace(q.value("deploy_key"))
+		n.Connection = q.value("account")
 		n.Branch, n.Framework = strings.TrimSpace(q.value("branch")), q.value("framework")
 		for _, f := range buildFields {
 			n.Build[f] = strings.TrimSpace(q.value("build_" + f))
@@ -158,6 +178,9 @@ func (n newData) build() site.Build {
 // newPage shows the form; after a failure with the values submitted, at the step that failed.
 func (d *Dashboard) newPage(ctx context.Context, q *request) (answer, error) {
 	n := readNew(q)
+	if err := d.pick(ctx, q, &n); err != nil {
+		return answer{}, err
+	}
 	if q.problem != nil && q.value("step") == "create" && n.Type == string(site.Static) {
 		n.Step = 2
 		if err := d.inspect(ctx, q.caller.Owner, &n); err != nil {
@@ -171,6 +194,9 @@ func (d *Dashboard) newPage(ctx context.Context, q *request) (answer, error) {
 // "create" makes the site.
 func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 	n := readNew(q)
+	if err := d.pick(ctx, q, &n); err != nil {
+		return answer{}, err
+	}
 	switch step := q.value("step"); {
 	case n.Type != string(site.Static), step == "create":
 	case step == "back":
@@ -189,6 +215,12 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
 		s, err = d.Sites.CreateTx(ctx, tx, q.caller.Owner, site.NewSite{Name: n.Name, Type: n.Type, Repository: n.Repository, Branch: n.Branch,
 			Framework: n.Framework, Build: n.build(), Credential: n.credential()})
+		if err == nil && n.Connection != "" && s.Repository != "" {
+			err = d.Connections.UseTx(ctx, tx, q.caller.Owner, string(s.ID), s.Repository, connection.Use{Connection: connection.ID(n.Connection), Report: true})
+		}
+		if err == nil && s.Type == site.WordPress {
+			err = d.startWordPress(ctx, tx, q, s)
+		}
 		return account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
 	})
 	if err != nil {
@@ -197,11 +229,53 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 	return goTo("/sites/"+string(s.ID)+"/first", ""), nil
 }
 
+// pick fills in what connected accounts offer: the accounts, and the repositories of the
+// picked one. A forge that doesn't answer leaves the list empty, with the reason.
+func (d *Dashboard) pick(ctx context.Context, q *request, n *newData) error {
+	if d.Connections == nil || n.Type != string(site.Static) {
+		return nil
+	}
+	var err error
+	if n.Accounts, err = d.Connections.List(ctx, d.DB, q.caller.Owner); err != nil {
+		return err
+	}
+	if n.Account() == nil {
+		n.Connection = ""
+		return nil
+	}
+	if q.PostForm != nil {
+		return nil
+	}
+	n.Found, err = d.Connections.Repositories(ctx, q.caller.Owner, connection.ID(n.Connection), n.Search)
+	if fault.As(err) != nil && q.problem == nil {
+		q.problem, _ = describe(err, "")
+		return nil
+	}
+	return err
+}
+
 // inspect checks that the repository can be read, and says what it is.
 func (d *Dashboard) inspect(ctx context.Context, who account.OwnerID, n *newData) error {
+	if web, ok := forge.ParseWebAddress(n.Repository); ok { // a page of it, as the browser's address bar has it
+		n.Repository = web.Repository
+		if n.Branch == "" {
+			n.Branch = web.Branch
+		}
+		if n.Build["root"] == "" {
+			n.Build["root"] = web.Dir
+		}
+	}
 	repo, err := source.ParseRepository(n.Repository)
 	if err != nil {
 		return at("repository", err)
+	}
+	credential := n.credential()
+	if credential == nil && n.Connection != "" {
+		c, err := d.Connections.CredentialFor(ctx, who, connection.ID(n.Connection), repo.String())
+		if err != nil {
+			return at("repository", err)
+		}
+		credential = &source.Credential{Token: c.Token, User: c.User, Host: c.Host}
 	}
 	n.Repository = repo.String()
 	if n.Name == "" {
@@ -212,7 +286,7 @@ func (d *Dashboard) inspect(ctx context.Context, who account.OwnerID, n *newData
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	if n.Branches, n.Default, err = d.Branches(ctx, who, n.Repository, n.credential()); err != nil {
+	if n.Branches, n.Default, err = d.Branches(ctx, who, n.Repository, credential); err != nil {
 		return atRepository(ctx, err)
 	}
 	if len(n.Branches) == 0 {
@@ -230,7 +304,7 @@ func (d *Dashboard) inspect(ctx context.Context, who account.OwnerID, n *newData
 	if n.Framework != "" {
 		o.Framework = &n.Framework
 	}
-	plan, err := d.Detect(ctx, who, n.Repository, n.Branch, n.credential(), o)
+	plan, err := d.Detect(ctx, who, n.Repository, n.Branch, credential, o)
 	switch {
 	case err == nil:
 		v := viewOf(plan)

@@ -39,7 +39,7 @@ var fieldsByCode = map[string]string{
 	"invalid_email": "email", "email_taken": "email", "weak_password": "password", "wrong_code": "code",
 	"invalid_name": "name", "unknown_scope": "scopes", "scopes_required": "scopes", "invalid_sites": "sites",
 	"invalid_addresses": "addresses", "invalid_expiry": "expires", "repository_required": "repository",
-	"invalid_repository": "repository", "invalid_branch": "branch", "invalid_title": "title",
+	"invalid_repository": "repository", "invalid_branch": "branch", "invalid_title": "title", "invalid_commit": "commit",
 }
 
 var statuses = map[fault.Kind]int{

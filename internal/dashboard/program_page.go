@@ -55,7 +55,7 @@ func (t ProgramTask) Process() string { return t.Kind + ":" + t.Name }
 
 // HasProgram reports whether the site's live deployment is a program.
 func (h siteHead) HasProgram() bool {
-	return h.Site.Runtime != "" && h.Site.Runtime != "static" && h.Site.Runtime != "wordpress" && h.Site.LiveDeployment != ""
+	return h.Site.Runtime != "" && h.Site.Runtime != "static" && h.Site.LiveDeployment != ""
 }
 
 type programData struct {

@@ -58,6 +58,8 @@ func (d *Dashboard) listRoutes() []route {
 		get("/live/home", user, d.homeLive),
 	}
 	rs = append(rs, d.accountRoutes()...)
+	rs = append(rs, d.connectionRoutes()...)
+	rs = append(rs, d.notifyRoutes()...)
 	rs = append(rs, d.operatorRoutes()...)
 	rs = append(rs, d.siteRoutes()...)
 	return rs

@@ -36,7 +36,7 @@ func (d *Dashboard) siteRoutes() []route {
 		post("/sites/{id}/settings", user, d.saveSettings, d.settingsPage),
 		post("/sites/{id}/delete", user, d.deleteSite, d.settingsPage),
 	}
-	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.hookRoutes(), d.webhookRoutes()} {
+	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.databaseRoutes(), d.wordpressRoutes(), d.hookRoutes(), d.gitRoutes(), d.webhookRoutes()} {
 		rs = append(rs, more...)
 	}
 	return rs
@@ -50,9 +50,12 @@ type siteHead struct {
 	URL  string // https://…, of the site's own address
 	Host string
 
-	Visit     string // https://…, by which visitors know the site: its primary domain's, or URL
+	Live      *deploy.Deployment // the live deployment, where the site needs to be redeployed; else nil
+	Visit     string             // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string
 	Look      siteTheme
+
+	Databases bool // whether it has any
 }
 
 // Base is where the site's pages are.
@@ -60,6 +63,12 @@ func (h siteHead) Base() string { return "/sites/" + string(h.Site.ID) }
 
 // Deployable reports whether a deployment can be asked for.
 func (h siteHead) Deployable() bool { return h.Site.Type == site.Static }
+
+// CanRedeploy reports whether the commit that is live can be built again for production. One
+// that was promoted from another branch can't: production is built from its branch.
+func (h siteHead) CanRedeploy() bool {
+	return h.Live != nil && h.Live.CommitHash != "" && h.Live.Status.Ended() && (h.Site.Branch == "" || h.Live.Branch == h.Site.Branch)
+}
 
 // CanDeploy reports whether asking for one now would be answered.
 func (h siteHead) CanDeploy() bool { return h.Deployable() && h.Site.Status != site.Stopped }
@@ -74,12 +83,27 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 	if err != nil {
 		return siteHead{}, err
 	}
+	var current *deploy.Deployment
+	if s.NeedsRedeploy && s.LiveDeployment != "" {
+		x, err := d.Deployments.Several(ctx, q.caller.Owner, []deploy.ID{deploy.ID(s.LiveDeployment)})
+		if err != nil {
+			return siteHead{}, err
+		}
+		if live, ok := x[deploy.ID(s.LiveDeployment)]; ok {
+			current = &live
+		}
+	}
 	primary, err := d.Domains.Primary(ctx, d.DB, string(s.ID))
 	if err != nil {
 		return siteHead{}, err
 	}
 	url := d.Sites.URL(s.Slug)
-	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Look: themeOf(s, portraits[s.ID])}
+	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Live: current, Look: themeOf(s, portraits[s.ID])}
+	databases, err := d.Databases.List(ctx, d.DB, q.caller.Owner, s.ID)
+	if err != nil {
+		return siteHead{}, err
+	}
+	h.Databases = len(databases) > 0 || tab == "databases"
 	h.Visit, h.VisitHost = h.URL, h.Host
 	if primary != "" {
 		_, port, _ := strings.Cut(h.Host, ":")
@@ -95,7 +119,7 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 // deploySite asks for a deployment and goes to where it can be watched.
 func (d *Dashboard) deploySite(ctx context.Context, q *request) (answer, error) {
 	id := site.ID(q.PathValue("id"))
-	t := deploy.Trigger{Cause: deploy.ByDashboard, Branch: strings.TrimSpace(q.value("branch")), Title: strings.TrimSpace(q.value("title")), ClearCache: q.checked("clear_cache")}
+	t := deploy.Trigger{Cause: deploy.ByDashboard, Branch: strings.TrimSpace(q.value("branch")), Commit: strings.TrimSpace(q.value("commit")), Title: strings.TrimSpace(q.value("title")), ClearCache: q.checked("clear_cache")}
 	var x deploy.Deployment
 	err := d.act(ctx, q, "deployment.triggered", func(tx *db.Tx) (_ string, err error) {
 		x, err = d.Deployments.TriggerTx(ctx, tx, q.caller.Owner, id, t)

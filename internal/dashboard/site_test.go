@@ -206,7 +206,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	dep := w.deployment(s)
 	b.get(to).to(t, deploymentPath(id, dep))
 
-	b.get("/new?type=wordpress").want(t, 200, "WordPress can't be installed yet")
+	b.get("/new?type=wordpress").want(t, 200, "A WordPress of your own")
 	b.post("/new", "type", "wordpress", "step", "create", "name", "Press").to(t, "/sites/")
 }
 
@@ -580,7 +580,7 @@ func TestEnv(t *testing.T) {
 	b.get(base+"/var/PLAIN").want(t, 200, ">\none\ntwo</textarea>")
 	b.post(base+"/var/TOKEN", "secret", "1", "value", "", "target", "runtime").to(t, base)
 	b.post(base+"/var/TOKEN", "value", "", "target", "runtime").want(t, 409, "readable")
-	if all, err := w.dash.Sites.Variables(t.Context(), s.ID, "runtime", "production"); err != nil || len(all) != 2 || all[1].Value != "s3cret-value" {
+	if all, err := w.dash.Sites.Variables(t.Context(), s.ID, "runtime", "production", "main"); err != nil || len(all) != 2 || all[1].Value != "s3cret-value" {
 		t.Errorf("the secret did not stay: %v", err)
 	}
 	b.post(base+"/var/PLAIN", append(both, "value", "three")...).to(t, base)

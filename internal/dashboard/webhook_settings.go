@@ -27,15 +27,25 @@ func (d *Dashboard) siteChoices(ctx context.Context, q *request, chosen []string
 	if q.problem != nil && q.PostForm.Has("form-events") {
 		chosen = q.PostForm["sites"]
 	}
-	for _, id := range chosen {
-		s, err := d.Sites.Get(ctx, q.caller.Owner, site.ID(id))
-		switch {
-		case err == nil:
-			out = append(out, siteChoice{id, s.Name, true})
-		case fault.Is(err, fault.NotFound):
-			out = append(out, siteChoice{id, "Deleted site " + short(40, id), true})
-		default:
+	chosen = chosen[:min(len(chosen), mostChoices)]
+	if len(chosen) > 0 {
+		ids, names := make([]site.ID, len(chosen)), map[string]string{}
+		for i, id := range chosen {
+			ids[i] = site.ID(id)
+		}
+		list, _, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{Only: ids, Page: 1, Limit: mostChoices})
+		if err != nil {
 			return nil, err
+		}
+		for _, s := range list {
+			names[string(s.ID)] = s.Name
+		}
+		for _, id := range chosen {
+			name := names[id]
+			if name == "" {
+				name = "Deleted site " + short(40, id)
+			}
+			out = append(out, siteChoice{id, name, true})
 		}
 	}
 	list, _, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{Sort: site.ByName, Page: 1, Limit: mostChoices})

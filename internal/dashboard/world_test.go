@@ -16,16 +16,21 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/blob"
+	"slipway/internal/connection"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
+	"slipway/internal/git"
+	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/release"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 const password = "correct horse battery staple 9"
@@ -74,6 +79,13 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 				return s.Slug, err
 			}}),
 	}
+	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
+	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
+	c.Git = git.New(git.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
+	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)
 	}
@@ -201,4 +213,18 @@ func (b *browser) post(path string, pairs ...string) reply {
 		form.Add(pairs[i], pairs[i+1])
 	}
 	return b.do(http.MethodPost, path, form)
+}
+
+// forgeStandIn answers for GitHub: the token good-token is octo's, who can read two repositories.
+type forgeStandIn struct{}
+
+func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := 200, `{"login": "octo"}`
+	switch {
+	case r.URL.Host != "api.github.com" || r.Header.Get("Authorization") != "Bearer good-token":
+		status, body = 401, `{"message": "Bad credentials"}`
+	case r.URL.Path == "/user/repos":
+		body = `[{"full_name": "octo/site", "default_branch": "main", "private": true}, {"full_name": "octo/other", "default_branch": "main"}]`
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }

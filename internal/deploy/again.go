@@ -55,6 +55,10 @@ func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	if err != nil {
 		return Deployment{}, err
 	}
+	if old.Fork { // it was built without what production is built with, from code that nobody has merged
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "A preview of a fork can't be promoted",
+			Details: "merge the pull request; production is then built with its variables", Code: "deployment_from_fork"}
+	}
 	if old.Target == Production {
 		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment is already for production",
 			Details: "roll back to an earlier one, or redeploy it", Code: "deployment_is_production"}
@@ -76,6 +80,7 @@ func (d *Deployments) goLiveTx(ctx context.Context, tx *db.Tx, s site.Site, old 
 	now := db.Now()
 	x := old
 	x.ID, x.Cause, x.ReleaseOf, x.Target = ID(db.NewID("dep")), by, old.ID, Production
+	x.Pull = 0
 	x.Title, x.ClearCache, x.Stages, x.Queue, x.Current, x.PreviewURL = "", false, []Stage{}, nil, true, ""
 	x.CreatedAt, x.StartedAt, x.CompletedAt = now, now, now
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 
 	"slipway/internal/account"
 	"slipway/internal/build"
@@ -24,6 +25,9 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	}
 	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: storageOf(s), Tree: tree, Plan: plan, MaxCaches: &caches,
 		Commands: otherCommands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
+	if x.Fork { // nothing that its build leaves behind reaches another one, and the other way round
+		spec.Branch, spec.ClearCache = pullKey(x.Pull), true
+	}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
 		return rel, err
 	}
@@ -77,10 +81,19 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	return rel, err
 }
 
+// variables returns the site's variables for the build or the program of a deployment. A
+// fork's sees none: whoever opens a pull request would read them.
+func (d *Deployments) variables(ctx context.Context, x Deployment, when string) ([]site.Var, error) {
+	if x.Fork {
+		return nil, nil
+	}
+	return d.c.Sites.Variables(ctx, x.Site, when, string(x.Target), x.Branch)
+}
+
 // environment returns what the commands of a build see beside what every build sees, and
 // the values that its log must hide.
 func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deployment, plan framework.Plan) (env map[string]string, secrets []build.Secret, err error) {
-	vars, err := d.c.Sites.Variables(ctx, s.ID, "build", string(x.Target))
+	vars, err := d.variables(ctx, *x, "build")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,6 +108,9 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 		"SLIPWAY_COMMIT":        x.CommitHash,
 		"SLIPWAY_URL":           d.c.Sites.URL(s.Slug),
 		"SLIPWAY_DEPLOY_URL":    x.URL,
+	}
+	if x.Pull > 0 {
+		env["SLIPWAY_PULL_REQUEST"] = strconv.Itoa(x.Pull)
 	}
 	if x.Cause == ByHook {
 		env["SLIPWAY_HOOK_TITLE"] = x.Title

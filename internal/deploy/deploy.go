@@ -26,6 +26,7 @@ import (
 	"slipway/internal/bundle"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/forge"
 	"slipway/internal/framework"
 	"slipway/internal/release"
 	"slipway/internal/site"
@@ -104,6 +105,10 @@ type Deployment struct {
 	Cause         Cause
 	Target        Target
 	Branch        string // empty until the repository's default is known
+	Pull          int    // the pull request that it is for; 0: none
+	Fork          bool   // the commit is from a fork: its build sees no variables, no credential and no cache
+	Repository    string // that the commit was fetched from; empty where that was not noted
+	Forge         forge.Provider
 	Title         string
 	ClearCache    bool
 	CommitHash    string
@@ -161,6 +166,8 @@ type Config struct {
 	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
 	StartProgram func(ctx context.Context, id ID) (release func(), err error)
 	WhyNot       string
+	// WordPress prepares and installs sites of that type. Optional: nil refuses them, with WhyNot.
+	WordPress WordPress
 	// RunCommand runs a command of a deployment to its end; a fault says why it failed.
 	// Required where StartProgram is set.
 	RunCommand func(ctx context.Context, id ID, c framework.Command, line func(stream, text string)) error
@@ -169,6 +176,9 @@ type Config struct {
 	PHP func(ctx context.Context, constraint string) (version string, err error)
 	// ProgramLog returns the last lines that a deployment's program printed. Optional.
 	ProgramLog func(ctx context.Context, id site.ID, deployment ID) []string
+
+	// Tell hears of every state of a deployment, in the transaction that writes it. Optional.
+	Tell func(ctx context.Context, tx *db.Tx, x Deployment, site string) error
 
 	Log *slog.Logger
 
@@ -200,16 +210,16 @@ func New(c Config) *Deployments {
 	return d
 }
 
-const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
+const columns = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork, d.repository, COALESCE(f.provider, ''), d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
 	d.hops, d.hook_body, s.subdomain, s.live_deployment = d.id`
 
-const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id `
+const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id LEFT JOIN site_forges f ON f.site_id = d.site_id `
 
 func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 	var x Deployment
 	var plan, stages, subdomain, label string
-	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
+	err := row.Scan(&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &label, &x.Branch, &x.Pull, &x.Fork, &x.Repository, &x.Forge, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
 		&x.Framework, &plan, &x.Release, &x.Runtime, &x.Bundle, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
 		&x.Hops, &x.hookBody, &subdomain, &x.Current)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -224,6 +234,7 @@ func (d *Deployments) scan(row db.Scanner) (Deployment, error) {
 	if err := json.Unmarshal([]byte(stages), &x.Stages); err != nil {
 		return Deployment{}, fmt.Errorf("read stages of %s: %w", x.ID, err)
 	}
+	x.Forge = forge.ProviderOf(x.Repository, x.Forge)
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), subdomain)
 	if label != "" {
 		x.PreviewURL = d.c.Sites.DeploymentURL(label, subdomain)
@@ -264,7 +275,28 @@ func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x Deployment, make fu
 	if err != nil {
 		return fmt.Errorf("name site of %s: %w", x.ID, err)
 	}
+	if err := d.tell(ctx, tx, x, name); err != nil {
+		return err
+	}
 	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: name}, x.event()))
+}
+
+// tell says how a deployment stands to whoever the configuration names.
+func (d *Deployments) tell(ctx context.Context, tx *db.Tx, x Deployment, site string) error {
+	if d.c.Tell == nil {
+		return nil
+	}
+	return d.c.Tell(ctx, tx, x, site)
+}
+
+// Lookup returns a deployment and its site whoever owns it, for jobs.
+func (d *Deployments) Lookup(ctx context.Context, id ID) (Deployment, site.Site, error) {
+	x, err := d.byID(ctx, d.c.DB, id)
+	if err != nil {
+		return x, site.Site{}, err
+	}
+	s, err := d.c.Sites.ByID(ctx, d.c.DB, x.Site)
+	return x, s, err
 }
 
 // open lists the states that are not the end, for statements.

@@ -62,8 +62,7 @@ func (d *Deployments) Schedule(ctx context.Context) error {
 	})
 }
 
-// provision carries a new site to its first release: for a static one that is its first
-// deployment. Run twice, it finds the deployment of the first time.
+// provision carries a new site to its first release by its first deployment. Run twice, it finds the deployment of the first time.
 func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		s, err := d.c.Sites.ByID(ctx, tx, p.Site)
@@ -72,12 +71,6 @@ func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) 
 		}
 		if err != nil || s.Status != site.Pending {
 			return err
-		}
-		if s.Type == site.WordPress {
-			if err := d.c.Sites.ProvisioningTx(ctx, tx, s.ID); err != nil {
-				return err
-			}
-			return d.c.Sites.FailTx(ctx, tx, s.ID, noWordPress)
 		}
 		var n int
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND cause = 'provision'`, s.ID).Scan(&n); err != nil {

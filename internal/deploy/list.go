@@ -16,7 +16,9 @@ type Filter struct {
 	Branch string
 	Target Target
 	Status Status
-	Page   int // from 1
+	Author string // of the commit, exactly
+	Pull   int    // pull request
+	Page   int    // from 1
 	Limit  int
 }
 
@@ -40,6 +42,11 @@ func (f Filter) where(id site.ID) (string, []any, error) {
 	and("branch", f.Branch)
 	and("target", string(f.Target))
 	and("status", string(f.Status))
+	and("commit_author", f.Author)
+	if f.Pull > 0 {
+		args = append(args, f.Pull)
+		text += fmt.Sprintf(" AND pull_request = $%d", len(args))
+	}
 	return text, args, nil
 }
 
@@ -91,6 +98,7 @@ func (d *Deployments) Latest(ctx context.Context, r db.Reader, sites []site.ID) 
 	rows, err := r.Query(ctx, `
 		SELECT `+columns+`
 		FROM open_sites s JOIN deployments d ON d.id = (SELECT id FROM deployments WHERE site_id = s.id ORDER BY id DESC LIMIT 1)
+		LEFT JOIN site_forges f ON f.site_id = s.id
 		WHERE s.id IN (`+marks+`)`, args...)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
@@ -98,6 +106,25 @@ func (d *Deployments) Latest(ctx context.Context, r db.Reader, sites []site.ID) 
 	}
 	for _, x := range list {
 		out[x.Site] = x
+	}
+	return out, nil
+}
+
+// Several returns those of the owner's deployments that have these ids, without their
+// places in the queue.
+func (d *Deployments) Several(ctx context.Context, owner account.OwnerID, ids []ID) (map[ID]Deployment, error) {
+	out := make(map[ID]Deployment, len(ids))
+	if len(ids) == 0 {
+		return out, nil
+	}
+	args := db.Args{owner}
+	rows, err := d.c.DB.Query(ctx, `SELECT `+columns+from+`WHERE d.owner_id = $1 AND d.id IN (`+db.AddList(&args, ids)+`)`, args...)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, fmt.Errorf("find deployments: %w", err)
+	}
+	for _, x := range list {
+		out[x.ID] = x
 	}
 	return out, nil
 }

@@ -31,6 +31,7 @@ type Program struct {
 	PHP     string // constraint of composer.json, "" for any
 	Runtime string // framework.Node or framework.PHP
 	Env     map[string]string
+	Fork    bool // of a fork's pull request: it must not see what the site has stored
 
 	Run       site.Run // what slipway.toml says; the site's own settings go before it
 	Processes []framework.Process
@@ -248,7 +249,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	vars, err := d.c.Sites.Variables(ctx, s.ID, "runtime", string(x.Target))
+	vars, err := d.variables(ctx, x, "runtime")
 	if err != nil {
 		return Program{}, err
 	}
@@ -263,7 +264,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets,
+	return Program{Site: s, Bundle: x.Bundle, Fork: x.Fork, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets,
 		Run: runSettings(plan.Run), Processes: plan.Processes, Crons: plan.Crons}, nil
 }
 

@@ -18,6 +18,11 @@ func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err != nil {
 		return Deployment{}, err
 	}
+	if t.Attach > 0 {
+		if x, _, err = d.AttachPullTx(ctx, tx, owner, id, t.Branch, t.Commit, t.Attach); err != nil {
+			return Deployment{}, err
+		}
+	}
 	return x, d.supersede(ctx, tx, x)
 }
 
@@ -28,6 +33,7 @@ type Skipped struct {
 	Message string
 	Author  string
 	Target  Target
+	Pull    int
 	Reason  string // what the list of deployments shows
 }
 
@@ -45,7 +51,7 @@ func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return Deployment{}, err
 	}
 	now := db.Now()
-	x := Deployment{ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Canceled, Cause: ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true,
+	x := Deployment{ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Canceled, Cause: ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true, Pull: k.Pull, Repository: s.Repository,
 		CommitMessage: k.Message, CommitAuthor: k.Author, CreatedAt: now, CompletedAt: now}
 	if err := d.write(ctx, tx, x, ""); err != nil {
 		return Deployment{}, err
@@ -60,16 +66,28 @@ func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.Owner
 // EndPreviewTx ends the preview address of a branch that is gone, and the previews of it
 // that have not ended.
 func (d *Deployments) EndPreviewTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch string) (had bool, err error) {
+	return d.endPreview(ctx, tx, owner, id, branch, "The branch was deleted")
+}
+
+// EndPullTx is EndPreviewTx for a pull request that was merged or closed. What its branch
+// has of its own goes on.
+func (d *Deployments) EndPullTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, pull int) (had bool, err error) {
+	return d.endPreview(ctx, tx, owner, id, pullKey(pull), "The pull request was closed")
+}
+
+func (d *Deployments) endPreview(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch, why string) (had bool, err error) {
 	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return false, err
 	}
-	rows, err := tx.Query(ctx, `SELECT id FROM deployments WHERE site_id = $1 AND branch = $2 AND target = 'preview' AND status IN `+open, id, branch)
+	rows, err := tx.Query(ctx, `
+		SELECT d.id FROM deployments d JOIN preview_hosts h ON h.site_id = d.site_id AND h.label = d.preview_label
+		WHERE d.site_id = $1 AND h.branch = $2 AND d.target = 'preview' AND d.status IN `+open, id, branch)
 	ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return false, fmt.Errorf("find previews of a branch: %w", err)
 	}
 	for _, one := range ids {
-		if err := d.cancel(ctx, tx, one, "The branch was deleted"); err != nil {
+		if err := d.cancel(ctx, tx, one, why); err != nil {
 			return false, err
 		}
 	}

@@ -170,7 +170,7 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 		return err
 	}
 	if s.Type == site.WordPress {
-		return &fault.Error{Kind: fault.Unavailable, Message: noWordPress}
+		return d.runWordPress(ctx, s, x, p)
 	}
 
 	p.enter("fetch", Building)
@@ -209,9 +209,6 @@ func (d *Deployments) run(ctx context.Context, x *Deployment, p *progress) error
 	return d.activate(ctx, *x, rel, plan, byDefault, p)
 }
 
-// noWordPress is the error for WordPress sites, which are not supported yet.
-const noWordPress = "WordPress sites can't be installed by this version of the service yet"
-
 // fetch brings the branch's newest commit here and notes which one it is.
 func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *progress) (*source.Tree, error) {
 	repo, err := source.ParseRepository(s.Repository)
@@ -223,7 +220,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 		return nil, err
 	}
 	wanted := cmp.Or(x.Branch, "the default branch")
-	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner)}
+	request := source.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner), Untrusted: x.Fork}
 	if x.Pinned {
 		request.Commit = x.CommitHash
 		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)
@@ -236,7 +233,13 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, clip(tree.Message), clip(tree.Author)
 	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
 	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
-	if err := p.commit(ctx, func(tx *db.Tx) error { return noteTx(ctx, tx, *x) }); err != nil {
+	err = p.commit(ctx, func(tx *db.Tx) error {
+		if err := noteTx(ctx, tx, *x); err != nil {
+			return err
+		}
+		return d.tell(ctx, tx, *x, s.Name) // now it is known of which commit
+	})
+	if err != nil {
 		tree.Close()
 		return nil, err
 	}

@@ -48,6 +48,12 @@ func targetOf(s site.Site, branch string) Target {
 // it says production.
 func chooseTarget(s site.Site, t Trigger) (Target, error) {
 	decided := targetOf(s, t.Branch)
+	if t.Pull > 0 || t.Fork {
+		if t.Target != "" && t.Target != Preview || t.Pull > maxPull {
+			return "", fmt.Errorf("deploy pull request %d to %s", t.Pull, t.Target)
+		}
+		return Preview, nil
+	}
 	switch t.Target {
 	case "", decided:
 		return decided, nil
@@ -72,7 +78,7 @@ func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, x *Deployment) 
 	if err != nil || targetOf(s, x.Branch) == Production {
 		return err
 	}
-	label, err := d.previewHostTx(ctx, tx, s, x.Branch, false)
+	label, err := d.previewHostTx(ctx, tx, s, x.previewKey(), false)
 	if err != nil {
 		return err
 	}
@@ -83,9 +89,25 @@ func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, x *Deployment) 
 	return nil
 }
 
-// previewHostTx returns the label of the branch's preview address, which stays the same
-// as long as it has one. Where the owner has as many as they may have, it refuses, or else
-// ends the one that was deployed longest ago.
+// maxPull is the greatest number of a pull request: its address fits beside every site's name.
+const maxPull = 999_999_999
+
+// pullKey stands for a pull request in preview_hosts, in place of a branch: no branch is
+// called so.
+func pullKey(pull int) string { return fmt.Sprintf(":%d", pull) }
+
+// previewKey returns what the stable address of the deployment belongs to: its pull request,
+// or else its branch.
+func (x Deployment) previewKey() string {
+	if x.Pull > 0 {
+		return pullKey(x.Pull)
+	}
+	return x.Branch
+}
+
+// previewHostTx returns the label of the preview address of a branch or of a pull request
+// (pullKey), which stays the same as long as it has one. Where the owner has as many as they
+// may have, it refuses, or else ends the one that was deployed longest ago.
 func (d *Deployments) previewHostTx(ctx context.Context, tx *db.Tx, s site.Site, branch string, refuse bool) (label string, err error) {
 	now := db.Now()
 	rows, err := tx.Query(ctx, `UPDATE preview_hosts SET used_at = $3 WHERE site_id = $1 AND branch = $2 RETURNING label`, s.ID, branch, now)
@@ -151,39 +173,58 @@ func (d *Deployments) trimPreviewsTx(ctx context.Context, tx *db.Tx, id site.ID)
 	return nil
 }
 
-// showPreviewTx makes a deployment what its branch's preview address serves, unless a
-// newer one is already.
+// showPreviewTx makes a deployment what the preview addresses of its branch and of its pull
+// request serve, unless a newer one is already. A fork's branch has no address: it may be
+// called like one of the site's own.
 func (d *Deployments) showPreviewTx(ctx context.Context, tx *db.Tx, x Deployment) error {
-	_, err := tx.Exec(ctx, `
-		UPDATE preview_hosts SET deployment_id = $3, release = $4
-		WHERE site_id = $1 AND branch = $2 AND deployment_id < $3`, x.Site, x.Branch, x.ID, x.Release)
-	if err != nil {
-		return fmt.Errorf("show preview: %w", err)
+	keys := []string{x.Branch}
+	switch {
+	case x.Fork:
+		keys = []string{pullKey(x.Pull)}
+	case x.Pull > 0:
+		keys = append(keys, pullKey(x.Pull))
+	}
+	for _, key := range keys {
+		_, err := tx.Exec(ctx, `
+			UPDATE preview_hosts SET deployment_id = $3, release = $4
+			WHERE site_id = $1 AND branch = $2 AND deployment_id < $3`, x.Site, key, x.ID, x.Release)
+		if err != nil {
+			return fmt.Errorf("show preview: %w", err)
+		}
 	}
 	tx.Notify("previews")
 	return nil
 }
 
 var (
+	pullLabel       = regexp.MustCompile(`^:([0-9]+)$`)
+	likePull        = regexp.MustCompile(`^pr-[0-9]+$`)
 	notLabel        = regexp.MustCompile(`[^a-z0-9]+`)
 	deploymentLabel = regexp.MustCompile(`^[a-z0-9]{12}$`)
 )
 
 // previewLabel makes the DNS label of a branch, which together with the hyphens and the
 // site's slug fits into one. It ends with a hash of the branch's name where the name does
-// not fit, would look like a deployment's own label, or another branch has the label
-// already (hashed).
+// not fit, would look like a deployment's own label or a pull request's, or another branch
+// has the label already (hashed). A pull request's label is pr- and its number.
 func previewLabel(branch, slug string, hashed bool) string {
+	pull := pullLabel.FindStringSubmatch(branch)
+	if pull != nil && !hashed {
+		return "pr-" + pull[1]
+	}
 	label := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(branch), "-"), "-")
 	room := dnsLabelMax - len("--") - len(slug)
 	reserved := len(label) == 2 // "xn--" and its like (RFC 5890 §2.3.1)
-	if !hashed && label != "" && !reserved && len(label) <= room && !deploymentLabel.MatchString(label) {
+	if !hashed && label != "" && !reserved && !likePull.MatchString(label) && len(label) <= room && !deploymentLabel.MatchString(label) {
 		return label
 	}
 	sum := sha256.Sum256([]byte(branch))
 	hash := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:6]
 	label = strings.TrimRight(label[:min(len(label), room-len(hash)-1)], "-")
-	if label == "" {
+	switch {
+	case pull != nil:
+		label = "pr"
+	case label == "":
 		label = "branch"
 	}
 	return label + "-" + hash

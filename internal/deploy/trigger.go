@@ -36,6 +36,9 @@ type Trigger struct {
 	Branch     string // empty: the site's
 	Commit     string // 40 or 64 hexadecimal digits; empty: the branch's newest
 	Target     Target // empty: production for the production branch, preview for any other
+	Pull       int    // the pull request that it is for; such a deployment is a preview
+	Fork       bool   // the commit is from a fork, and a member approved it
+	Attach     int    // an open pull request of the branch, whose address shows the preview too; 0: none
 	Title      string // shown beside it
 	ClearCache bool   // build as if for the first time
 	HookBody   string // what a deploy hook's caller sent, for the build
@@ -96,14 +99,14 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		}
 	}
 	x := Deployment{
-		ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Pending, Cause: t.Cause, Target: target, CommitHash: t.Commit, Pinned: t.Commit != "", Branch: cmp.Or(t.Branch, s.Branch), Title: t.Title,
+		ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Pending, Cause: t.Cause, Target: target, CommitHash: t.Commit, Pinned: t.Commit != "", Branch: cmp.Or(t.Branch, s.Branch), Pull: t.Pull, Fork: t.Fork, Repository: s.Repository, Title: t.Title,
 		ClearCache: t.ClearCache, Hops: t.Hops, hookBody: d.c.Sites.SealHookBody(s.ID, t.HookBody), CreatedAt: db.Now(),
 		Queue: &Queue{Position: waiting + 1, Reason: "workers_busy"},
 	}
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
 	label := ""
 	if target == Preview {
-		if label, err = d.previewHostTx(ctx, tx, s, x.Branch, true); err != nil {
+		if label, err = d.previewHostTx(ctx, tx, s, x.previewKey(), true); err != nil {
 			return Deployment{}, err
 		}
 		x.PreviewURL = d.c.Sites.DeploymentURL(label, s.Slug)
@@ -112,6 +115,9 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		return Deployment{}, err
 	}
 	tx.Notify(x.Owner.Topic())
+	if err := d.tell(ctx, tx, x, s.Name); err != nil {
+		return Deployment{}, err
+	}
 	_, err = job.Enqueue(ctx, tx, Run{x.ID}, job.Options{Queue: QueueName, Unique: runKey(x.ID), Group: string(x.Site), Share: string(x.Owner)})
 	return x, err
 }
@@ -121,10 +127,11 @@ func runKey(id ID) string { return "deploy/" + string(id) }
 func (d *Deployments) write(ctx context.Context, tx *db.Tx, x Deployment, previewLabel string) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
-			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label, hops, hook_body, bundle)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25, $26)`,
+			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label, hops, hook_body, bundle,
+			pull_request, fork, repository)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`,
 		x.ID, x.Site, x.Owner, x.ID.Label(), x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor,
-		x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel, x.Hops, x.hookBody, x.Bundle)
+		x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel, x.Hops, x.hookBody, x.Bundle, x.Pull, x.Fork, x.Repository)
 	if err != nil {
 		return fmt.Errorf("insert deployment: %w", err)
 	}
@@ -163,7 +170,7 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 	t := Trigger{Cause: ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: cmp.Or(call.Title, hook.Title), ClearCache: call.ClearCache || hook.ClearCache, HookBody: call.Body, Hops: call.Hops}
 	x, err = d.scan(tx.QueryRow(ctx, `
 		SELECT `+columns+from+`
-		WHERE d.site_id = $1 AND d.status = 'pending' AND d.started_at = 0 AND d.cause IN ('hook', 'push') AND NOT d.pinned AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
+		WHERE d.site_id = $1 AND d.status = 'pending' AND d.started_at = 0 AND d.cause IN ('hook', 'push') AND NOT d.pinned AND NOT d.fork AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
 			AND d.hook_body = '' AND $5
 		ORDER BY d.id DESC LIMIT 1`, s.ID, t.Branch, t.Title, t.ClearCache, call.Body == ""))
 	switch {
@@ -192,7 +199,7 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 func (d *Deployments) supersede(ctx context.Context, tx *db.Tx, x Deployment) error {
 	rows, err := tx.Query(ctx, `
 		SELECT id FROM deployments
-		WHERE site_id = $1 AND status = 'pending' AND cause IN ('hook', 'push') AND branch = $2 AND id < $3`, x.Site, x.Branch, x.ID)
+		WHERE site_id = $1 AND status = 'pending' AND cause IN ('hook', 'push') AND branch = $2 AND id < $3 AND fork = $4 AND (NOT fork OR pull_request = $5)`, x.Site, x.Branch, x.ID, x.Fork, x.Pull)
 	ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return fmt.Errorf("find superseded deployments: %w", err)
@@ -283,5 +290,5 @@ func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	if !x.Status.Ended() {
 		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment has not finished yet", Details: "wait until it finishes, or cancel it", Code: "deployment_running"}
 	}
-	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{Cause: by, Branch: x.Branch, Commit: x.CommitHash, Target: x.Target, Title: x.Title, ClearCache: x.ClearCache})
+	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{Cause: by, Branch: x.Branch, Commit: x.CommitHash, Target: x.Target, Pull: x.Pull, Fork: x.Fork, Title: x.Title, ClearCache: x.ClearCache})
 }

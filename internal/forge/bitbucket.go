@@ -38,6 +38,9 @@ func (e *Event) bitbucket(body []byte) error {
 			ID     int    `json:"id"`
 			Title  string `json:"title"`
 			State  string `json:"state"`
+			Author struct {
+				Name string `json:"display_name"`
+			} `json:"author"`
 			Source struct {
 				Branch struct {
 					Name string `json:"name"`
@@ -86,8 +89,12 @@ func (e *Event) bitbucket(body []byte) error {
 		e.Kind = PullRequest
 		s := b.Pull.Source
 		e.Pull = &Pull{Number: b.Pull.ID, Title: b.Pull.Title, Branch: s.Branch.Name, Commit: s.Commit.Hash, Open: b.Pull.State == "OPEN",
-			Moved: e.Name == "pullrequest:created" || e.Name == "pullrequest:updated",
-			Fork:  s.Repository == nil || !strings.EqualFold(s.Repository.FullName, b.Repository.FullName)}
+			Moved:  e.Name == "pullrequest:created" || e.Name == "pullrequest:updated",
+			Fork:   s.Repository == nil || !strings.EqualFold(s.Repository.FullName, b.Repository.FullName),
+			Opened: e.Name == "pullrequest:created", Author: b.Pull.Author.Name}
+		if s.Repository != nil {
+			e.Pull.Source = s.Repository.FullName
+		}
 	}
 	return nil
 }

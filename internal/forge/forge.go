@@ -25,6 +25,8 @@ const (
 	GitLab    Provider = "gitlab"
 	Gitea     Provider = "gitea"
 	Bitbucket Provider = "bitbucket"
+
+	BitbucketServer Provider = "bitbucket_server" // also called Bitbucket Data Center
 )
 
 // Kind is what happened.
@@ -44,6 +46,7 @@ type Event struct {
 	Name          string // as the forge calls it
 	Kind          Kind
 	Repository    []string // its addresses, in several spellings
+	Path          string   // of Bitbucket Server's repository below its host, which it may not name; else empty
 	DefaultBranch string   // empty where the forge doesn't say
 	Changes       []Change // of a push
 	Pull          *Pull    // of a pull request
@@ -67,9 +70,12 @@ type Pull struct {
 	Title  string
 	Branch string // that it asks to merge
 	Commit string
+	Author string
 	Open   bool
-	Moved  bool // its commit may be new: it was opened, reopened or pushed to
-	Fork   bool // the branch lies in another repository
+	Opened bool   // it was just opened or reopened
+	Moved  bool   // its commit may be new: it was opened, reopened or pushed to
+	Fork   bool   // the branch lies in another repository
+	Source string // that repository, as the forge calls it; empty where it is gone
 }
 
 // Bounds of a payload.
@@ -81,6 +87,9 @@ const (
 // Recognize names the forge that sends such headers and its word for the event. Gitea
 // sends GitHub's headers too, so its own count first.
 func Recognize(h http.Header) (p Provider, event string, ok bool) {
+	if key := h.Get("X-Event-Key"); serverKey(key) {
+		return BitbucketServer, key[:min(len(key), 100)], true
+	}
 	for _, x := range []struct {
 		header string
 		p      Provider
@@ -95,7 +104,7 @@ func Recognize(h http.Header) (p Provider, event string, ok bool) {
 // Delivery is the forge's name for this call, empty where it gives none. A call that is
 // sent again has the same one.
 func Delivery(h http.Header) string {
-	for _, name := range []string{"X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id", "X-Gitlab-Event-Uuid", "X-Github-Delivery", "X-Request-Uuid"} {
+	for _, name := range []string{"X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id", "X-Gitlab-Event-Uuid", "X-Github-Delivery", "X-Request-Uuid", "X-Request-Id"} {
 		if v := h.Get(name); v != "" {
 			return v[:min(len(v), 200)]
 		}
@@ -129,6 +138,8 @@ func Read(h http.Header, body []byte) (Event, error) {
 		err = e.gitlab(body)
 	case Bitbucket:
 		err = e.bitbucket(body)
+	case BitbucketServer:
+		err = e.bitbucketServer(body)
 	default:
 		err = e.github(body)
 	}

@@ -55,7 +55,10 @@ func (e *Event) github(body []byte) error {
 		Pull   *struct {
 			Title string `json:"title"`
 			State string `json:"state"`
-			Head  struct {
+			User  struct {
+				Login string `json:"login"`
+			} `json:"user"`
+			Head struct {
 				Ref  string            `json:"ref"`
 				SHA  string            `json:"sha"`
 				Repo *githubRepository `json:"repo"`
@@ -81,6 +84,9 @@ func (e *Event) github(body []byte) error {
 		if b.Head != nil && b.Head.ID == b.After {
 			c.Message, c.Author = b.Head.Message, b.Head.Author.Name
 		}
+		if b.Head != nil && c.Tag != "" && !c.Deleted { // after is the annotated tag itself
+			c.Commit, c.Message, c.Author = b.Head.ID, b.Head.Message, b.Head.Author.Name
+		}
 		c.All = !b.Forced && !unset(b.Before) && len(b.Commits) > 0 && len(b.Commits) < maxListed
 		if e.Provider == Gitea { // it doesn't say what was forced, but lists the commits up to the new one
 			c.All = c.All && b.Total != nil && *b.Total == len(b.Commits)
@@ -102,9 +108,14 @@ func (e *Event) github(body []byte) error {
 		e.Kind = PullRequest
 		h := b.Pull.Head
 		e.Pull = &Pull{Number: b.Number, Title: b.Pull.Title, Branch: h.Ref, Commit: h.SHA, Open: b.Pull.State != "closed" && b.Action != "closed",
-			Fork: h.Repo == nil || !strings.EqualFold(h.Repo.FullName, r.FullName)}
+			Fork: h.Repo == nil || !strings.EqualFold(h.Repo.FullName, r.FullName), Author: b.Pull.User.Login}
+		if h.Repo != nil {
+			e.Pull.Source = h.Repo.FullName
+		}
 		switch b.Action {
-		case "opened", "reopened", "synchronize", "synchronized":
+		case "opened", "reopened":
+			e.Pull.Opened, e.Pull.Moved = true, true
+		case "synchronize", "synchronized":
 			e.Pull.Moved = true
 		}
 	}

@@ -7,16 +7,21 @@ func (e *Event) gitlab(body []byte) error {
 		SSHURL        string `json:"git_ssh_url"`
 		WebURL        string `json:"web_url"`
 		DefaultBranch string `json:"default_branch"`
+		Path          string `json:"path_with_namespace"`
 	}
 	var b struct {
-		ObjectKind string       `json:"object_kind"`
-		Ref        string       `json:"ref"`
-		Before     string       `json:"before"`
-		After      string       `json:"after"`
-		Total      int          `json:"total_commits_count"`
-		Commits    []commitBody `json:"commits"`
-		Project    project      `json:"project"`
-		Merge      struct {
+		ObjectKind string `json:"object_kind"`
+		Ref        string `json:"ref"`
+		Before     string `json:"before"`
+		After      string `json:"after"`
+		Checkout   string `json:"checkout_sha"`
+		User       struct {
+			Username string `json:"username"`
+		} `json:"user"`
+		Total   int          `json:"total_commits_count"`
+		Commits []commitBody `json:"commits"`
+		Project project      `json:"project"`
+		Merge   struct {
 			IID     int     `json:"iid"`
 			Title   string  `json:"title"`
 			Action  string  `json:"action"`
@@ -43,6 +48,9 @@ func (e *Event) gitlab(body []byte) error {
 		if c.Deleted {
 			c.Commit = ""
 		}
+		if c.Tag != "" && !c.Deleted && b.Checkout != "" { // after is the annotated tag itself
+			c.Commit = b.Checkout
+		}
 		c.files(b.Commits)
 		// It lists the newest 20, and doesn't say what was forced; only a single one whose
 		// predecessor is known would tell, so more than it lists is not all.
@@ -52,7 +60,8 @@ func (e *Event) gitlab(body []byte) error {
 		e.Kind = PullRequest
 		m := b.Merge
 		e.Pull = &Pull{Number: m.IID, Title: m.Title, Branch: m.Branch, Commit: m.Last.ID, Open: m.State != "closed" && m.State != "merged",
-			Moved: m.Action == "open" || m.Action == "reopen" || m.Action == "update" && m.OldRev != "", Fork: m.Project != m.Target}
+			Moved: m.Action == "open" || m.Action == "reopen" || m.Action == "update" && m.OldRev != "", Fork: m.Project != m.Target,
+			Opened: m.Action == "open" || m.Action == "reopen", Author: b.User.Username, Source: m.Source.Path}
 	}
 	return nil
 }

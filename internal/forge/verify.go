@@ -36,7 +36,7 @@ func Verify(h http.Header, body []byte, secret string, now time.Time) error {
 				break
 			}
 		}
-	case Bitbucket:
+	case Bitbucket, BitbucketServer:
 		good = signed(h.Get("X-Hub-Signature"), "sha256=", body, secret)
 	case GitLab:
 		if h.Get("Webhook-Signature") != "" {

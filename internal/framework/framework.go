@@ -26,6 +26,8 @@ const (
 	Static = "static" // the output folder is published as files
 	Node   = "node"   // a Node.js process answers
 	PHP    = "php"    // PHP-FPM answers
+
+	WordPress = "wordpress" // PHP-FPM answers, from a core that all sites share
 )
 
 // Plan says how a repository becomes a site. It is data: it carries JSON names because
@@ -70,6 +72,7 @@ type Plan struct {
 	Hashed []HashedFolder `json:"hashed,omitempty"` // where the output's files have a digest in their names
 	Assets []AssetFolder  `json:"assets,omitempty"` // of a server: folders whose files are served without it
 	SPA    bool           `json:"spa,omitempty"`    // the browser's router answers for paths without a file
+	Watch  []string       `json:"watch,omitempty"`  // patterns of slipway.toml: a push that changes none of these files is not deployed
 
 	Cache    []string          `json:"cache,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`     // what the preset and the repository's files ask for; the site's own variables win
@@ -171,7 +174,7 @@ func Detect(files Files, o Overrides) (Plan, error) {
 	}
 	d := &draft{Plan: Plan{
 		Framework: chosen.ID, Name: chosen.Name, Why: why, Root: p.root, Runtime: chosen.Runtime,
-		Env: map[string]string{}, Sources: maps.Clone(s.sources),
+		Env: map[string]string{}, Sources: maps.Clone(s.sources), Watch: s.watch,
 	}}
 	if _, said := d.Sources["framework"]; !said {
 		d.Sources["framework"] = "detection"

@@ -22,6 +22,7 @@ import (
 //	command = "npm run build"
 //	output = "dist"          # relative to the root directory; "." is that directory
 //	node = "22"              # version or npm range
+//	watch = ["src/**"]       # files without whose change pushes are not deployed
 //
 //	release = "node migrate.js"   # once per deployment, before it goes live
 //
@@ -50,6 +51,8 @@ type slipwayTOML struct {
 		Command   *string `toml:"command"`
 		Output    *string `toml:"output"`
 		Node      any     `toml:"node"`
+
+		Watch []string `toml:"watch"`
 	} `toml:"build"`
 }
 
@@ -75,11 +78,18 @@ const (
 type settings struct {
 	framework, root, install, command, output, node said
 
+	watch    []string
 	commands commands
 
 	env     map[string]string
 	sources map[string]string
 }
+
+// Bounds of watch, as of the setting of the same name.
+const (
+	maxWatch     = 50
+	maxWatchText = 200 // bytes
+)
 
 const maxText = 4096 // bytes of a command, as of any other setting
 
@@ -210,6 +220,12 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 			return nil // it speaks of another folder than the one that was chosen
 		}
 	}
+	if len(f.Build.Watch) > maxWatch || slices.ContainsFunc(f.Build.Watch, func(p string) bool {
+		return len(p) > maxWatchText || strings.Trim(p, "/!") == "" || !utf8.ValidString(p) || strings.ContainsRune(p, 0)
+	}) {
+		return invalid("build.watch in slipway.toml has too many or too long patterns", fmt.Sprintf("at most %d patterns of 1 to %d bytes", maxWatch, maxWatchText), nil)
+	}
+	s.watch = f.Build.Watch
 	if err := s.readCommands(t, f, root); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (g *Git) HandleTx(ctx context.Context, tx *db.Tx, id HookID, h http.Header,
 		return Outcome{}, err
 	}
 	if e.Kind == forge.Push || e.Kind == forge.PullRequest {
-		if !same(s.Repository, e.Repository) {
+		if !same(s.Repository, e) {
 			return Outcome{}, &fault.Error{Kind: fault.Forbidden, Message: "The event is of another repository", Details: "this hook is for " + s.Repository, Code: "wrong_repository"}
 		}
 	}
@@ -68,6 +69,9 @@ func (g *Git) HandleTx(ctx context.Context, tx *db.Tx, id HookID, h http.Header,
 	said := out.Message
 	if out.Reason != "" {
 		said = out.Reason
+	}
+	if err := noteEventTx(ctx, tx, s.ID, string(e.Provider), e, out, said); err != nil {
+		return Outcome{}, err
 	}
 	_, err = tx.Exec(ctx, `UPDATE git_settings SET provider = $2, last_event = $3, last_event_at = $4 WHERE site_id = $1`, s.ID, e.Provider, clean(e.Name+": "+said, 500), db.Now())
 	if err != nil {
@@ -114,15 +118,18 @@ func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 	if main == "" {
 		main = e.DefaultBranch
 	}
+	if c.Tag != "" {
+		return g.tag(ctx, tx, set, s, c)
+	}
 	switch {
-	case c.Tag != "":
-		return skipped("Tags deploy nothing"), nil
 	case c.Branch == "":
 		return skipped("The push changed no branch"), nil
 	case source.CheckBranch(c.Branch) != nil:
 		return skipped("The branch's name has characters that are not supported"), nil
 	case c.Deleted && c.Branch == main:
 		return skipped("The production branch was deleted; the site keeps its release"), nil
+	case c.Deleted && set.DeletedBranches == Keep:
+		return skipped("The branch was deleted; its preview stays, as the settings say"), nil
 	case c.Deleted:
 		had, err := g.c.Deployments.EndPreviewTx(ctx, tx, s.Owner, s.ID, c.Branch)
 		if !had {
@@ -142,61 +149,85 @@ func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 			return skipped("Only branches with a pull request have previews"), nil
 		}
 	}
-	return g.deploy(ctx, tx, s, target, c, g.unwanted(set, s, c))
+	why, err := g.unwanted(ctx, tx, set, s, c)
+	if err != nil {
+		return Outcome{}, err
+	}
+	pull := 0
+	if target == deploy.Preview && set.Previews == All {
+		if pull, err = pullOf(ctx, tx, s.ID, c.Branch); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return g.deploy(ctx, tx, s, deploy.Trigger{Target: target, Branch: c.Branch, Commit: c.Commit, Attach: pull}, c, why)
 }
 
-// pull does what an event of a pull request asks for.
-func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event) (Outcome, error) {
-	p := *e.Pull
-	c := forge.Change{Branch: p.Branch, Commit: p.Commit, Message: p.Title}
+// tag does what a pushed tag asks for: nothing, or a preview that is called like the tag.
+func (g *Git) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, c forge.Change) (Outcome, error) {
 	switch {
-	case p.Fork:
-		return skipped("Pull requests from forks are not deployed"), nil
-	case source.CheckBranch(p.Branch) != nil:
-		return skipped("The branch's name has characters that are not supported"), nil
-	case p.Branch == s.Branch || s.Branch == "" && p.Branch == e.DefaultBranch:
-		return skipped("The production branch has no preview"), nil
-	case set.Previews != PullRequests:
-		return skipped("Pull requests deploy nothing of their own: previews are set to " + string(set.Previews)), nil
-	case !p.Open:
-		_, err := g.c.Deployments.EndPreviewTx(ctx, tx, s.Owner, s.ID, p.Branch)
-		return skipped("The pull request was closed; its preview address has ended"), err
-	case !p.Moved:
-		return skipped("The pull request has no new commit"), nil
+	case set.Tags != TagPreviews:
+		return skipped("Tags deploy nothing, as the settings say"), nil
+	case source.CheckBranch(c.Tag) != nil:
+		return skipped("The tag's name has characters that are not supported"), nil
+	case c.Tag == s.Branch:
+		return skipped("The tag is called like the production branch"), nil
+	case c.Deleted:
+		had, err := g.c.Deployments.EndPreviewTx(ctx, tx, s.Owner, s.ID, c.Tag)
+		if !had {
+			return skipped("The tag was deleted"), err
+		}
+		return skipped("The tag was deleted; its preview address has ended"), err
 	}
-	return g.deploy(ctx, tx, s, deploy.Preview, c, g.unwanted(set, s, c))
+	c.Branch, c.All = c.Tag, false // what a tag was put on is wanted, whatever changed last
+	why, err := g.unwanted(ctx, tx, set, s, c)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return g.deploy(ctx, tx, s, deploy.Trigger{Target: deploy.Preview, Branch: c.Tag, Commit: c.Commit}, c, why)
 }
 
 // deploy asks for a deployment, or puts on record why there is none.
-func (g *Git) deploy(ctx context.Context, tx *db.Tx, s site.Site, target deploy.Target, c forge.Change, why string) (Outcome, error) {
+func (g *Git) deploy(ctx context.Context, tx *db.Tx, s site.Site, t deploy.Trigger, c forge.Change, why string) (Outcome, error) {
 	if why != "" {
-		_, err := g.c.Deployments.SkipTx(ctx, tx, s.Owner, s.ID, deploy.Skipped{Branch: c.Branch, Commit: c.Commit, Target: target, Message: clean(c.Message, 500), Author: clean(c.Author, 200), Reason: "Skipped: " + why})
+		_, err := g.c.Deployments.SkipTx(ctx, tx, s.Owner, s.ID, deploy.Skipped{Branch: t.Branch, Commit: t.Commit, Target: t.Target, Pull: t.Pull, Message: clean(c.Message, 500), Author: clean(c.Author, 200), Reason: "Skipped: " + why})
 		return skipped(why), err
 	}
-	x, err := g.c.Deployments.PushTx(ctx, tx, s.Owner, s.ID, deploy.Trigger{Branch: c.Branch, Commit: c.Commit, Target: target})
+	x, err := g.c.Deployments.PushTx(ctx, tx, s.Owner, s.ID, t)
 	return Outcome{Message: "Deployment triggered", Deployments: []deploy.Deployment{x}}, err
 }
 
 var skipWord = regexp.MustCompile(`(?i)\[(skip ci|ci skip|no ci|skip deploy|deploy skip)\]`)
 
 // unwanted says why a pushed commit is not to be deployed; empty where it is.
-func (g *Git) unwanted(set Settings, s site.Site, c forge.Change) string {
+func (g *Git) unwanted(ctx context.Context, r db.Reader, set Settings, s site.Site, c forge.Change) (string, error) {
 	word := skipWord.FindString(c.Message)
 	switch {
 	case !set.AutoDeploy:
-		return "automatic deployments are off"
+		return "automatic deployments are off", nil
 	case s.Status == site.Stopped:
-		return "the site is stopped"
+		return "the site is stopped", nil
 	case word != "":
-		return "the commit message says " + strings.ToLower(word)
+		return "the commit message says " + strings.ToLower(word), nil
 	case !c.All:
-		return "" // what the forge doesn't say can't be left out
-	case len(set.Watch) > 0 && !watched(set.Watch, c.Files):
-		return "no watched file changed"
-	case len(set.Watch) == 0 && s.Build.Root != nil && !concerns(*s.Build.Root, c.Files):
-		return "nothing changed below " + *s.Build.Root
+		return "", nil // what the forge doesn't say can't be left out
 	}
-	return ""
+	watch := set.Watch
+	if len(watch) == 0 {
+		var err error
+		if watch, err = g.c.Deployments.WatchOf(ctx, r, s); err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(c.Files, func(f string) bool { return path.Base(f) == "slipway.toml" }) {
+			return "", nil // the patterns themselves may have changed
+		}
+	}
+	switch {
+	case len(watch) > 0 && !watched(watch, c.Files):
+		return "no watched file changed", nil
+	case len(watch) == 0 && s.Build.Root != nil && !concerns(*s.Build.Root, c.Files):
+		return "nothing changed below " + *s.Build.Root, nil
+	}
+	return "", nil
 }
 
 // seenTx reports whether a call was handled before, and notes it. A forge's name for a
@@ -229,10 +260,14 @@ func seenTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.Provider, h http
 	return false, nil
 }
 
-// same reports whether one of a repository's addresses is the site's. Letter case does not
-// count, and neither does a port that only one of them names.
-func same(repository string, addresses []string) bool {
-	want := strings.ToLower(repository)
+// same reports whether an event's repository is the site's, by one of its addresses. Letter
+// case does not count, and neither does a port that only one of them names.
+func same(repository string, e forge.Event) bool {
+	want, addresses := strings.ToLower(repository), e.Repository
+	if len(addresses) == 0 && e.Path != "" {
+		_, path, _ := strings.Cut(want, "/")
+		return strings.TrimPrefix(path, "scm/") == strings.TrimPrefix(strings.ToLower(e.Path), "scm/")
+	}
 	return want != "" && slices.ContainsFunc(addresses, func(a string) bool {
 		if !strings.Contains(a, "://") { // git@host:owner/repo.git
 			a = "ssh://" + strings.Replace(a, ":", "/", 1)

@@ -7,6 +7,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,7 +17,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -38,6 +41,21 @@ const (
 	All          Previews = "all"           // as branches; pull requests add nothing of their own
 )
 
+// What tags, deleted branches and pull requests of forks do.
+const (
+	Ignore      = "ignore"   // of tags and of forks: nothing
+	TagPreviews = "preview"  // a tag has a preview
+	End         = "end"      // a deleted branch's preview ends
+	Keep        = "keep"     // it stays
+	Approval    = "approval" // each commit of a fork's pull request is built once a member approved it
+)
+
+// Bounds of settings.
+const (
+	maxPreviewDays = 365
+	maxPollMinutes = 60
+)
+
 // Modes are all there are.
 var Modes = []Previews{Off, Branches, PullRequests, All}
 
@@ -53,8 +71,29 @@ type Settings struct {
 	LastEvent   string
 	LastEventAt db.Time
 
+	PreviewDays     int    // after which an unused preview address ends; 0: never
+	Tags            string // Ignore or TagPreviews
+	DeletedBranches string // End or Keep
+	Forks           string // Approval or Ignore
+	PollMinutes     int    // how often the repository is asked for new commits; 0: never
+	PolledAt        db.Time
+	PollError       string // why the last poll failed
+
 	secret string
 }
+
+// Forge is the kind of forge of the site's repository; empty where it is not known.
+func (s Settings) Forge(repository string) forge.Provider {
+	return forge.ProviderOf(repository, s.Provider)
+}
+
+// PullURL is the page of a pull request at the forge; empty where it is not known.
+func (s Settings) PullURL(repository string, number int) string {
+	return s.Forge(repository).PullURL(repository, number)
+}
+
+// Secret is what the forge signs with, for its owner's eyes.
+func (s Settings) Secret() string { return s.secret }
 
 // HookID is "ghk_" and 256 random bits. It is a secret.
 type HookID string
@@ -77,21 +116,31 @@ type Config struct {
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Seal        *seal.Sealer
+
+	// Heads lists the branches and tags of a site's repository with their commits, as
+	// refs/heads/… and refs/tags/…, and the default branch. Optional: nil, nothing is polled.
+	Heads func(ctx context.Context, s site.Site) (refs map[string]string, byDefault string, err error)
+	Log   *slog.Logger // Optional.
 }
 
 // Git owns the settings of all sites.
 type Git struct{ c Config }
 
 // New returns Git. It starts nothing.
-func New(c Config) *Git { return &Git{c} }
+func New(c Config) *Git {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Git{c}
+}
 
-const columns = `g.site_id, s.owner_id, g.hook_sealed, g.secret, g.auto_deploy, g.previews, g.watch, g.provider, g.last_event, g.last_event_at`
+const columns = `g.site_id, s.owner_id, g.hook_sealed, g.secret, g.auto_deploy, g.previews, g.watch, g.provider, g.last_event, g.last_event_at,
+	g.preview_days, g.tags, g.deleted_branches, g.forks, g.poll_minutes, g.polled_at, g.poll_error`
 
 const from = ` FROM git_settings g JOIN open_sites s ON s.id = g.site_id `
 
 func (g *Git) scan(row db.Scanner) (s Settings, err error) {
 	var hook, secret, watch string
-	err = row.Scan(&s.Site, &s.Owner, &hook, &secret, &s.AutoDeploy, &s.Previews, &watch, &s.Provider, &s.LastEvent, &s.LastEventAt)
+	err = row.Scan(&s.Site, &s.Owner, &hook, &secret, &s.AutoDeploy, &s.Previews, &watch, &s.Provider, &s.LastEvent, &s.LastEventAt,
+		&s.PreviewDays, &s.Tags, &s.DeletedBranches, &s.Forks, &s.PollMinutes, &s.PolledAt, &s.PollError)
 	if err != nil {
 		return s, err
 	}
@@ -127,7 +176,7 @@ func (g *Git) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id si
 	}
 	set, err := g.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE g.site_id = $1`, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Settings{Site: id, Owner: owner, AutoDeploy: true, Previews: Off, Watch: []string{}}, nil
+		return Settings{Site: id, Owner: owner, AutoDeploy: true, Previews: Off, Watch: []string{}, PreviewDays: 30, Tags: Ignore, DeletedBranches: End, Forks: Approval}, nil
 	}
 	return set, err
 }
@@ -146,6 +195,36 @@ type Patch struct {
 	AutoDeploy *bool
 	Previews   *Previews
 	Watch      []string
+
+	PreviewDays     *int
+	Tags            *string
+	DeletedBranches *string
+	Forks           *string
+	PollMinutes     *int
+}
+
+// set takes a value of a setting that has a few words.
+func set(to *string, name string, v *string, words ...string) error {
+	if v == nil {
+		return nil
+	}
+	if !slices.Contains(words, *v) {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: name + " must be " + strings.Join(words, " or "), Received: clean(*v, 100), Code: "invalid_git_settings"}
+	}
+	*to = *v
+	return nil
+}
+
+// setNumber takes a value of a setting that is a number up to a bound.
+func setNumber(to *int, name string, v *int, most int) error {
+	if v == nil {
+		return nil
+	}
+	if *v < 0 || *v > most {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: fmt.Sprintf("%s must be a number from 0 to %d", name, most), Received: *v, Code: "invalid_git_settings"}
+	}
+	*to = *v
+	return nil
 }
 
 // UpdateTx changes the settings of the owner's site.
@@ -169,11 +248,26 @@ func (g *Git) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id
 		}
 		s.Watch = p.Watch
 	}
+	before := s.PollMinutes
+	err = errors.Join(
+		setNumber(&s.PreviewDays, "previewDays", p.PreviewDays, maxPreviewDays), setNumber(&s.PollMinutes, "pollMinutes", p.PollMinutes, maxPollMinutes),
+		set(&s.Tags, "tags", p.Tags, Ignore, TagPreviews), set(&s.DeletedBranches, "deletedBranches", p.DeletedBranches, End, Keep), set(&s.Forks, "forks", p.Forks, Approval, Ignore))
+	if err != nil {
+		return s, err
+	}
 	watch, err := json.Marshal(s.Watch)
 	if err != nil {
 		return s, err
 	}
-	_, err = tx.Exec(ctx, `UPDATE git_settings SET auto_deploy = $2, previews = $3, watch = $4 WHERE site_id = $1`, id, s.AutoDeploy, s.Previews, string(watch))
+	if s.PollMinutes != before { // what is there when it begins is not new
+		if _, err := tx.Exec(ctx, `UPDATE git_settings SET poll_refs = CASE WHEN poll_minutes = 0 THEN '' ELSE poll_refs END, poll_at = $2, poll_error = '' WHERE site_id = $1`, id, db.Now()); err != nil {
+			return s, fmt.Errorf("begin to poll: %w", err)
+		}
+		s.PollError = ""
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE git_settings SET auto_deploy = $2, previews = $3, watch = $4, preview_days = $5, tags = $6, deleted_branches = $7, forks = $8, poll_minutes = $9 WHERE site_id = $1`,
+		id, s.AutoDeploy, s.Previews, string(watch), s.PreviewDays, s.Tags, s.DeletedBranches, s.Forks, s.PollMinutes)
 	if err != nil {
 		return s, fmt.Errorf("update git settings: %w", err)
 	}
@@ -213,7 +307,10 @@ func (g *Git) lockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id s
 
 // ForgetTx removes what is stored of a site.
 func (g *Git) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
-	for _, q := range []string{`DELETE FROM git_settings WHERE site_id = $1`, `DELETE FROM git_deliveries WHERE site_id = $1`} {
+	for _, q := range []string{
+		`DELETE FROM git_settings WHERE site_id = $1`, `DELETE FROM git_deliveries WHERE site_id = $1`,
+		`DELETE FROM git_pulls WHERE site_id = $1`, `DELETE FROM git_events WHERE site_id = $1`,
+	} {
 		if _, err := tx.Exec(ctx, q, id); err != nil {
 			return fmt.Errorf("forget git settings: %w", err)
 		}

@@ -1,6 +1,10 @@
 package git
 
-import "testing"
+import (
+	"testing"
+
+	"slipway/internal/forge"
+)
 
 func TestWatched(t *testing.T) {
 	t.Parallel()
@@ -48,7 +52,7 @@ func TestSameRepository(t *testing.T) {
 		"":                                     false,
 		"%":                                    false,
 	} {
-		if got := same("git.test/acme/site", []string{address}); got != want {
+		if got := same("git.test/acme/site", forge.Event{Repository: []string{address}}); got != want {
 			t.Errorf("same(%q) = %v", address, got)
 		}
 	}

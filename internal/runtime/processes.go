@@ -32,7 +32,10 @@ type Config struct {
 	Storage   string // absolute, ours: what sites write and keep. Optional: empty refuses storage.
 	// UID returns the host's uid of a site, under which its programs run.
 	UID func(ctx context.Context, site string) (int, error)
-	Log *slog.Logger // Optional.
+	// Database returns the socket that leads to a site's databases. Required where a Spec
+	// asks for it.
+	Database func(site string) (string, error)
+	Log      *slog.Logger // Optional.
 }
 
 // Processes is the Engine that runs programs in sandboxes on this machine.
@@ -128,6 +131,10 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 			return nil, err
 		}
 	}
+	if err := p.database(&cmd, s); err != nil {
+		clean()
+		return nil, err
+	}
 	p.bound(&s, &cmd)
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
@@ -176,6 +183,27 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		<-x.gone
 		return nil, context.Cause(ctx)
 	}
+}
+
+// Where a program finds its site's databases: a socket, and a port for drivers that know
+// no sockets.
+const (
+	databaseSocket = "/run/mysqld/mysqld.sock"
+	databasePort   = 33306 // 3306 may lead outside
+)
+
+// database opens the way to the databases of the program's site.
+func (p *Processes) database(cmd *sandbox.Command, s Spec) error {
+	if !s.Database {
+		return nil
+	}
+	socket, err := p.c.Database(s.Site)
+	if err != nil {
+		return err
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: socket, Target: databaseSocket})
+	cmd.Forwards = map[int]string{databasePort: databaseSocket}
+	return nil
 }
 
 // A program runs until it is stopped, and what it prints is bounded by whoever keeps it.

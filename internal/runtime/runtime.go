@@ -45,6 +45,8 @@ type Spec struct {
 	Egress bool  // whether it may connect to public addresses, on ports 80 and 443
 	Ports  []int // and these, with Egress
 
+	Database bool // whether it reaches the databases of its site
+
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
 }
 

@@ -337,6 +337,7 @@ func (r *run) spec(inside bool) spec {
 		if c.Network.Proxy != "" {
 			s.Proxy, s.Ports = proxyInside, c.Network.carried()
 		}
+		s.Forwards = c.Forwards
 	}
 	if r.group == nil || r.group.memory == "" {
 		// Per process, and address space more than memory: only there to be quicker than the watch.

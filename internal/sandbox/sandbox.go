@@ -61,7 +61,10 @@ type Command struct {
 	UID, GID int
 	// Network is the way out. The zero value is none: only the loopback of its own.
 	Network Network
-	Limits  Limits
+	// Forwards are ports of the sandbox's own loopback that lead to sockets inside: the port to the socket's
+	// path, which is the target of a bind. Optional.
+	Forwards map[int]string
+	Limits   Limits
 	// Linked is told how to reach into the sandbox, before the command runs; nil needs no
 	// way in. It must not block.
 	Linked func(*Link)
@@ -123,6 +126,9 @@ var Defaults = Limits{
 	Memory: 1 << 30, Pids: 512, Disk: 4 << 30, Files: 1 << 20, Wall: 15 * time.Minute,
 	Output: 10 << 20, NoFile: 4096, TmpSize: 256 << 20,
 }
+
+// Unlimited as Disk and Files means that nobody counts: for what the operator trusts.
+const Unlimited = 1 << 62
 
 // floodFactor times Limits.Output is where a command that still writes is killed.
 const floodFactor = 16

@@ -33,8 +33,9 @@ type spec struct {
 	Proxy    string // unix socket inside; "" for none
 	Sockets  []int  // of the network that leads to it: the resolver's, then one for each of Ports
 	Ports    []uint16
-	Link     int // descriptor of the way in; 0 for none
-	Listener int // descriptor of the socket that the command inherits; 0 for none
+	Forwards map[int]string // ports of the loopback that lead to sockets inside
+	Link     int            // descriptor of the way in; 0 for none
+	Listener int            // descriptor of the socket that the command inherits; 0 for none
 	Rlimits  []rlimit
 }
 
@@ -101,6 +102,9 @@ func shim(in, status *os.File) (int, error) {
 			return 0, err
 		}
 	}
+	if err := forward(s.Forwards); err != nil {
+		return 0, err
+	}
 	for _, r := range s.Rlimits {
 		if err := restrict(r); err != nil {
 			return 0, fmt.Errorf("set resource limit %d: %w", r.Resource, err)
@@ -123,7 +127,7 @@ func shim(in, status *os.File) (int, error) {
 		fmt.Fprintf(os.Stderr, "%s: command not found\n", s.Argv[0])
 		return 127, nil
 	}
-	if s.Proxy == "" && s.Link == 0 && s.Listener == 0 {
+	if s.Proxy == "" && s.Link == 0 && s.Listener == 0 && len(s.Forwards) == 0 {
 		err := syscall.Exec(program, s.Argv, s.Env)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil

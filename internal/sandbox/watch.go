@@ -37,7 +37,9 @@ const (
 func newWatch(r *run) *watch { return &watch{r: r, done: make(chan struct{})} }
 
 func (w *watch) start() {
-	w.wg.Go(w.disk)
+	if w.r.c.Limits.Disk < Unlimited {
+		w.wg.Go(w.disk)
+	}
 	if w.r.group != nil && w.r.group.memory != "" {
 		w.wg.Go(w.oom)
 	} else {

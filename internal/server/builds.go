@@ -27,7 +27,7 @@ const (
 // builds makes what builds run in. A host where the sandbox doesn't hold refuses builds,
 // with the reason, and serves everything else. The engine runs programs in the same
 // sandbox; it is nil where there is none.
-func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egress, bundles *bundle.Bundles) (*build.Builds, *runtime.Processes, error) {
+func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egress, bundles *bundle.Bundles, socket func(site string) (string, error)) (*build.Builds, *runtime.Processes, error) {
 	dir, err := filepath.Abs(s.path("builds"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("data directory: %w", err)
@@ -72,7 +72,7 @@ func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egres
 		return builds, nil, nil // without a sandbox nothing of a program is its own
 	}
 	engine, err := runtime.NewProcesses(runtime.Config{Runner: b.Runner, Bundles: bundles, Toolchain: b.Toolchain, Egress: out,
-		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Storage: filepath.Join(filepath.Dir(dir), "storage"), Log: s.Log})
+		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Database: socket, Storage: filepath.Join(filepath.Dir(dir), "storage"), Log: s.Log})
 	return builds, engine, err
 }
 

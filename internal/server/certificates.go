@@ -13,6 +13,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/domain"
 	"slipway/internal/egress"
+	"slipway/internal/notify"
 	"slipway/internal/webhook"
 )
 
@@ -92,6 +93,10 @@ func (h *node) reportCertificate(ctx context.Context, tx *db.Tx, r certs.Report)
 	case certs.Renewed:
 		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLRenewed(of, what))
 	case certs.Failure:
+		err := h.notify.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{Event: notify.CertificateFailed, Title: "The certificate of " + d.Name + " could not be issued", Text: c.LastError, Path: "/sites/" + d.SiteID + "/domains/" + string(d.ID)})
+		if err != nil {
+			return err
+		}
 		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLFailed(of, what))
 	}
 	return fmt.Errorf("emit %s: no such event", r.Event)

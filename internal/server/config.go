@@ -20,9 +20,11 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/certs"
+	"slipway/internal/database"
 	"slipway/internal/domain"
 	"slipway/internal/egress"
 	"slipway/internal/mail"
+	"slipway/internal/wordpress"
 )
 
 // Config is everything an operator can say, as it was said.
@@ -70,6 +72,12 @@ type Config struct {
 	BuildMemory    int           // MiB per build
 	BuildTime      time.Duration // per stage
 	InsecureBuilds bool          // without a sandbox
+
+	WordPressSource string // of the core that WordPress sites run from; empty: the current release
+
+	MariaDB       string // address of a MariaDB server; empty: one of our own
+	MariaDBMemory int    // MiB of our own; 0: the default
+	DatabaseSize  int    // MiB of one database; 0: the default
 
 	SMTP   SMTP
 	Backup Backup
@@ -199,12 +207,24 @@ func (c Config) check() (settings, error) {
 		return s, fmt.Errorf("--max-release-size: %d MiB is less than --max-file-size, or more than 1 TiB", c.MaxReleaseSize)
 	case c.BuildMemory < 128:
 		return s, fmt.Errorf("--build-memory: %d MiB is too little for any build; at least 128", c.BuildMemory)
+	case c.MariaDBMemory != 0 && c.MariaDBMemory < 128:
+		return s, fmt.Errorf("--mariadb-memory: %d MiB is too little for MariaDB; at least 128", c.MariaDBMemory)
+	case c.DatabaseSize < 0:
+		return s, fmt.Errorf("--database-size: %d MiB is negative", c.DatabaseSize)
 	case c.BuildTime < time.Second:
 		return s, fmt.Errorf("--build-time: %s is too short for any build", c.BuildTime)
 	}
 	for _, r := range c.Roles {
 		if !slices.Contains([]string{"api", "worker", "edge"}, r) {
 			return s, fmt.Errorf("--roles: %q is none of api, worker, edge", r)
+		}
+	}
+	if err := wordpress.CheckSource(c.WordPressSource); err != nil {
+		return s, fmt.Errorf("--wordpress-source: %w", err)
+	}
+	if c.MariaDB != "" {
+		if _, err := database.ParseServer(c.MariaDB); err != nil {
+			return s, fmt.Errorf("--mariadb: %w", err)
 		}
 	}
 	if len(c.Roles) == 0 {

@@ -59,7 +59,7 @@ func Doctor(ctx context.Context, s Store, m SMTP, c Certificates, out io.Writer)
 
 // examine looks at everything once.
 func examine(ctx context.Context, s Store, m SMTP) []check {
-	checks := []check{dataDir(s), database(ctx, s), files(ctx, s), jobs(ctx, s), gitTool(ctx), loopback(), mailServer(ctx, m), phpTools(ctx)}
+	checks := []check{dataDir(s), ownDatabase(ctx, s), files(ctx, s), jobs(ctx, s), gitTool(ctx), loopback(), mailServer(ctx, m), databaseServer(ctx, s), phpTools(ctx)}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: quiet()}, probeUID) {
 		// Without a sandbox sites that need no build still work.
 		checks = append(checks, check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
@@ -102,7 +102,7 @@ func dataDir(s Store) check {
 	return c
 }
 
-func database(ctx context.Context, s Store) check {
+func ownDatabase(ctx context.Context, s Store) check {
 	c := check{name: "database", required: true}
 	d, _, err := s.open(ctx, quiet())
 	if err != nil {

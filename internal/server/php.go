@@ -11,11 +11,22 @@ import (
 	"slipway/internal/php"
 	"slipway/internal/runtime"
 	"slipway/internal/site"
+	"slipway/internal/wordpress"
 )
 
 // applyPHP makes PHP-FPM of a program that the plan says is PHP, unless it has a start
 // command: that is a server of its own then, which finds php in its PATH.
 func applyPHP(w *app.Wanted, p deploy.Program) {
+	if p.Runtime == framework.WordPress {
+		l := wordpress.TheLayout()
+		w.PHP = &app.PHP{Root: l.Root, Front: l.Front, Tasks: l.Tasks}
+		w.Spec.PHP = &runtime.PHP{}
+		for _, folder := range l.Storage {
+			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})
+		}
+		w.Spec.Argv, w.Spec.Shell = nil, ""
+		return
+	}
 	if p.Runtime != framework.PHP {
 		return
 	}
@@ -26,14 +37,15 @@ func applyPHP(w *app.Wanted, p deploy.Program) {
 	}
 }
 
-// applyStorage gives a program the folders that detection and the site's settings name.
+// applyStorage gives a program the folders that detection and the site's settings name. A
+// fork's gets empty ones of its own: what the site has stored is not for its author.
 func applyStorage(w *app.Wanted, p deploy.Program) {
 	named := map[string]bool{}
 	add := func(dir string, temporary bool) {
 		dir = path.Join(p.Root, dir)
 		if !named[dir] {
 			named[dir] = true
-			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: dir, Temporary: temporary})
+			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: dir, Temporary: temporary || p.Fork})
 		}
 	}
 	for _, dir := range p.Start.Temporary {

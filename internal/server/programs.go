@@ -40,6 +40,12 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 	}
 	w.Spec = runtime.Spec{Site: w.Site, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
 		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: programStorage}}
+	if err := h.addDatabases(ctx, &w, &p); err != nil {
+		return app.Wanted{}, err
+	}
+	if err := h.addWordPress(ctx, &p); err != nil {
+		return app.Wanted{}, err
+	}
 	applyPHP(&w, p)
 	applyStorage(&w, p)
 	if len(p.Secrets) > 0 {
@@ -130,6 +136,12 @@ func (h *node) startProgram(ctx context.Context, id deploy.ID) (func(), error) {
 
 // acquireProgram is the edge's way to a program.
 func (h *node) acquireProgram(ctx context.Context, deployment string) (edge.Program, error) {
+	if g, err := h.wordpress.Before(ctx, deployment, h.acquireWordPress(deployment)); err != nil || g != nil {
+		if err != nil {
+			return edge.Program{}, err
+		}
+		return edge.Program{Transport: g, Serve: g.Serve, Release: g.Release, Answered: g.Answered}, nil
+	}
 	e, err := h.apps.Acquire(ctx, deployment)
 	if err != nil {
 		return edge.Program{}, err
@@ -153,7 +165,14 @@ func (h *node) lastProgramLines(ctx context.Context, id site.ID, deployment depl
 	return out
 }
 
-// forgetPrograms forgets what a deleted site's programs printed; they end by themselves.
+// forgetPrograms forgets what a deleted site's programs printed, and drops its databases;
+// they end by themselves.
 func (h *node) forgetPrograms(ctx context.Context, id site.ID) error {
+	if err := h.databases.Forget(ctx, id); err != nil {
+		return err
+	}
+	if err := h.forgetWordPress(ctx, id); err != nil {
+		return err
+	}
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.apps.PurgeTx(ctx, tx, string(id)) })
 }

@@ -25,7 +25,9 @@ import (
 	"slipway/internal/build"
 	"slipway/internal/bundle"
 	"slipway/internal/certs"
+	"slipway/internal/connection"
 	"slipway/internal/dashboard"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
@@ -36,6 +38,7 @@ import (
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/job"
+	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/release"
@@ -45,6 +48,7 @@ import (
 	"slipway/internal/source"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
+	"slipway/internal/wordpress"
 )
 
 // node is every package of one process, built and wired.
@@ -60,6 +64,8 @@ type node struct {
 	sites       *site.Sites
 	deployments *deploy.Deployments
 	git         *git.Git
+	connections *connection.Connections
+	notify      *notify.Notifications
 	domains     *domain.Domains
 	traffic     *traffic.Traffic
 	answers     *idempotency.Answers
@@ -67,6 +73,8 @@ type node struct {
 	jobs        *job.Jobs
 	gc          *gc.Collector
 	apps        *app.Apps
+	databases   *database.Databases
+	wordpress   *wordpress.WordPress
 	backups     *backup.Backups
 	engine      *runtime.Processes // nil where programs can't run
 	bundles     *bundle.Bundles
@@ -82,7 +90,9 @@ type node struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2}
+var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2,
+	connection.QueueName: 4, notify.QueueName: 4,
+}
 
 // wire makes every package from the settings. It opens the database and starts nothing.
 func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
@@ -126,7 +136,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: h.wanted, Log: s.Log}
 	if s.role("worker") {
 		var engine *runtime.Processes
-		if builds, engine, err = s.builds(ctx, h.db, out, bundles); err != nil {
+		if builds, engine, err = s.builds(ctx, h.db, out, bundles, h.databaseSocket); err != nil {
 			return nil, err
 		}
 		if engine != nil {
@@ -146,14 +156,22 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
-	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort})
+	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort, Connected: h.connected})
+	h.wireForges(out)
+	if err := h.openDatabases(limits, whyNot(apps)); err != nil {
+		return nil, err
+	}
+	h.openWordPress(out, bundles)
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
-	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
+	h.deployments = deploy.New(deploy.Config{WordPress: deploy.WordPress{Prepare: h.wordpress.Prepare, Install: h.wordpress.Install}, DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
+		Tell:         h.tellOfDeployment,
 		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks, h.forgetBackups}})
-	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal})
+	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
+		Heads: h.heads, Log: s.Log})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
+	h.gc.Register("WordPress", h.wordpress.Roots)
 	kept, err := h.backupConfig(store, limits)
 	if err != nil {
 		return nil, err
@@ -165,17 +183,21 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
 		Queues: workers})
 	h.accounts.Work(h.jobs)
+	h.connections.Work(h.jobs)
+	h.notify.Work(h.jobs)
 	h.sites.Work(h.jobs)
 	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
 	h.apps.Work(h.jobs)
+	h.databases.Work(h.jobs)
 	h.backups.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
 		h.pages = dashboard.New(h.dashboardConfig())
-		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
+		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git,
+			Connections: h.connections, Notify: h.notify, Domains: h.domains,
+			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
@@ -228,9 +250,11 @@ func (h *node) forgetDomains(ctx context.Context, id site.ID) error {
 	return h.db.Write(ctx, func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) })
 }
 
-// forgetGit removes what is stored of a deleted site's repository.
+// forgetGit removes what is stored of a deleted site's repository, and whom it told of what.
 func (h *node) forgetGit(ctx context.Context, id site.ID) error {
-	return h.db.Write(ctx, func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) })
+	return h.db.Write(ctx, func(tx *db.Tx) error {
+		return errors.Join(h.git.ForgetTx(ctx, tx, id), h.connections.ForgetTx(ctx, tx, string(id)), h.notify.ForgetTx(ctx, tx, string(id)))
+	})
 }
 
 // emitDomain tells webhooks what happens to a domain.
@@ -251,6 +275,9 @@ func (h *node) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	case domain.Verified:
 		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainVerified(of, what))
 	case domain.GaveUp:
+		if err := h.notify.TellTx(ctx, tx, owner, d.SiteID, notify.Message{Event: notify.DomainFailed, Title: "Domain " + d.Name + " of " + name + " is not working", Text: d.Reason, Path: "/sites/" + d.SiteID + "/domains/" + string(d.ID)}); err != nil {
+			return err
+		}
 		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainFailed(of, what))
 	}
 	return fmt.Errorf("emit %s: no such event", event)
@@ -329,9 +356,12 @@ func (h *node) workers() []service {
 	return []service{
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
+		{"databases", h.databases.Run},
+		{"WordPress", h.wordpress.Run},
 		{"program files", h.bundles.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},
+		{"git", h.git.Run},
 	}
 }
 

@@ -22,6 +22,7 @@ type Var struct {
 	Value     string
 	Secret    bool
 	Target    []string // build, runtime; and production or preview where it is for one of them alone
+	Branch    string   // pattern of the branches whose previews it is for; empty: not bound to branches
 	CreatedAt db.Time
 	UpdatedAt db.Time
 }
@@ -32,6 +33,7 @@ type NewVar struct {
 	Value  string
 	Secret bool
 	Target []string
+	Branch string // see Var
 }
 
 const (
@@ -41,8 +43,10 @@ const (
 
 var (
 	keyPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	targets    = []string{"build", "runtime"}
-	scopes     = []string{"production", "preview"}
+	// branchPattern is what source.CheckBranch allows in a branch's name, with asterisks.
+	branchPattern = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9._/#@+*-]{0,199}$`)
+	targets       = []string{"build", "runtime"}
+	scopes        = []string{"production", "preview"}
 )
 
 // Scope is production or preview where a variable is for one of them alone, else empty.
@@ -55,8 +59,17 @@ func scopeOf(target []string) string {
 	return ""
 }
 
-// slot is what a site has at most one variable of.
+// slot is what a site has at most one variable of: scope is empty, production, preview, or
+// preview with a colon and a pattern of branches.
 type slot struct{ key, scope string }
+
+func slotOf(key string, target []string, branch string) slot {
+	scope := scopeOf(target)
+	if branch != "" {
+		scope += ":" + branch
+	}
+	return slot{key, scope}
+}
 
 func envPurpose(id ID, key string) string { return "site/" + string(id) + "/env/" + key }
 
@@ -68,21 +81,47 @@ func (s *Sites) Env(ctx context.Context, owner account.OwnerID, id ID) ([]Var, e
 	return s.vars(ctx, s.c.DB, id, false)
 }
 
-// Variables opens every value meant for build or runtime of a deployment for production or
-// preview, for the ones that run the site's code. What is for the other alone stays closed.
-func (s *Sites) Variables(ctx context.Context, id ID, target, scope string) ([]Var, error) {
+// Variables opens every value meant for build or runtime of a deployment of the branch for
+// production or preview, for the ones that run the site's code. Of one key, the value for
+// the branch wins, by the longest pattern that matches.
+func (s *Sites) Variables(ctx context.Context, id ID, target, scope, branch string) ([]Var, error) {
 	all, err := s.vars(ctx, s.c.DB, id, true)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(v Var) bool {
-		return !slices.Contains(v.Target, target) || v.Scope() != "" && v.Scope() != scope
-	}), nil
+	all = slices.DeleteFunc(all, func(v Var) bool {
+		return !slices.Contains(v.Target, target) || v.Scope() != "" && v.Scope() != scope || v.Branch != "" && !matchBranch(v.Branch, branch)
+	})
+	best := map[string]string{} // pattern by key
+	for _, v := range all {
+		if have, ok := best[v.Key]; !ok || len(v.Branch) > len(have) || len(v.Branch) == len(have) && v.Branch > have {
+			best[v.Key] = v.Branch
+		}
+	}
+	return slices.DeleteFunc(all, func(v Var) bool { return best[v.Key] != v.Branch }), nil
+}
+
+// matchBranch reports whether a branch matches a pattern, in which * stands for any
+// characters, slashes too.
+func matchBranch(pattern, branch string) bool {
+	parts := strings.Split(pattern, "*")
+	rest, ok := strings.CutPrefix(branch, parts[0])
+	if len(parts) == 1 || !ok {
+		return ok && rest == ""
+	}
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(rest, p)
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(p):]
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
 func (s *Sites) vars(ctx context.Context, r db.Reader, id ID, secrets bool) ([]Var, error) {
 	rows, err := r.Query(ctx, `
-		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 ORDER BY key, scope DESC`, id)
+		SELECT `+varColumns+` FROM env WHERE site_id = $1 ORDER BY key, scope DESC`, id)
 	out, err := db.Collect(rows, err, func(row db.Scanner) (Var, error) { return s.scanVar(row, id, secrets) })
 	if err != nil {
 		return nil, fmt.Errorf("list env: %w", err)
@@ -90,13 +129,16 @@ func (s *Sites) vars(ctx context.Context, r db.Reader, id ID, secrets bool) ([]V
 	return out, nil
 }
 
+const varColumns = `id, key, value, secret, target, scope, created_at, updated_at`
+
 func (s *Sites) scanVar(row db.Scanner, id ID, secrets bool) (Var, error) {
 	var v Var
-	var box, target string
-	if err := row.Scan(&v.ID, &v.Key, &box, &v.Secret, &target, &v.CreatedAt, &v.UpdatedAt); err != nil {
+	var box, target, scope string
+	if err := row.Scan(&v.ID, &v.Key, &box, &v.Secret, &target, &scope, &v.CreatedAt, &v.UpdatedAt); err != nil {
 		return Var{}, err
 	}
 	v.Target = strings.Split(target, ",")
+	_, v.Branch, _ = strings.Cut(scope, ":")
 	if v.Secret && !secrets {
 		return v, nil
 	}
@@ -132,7 +174,7 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 			return SealedVars{}, err
 		}
 		sealed := sealedVar{v, s.c.Seal.Seal([]byte(v.Value), envPurpose(id, v.Key))}
-		place := slot{v.Key, scopeOf(v.Target)}
+		place := slotOf(v.Key, v.Target, v.Branch)
 		if i, twice := at[place]; twice { // the last one counts
 			out.vars[i] = sealed
 			continue
@@ -140,7 +182,7 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 		_, both := at[slot{v.Key, ""}]
 		_, production := at[slot{v.Key, scopes[0]}]
 		_, preview := at[slot{v.Key, scopes[1]}]
-		if both || place.scope == "" && (production || preview) {
+		if v.Branch == "" && both || place.scope == "" && (production || preview) {
 			return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "A variable is sent for both targets and for one of them", Details: "send a key once for both, or once for production and once for preview",
 				Received: short(v.Key), Code: "invalid_variable"}
 		}
@@ -181,9 +223,9 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 	var write []int
 	added, replaced := 0, 0
 	for i, v := range sealed.vars {
-		place := slot{v.Key, scopeOf(v.Target)}
+		place := slotOf(v.Key, v.Target, v.Branch)
 		old, exists := have[place]
-		if !exists || place.scope == "" { // what is for both takes the place of what is for one, and the other way round
+		if v.Branch == "" && (!exists || place.scope == "") { // what is for both takes the place of what is for one, and the other way round
 			for _, other := range []slot{{v.Key, ""}, {v.Key, scopes[0]}, {v.Key, scopes[1]}} {
 				x, there := have[other]
 				if !there || other == place || other.scope != "" && place.scope != "" {
@@ -203,7 +245,7 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 			out[i] = old.Var
 			out[i].Value = v.Value
 		} else {
-			out[i] = Var{ID: db.NewID("env"), Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, CreatedAt: now, UpdatedAt: now}
+			out[i] = Var{ID: db.NewID("env"), Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, Branch: v.Branch, CreatedAt: now, UpdatedAt: now}
 			write = append(write, i)
 			if exists {
 				out[i].ID, out[i].CreatedAt = old.ID, old.CreatedAt
@@ -234,7 +276,7 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		site, at := w.args.Add(id), w.args.Add(now)
 		for _, i := range batch {
 			v := sealed.vars[i]
-			w.and("(" + strings.Join([]string{w.args.Add(out[i].ID), site, w.args.Add(v.Key), w.args.Add(v.box), w.args.Add(v.Secret), w.args.Add(strings.Join(v.Target, ",")), w.args.Add(scopeOf(v.Target)), at, at}, ", ") + ")")
+			w.and("(" + strings.Join([]string{w.args.Add(out[i].ID), site, w.args.Add(v.Key), w.args.Add(v.box), w.args.Add(v.Secret), w.args.Add(strings.Join(v.Target, ",")), w.args.Add(slotOf(v.Key, v.Target, v.Branch).scope), at, at}, ", ") + ")")
 		}
 		_, err := tx.Exec(ctx, `
 			INSERT INTO env (id, site_id, key, value, secret, target, scope, created_at, updated_at) VALUES `+strings.Join(w.parts, ", ")+`
@@ -256,13 +298,14 @@ type varRow struct {
 // varRows reads a site's variables and opens none.
 func (s *Sites) varRows(ctx context.Context, r db.Reader, id ID) (map[slot]varRow, error) {
 	out := map[slot]varRow{}
-	rows, err := r.Query(ctx, `SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1`, id)
+	rows, err := r.Query(ctx, `SELECT `+varColumns+` FROM env WHERE site_id = $1`, id)
 	_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
 		var v varRow
-		var target string
-		err := row.Scan(&v.ID, &v.Key, &v.box, &v.Secret, &target, &v.CreatedAt, &v.UpdatedAt)
+		var target, scope string
+		err := row.Scan(&v.ID, &v.Key, &v.box, &v.Secret, &target, &scope, &v.CreatedAt, &v.UpdatedAt)
 		v.Target = strings.Split(target, ",")
-		out[slot{v.Key, v.Scope()}] = v
+		_, v.Branch, _ = strings.Cut(scope, ":")
+		out[slot{v.Key, scope}] = v
 		return struct{}{}, err
 	})
 	if err != nil {
@@ -286,6 +329,7 @@ type PatchVar struct {
 	Value  *string
 	Secret *bool
 	Target []string
+	Branch *string
 }
 
 // VarTx returns one of the owner's variables, a secret one without its value.
@@ -300,7 +344,7 @@ func (s *Sites) VarTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id 
 // each target names two.
 func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, secrets bool) (Var, error) {
 	rows, err := r.Query(ctx, `
-		SELECT id, key, value, secret, target, created_at, updated_at FROM env WHERE site_id = $1 AND (key = $2 OR id = $2)`, id, name)
+		SELECT `+varColumns+` FROM env WHERE site_id = $1 AND (key = $2 OR id = $2)`, id, name)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (Var, error) { return s.scanVar(row, id, secrets) })
 	switch {
 	case err != nil:
@@ -308,7 +352,7 @@ func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, s
 	case len(list) == 0:
 		return Var{}, fault.Missing("variable")
 	case len(list) > 1:
-		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists for production and for previews", Details: "name the one you mean by its id in the place of its key", Code: "variable_ambiguous"}
+		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists more than once, for different targets or branches", Details: "name the one you mean by its id in the place of its key", Code: "variable_ambiguous"}
 	}
 	return list[0], nil
 }
@@ -323,7 +367,10 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err != nil {
 		return Var{}, err
 	}
-	n := NewVar{Key: have.Key, Value: have.Value, Secret: have.Secret, Target: have.Target}
+	n := NewVar{Key: have.Key, Value: have.Value, Secret: have.Secret, Target: have.Target, Branch: have.Branch}
+	if p.Branch != nil {
+		n.Branch = *p.Branch
+	}
 	if p.Value != nil {
 		n.Value = *p.Value
 	}
@@ -335,10 +382,13 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	if p.Target != nil {
 		n.Target = p.Target
+	}
+	if p.Target != nil || p.Branch != nil {
 		if err := checkVar(&n); err != nil {
 			return Var{}, err
 		}
-		if to := scopeOf(n.Target); to != "" && have.Scope() != "" && to != have.Scope() { // it moves
+		from, to := slotOf(have.Key, have.Target, have.Branch).scope, slotOf(n.Key, n.Target, n.Branch).scope
+		if from != to && (have.Branch != "" || n.Branch != "" || from != "" && to != "") { // it moves
 			if _, err := tx.Exec(ctx, `DELETE FROM env WHERE id = $1`, have.ID); err != nil {
 				return Var{}, fmt.Errorf("move variable: %w", err)
 			}
@@ -401,6 +451,15 @@ func checkVar(v *NewVar) error {
 		if !slices.Contains(targets, t) && !slices.Contains(scopes, t) {
 			return bad("Unknown variable target", allowed, short(t))
 		}
+	}
+	if v.Branch != "" {
+		switch {
+		case !branchPattern.MatchString(v.Branch):
+			return bad("Invalid branch pattern", "branch is a branch's name or a pattern such as feature/*, with at most 200 characters", short(v.Branch))
+		case slices.Contains(v.Target, "production"):
+			return bad("A variable for branches is for previews alone", "leave production out of target; production has one branch", short(v.Branch))
+		}
+		v.Target = append(slices.Clone(v.Target), "preview")
 	}
 	sent := v.Target
 	left := func(t string) bool { return !slices.Contains(sent, t) }

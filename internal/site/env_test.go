@@ -35,11 +35,11 @@ func TestEnvIsSealedAndSecretsStaySecret(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Key != "MODE" || list[1].Value != "" || !list[1].Secret {
 		t.Fatalf("list %+v, %v", list, err)
 	}
-	build, err := r.Variables(ctx, s.ID, "build", "production")
+	build, err := r.Variables(ctx, s.ID, "build", "production", "main")
 	if err != nil || len(build) != 2 || build[1].Value != "hunter2" {
 		t.Fatalf("build sees %+v, %v", build, err)
 	}
-	if runtime, _ := r.Variables(ctx, s.ID, "runtime", "preview"); len(runtime) != 1 || runtime[0].Key != "TOKEN" {
+	if runtime, _ := r.Variables(ctx, s.ID, "runtime", "preview", "dev"); len(runtime) != 1 || runtime[0].Key != "TOKEN" {
 		t.Fatalf("runtime sees %+v", runtime)
 	}
 	if got, _ := r.Get(ctx, anna, s.ID); !got.NeedsRedeploy {
@@ -204,7 +204,7 @@ func TestEnvTargets(t *testing.T) {
 	ctx := t.Context()
 	see := func(of, scope string) string {
 		t.Helper()
-		vars, err := r.Variables(ctx, s.ID, of, scope)
+		vars, err := r.Variables(ctx, s.ID, of, scope, "main")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,4 +253,51 @@ func TestEnvTargets(t *testing.T) {
 	check("both again", "K=live X=3 ", "K=test 2 X=3 ")
 	r.write(t, func(tx *db.Tx) error { return r.DeleteEnvTx(ctx, tx, anna, s.ID, "K") })
 	check("deleted by its key", "X=3 ", "X=3 ")
+}
+
+// A value for branches counts in previews of branches that match, before one for all; the
+// longest pattern wins.
+func TestEnvBranches(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	s := r.create(t, anna, "One")
+	ctx := t.Context()
+	see := func(scope, branch string) (out string) {
+		t.Helper()
+		vars, err := r.Variables(ctx, s.ID, "build", scope, branch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range vars {
+			out += v.Key + "=" + v.Value + " "
+		}
+		return out
+	}
+	out := r.setEnv(t, s.ID, site.NewVar{Key: "K", Value: "all", Secret: true}, site.NewVar{Key: "K", Value: "feature", Branch: "feature/*"},
+		site.NewVar{Key: "K", Value: "cart", Branch: "feature/cart*"}, site.NewVar{Key: "ONLY", Value: "x", Branch: "staging"})
+	for _, tt := range []struct{ scope, branch, want string }{
+		{"production", "feature/cart", "K=all "}, {"preview", "main", "K=all "}, {"preview", "feature/x/y", "K=feature "}, {"preview", "feature/cart-2", "K=cart "},
+		{"preview", "staging", "K=all ONLY=x "}, {"preview", "staging2", "K=all "}, {"preview", "xstaging", "K=all "}, {"production", "staging", "K=all "},
+	} {
+		if got := see(tt.scope, tt.branch); got != tt.want {
+			t.Errorf("%s of %s sees %q, want %q", tt.scope, tt.branch, got, tt.want)
+		}
+	}
+	r.setEnv(t, s.ID, site.NewVar{Key: "K", Value: "live", Target: []string{"production"}})
+	if a, b := see("preview", "main"), see("preview", "feature/a"); a != "" || b != "K=feature " {
+		t.Errorf("a value for production took more than the place of both: %q, %q", a, b)
+	}
+	branch := "release/*"
+	r.write(t, func(tx *db.Tx) error {
+		_, err := r.UpdateEnvTx(ctx, tx, anna, s.ID, out[1].ID, site.PatchVar{Branch: &branch})
+		return err
+	})
+	if a, b := see("preview", "feature/x"), see("preview", "release/1"); a != "" || b != "K=feature " {
+		t.Errorf("after the pattern changed: %q, %q", a, b)
+	}
+	for name, bad := range map[string]site.NewVar{"production": {Key: "K", Branch: "x", Target: []string{"production"}}, "a space": {Key: "K", Branch: "a b"}, "a colon": {Key: "K", Branch: "a:b"}, "a dash": {Key: "K", Branch: "-a"}} {
+		if _, err := r.SealEnv(s.ID, []site.NewVar{bad}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -91,6 +91,10 @@ type Config struct {
 	Domain string // sites live at <slug>.<Domain>
 	Port   int    // of the edge's HTTPS. Optional: 0 and 443 are left out of addresses.
 
+	// Connected returns what a site without a credential of its own is read with: a
+	// connected account's. It may return nil. Optional.
+	Connected func(ctx context.Context, id ID, repository string) (*source.Credential, error)
+
 	Limits *account.Limits // Optional: without it the service's own.
 }
 
@@ -108,6 +112,14 @@ func New(c Config) *Sites {
 
 // URL is the address of a site.
 func (s *Sites) URL(slug string) string { return s.address(slug) }
+
+// Address returns the address of a host that is a site's.
+func (s *Sites) Address(host string) string {
+	if s.c.Port != 0 && s.c.Port != 443 {
+		host += ":" + strconv.Itoa(s.c.Port)
+	}
+	return "https://" + host
+}
 
 // DeploymentURL is the immutable address of one deployment of a site, whose label is the
 // last 12 characters of its id.
@@ -202,6 +214,9 @@ func credentialPurpose(id ID) string { return "site/" + string(id) + "/credentia
 func (s *Sites) CredentialOf(ctx context.Context, id ID) (*source.Credential, error) {
 	var box, repository string
 	err := s.c.DB.QueryRow(ctx, `SELECT credential, repository FROM sites WHERE id = $1 AND deleted_at = 0`, id).Scan(&box, &repository)
+	if err == nil && box == "" && s.c.Connected != nil {
+		return s.c.Connected(ctx, id, repository)
+	}
 	if err != nil || box == "" {
 		return nil, missing(err)
 	}

@@ -62,8 +62,8 @@ type Source struct {
 	sites map[string]*site
 	pins  map[string]int // open Trees by directory of their generation; guarded by mu
 
-	fetches, looks *pool
-	hourly         quota // of looks
+	fetches, looks, polls *pool
+	hourly                quota // of looks
 
 	helpers    *sandbox.Helpers
 	ids        sync.Mutex           // guards identities and the uids of generations
@@ -92,7 +92,7 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("source directory: %w", err)
 	}
 	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
-		fetches: newPool(c.Fetches, 2, 0, 0), looks: newPool(c.Looks, 1, 3, 30), hourly: quota{most: c.HourlyLooks}}
+		fetches: newPool(c.Fetches, 2, 0, 0), looks: newPool(c.Looks, 1, 3, 30), polls: newPool(20, 5, 0, 0), hourly: quota{most: c.HourlyLooks}}
 	for host, to := range c.Hosts {
 		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
 			return nil, fmt.Errorf("git host %s: %w", host, err)
@@ -160,6 +160,7 @@ type Request struct {
 	Commit     string // the very commit to fetch; "" means the branch's newest
 	Credential *Credential
 	Owner      string // who asks: places at once are limited for each owner, and shared fairly
+	Untrusted  bool   // the commit is a stranger's: submodules are fetched without the credential
 	Look       bool   // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
 }
 
@@ -271,7 +272,7 @@ func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 	}
 	defer remote.close()
 	if r.Branch == "" && !strings.Contains(r.Site, moduleMark) {
-		if _, r.Branch, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
+		if _, r.Branch, _, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
 			return nil, s.orVacant(ctx, remote, r, err)
 		}
 		if err := CheckBranch(r.Branch); err != nil {
@@ -354,7 +355,7 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 		return nil, "", err
 	}
 	defer remote.close()
-	branches, byDefault, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*")
+	branches, byDefault, _, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*")
 	err = s.orVacant(ctx, remote, r, err)
 	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
 		err = slow(r, min(s.c.Timeout, time.Minute))
@@ -362,11 +363,38 @@ func (s *Source) Branches(ctx context.Context, r Request) (branches []string, by
 	return branches, byDefault, err
 }
 
+// Heads returns the commits of a repository's branches and tags, by refs/heads/… and
+// refs/tags/…, and its default branch. Names that CheckBranch refuses are left out. It takes
+// places of its own, so that hosts that don't answer hold up no deployment.
+func (s *Source) Heads(ctx context.Context, r Request) (refs map[string]string, byDefault string, err error) {
+	if err := r.check(); err != nil {
+		return nil, "", err
+	}
+	place, err := s.polls.take(ctx, r.Owner)
+	if err != nil {
+		return nil, "", err
+	}
+	defer place()
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
+	defer cancel()
+	remote, err := s.connect(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer remote.close()
+	_, byDefault, refs, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*", "refs/tags/*")
+	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+		err = slow(r, min(s.c.Timeout, time.Minute))
+	}
+	return refs, byDefault, err
+}
+
 // maxBranches is how many are listed: a host may announce any number.
 const maxBranches = 20_000
 
 // refs asks the remote. Without a HEAD that points somewhere there is no default branch.
-func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns ...string) (branches []string, byDefault string, err error) {
+func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns ...string) (branches []string, byDefault string, all map[string]string, err error) {
 	var out limited
 	err = remote.try(func(config [][2]string) error {
 		out = limited{max: 8 << 20}
@@ -382,13 +410,14 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 		return nil
 	})
 	if err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
 	if out.over {
-		return nil, "", tooLarge(r, "it has too many branches")
+		return nil, "", nil, tooLarge(r, "it has too many branches")
 	}
 	head := ""
 	ids := map[string]string{}
+	all = map[string]string{}
 	for line := range strings.Lines(out.String()) {
 		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if to, symbolic := strings.CutPrefix(id, "ref: "); symbolic && name == "HEAD" {
@@ -397,10 +426,15 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 			head = id
 		} else if b, ok := strings.CutPrefix(name, "refs/heads/"); ok && CheckBranch(b) == nil {
 			if len(branches) == maxBranches {
-				return nil, "", tooLarge(r, fmt.Sprintf("it has more than %d branches", maxBranches))
+				return nil, "", nil, tooLarge(r, fmt.Sprintf("it has more than %d branches", maxBranches))
 			}
 			branches = append(branches, b)
-			ids[b] = id
+			ids[b], all[name] = id, id
+		} else if t, ok := strings.CutPrefix(name, "refs/tags/"); ok && len(all) < 2*maxBranches {
+			// An annotated tag is followed by what it points to.
+			if t = strings.TrimSuffix(t, "^{}"); CheckBranch(t) == nil {
+				all["refs/tags/"+t] = id
+			}
 		}
 	}
 	if byDefault == "" { // old servers don't tell
@@ -412,9 +446,9 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 		}
 	}
 	if byDefault == "" || head == "" && len(branches) == 0 {
-		return nil, "", noDefault(r)
+		return nil, "", nil, noDefault(r)
 	}
-	return branches, byDefault, nil
+	return branches, byDefault, all, nil
 }
 
 // Forget removes the caches of a site and of its submodules; one that a Tree still reads from goes with its Close.

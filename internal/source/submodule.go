@@ -100,7 +100,7 @@ func (s *Source) descend(ctx context.Context, r Request, all, in *Tree, prefix s
 func (s *Source) module(ctx context.Context, r Request, repo Repository, commit string) (*Tree, error) {
 	sum := sha256.Sum256([]byte(repo.String()))
 	m := Request{Site: r.Site + moduleMark + hex.EncodeToString(sum[:8]), Repository: repo, Commit: commit, Owner: r.Owner}
-	if c := r.Credential; c != nil && repo.host == r.Repository.host {
+	if c := r.Credential; c != nil && repo.host == r.Repository.host && !r.Untrusted {
 		m.Credential = c
 	}
 	if err := m.check(); err != nil {

@@ -35,7 +35,7 @@ const unavailable = 77 // exit status of withpostgres where there is no PostgreS
 
 func main() {
 	paint := machine.Colours(os.Stdout)
-	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3"); err != nil {
+	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "mariadb-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
 		fmt.Println(err)
 	}
 	os.Remove(pictures) // of an earlier run: no word of it if this one makes none

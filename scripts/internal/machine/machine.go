@@ -17,15 +17,22 @@ import (
 
 // programs says which file shows that a Debian package is there.
 var programs = map[string]string{
-	"bubblewrap": "/usr/bin/bwrap",
-	"chromium":   "/usr/bin/chromium",
-	"curl":       "/usr/bin/curl",
-	"git":        "/usr/bin/git",
-	"nodejs":     "/usr/bin/node",
-	"npm":        "/usr/bin/npm",
-	"php-cli":    "/usr/bin/php",
-	"postgresql": "/usr/lib/postgresql/*/bin/postgres",
-	"python3":    "/usr/bin/python3",
+	"bubblewrap":                        "/usr/bin/bwrap",
+	"chromium":                          "/usr/bin/chromium",
+	"curl":                              "/usr/bin/curl",
+	"git":                               "/usr/bin/git",
+	"mariadb-server":                    "/usr/sbin/mariadbd",
+	"nodejs":                            "/usr/bin/node",
+	"npm":                               "/usr/bin/npm",
+	"php-cli":                           "/usr/bin/php",
+	"php":                               "/usr/share/doc/php",
+	"php-fpm":                           "/usr/sbin/php-fpm*",
+	"php-gd":                            "/usr/lib/php/*/gd.so",
+	"php-mysql":                         "/usr/lib/php/*/mysqli.so",
+	"wordpress":                         "/usr/share/wordpress/wp-load.php",
+	"wordpress-theme-twentytwentythree": "/usr/share/wordpress/wp-content/themes/twentytwentythree/style.css",
+	"postgresql":                        "/usr/lib/postgresql/*/bin/postgres",
+	"python3":                           "/usr/bin/python3",
 }
 
 // Missing returns those of the Debian packages that are not there.

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// webhookRate measures the first attempts while events come at a steady 1,000 deliveries
+// a second.
+func (b *bench) webhookRate(w *world.World) error {
+	const hooks, each, lasts = 20, 20 * time.Millisecond, 20 * time.Second
+	if err := b.subscribe(w, b.key, w.Hooks.URL+"/rate", hooks); err != nil {
+		return err
+	}
+	site, err := b.emptySite(w, b.key, "steady")
+	if err != nil {
+		return err
+	}
+	changes := int(lasts / each)
+	if err := b.renameSteadily(w, b.key, site, changes, each); err != nil {
+		return err
+	}
+	took, err := b.firstAttempts(w, "/rate/", changes*hooks)
+	if err != nil {
+		return err
+	}
+	b.add(row{what: fmt.Sprintf("webhook, first attempt at %.0f deliveries/s%s", float64(hooks)/each.Seconds(), b.on()),
+		value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))), goal: "p50 < 10 ms, p99 < 300 ms"})
+	return nil
+}
+
+// webhookHanging measures the first attempts to healthy endpoints while 100 others take
+// each request and answer none for 15 s. The healthy ones belong half to the same user and
+// half to another, and every event goes to all endpoints of its user.
+func (b *bench) webhookHanging(w *world.World) error {
+	const hanging, healthy, each, lasts = 100, 10, 100 * time.Millisecond, 40 * time.Second
+	other, err := w.User("other@example.test")
+	if err != nil {
+		return err
+	}
+	url, end, err := w.Hooks.Hang(15 * time.Second)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := errors.Join(b.subscribe(w, b.key, url+"/hang", hanging), b.subscribe(w, b.key, w.Hooks.URL+"/same", healthy), b.subscribe(w, other, w.Hooks.URL+"/other", healthy)); err != nil {
+		return err
+	}
+	mine, err := b.emptySite(w, b.key, "mine")
+	if err != nil {
+		return err
+	}
+	theirs, err := b.emptySite(w, other, "theirs")
+	if err != nil {
+		return err
+	}
+	changes := int(lasts / each)
+	ended := make(chan error, 1)
+	go func() { ended <- b.renameSteadily(w, other, theirs, changes, each) }()
+	if err := errors.Join(b.renameSteadily(w, b.key, mine, changes, each), <-ended); err != nil {
+		return err
+	}
+	for _, x := range []struct{ path, whose string }{{"/same/", "the same user's"}, {"/other/", "another user's"}} {
+		took, err := b.firstAttempts(w, x.path, changes*healthy)
+		if err != nil {
+			return err
+		}
+		b.add(row{what: fmt.Sprintf("webhook, first attempt to %s %d healthy endpoints beside %d that hang for 15 s%s", x.whose, healthy, hanging, b.on()),
+			value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))), goal: "p99 < 2 s"})
+	}
+	return nil
+}
+
+// subscribe makes webhooks that hear of changed sites.
+func (b *bench) subscribe(w *world.World, key, url string, n int) error {
+	for i := range n {
+		err := w.Call(b.ctx, key, "POST", "/webhooks", map[string]any{"url": fmt.Sprintf("%s/%d", url, i), "events": []string{"site.updated"}, "secret": "sixteen characters"}, nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emptySite makes a site that nothing is deployed to.
+func (b *bench) emptySite(w *world.World, key, name string) (string, error) {
+	var made struct{ Data struct{ ID string } }
+	err := w.Call(b.ctx, key, "POST", "/sites", map[string]string{"name": name, "type": "wordpress"}, &made)
+	return made.Data.ID, err
+}
+
+// renameSteadily changes a site again and again, however long an answer takes.
+func (b *bench) renameSteadily(w *world.World, key, site string, n int, each time.Duration) error {
+	tick := time.NewTicker(each)
+	defer tick.Stop()
+	errs := make(chan error, n)
+	for i := range n {
+		select {
+		case <-tick.C:
+		case <-b.ctx.Done():
+			return b.ctx.Err()
+		}
+		go func() {
+			errs <- w.Call(b.ctx, key, "PATCH", "/sites/"+site, map[string]string{"name": fmt.Sprintf("steady %d", i)}, nil)
+		}()
+	}
+	var all error
+	for range n {
+		all = errors.Join(all, <-errs)
+	}
+	return all
+}
+
+// firstAttempts waits for n first attempts below a path, and returns how long each took
+// from the moment that its event tells.
+func (b *bench) firstAttempts(w *world.World, path string, n int) ([]time.Duration, error) {
+	var took []time.Duration
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
+	defer cancel()
+	err := world.Until(ctx, 200*time.Millisecond, func() (bool, error) {
+		took = took[:0]
+		for _, d := range w.Hooks.All() {
+			if !strings.HasPrefix(d.Path, path) || d.Header.Get("X-Service-Attempt") != "1" || !strings.Contains(string(d.Body), `"name":"steady `) {
+				continue
+			}
+			var of struct{ Timestamp time.Time }
+			if err := json.Unmarshal(d.Body, &of); err != nil {
+				return false, err
+			}
+			took = append(took, max(0, d.At.Sub(of.Timestamp)))
+		}
+		return len(took) >= n, fmt.Errorf("%d of %d came", len(took), n)
+	})
+	return took, err
+}

@@ -1,0 +1,454 @@
+// Package wordpress owns the promises about WordPress sites, told to the real program with
+// the real WordPress, PHP-FPM and MariaDB: installed without a public installer, logged into
+// by a link, safe from each other, and never half after a kill.
+package wordpress
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// binary is the program, built once.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m, &binary)) }
+
+// installation is one with a user in it.
+type installation struct {
+	*world.World
+	t   *testing.T
+	key string
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
+	w, err := world.New(binary, t.TempDir())
+	ok(t, err)
+	t.Cleanup(w.Close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the program's last words:\n%s", w.Log(3000))
+		}
+	})
+	w.Flags = append(w.Flags, "--wordpress-source", "debian")
+	h := &installation{World: w, t: t}
+	h.key, err = w.User("ada@example.test")
+	ok(t, err)
+	ok(t, w.Start(t.Context()))
+	return h
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *installation) call(method, path string, body, out any) {
+	h.t.Helper()
+	ok(h.t, h.Call(context.Background(), h.key, method, path, body, out))
+}
+
+func (h *installation) until(what string, look func() bool) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 4*time.Minute)
+	defer cancel()
+	if err := world.Until(ctx, 50*time.Millisecond, func() (bool, error) { return look(), nil }); err != nil {
+		h.t.Fatalf("it never came: %s", what)
+	}
+}
+
+type siteBody struct {
+	ID, Slug, Status, StatusReason, URL string
+	DeploymentID                        string
+}
+
+// create makes a WordPress site and returns at once.
+func (h *installation) create(name string) siteBody {
+	h.t.Helper()
+	var made struct{ Data siteBody }
+	h.call("POST", "/sites", map[string]any{"name": name, "type": "wordpress"}, &made)
+	if made.Data.Status != "pending" {
+		h.t.Errorf("a new site is %s", made.Data.Status)
+	}
+	return made.Data
+}
+
+// ready waits until a site has ended its provisioning, and fails if that is not well.
+func (h *installation) ready(id string) (s siteBody) {
+	h.t.Helper()
+	h.until("the site is provisioned", func() bool {
+		_ = h.Call(context.Background(), h.key, "GET", "/sites/"+id, nil, &s)
+		return s.Status == "active" || s.Status == "error"
+	})
+	if s.Status != "active" {
+		h.t.Fatalf("the site is %s: %s", s.Status, s.StatusReason)
+	}
+	return s
+}
+
+// visitor is a browser of one person.
+type visitor struct {
+	h    *installation
+	http *http.Client
+	base string
+}
+
+func (h *installation) visitor(base string) *visitor {
+	h.t.Helper()
+	c, err := h.Browser()
+	ok(h.t, err)
+	c.Jar, err = cookiejar.New(nil)
+	ok(h.t, err)
+	return &visitor{h, c, base}
+}
+
+// do asks for a path, or a whole address.
+func (v *visitor) do(method, path string, body io.Reader, header ...string) (int, http.Header, string) {
+	v.h.t.Helper()
+	if !strings.HasPrefix(path, "https://") {
+		path = v.base + path
+	}
+	r, err := http.NewRequestWithContext(v.h.t.Context(), method, path, body)
+	ok(v.h.t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	a, err := world.Read(v.http.Do(r))
+	ok(v.h.t, err)
+	return a.Status, a.Header, string(a.Body)
+}
+
+func (v *visitor) get(path string) (int, http.Header, string) {
+	v.h.t.Helper()
+	return v.do("GET", path, nil)
+}
+
+// login is the owner who logs in by a link.
+func (h *installation) login(s siteBody) (*visitor, string) {
+	h.t.Helper()
+	var l struct{ URL string }
+	h.call("POST", "/sites/"+s.ID+"/wordpress/login", nil, &l)
+	v := h.visitor(s.URL)
+	status, header, _ := v.get(l.URL)
+	if status != 302 || header.Get("Location") != s.URL+"/wp-admin/" {
+		h.t.Fatalf("the link answers %d to %s", status, header.Get("Location"))
+	}
+	return v, l.URL
+}
+
+// rest calls WordPress's own interface as who is logged in.
+func (v *visitor) rest(method, path, kind string, body io.Reader, out any, header ...string) {
+	v.h.t.Helper()
+	_, _, nonce := v.get("/wp-admin/admin-ajax.php?action=rest-nonce")
+	status, _, text := v.do(method, "/wp-json/wp/v2"+path, body, append([]string{"X-WP-Nonce", nonce, "Content-Type", kind}, header...)...)
+	if status/100 != 2 {
+		v.h.t.Fatalf("%s %s: %d %.300s", method, path, status, text)
+	}
+	ok(v.h.t, json.Unmarshal([]byte(text), out))
+}
+
+// picture is a PNG of one pixel.
+var picture, _ = base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+
+// One WordPress from its creation to its end: logged into by a link, a post with a picture
+// published, seen cached and purged, closed to strangers, gone without a trace.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	h := install(t)
+	s := h.ready(h.create("Blog").ID)
+	stranger := h.visitor(s.URL)
+	if status, _, text := stranger.get("/"); status != 200 || !strings.Contains(text, "<title>Blog</title>") {
+		t.Fatalf("the front page: %d %.300s", status, text)
+	}
+
+	owner, link := h.login(s)
+	if status, _, text := owner.get("/wp-admin/"); status != 200 || !strings.Contains(text, "Dashboard") {
+		t.Errorf("wp-admin: %d %.200s", status, text)
+	}
+	if status, _, _ := h.visitor(s.URL).get(link); status != 403 {
+		t.Errorf("the link works twice: %d", status)
+	}
+	if status, _, _ := h.visitor(s.URL).get("/wp-login.php?slipway-login=" + strings.Repeat("A", 52)); status != 403 {
+		t.Errorf("a made-up link: %d", status)
+	}
+
+	// A post with a picture, seen by strangers, from the cache and after a purge.
+	var image struct {
+		Source string `json:"source_url"`
+		ID     int
+	}
+	owner.rest("POST", "/media", "image/png", strings.NewReader(string(picture)), &image, "Content-Disposition", `attachment; filename="dot.png"`)
+	if status, header, text := stranger.get(image.Source); status != 200 || header.Get("Content-Type") != "image/png" || text != string(picture) {
+		t.Errorf("the picture %s: %d %s", image.Source, status, header.Get("Content-Type"))
+	}
+	stranger.get("/")
+	if _, header, _ := stranger.get("/"); header.Get("X-Cache") != "HIT" {
+		t.Errorf("the front page is not cached: %v", header)
+	}
+	if _, header, _ := owner.get("/"); header.Get("X-Cache") != "" {
+		t.Errorf("who is logged in gets a cached page: %v", header)
+	}
+	var post struct{ Link string }
+	text, _ := json.Marshal(map[string]any{"title": "News of the day", "content": "Hello <img src='" + image.Source + "'>", "status": "publish"})
+	owner.rest("POST", "/posts", "application/json", strings.NewReader(string(text)), &post)
+	if post.Link != s.URL+"/news-of-the-day/" {
+		t.Errorf("the post is at %s", post.Link)
+	}
+	if _, header, text := stranger.get("/"); header.Get("X-Cache") != "MISS" || !strings.Contains(text, "News of the day") {
+		t.Errorf("the front page after a post: %s, has it: %v", header.Get("X-Cache"), strings.Contains(text, "News of the day"))
+	}
+	if status, _, text := stranger.get("/news-of-the-day/"); status != 200 || !strings.Contains(text, "dot.png") {
+		t.Errorf("the post: %d", status)
+	}
+	if _, header, _ := stranger.get("/news-of-the-day/"); header.Get("X-Cache") != "HIT" {
+		t.Errorf("the post is not cached: %v", header)
+	}
+	h.call("POST", "/sites/"+s.ID+"/wordpress/purge-cache", map[string]any{"paths": []string{"/news-of-the-day/"}}, nil)
+	if _, header, _ := stranger.get("/news-of-the-day/"); header.Get("X-Cache") != "MISS" {
+		t.Errorf("the purged post: %v", header)
+	}
+	if _, header, _ := stranger.get("/"); header.Get("X-Cache") != "HIT" {
+		t.Errorf("another page went with it: %v", header)
+	}
+
+	h.closed(s, stranger)
+
+	var info struct {
+		Version, PHPVersion string
+		Themes              []struct {
+			Slug   string
+			Active bool
+		}
+	}
+	h.call("GET", "/sites/"+s.ID+"/wordpress", nil, &info)
+	if info.Version == "" || info.PHPVersion == "" || len(info.Themes) == 0 {
+		t.Errorf("it says of itself %+v", info)
+	}
+
+	// SIGKILL of everything: the next visitor has it again.
+	h.Kill()
+	ok(t, h.Start(t.Context()))
+	if status, _, text := h.visitor(s.URL).get("/news-of-the-day/"); status != 200 || !strings.Contains(text, "News of the day") {
+		t.Errorf("after a kill: %d", status)
+	}
+
+	h.call("DELETE", "/sites/"+s.ID, nil, nil)
+	if status, _, _ := h.visitor(s.URL).get("/"); status == 200 {
+		t.Error("a deleted site is served")
+	}
+	h.until("nothing is left of the site", func() bool { return len(h.left(s.ID)) == 0 })
+}
+
+// closed holds what strangers can't reach.
+func (h *installation) closed(s siteBody, stranger *visitor) {
+	t := h.t
+	t.Helper()
+	storage := filepath.Join(h.Data, "storage", s.ID, "wp-content")
+	for name, text := range map[string]string{"uploads/evil.php": "<?php echo 'owned';", "uploads/evil.phtml": "<?php echo 'owned';", "plugins/x/direct.php": "<?php echo 'owned';", "debug.log": "secret",
+		"database/.ht.sqlite": "secret", "backup-1/db.sql": "secret", "uploads/dump.sql": "secret", "uploads/.secret": "secret", "uploads/evil.jpg/x": "secret"} {
+		at := filepath.Join(storage, name)
+		ok(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		ok(t, os.WriteFile(at, []byte(text), 0o644))
+	}
+	for _, path := range []string{"/wp-config.php", "/wp-admin/install.php", "/wp-admin/install.php/x", "/WP-ADMIN/install.php", "//wp-admin//install.php", "/wp-admin/setup-config.php", "/wp-admin/upgrade.php", "/xmlrpc.php",
+		"/wp-cron.php", "/wp-content/uploads/evil.php", "/wp-content/uploads/evil.php/x", "/wp-content/uploads/evil.phtml", "/wp-content/plugins/x/direct.php", "/wp-content/debug.log", "/wp-content/database/.ht.sqlite",
+		"/wp-content/backup-1/db.sql", "/wp-content/uploads/dump.sql", "/wp-content/uploads/.secret", "/.env", "/.git/config", "/slipway/plugin.php", "/tasks/login.php", "/wp-includes/version.php",
+		"/?author=1", "/wp-json/wp/v2/users", "/wp-json/wp/v2/users/1", "/wp-sitemap-users-1.xml", "/readme.html"} {
+		status, _, text := stranger.get(path)
+		if status != 404 && status != 401 && status != 403 || strings.Contains(text, "owned") || strings.Contains(text, "secret") {
+			t.Errorf("%s is open: %d %.100q", path, status, text)
+		}
+	}
+	if status, _, text := stranger.get("/wp-json/?rest_route=/wp/v2/users"); status == 200 && strings.Contains(text, `"slug"`) {
+		t.Errorf("users are named: %.200s", text)
+	}
+	// Attempts to log in are bounded, whatever the password.
+	throttled := false
+	for range 15 {
+		form := url.Values{"log": {"ada"}, "pwd": {"wrong"}, "wp-submit": {"Log In"}}
+		status, header, text := stranger.do("POST", "/wp-login.php", strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded")
+		if strings.Contains(text, "is not registered") || strings.Contains(text, "password you entered for") {
+			t.Errorf("the answer names the user: %.300s", text)
+		}
+		if throttled = status == 429 && header.Get("Retry-After") != ""; throttled {
+			break
+		}
+	}
+	if !throttled {
+		t.Error("logging in is not throttled")
+	}
+}
+
+// left names what there still is of a site in the data directory.
+func (h *installation) left(id string) (list []string) {
+	_ = filepath.WalkDir(h.Data, func(path string, e os.DirEntry, err error) error {
+		if err == nil && strings.Contains(filepath.Base(path), id) {
+			list = append(list, path)
+		}
+		return nil
+	})
+	schemas, _ := filepath.Glob(filepath.Join(h.Data, "mariadb/server/data/s??????????????????????????"))
+	return append(list, schemas...)
+}
+
+// A plugin that means harm: it reads, dials and fills what it can.
+const hostile = `<?php
+if (isset($_GET['hostile'])) add_action('init', function () {
+	global $wpdb;
+	$out = [];
+	foreach (['/etc/shadow', '/home', '/root', $_GET['dir']] as $f) $out['read ' . $f] = @file_get_contents($f) !== false || @scandir($f) !== false;
+	foreach (['wp-config.php', 'index.php', 'wp-includes/version.php', '../slipway/plugin.php'] as $f) $out['write ' . $f] = @file_put_contents(ABSPATH . $f, 'x') !== false;
+	$out['databases'] = $wpdb->get_col("SHOW DATABASES");
+	$out['users'] = $wpdb->get_col("SELECT user FROM mysql.user");
+	$out['other'] = $wpdb->get_col("SELECT option_value FROM " . $_GET['schema'] . ".wp_options LIMIT 1");
+	$m = mysqli_init();
+	foreach (['root', 'slipway', 'mysql'] as $u) $out['as ' . $u] = @mysqli_connect('localhost', $u, '', '', 0, '/run/mysqld/mysqld.sock') !== false;
+	foreach (explode(',', $_GET['ports']) as $port) $out['dial ' . $port] = @fsockopen('127.0.0.1', (int) $port, $e, $s, 1) !== false;
+	$n = 0; while ($n < 3000 && function_exists('proc_open') && ($p[] = @proc_open(['sleep', '30'], [], $pipes))) { if (!end($p)) break; $n++; }
+	$out['processes'] = $n;
+	foreach ($p ?? [] as $x) if ($x) proc_terminate($x, 9);
+	echo json_encode($out); exit;
+});
+`
+
+// What runs in one WordPress reaches nothing of another, nor of the host.
+func TestHostilePlugin(t *testing.T) {
+	t.Parallel()
+	h := install(t)
+	a, b := h.create("One"), h.create("Two")
+	a, b = h.ready(a.ID), h.ready(b.ID)
+	plugins := filepath.Join(h.Data, "storage", a.ID, "wp-content", "mu-plugins")
+	ok(t, os.MkdirAll(plugins, 0o755))
+	ok(t, os.WriteFile(filepath.Join(plugins, "hostile.php"), []byte(hostile), 0o644))
+	var of struct{ Data []struct{ ID string } }
+	h.call("GET", "/sites/"+b.ID+"/databases", nil, &of)
+	schema := "s" + strings.TrimPrefix(of.Data[0].ID, "db_")
+	_, port, _ := strings.Cut(h.Listen, ":")
+	_, https, _ := strings.Cut(h.HTTPS, ":")
+	query := url.Values{"hostile": {"1"}, "dir": {h.Data}, "schema": {schema}, "ports": {port + "," + https}}
+	status, _, text := h.visitor(a.URL).get("/?" + query.Encode())
+	var out map[string]any
+	if err := json.Unmarshal([]byte(text), &out); err != nil || status != 200 {
+		t.Fatalf("%d %.500s", status, text)
+	}
+	for what, got := range out {
+		switch {
+		case what == "databases":
+			for _, name := range got.([]any) {
+				if name == schema || name == "mysql" {
+					t.Errorf("it sees the database %v", name)
+				}
+			}
+		case what == "users" || what == "other":
+			if len(got.([]any)) > 0 {
+				t.Errorf("%s: %v", what, got)
+			}
+		case what == "processes":
+			if got.(float64) >= 3000 {
+				t.Errorf("it started %v processes", got)
+			}
+		case got == true:
+			t.Errorf("it could %s", what)
+		}
+	}
+	if status, _, _ := h.visitor(b.URL).get("/"); status != 200 {
+		t.Errorf("the other site answers %d", status)
+	}
+}
+
+// MariaDB killed under a site: it is back within seconds, and the site says why.
+func TestDatabaseServerIsKilled(t *testing.T) {
+	t.Parallel()
+	h := install(t)
+	s := h.ready(h.create("Blog").ID)
+	v := h.visitor(s.URL)
+	v.get("/?nocache=0")
+	for pid := range h.servers() {
+		ok(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	h.until("WordPress answers again", func() bool {
+		status, _, text := v.get("/?nocache=1")
+		return status == 200 && strings.Contains(text, "<title>Blog</title>")
+	})
+	h.until("the site reads why", func() bool {
+		var logs struct{ Logs []struct{ Message string } }
+		h.call("GET", "/sites/"+s.ID+"/logs", nil, &logs)
+		for _, l := range logs.Logs {
+			if strings.Contains(l.Message, "The database server is back") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// servers are the MariaDB servers of this installation.
+func (h *installation) servers() map[int]bool {
+	out := map[int]bool{}
+	want, err := os.Stat(filepath.Join(h.Data, "mariadb/server"))
+	ok(h.t, err)
+	entries, err := os.ReadDir("/proc")
+	ok(h.t, err)
+	for _, e := range entries {
+		line, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		if !strings.HasPrefix(string(line), "mariadbd\x00") {
+			continue
+		}
+		if st, err := os.Stat("/proc/" + e.Name() + "/root/build"); err == nil && os.SameFile(st, want) {
+			var pid int
+			fmt.Sscan(e.Name(), &pid)
+			out[pid] = true
+		}
+	}
+	return out
+}
+
+// Killed at several points of its provisioning, a site is there afterwards, whole.
+func TestKilledWhileProvisioned(t *testing.T) {
+	t.Parallel()
+	h := install(t)
+	for _, point := range []string{"Preparing WordPress", "Starting PHP-FPM", "Installing"} {
+		s := h.create("Site " + point)
+		h.until(point, func() bool {
+			var list struct{ Data []struct{ ID string } }
+			h.call("GET", "/sites/"+s.ID+"/deployments", nil, &list)
+			if len(list.Data) == 0 {
+				return false
+			}
+			var logs struct{ Logs []struct{ Message string } }
+			h.call("GET", "/deployments/"+list.Data[0].ID+"/logs", nil, &logs)
+			for _, l := range logs.Logs {
+				if strings.Contains(l.Message, point) {
+					return true
+				}
+			}
+			return false
+		})
+		h.Kill()
+		ok(t, h.Start(t.Context()))
+		s = h.ready(s.ID)
+		if status, _, text := h.visitor(s.URL).get("/"); status != 200 || !strings.Contains(text, "<title>Site "+point) {
+			t.Errorf("killed at %q: %d %.200s", point, status, text)
+		}
+		owner, _ := h.login(s)
+		if status, _, _ := owner.get("/wp-admin/"); status != 200 {
+			t.Errorf("killed at %q: wp-admin answers %d", point, status)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/notify"
+)
+
+type channelBody struct {
+	ID         string   `json:"id" example:"nch_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Kind       string   `json:"kind" enum:"slack,discord,teams,mail"`
+	Name       string   `json:"name"`
+	Host       *string  `json:"host" doc:"Of its URL, which is a secret and never shown. Null for mail."`
+	SiteID     *string  `json:"siteId" doc:"The one site that it is about. Null: all sites."`
+	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
+	Active     bool     `json:"active"`
+	Error      *string  `json:"error" doc:"Why the service last refused a message. Null: it didn't."`
+	LastSentAt *string  `json:"lastSentAt" format:"date-time"`
+	CreatedAt  string   `json:"createdAt" format:"date-time"`
+	UpdatedAt  string   `json:"updatedAt" format:"date-time"`
+}
+
+func (a *API) notifyRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Notifications", Summary: summary, Doc: doc, Scope: s, Noun: "notification channel", Wide: true}
+	}
+	get(a, r("/notifications", "listChannels", "List notification channels", "Where people are told of failed and recovered deployments, and of domains and certificates that need attention.", account.WebhooksRead), a.listChannels)
+	create := r("/notifications", "createChannel", "Create a notification channel", "For Slack (and what understands its format), Discord and Microsoft Teams with the URL of an incoming webhook of the service, which gets messages in its own format; or by mail to the account's address.", account.WebhooksWrite)
+	create.Status = http.StatusCreated
+	post(a, create, a.createChannel)
+	change(a, http.MethodPatch, r("/notifications/{id}", "updateChannel", "Change a notification channel", "", account.WebhooksWrite), a.updateChannel)
+	change(a, http.MethodDelete, r("/notifications/{id}", "deleteChannel", "Delete a notification channel", "", account.WebhooksWrite), a.deleteChannel)
+	post(a, r("/notifications/{id}/test", "testChannel", "Send a test notification", "The channel's `error` says whether the service took it.", account.WebhooksWrite), a.testChannel)
+}
+
+func showChannel(c notify.Channel) channelBody {
+	return channelBody{string(c.ID), string(c.Kind), c.Name, some(c.Host), some(c.Site), c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
+}
+
+func (a *API) listChannels(ctx context.Context, c account.Caller, in *PartIn) (data[channelBody], error) {
+	list, err := a.Notify.List(ctx, a.DB, c.Owner)
+	return part(*in, each(list, showChannel), err)
+}
+
+type createChannelIn struct {
+	Body struct {
+		Kind   string   `json:"kind" enum:"slack,discord,teams,mail"`
+		Name   string   `json:"name,omitempty" doc:"1 to 100 characters."`
+		URL    string   `json:"url,omitempty" doc:"Of the service's incoming webhook. Stored sealed, never shown." example:"https://hooks.slack.com/services/T0/B0/xyz"`
+		SiteID string   `json:"siteId,omitempty" doc:"Without it: all sites."`
+		Events []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed" doc:"Without it: all events."`
+	}
+}
+
+func (a *API) createChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *createChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
+	b := in.Body
+	if b.SiteID != "" {
+		if _, err := a.site(ctx, c, b.SiteID); err != nil {
+			return channelBody{}, did, err
+		}
+	}
+	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: notify.Kind(b.Kind), Name: b.Name, URL: b.URL, Site: b.SiteID, Events: b.Events})
+	did = account.AuditEvent{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
+	return showChannel(made), did, err
+}
+
+type updateChannelIn struct {
+	ByID
+	Body struct {
+		Name   *string  `json:"name,omitempty"`
+		Events []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
+		Active *bool    `json:"active,omitempty"`
+	}
+}
+
+func (a *API) updateChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *updateChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
+	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
+	if err == nil {
+		err = checkPatch(ctx, "notification channel", []string{"name", "events", "active"}, showChannel(now), map[string]string{"url": "delete the channel and create another one"})
+	}
+	if err != nil {
+		return channelBody{}, did, err
+	}
+	made, err := a.Notify.UpdateTx(ctx, tx, c.Owner, now.ID, notify.Patch{Name: in.Body.Name, Events: in.Body.Events, Active: in.Body.Active})
+	did = account.AuditEvent{Action: "notification_channel.updated", Subject: in.ID, Detail: made.Name}
+	return showChannel(made), did, err
+}
+
+func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	did = account.AuditEvent{Action: "notification_channel.deleted", Subject: in.ID}
+	return message{"Notification channel deleted"}, did, a.Notify.DeleteTx(ctx, tx, c.Owner, notify.ID(in.ID))
+}
+
+func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	made, err := a.Notify.TestTx(ctx, tx, c.Owner, notify.ID(in.ID))
+	did = account.AuditEvent{Action: "notification_channel.tested", Subject: in.ID, Detail: made.Name}
+	return message{"Test notification queued"}, did, err
+}

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/site"
+	"slipway/internal/wordpress"
+)
+
+// newWordPress are the settings of a new WordPress.
+type newWordPress struct {
+	Title      string `json:"title,omitempty" doc:"Without it: the site's name."`
+	AdminEmail string `json:"adminEmail,omitempty" doc:"Without it: your own address."`
+	AdminUser  string `json:"adminUser,omitempty" doc:"The administrator's user name. Without it: made of the address."`
+	Locale     string `json:"locale,omitempty" example:"de_DE" doc:"The language. Without it: English."`
+	Version    string `json:"version,omitempty" doc:"Only the version that the installation offers."`
+}
+
+type wordpressBody struct {
+	Version       string          `json:"version"`
+	LatestVersion *string         `json:"latestVersion" doc:"What a deployment of the site would bring it to."`
+	PHPVersion    string          `json:"phpVersion"`
+	Title         string          `json:"title"`
+	Locale        string          `json:"locale"`
+	AdminURL      string          `json:"adminUrl"`
+	Maintenance   bool            `json:"maintenance"`
+	Debug         bool            `json:"debug"`
+	XMLRPC        bool            `json:"xmlrpc"`
+	PHP           wordpressPHP    `json:"php"`
+	Plugins       []extensionBody `json:"plugins"`
+	Themes        []extensionBody `json:"themes"`
+	DatabaseBytes int64           `json:"databaseBytes"`
+}
+
+type wordpressPHP struct {
+	MemoryMiB           int64 `json:"memoryMiB" doc:"Of one request."`
+	UploadMiB           int64 `json:"uploadMiB" doc:"Of one uploaded file."`
+	MaxExecutionSeconds int64 `json:"maxExecutionSeconds"`
+}
+
+type extensionBody struct {
+	Slug          string  `json:"slug"`
+	Name          string  `json:"name"`
+	Version       string  `json:"version"`
+	Active        bool    `json:"active"`
+	UpdateVersion *string `json:"updateVersion" doc:"Where there is a newer one."`
+}
+
+func (a *API) wordpressRoutes() {
+	r := func(method, path, id, summary, doc string, s account.Scope) Route {
+		return Route{Method: method, Path: path, ID: id, Tag: "WordPress", Summary: summary, Doc: doc, Scope: s, Noun: "WordPress settings"}
+	}
+	read := r("", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress", "Asks WordPress itself, waking it where it sleeps.", account.SitesRead)
+	read.Asks = true
+	get(a, read, a.getWordPress)
+	change(a, http.MethodPatch, r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings", "In force with the next start of its PHP; see `POST /sites/{id}/restart`. In maintenance visitors who are not logged in get a page with status 503.", account.SitesWrite), a.updateWordPress)
+	login := r("", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress", "A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite)
+	login.Status, login.Private = http.StatusCreated, true
+	postPrepared(a, login, a.prepareLogin, a.loginWordPress)
+	post(a, r("", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache", "All pages, or those of the paths. The next visitor of each gets a new one.", account.SitesWrite), a.purgeWordPress)
+}
+
+func (a *API) getWordPress(ctx context.Context, c account.Caller, in *ByID) (wordpressBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return wordpressBody{}, err
+	}
+	st, err := a.WordPress.Read(ctx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return wordpressBody{}, err
+	}
+	extension := func(x wordpress.Extension) extensionBody {
+		return extensionBody{x.Slug, x.Name, x.Version, x.Active, some(x.UpdateVersion)}
+	}
+	return wordpressBody{Version: st.Version, LatestVersion: some(st.LatestVersion), PHPVersion: st.PHPVersion, Title: st.Title, Locale: st.Locale, AdminURL: st.AdminURL,
+		Maintenance: st.Maintenance, Debug: st.Debug, XMLRPC: st.XMLRPC, PHP: wordpressPHP{st.Memory, st.Upload, st.Execution},
+		Plugins: each(st.Plugins, extension), Themes: each(st.Themes, extension), DatabaseBytes: st.DatabaseBytes}, nil
+}
+
+type updateWordPressIn struct {
+	ByID
+	Body struct {
+		Maintenance *bool `json:"maintenance,omitempty"`
+		Debug       *bool `json:"debug,omitempty"`
+		XMLRPC      *bool `json:"xmlrpc,omitempty"`
+		PHP         *struct {
+			MemoryMiB           *int64 `json:"memoryMiB,omitempty" minimum:"64" maximum:"2048"`
+			UploadMiB           *int64 `json:"uploadMiB,omitempty" minimum:"1" maximum:"1024"`
+			MaxExecutionSeconds *int64 `json:"maxExecutionSeconds,omitempty" minimum:"5" maximum:"600"`
+		} `json:"php,omitempty"`
+	}
+}
+
+func (a *API) updateWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWordPressIn) (_ message, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return message{}, did, err
+	}
+	p := wordpress.Patch{Maintenance: in.Body.Maintenance, Debug: in.Body.Debug, XMLRPC: in.Body.XMLRPC}
+	if b := in.Body.PHP; b != nil {
+		p.Memory, p.Upload, p.Execution = b.MemoryMiB, b.UploadMiB, b.MaxExecutionSeconds
+	}
+	err := a.WordPress.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	return message{"WordPress settings changed"}, account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "wordpress"}, err
+}
+
+type loginBody struct {
+	URL       string `json:"url" doc:"It is a secret, and works once."`
+	ExpiresAt string `json:"expiresAt" format:"date-time"`
+}
+
+// prepareLogin makes the link before the transaction: it asks WordPress.
+func (a *API) prepareLogin(ctx context.Context, c account.Caller, in *ByID) (wordpress.Login, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return wordpress.Login{}, err
+	}
+	return a.WordPress.Login(ctx, c.Owner, site.ID(in.ID))
+}
+
+func (a *API) loginWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, l wordpress.Login) (_ loginBody, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return loginBody{}, did, err
+	}
+	return loginBody{l.URL, l.ExpiresAt.UTC().Format(time.RFC3339)}, account.AuditEvent{Action: "wordpress.login", Subject: in.ID}, nil
+}
+
+type purgeIn struct {
+	ByID
+	Body *struct {
+		Paths []string `json:"paths,omitempty" maxItems:"100" example:"[\"/\", \"/shop/\"]" doc:"Without them: all."`
+	}
+}
+
+func (a *API) purgeWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *purgeIn) (_ message, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return message{}, did, err
+	}
+	var paths []string
+	if in.Body != nil {
+		paths = in.Body.Paths
+	}
+	err := a.WordPress.PurgeTx(ctx, tx, c.Owner, site.ID(in.ID), paths)
+	return message{"Page cache purged"}, account.AuditEvent{Action: "wordpress.purged", Subject: in.ID}, err
+}

@@ -1,0 +1,385 @@
+// Package connection owns accounts at Git forges that users connect: reading their
+// repositories without a pasted credential, and telling the forge of deployments.
+//
+// A connection is an access token, checked with the forge when it is stored, sealed, and
+// sent to that forge's host alone. Reports are durable jobs that tell the state of a
+// deployment as it is when they run: statuses of commits, deployment records, and one
+// comment on each pull request. What a forge refuses never fails a deployment; it is noted
+// at the connection. The package knows neither sites nor deployments: callers say what to
+// tell.
+package connection
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/forge"
+	"slipway/internal/seal"
+)
+
+// ID names a connection: "con_" and 26 characters.
+type ID string
+
+// Connection is a connected account as its owner sees it.
+type Connection struct {
+	ID        ID
+	Owner     account.OwnerID
+	Provider  forge.Provider
+	Host      string // of the forge
+	Login     string // as the forge calls the account
+	Sites     int    // that use it
+	Error     string // why the forge last refused what was asked with it; empty: it didn't
+	ErrorAt   db.Time
+	CreatedAt db.Time
+	UpdatedAt db.Time
+
+	box string // sealed secret
+}
+
+// secret is what a connection authenticates with.
+type secret struct {
+	Token string `json:"token"`
+	User  string `json:"user,omitempty"` // of an app password; empty for tokens
+}
+
+// LogValue keeps the token out of logs.
+func (secret) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// String keeps the token out of error texts.
+func (secret) String() string { return "[redacted]" }
+
+// GoString keeps the token out of %#v.
+func (secret) GoString() string { return "[redacted]" }
+
+// Providers are the forges that can be connected.
+var Providers = []forge.Provider{forge.GitHub, forge.GitLab, forge.Gitea, forge.Bitbucket}
+
+// hosts are where the forges are that have one home.
+var hosts = map[forge.Provider]string{forge.GitHub: "github.com", forge.GitLab: "gitlab.com", forge.Bitbucket: "bitbucket.org"}
+
+// maxConnections is how many accounts an owner can connect.
+const maxConnections = 20
+
+// Config holds what Connections needs.
+type Config struct {
+	DB   *db.DB
+	Seal *seal.Sealer
+	Out  *http.Client // from egress: refuses private addresses
+
+	// Hosts says where forges really are, by host: the operator's --git-host. HostClient
+	// returns a client that may reach such an address. Optional, both.
+	Hosts      map[string]string
+	HostClient func(address string) *http.Client
+
+	// Facts returns what is to be told of a deployment, or a NotFound fault. Optional:
+	// without it nothing is told.
+	Facts func(ctx context.Context, deployment string) (Facts, error)
+	Log   *slog.Logger // Optional.
+}
+
+// Connections owns all connections.
+type Connections struct{ c Config }
+
+// New returns Connections. It starts nothing: Work registers its jobs.
+func New(c Config) *Connections {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Connections{c}
+}
+
+const columns = `c.id, c.owner_id, c.provider, c.host, c.login, c.token, c.error, c.error_at, c.created_at, c.updated_at, (SELECT count(*) FROM site_connections s WHERE s.connection_id = c.id)`
+
+func scan(r db.Scanner) (c Connection, err error) {
+	err = r.Scan(&c.ID, &c.Owner, &c.Provider, &c.Host, &c.Login, &c.box, &c.Error, &c.ErrorAt, &c.CreatedAt, &c.UpdatedAt, &c.Sites)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, fault.Missing("connection")
+	}
+	return c, err
+}
+
+func purpose(id ID) string { return "connection/" + string(id) }
+
+// List returns the owner's connections, the oldest first.
+func (s *Connections) List(ctx context.Context, r db.Reader, owner account.OwnerID) ([]Connection, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM connections c WHERE c.owner_id = $1 ORDER BY c.created_at, c.id`, owner)
+	list, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("list connections: %w", err)
+	}
+	return list, nil
+}
+
+// Get returns the owner's connection, or a NotFound fault.
+func (s *Connections) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Connection, error) {
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM connections c WHERE c.id = $1 AND c.owner_id = $2`, id, owner))
+}
+
+// New connection to make.
+type NewConnection struct {
+	Provider forge.Provider
+	Host     string // Optional where the provider has one home.
+	Token    string
+	User     string // Optional: the user name of an app password.
+}
+
+// Checked is a connection that the forge has accepted, ready to be stored.
+type Checked struct {
+	n     NewConnection
+	login string
+}
+
+var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?$`)
+
+// Check asks the forge whose the token is. It is for before the transaction: it waits for
+// the network.
+func (s *Connections) Check(ctx context.Context, n NewConnection) (Checked, error) {
+	bad := func(why, details string) (Checked, error) {
+		return Checked{}, &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Code: "invalid_connection"}
+	}
+	if !slices.Contains(Providers, n.Provider) {
+		return bad("Unknown Git provider", "provider must be github, gitlab, gitea or bitbucket")
+	}
+	n.Host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(n.Host), "https://"), "/"))
+	n.Host = cmp.Or(n.Host, hosts[n.Provider])
+	switch {
+	case n.Host == "":
+		return bad("The Git host is missing", "host is needed, such as git.example.com")
+	case !hostForm.MatchString(n.Host) || strings.Contains(n.Host, ".."):
+		return bad("Invalid Git host", "host is a name such as git.example.com")
+	case n.Provider == forge.Bitbucket && n.Host != hosts[forge.Bitbucket]:
+		return bad("Only bitbucket.org can be connected", "for Bitbucket Server store a credential with the site")
+	}
+	n.Token, n.User = strings.TrimSpace(n.Token), strings.TrimSpace(n.User)
+	if n.Token == "" || len(n.Token) > 4096 || len(n.User) > 200 || strings.ContainsFunc(n.Token+n.User, func(r rune) bool { return r <= ' ' || r > '~' }) || strings.Contains(n.User, ":") {
+		return bad("Invalid access token", "token has 1 to 4,096 printable characters without spaces")
+	}
+	login, err := s.api(n.Provider, n.Host, secret{n.Token, n.User}).user(ctx)
+	if err != nil {
+		return Checked{}, tell(err, n.Host)
+	}
+	return Checked{n, login}, nil
+}
+
+// CreateTx stores a connection that Check has accepted. One to the same account is replaced.
+func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, k Checked) (Connection, error) {
+	text, err := json.Marshal(secret{k.n.Token, k.n.User})
+	if err != nil {
+		return Connection{}, err
+	}
+	list, err := s.List(ctx, tx, owner)
+	if err != nil {
+		return Connection{}, err
+	}
+	now := db.Now()
+	for _, c := range list {
+		if c.Provider == k.n.Provider && c.Host == k.n.Host && strings.EqualFold(c.Login, k.login) {
+			_, err := tx.Exec(ctx, `UPDATE connections SET token = $2, error = '', error_at = 0, updated_at = $3 WHERE id = $1`, c.ID, s.c.Seal.Seal(text, purpose(c.ID)), now)
+			if err != nil {
+				return Connection{}, fmt.Errorf("replace token: %w", err)
+			}
+			return s.Get(ctx, tx, owner, c.ID)
+		}
+	}
+	if len(list) >= maxConnections {
+		return Connection{}, &fault.Error{Kind: fault.Conflict, Message: "Too many connected accounts", Details: fmt.Sprintf("at most %d; disconnect one first", maxConnections), Code: "too_many_connections"}
+	}
+	id := ID(db.NewID("con"))
+	_, err = tx.Exec(ctx, `
+		INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, $7)`,
+		id, owner, k.n.Provider, k.n.Host, k.login, s.c.Seal.Seal(text, purpose(id)), now)
+	if err != nil {
+		return Connection{}, fmt.Errorf("store connection: %w", err)
+	}
+	return s.Get(ctx, tx, owner, id)
+}
+
+// DeleteTx forgets the owner's connection and its token. Sites that used it are read
+// without a credential from then on, and their forge is told nothing more.
+func (s *Connections) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
+	if _, err := s.Get(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	for _, q := range []string{`DELETE FROM site_connections WHERE connection_id = $1`, `DELETE FROM connections WHERE id = $1`} {
+		if _, err := tx.Exec(ctx, q, id); err != nil {
+			return fmt.Errorf("delete connection: %w", err)
+		}
+	}
+	return nil
+}
+
+// Use says which of the owner's connections a site uses. The caller has checked that the
+// site is the owner's.
+type Use struct {
+	Connection ID // empty: none
+	Report     bool
+}
+
+// UseOf returns which connection a site uses.
+func (s *Connections) UseOf(ctx context.Context, r db.Reader, site string) (u Use, err error) {
+	err = r.QueryRow(ctx, `SELECT connection_id, report FROM site_connections WHERE site_id = $1`, site).Scan(&u.Connection, &u.Report)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Use{Report: true}, nil
+	}
+	return u, err
+}
+
+// UseTx sets which connection a site uses for its repository, host/owner/repo, which must
+// be on the connection's host.
+func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, repository string, u Use) error {
+	if u.Connection == "" {
+		_, err := tx.Exec(ctx, `DELETE FROM site_connections WHERE site_id = $1`, site)
+		return err
+	}
+	c, err := s.Get(ctx, tx, owner, u.Connection)
+	if err != nil {
+		return err
+	}
+	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
+		return &fault.Error{Kind: fault.Conflict, Message: "The connected account is for another host", Details: "the repository is on " + host + ", the account on " + c.Host, Code: "wrong_host"}
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO site_connections (site_id, connection_id, report) VALUES ($1, $2, $3)
+		ON CONFLICT (site_id) DO UPDATE SET connection_id = excluded.connection_id, report = excluded.report`, site, u.Connection, u.Report)
+	if err != nil {
+		return fmt.Errorf("use connection: %w", err)
+	}
+	return nil
+}
+
+// ForgetTx removes what is stored of a site.
+func (s *Connections) ForgetTx(ctx context.Context, tx *db.Tx, site string) error {
+	for _, q := range []string{`DELETE FROM site_connections WHERE site_id = $1`, `DELETE FROM forge_reports WHERE site_id = $1`, `DELETE FROM forge_comments WHERE site_id = $1`} {
+		if _, err := tx.Exec(ctx, q, site); err != nil {
+			return fmt.Errorf("forget connection of a site: %w", err)
+		}
+	}
+	return nil
+}
+
+// Credential is what Git reads a repository with through a connection.
+type Credential struct {
+	Host, User, Token string
+}
+
+// LogValue keeps the token out of logs.
+func (Credential) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// String keeps the token out of error texts.
+func (Credential) String() string { return "[redacted]" }
+
+// GoString keeps the token out of %#v.
+func (Credential) GoString() string { return "[redacted]" }
+
+// CredentialOf returns what a site's repository is read with: nil where the site uses no
+// connection, or one that is for another host.
+func (s *Connections) CredentialOf(ctx context.Context, site, repository string) (*Credential, error) {
+	c, err := s.ofSite(ctx, site)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
+		return nil, nil
+	}
+	return s.credential(c)
+}
+
+// CredentialFor is CredentialOf for a repository that no site is made of yet.
+func (s *Connections) CredentialFor(ctx context.Context, owner account.OwnerID, id ID, repository string) (*Credential, error) {
+	c, err := s.Get(ctx, s.c.DB, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
+		return nil, &fault.Error{Kind: fault.Conflict, Message: "The connected account is for another host", Details: "the account is on " + c.Host, Code: "wrong_host"}
+	}
+	return s.credential(c)
+}
+
+func (s *Connections) credential(c Connection) (*Credential, error) {
+	k, err := s.open(c)
+	if err != nil {
+		return nil, err
+	}
+	// The name beside a token: what each forge's manual says.
+	user := cmp.Or(k.User, map[forge.Provider]string{forge.GitHub: "x-access-token", forge.GitLab: "oauth2", forge.Bitbucket: "x-token-auth", forge.Gitea: c.Login}[c.Provider])
+	return &Credential{Host: c.Host, User: user, Token: k.Token}, nil
+}
+
+func (s *Connections) ofSite(ctx context.Context, site string) (Connection, error) {
+	return scan(s.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM connections c JOIN site_connections u ON u.connection_id = c.id WHERE u.site_id = $1`, site))
+}
+
+func (s *Connections) open(c Connection) (secret, error) {
+	plain, err := s.c.Seal.Open(c.box, purpose(c.ID))
+	if err != nil {
+		return secret{}, fmt.Errorf("open token of %s: %w", c.ID, err)
+	}
+	var k secret
+	if err := json.Unmarshal(plain, &k); err != nil {
+		return secret{}, fmt.Errorf("read token of %s: %w", c.ID, err)
+	}
+	return k, nil
+}
+
+// Repository is one that an account can read.
+type Repository struct {
+	Name    string // host/owner/repo
+	Default string // branch
+	Private bool
+}
+
+// Repositories returns repositories of the owner's connected account whose name holds the
+// text, the last used ones first, at most 100.
+func (s *Connections) Repositories(ctx context.Context, owner account.OwnerID, id ID, search string) ([]Repository, error) {
+	c, err := s.Get(ctx, s.c.DB, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.open(c)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.api(c.Provider, c.Host, k).repositories(ctx, clean(search, 100))
+	if err != nil {
+		return nil, tell(err, c.Host)
+	}
+	out := []Repository{}
+	for _, r := range list {
+		r.Name = c.Host + "/" + r.Name
+		if strings.Contains(strings.ToLower(r.Name), strings.ToLower(search)) && len(out) < 100 {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// clean makes text fit to be stored and sent on: one line, without control characters, at
+// most n characters.
+func clean(s string, n int) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if r := []rune(s); len(r) > n {
+		s = string(r[:n-1]) + "…"
+	}
+	return s
+}

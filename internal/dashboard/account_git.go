@@ -1,0 +1,74 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/account"
+	"slipway/internal/connection"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/forge"
+)
+
+func (d *Dashboard) connectionRoutes() []route {
+	return []route{
+		get("/account/git", user, d.connectionsPage),
+		post("/account/git", user, d.connect, d.connectionsPage),
+		post("/account/git/{connection}/disconnect", user, d.disconnect, d.connectionsPage),
+	}
+}
+
+// tokenGuide says where a forge's access token is made.
+type tokenGuide struct{ Provider, Name, Link, Needs string }
+
+var tokenGuides = []tokenGuide{
+	{"github", "GitHub", "https://github.com/settings/personal-access-tokens/new", "A fine-grained token with Contents: read, Commit statuses, Deployments and Pull requests: write."},
+	{"gitlab", "GitLab", "https://gitlab.com/-/user_settings/personal_access_tokens", "A personal, group or project access token with the scope api, or read_repository and read_api without reports."},
+	{"gitea", "Gitea or Forgejo", "", "A token with repository: read and write, issue: write and user: read."},
+	{"bitbucket", "Bitbucket", "https://bitbucket.org/account/settings/app-passwords/", "An access token, or an app password with its username, that may read repositories and write pull requests."},
+}
+
+type connectionsData struct {
+	List   []connection.Connection
+	Guides []tokenGuide
+}
+
+func (d *Dashboard) connectionsPage(ctx context.Context, q *request) (answer, error) {
+	list, err := d.Connections.List(ctx, d.DB, q.caller.Owner)
+	return page("account_git", "Git accounts", connectionsData{list, tokenGuides}), err
+}
+
+func (d *Dashboard) connect(ctx context.Context, q *request) (answer, error) {
+	k, err := d.Connections.Check(ctx, connection.NewConnection{Provider: forge.Provider(q.value("provider")), Host: q.value("host"), Token: q.value("token"), User: q.value("username")})
+	if err != nil {
+		return answer{}, atConnection(err)
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		c, err := d.Connections.CreateTx(ctx, tx, q.caller.Owner, k)
+		return account.AuditEvent{Action: "connection.created", Subject: string(c.ID), Detail: c.Login + " at " + c.Host}, err
+	})
+	return goTo("/account/git", "Account connected"), err
+}
+
+// atConnection says at which field of the form a fault belongs.
+func atConnection(err error) error {
+	f := fault.As(err)
+	switch {
+	case f == nil:
+		return err
+	case f.Code == "token_refused" || strings.Contains(f.Message, "token"):
+		return at("token", err)
+	case f.Code == "forge_unavailable" || strings.Contains(f.Message, "host") || strings.Contains(f.Message, "forge"):
+		return at("host", err)
+	}
+	return err
+}
+
+func (d *Dashboard) disconnect(ctx context.Context, q *request) (answer, error) {
+	id := connection.ID(q.PathValue("connection"))
+	err := d.act(ctx, q, "connection.deleted", func(tx *db.Tx) (string, error) {
+		return string(id), d.Connections.DeleteTx(ctx, tx, q.caller.Owner, id)
+	})
+	return goTo("/account/git", "Account disconnected"), err
+}

@@ -1,0 +1,234 @@
+// Package database owns the databases of sites: the installation's MariaDB server, a
+// database and a user on it for each that a site asks for, and the way to them.
+//
+// The server belongs to this process: it listens on a socket in the data directory alone,
+// runs under a uid of its own in a sandbox with limits, is started with the first database
+// and started again when it ends. An operator may name a server elsewhere instead. A site
+// reaches it over a socket of the site's own, which only its sandboxes hold and through
+// which so many connections fit at once; while the server starts, connections wait.
+//
+// What is asked for is a row and a job in one transaction, so that a crash neither loses a
+// database nor leaves one behind. Passwords are sealed, and no method but Env shows them.
+package database
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/sandbox"
+	"slipway/internal/seal"
+	"slipway/internal/site"
+)
+
+// ID names a database: "db_" and 26 characters.
+type ID string
+
+// Status is where a database stands.
+type Status string
+
+// The states.
+const (
+	Creating Status = "creating"
+	Active   Status = "active"
+	Failed   Status = "error"
+	deleting Status = "deleting"
+)
+
+// MariaDB is the one engine there is.
+const MariaDB = "mariadb"
+
+// Database is a database of a site.
+type Database struct {
+	ID        ID
+	Site      site.ID
+	Owner     account.OwnerID
+	Engine    string
+	Name      string
+	Schema    string // its name on the server; its user has the same
+	Status    Status
+	Reason    string // why it is in error
+	Size      int64  // bytes
+	Limit     int64  // bytes
+	Full      bool   // over Limit: it can be read and emptied alone
+	CreatedAt db.Time
+
+	place  int64
+	server string
+	sealed string
+}
+
+// Config holds what Databases needs.
+type Config struct {
+	DB     *db.DB
+	Sites  *site.Sites
+	Limits *account.Limits // Optional: nil means the service's own.
+	Seal   *seal.Sealer
+
+	Dir      string         // absolute, ours: the server's data, and the sites' sockets
+	Runner   sandbox.Runner // what the private server runs in
+	UID      int            // the private server's own
+	External string         // address of an operator's server, see ParseServer. Optional: empty means the private one.
+	Why      string         // why there are no databases here. Optional: empty means that there are.
+
+	Memory      int64 // bytes of the private server. Optional: 0 means 1 GiB.
+	Size        int64 // bytes of one database. Optional: 0 means 2 GiB.
+	Connections int   // of one site at once. Optional: 0 means 20.
+
+	Say  func(site, text string) // writes a line into a site's log. Optional.
+	Log  *slog.Logger            // Optional.
+	Tick time.Duration           // how often sizes are read. Optional: 0 means 5s.
+}
+
+// Databases owns every database. It is safe for concurrent use.
+type Databases struct {
+	c      Config
+	server *server
+	name   string // of the server, in rows
+
+	mu   sync.Mutex // guards ways
+	ways map[string]*way
+}
+
+// New returns Databases. It starts nothing: Run does.
+func New(c Config) (*Databases, error) {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Memory = cmp.Or(c.Memory, 1<<30)
+	c.Size = cmp.Or(c.Size, 2<<30)
+	c.Connections = cmp.Or(c.Connections, 20)
+	c.Tick = cmp.Or(c.Tick, 5*time.Second)
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	if c.Say == nil {
+		c.Say = func(string, string) {}
+	}
+	c.Limits.CountRows(account.LimitDatabases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting'`)
+	d := &Databases{c: c, ways: map[string]*way{}}
+	if c.Why != "" {
+		return d, nil
+	}
+	if err := os.RemoveAll(d.sockets()); err != nil {
+		return nil, fmt.Errorf("clear sockets of databases: %w", err)
+	}
+	if err := os.MkdirAll(d.sockets(), 0o711); err != nil {
+		return nil, fmt.Errorf("make sockets of databases: %w", err)
+	}
+	var err error
+	if d.server, d.name, err = newServer(c); err != nil {
+		return nil, err
+	}
+	d.server.outage = d.tellAll
+	return d, nil
+}
+
+func (d *Databases) sockets() string { return filepath.Join(d.c.Dir, "sockets") }
+
+// Unavailable says why no databases can be made; empty when they can.
+func (d *Databases) Unavailable() string {
+	switch {
+	case d.c.Why != "":
+		return d.c.Why
+	default:
+		return d.server.missing()
+	}
+}
+
+// Run keeps the server up from the first database on, reads sizes, and returns when ctx has
+// ended and the server with it.
+func (d *Databases) Run(ctx context.Context) error {
+	if d.c.Why != "" {
+		<-ctx.Done()
+		return nil
+	}
+	var work sync.WaitGroup
+	work.Go(func() { d.watch(ctx) })
+	work.Go(func() { d.keepWanted(ctx) })
+	d.server.run(ctx)
+	work.Wait()
+	d.closeWays()
+	return nil
+}
+
+// keepWanted starts the server where there are databases already.
+func (d *Databases) keepWanted(ctx context.Context) {
+	for {
+		var n int
+		err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM databases WHERE server = $1`, d.name).Scan(&n)
+		if err == nil {
+			if n > 0 {
+				d.server.want()
+			}
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+const columns = `id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at`
+
+func (d *Databases) scan(row db.Scanner) (x Database, err error) {
+	err = row.Scan(&x.ID, &x.Site, &x.Owner, &x.Engine, &x.Name, &x.place, &x.Schema, &x.sealed, &x.server, &x.Status, &x.Reason, &x.Size, &x.Full, &x.CreatedAt)
+	x.Limit = d.c.Size
+	return x, err
+}
+
+// List returns the databases of the owner's site, the first made first.
+func (d *Databases) List(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Database, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND owner_id = $2 AND status <> 'deleting' ORDER BY place`, id, owner)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, fmt.Errorf("list databases: %w", err)
+	}
+	return list, nil
+}
+
+// Get returns the owner's database, or a NotFound fault.
+func (d *Databases) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Database, error) {
+	x, err := d.byID(ctx, r, id)
+	if err == nil && x.Owner != owner {
+		err = fault.Missing("database")
+	}
+	if err == nil { // with its site's deletion it is gone, whenever its contents are
+		_, err = d.c.Sites.ByID(ctx, r, x.Site)
+		if fault.Is(err, fault.NotFound) {
+			err = fault.Missing("database")
+		}
+	}
+	if err != nil {
+		return Database{}, err
+	}
+	return x, nil
+}
+
+func (d *Databases) byID(ctx context.Context, r db.Reader, id ID) (Database, error) {
+	x, err := d.scan(r.QueryRow(ctx, `SELECT `+columns+` FROM databases WHERE id = $1 AND status <> 'deleting'`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return x, fault.Missing("database")
+	}
+	if err != nil {
+		return x, fmt.Errorf("read database: %w", err)
+	}
+	return x, nil
+}
+
+func (d *Databases) ofSite(ctx context.Context, r db.Reader, id string) ([]Database, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND status <> 'deleting' ORDER BY place`, id)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, fmt.Errorf("list databases: %w", err)
+	}
+	return list, nil
+}

@@ -1,0 +1,74 @@
+package database
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Where a site's programs find the server inside their sandbox: the socket, and the same
+// as a port for drivers that know no sockets.
+const (
+	Socket = "/run/mysqld/mysqld.sock"
+	Port   = 33306
+)
+
+// parts are the variables of a database beside its address.
+var parts = []string{"DB_CONNECTION", "DB_HOST", "DB_PORT", "DB_DATABASE", "DB_USERNAME", "DB_PASSWORD", "DB_SOCKET"}
+
+// EnvKeys returns the names of the variables by which a site's programs reach the database.
+func (x Database) EnvKeys() []string {
+	keys := []string{x.prefix() + "DATABASE_URL"}
+	for _, p := range parts {
+		keys = append(keys, x.prefix()+p)
+	}
+	return keys
+}
+
+func (x Database) prefix() string {
+	if x.place == 0 {
+		return ""
+	}
+	return strings.ToUpper(x.Name) + "_"
+}
+
+// Env returns the variables of a site's databases, and the secrets among their values. It
+// is for what runs the site's own programs alone.
+func (d *Databases) Env(ctx context.Context, site string) (env map[string]string, secrets []string, err error) {
+	list, err := d.ofSite(ctx, d.c.DB, site)
+	if err != nil {
+		return nil, nil, err
+	}
+	env = map[string]string{}
+	for _, x := range list {
+		if x.server == "" || x.server != d.name {
+			continue
+		}
+		password, err := d.password(x)
+		if err != nil {
+			return nil, nil, err
+		}
+		p, port := x.prefix(), strconv.Itoa(Port)
+		u := url.URL{Scheme: "mysql", User: url.UserPassword(x.Schema, password), Host: "127.0.0.1:" + port, Path: "/" + x.Schema}
+		env[p+"DATABASE_URL"] = u.String()
+		for i, v := range []string{"mysql", "127.0.0.1", port, x.Schema, x.Schema, password, Socket} {
+			env[p+parts[i]] = v
+		}
+		secrets = append(secrets, password)
+	}
+	return env, secrets, nil
+}
+
+// Access is how the database's own site connects to it. It holds a secret.
+type Access struct{ Schema, User, Password string }
+
+// Access returns how to connect to a database through its site's socket.
+func (d *Databases) Access(ctx context.Context, id ID) (Access, error) {
+	x, err := d.byID(ctx, d.c.DB, id)
+	if err != nil {
+		return Access{}, err
+	}
+	password, err := d.password(x)
+	return Access{x.Schema, x.Schema, password}, err
+}

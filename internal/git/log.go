@@ -1,0 +1,77 @@
+package git
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/forge"
+	"slipway/internal/site"
+)
+
+// keepEvents is how many events of a site are remembered.
+const keepEvents = 50
+
+// Logged is what a forge told of, or a poll found, and what came of it.
+type Logged struct {
+	ID         string
+	Provider   string // of forge.Provider, or poll
+	Name       string // as the forge calls it
+	Ref        string // branch, tag or pull request; empty: none
+	Commit     string
+	Outcome    string
+	Deployment deploy.ID // empty: nothing was deployed
+	At         db.Time
+}
+
+// Events returns the newest events of the owner's site, the newest first.
+func (g *Git) Events(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Logged, error) {
+	if _, err := g.Get(ctx, r, owner, id); err != nil {
+		return nil, err
+	}
+	rows, err := r.Query(ctx, `
+		SELECT id, provider, name, ref, commit_hash, outcome, deployment_id, at FROM git_events WHERE site_id = $1 ORDER BY id DESC LIMIT $2`, id, keepEvents)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (l Logged, err error) {
+		return l, r.Scan(&l.ID, &l.Provider, &l.Name, &l.Ref, &l.Commit, &l.Outcome, &l.Deployment, &l.At)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list git events: %w", err)
+	}
+	return list, nil
+}
+
+// noteEventTx remembers an event.
+func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, provider string, e forge.Event, out Outcome, said string) error {
+	ref, commit, deployment := "", "", deploy.ID("")
+	switch {
+	case e.Pull != nil:
+		ref, commit = fmt.Sprintf("#%d", e.Pull.Number), e.Pull.Commit
+	case len(e.Changes) > 0:
+		c := e.Changes[0]
+		ref, commit = c.Branch, c.Commit
+		if c.Tag != "" {
+			ref = c.Tag
+		}
+		if n := len(e.Changes) - 1; n > 0 {
+			ref = fmt.Sprintf("%s and %d more", clean(ref, 100), n)
+		}
+	}
+	if len(out.Deployments) > 0 {
+		deployment = out.Deployments[0].ID
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO git_events (id, site_id, provider, name, ref, commit_hash, outcome, deployment_id, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		db.NewID("gev"), id, provider, clean(e.Name, 100), clean(ref, 200), clean(commit, 64), clean(said, 500), deployment, db.Now())
+	if err != nil {
+		return fmt.Errorf("note git event: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		DELETE FROM git_events WHERE site_id = $1 AND id < (
+			SELECT MIN(id) FROM (SELECT id FROM git_events WHERE site_id = $1 ORDER BY id DESC LIMIT $2) AS kept)`, id, keepEvents)
+	if err != nil {
+		return fmt.Errorf("forget git events: %w", err)
+	}
+	return nil
+}

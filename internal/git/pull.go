@@ -1,0 +1,188 @@
+package git
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/fault"
+	"slipway/internal/forge"
+	"slipway/internal/site"
+	"slipway/internal/source"
+)
+
+// maxPulls is how many pull requests of a site are remembered.
+const maxPulls = 200
+
+// maxPullNumber is the greatest number of a pull request that has an address.
+const maxPullNumber = 999_999_999
+
+// Pull is a pull request of a site's repository.
+type Pull struct {
+	Number    int
+	Title     string
+	Branch    string
+	Source    string // the fork that the branch is in; empty: the site's own repository
+	Author    string
+	Commit    string
+	Open      bool
+	Fork      bool
+	Approved  string // the commit of a fork that a member approved; empty: none
+	UpdatedAt db.Time
+}
+
+// Waits reports whether a member has to approve its commit before it is built.
+func (p Pull) Waits() bool { return p.Open && p.Fork && p.Approved != p.Commit }
+
+const pullColumns = `number, title, branch, source, author, commit_hash, open, fork, approved, updated_at`
+
+func scanPull(r db.Scanner) (p Pull, err error) {
+	err = r.Scan(&p.Number, &p.Title, &p.Branch, &p.Source, &p.Author, &p.Commit, &p.Open, &p.Fork, &p.Approved, &p.UpdatedAt)
+	return p, err
+}
+
+// Pulls returns the pull requests of the owner's site, open ones first, then by number,
+// the newest first.
+func (g *Git) Pulls(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Pull, error) {
+	if _, err := g.Get(ctx, r, owner, id); err != nil {
+		return nil, err
+	}
+	rows, err := r.Query(ctx, `SELECT `+pullColumns+` FROM git_pulls WHERE site_id = $1 ORDER BY open DESC, number DESC LIMIT $2`, id, maxPulls)
+	list, err := db.Collect(rows, err, scanPull)
+	if err != nil {
+		return nil, fmt.Errorf("list pull requests: %w", err)
+	}
+	return list, nil
+}
+
+// Pull returns one of them, or a NotFound fault.
+func (g *Git) Pull(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID, number int) (Pull, error) {
+	if _, err := g.Get(ctx, r, owner, id); err != nil {
+		return Pull{}, err
+	}
+	p, err := scanPull(r.QueryRow(ctx, `SELECT `+pullColumns+` FROM git_pulls WHERE site_id = $1 AND number = $2`, id, number))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Pull{}, fault.Missing("pull request")
+	}
+	return p, err
+}
+
+// ApproveTx builds a commit of a fork's pull request, which the caller has looked at. It is
+// a Conflict when the pull request has another commit by now: approval is for what was seen.
+func (g *Git) ApproveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, number int, commit string, by deploy.Cause) (deploy.Deployment, error) {
+	if _, err := g.lockTx(ctx, tx, owner, id); err != nil {
+		return deploy.Deployment{}, err
+	}
+	p, err := g.Pull(ctx, tx, owner, id, number)
+	if err != nil {
+		return deploy.Deployment{}, err
+	}
+	refuse := func(why, details, code string) (deploy.Deployment, error) {
+		return deploy.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: why, Details: details, Code: code}
+	}
+	switch {
+	case !p.Fork:
+		return refuse("The pull request is not from a fork", "its commits are built without approval, as previews in the Git settings says", "approval_not_needed")
+	case !p.Open:
+		return refuse("The pull request is closed", "", "pull_request_closed")
+	case p.Commit != commit:
+		return refuse("The pull request has a newer commit", "look at "+p.Commit+" and approve that", "pull_request_moved")
+	}
+	if _, err := tx.Exec(ctx, `UPDATE git_pulls SET approved = $3 WHERE site_id = $1 AND number = $2`, id, number, commit); err != nil {
+		return deploy.Deployment{}, fmt.Errorf("approve pull request: %w", err)
+	}
+	return g.c.Deployments.TriggerTx(ctx, tx, owner, id, deploy.Trigger{Cause: by, Branch: p.Branch, Commit: commit, Target: deploy.Preview, Pull: number, Fork: true})
+}
+
+// pull does what an event of a pull request asks for.
+func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event) (Outcome, error) {
+	p := *e.Pull
+	c := forge.Change{Branch: p.Branch, Commit: p.Commit, Message: p.Title, Author: p.Author}
+	switch {
+	case p.Number < 1 || p.Number > maxPullNumber:
+		return skipped("The pull request has no number"), nil
+	case source.CheckBranch(p.Branch) != nil:
+		return skipped("The branch's name has characters that are not supported"), nil
+	case !p.Open: // some forges leave the commit out
+	case source.CheckCommit(p.Commit) != nil:
+		return skipped("The pull request has no commit"), nil
+	}
+	if err := g.notePullTx(ctx, tx, s.ID, p); err != nil {
+		return Outcome{}, err
+	}
+	own := !p.Fork && (p.Branch == s.Branch || s.Branch == "" && p.Branch == e.DefaultBranch)
+	switch {
+	case !p.Open:
+		had, err := g.c.Deployments.EndPullTx(ctx, tx, s.Owner, s.ID, p.Number)
+		if !had {
+			return skipped("The pull request was closed"), err
+		}
+		return skipped("The pull request was closed; its preview address has ended"), err
+	case set.Previews != PullRequests && set.Previews != All:
+		return skipped("Pull requests deploy nothing of their own: previews are set to " + string(set.Previews)), nil
+	case own:
+		return skipped("The production branch has no preview"), nil
+	case !p.Moved:
+		return skipped("The pull request has no new commit"), nil
+	case p.Fork && set.Forks == Ignore:
+		return skipped("Pull requests from forks are not deployed, as the settings say"), nil
+	case p.Fork:
+		return skipped("Pull requests from forks are built after a member approved the commit"), nil
+	}
+	if set.Previews == All { // the push to its branch deploys it
+		x, there, err := g.c.Deployments.AttachPullTx(ctx, tx, s.Owner, s.ID, p.Branch, p.Commit, p.Number)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if there {
+			return skipped("The preview of its branch, " + string(x.ID) + ", is of this commit"), nil
+		}
+		if !p.Opened {
+			return skipped("The push to its branch deploys it"), nil
+		}
+	}
+	why, err := g.unwanted(ctx, tx, set, s, c)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return g.deploy(ctx, tx, s, deploy.Trigger{Target: deploy.Preview, Branch: p.Branch, Commit: p.Commit, Pull: p.Number}, c, why)
+}
+
+// notePullTx remembers a pull request. An approval is for one commit and ends with it.
+func (g *Git) notePullTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.Pull) error {
+	from := ""
+	if p.Fork {
+		from = clean(p.Source, 200)
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10)
+		ON CONFLICT (site_id, number) DO UPDATE SET title = excluded.title, branch = excluded.branch, source = excluded.source, author = excluded.author,
+			commit_hash = CASE WHEN excluded.commit_hash = '' THEN git_pulls.commit_hash ELSE excluded.commit_hash END,
+			open = excluded.open, fork = excluded.fork, updated_at = excluded.updated_at`,
+		id, p.Number, clean(p.Title, 200), p.Branch, from, clean(p.Author, 100), clean(p.Commit, 64), p.Open, p.Fork, db.Now())
+	if err != nil {
+		return fmt.Errorf("note pull request: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		DELETE FROM git_pulls WHERE site_id = $1 AND number NOT IN (
+			SELECT number FROM git_pulls WHERE site_id = $1 ORDER BY open DESC, updated_at DESC, number DESC LIMIT $2)`, id, maxPulls)
+	if err != nil {
+		return fmt.Errorf("forget pull requests: %w", err)
+	}
+	return nil
+}
+
+// pullOf returns the newest open pull request of a branch of the repository itself; 0
+// where there is none.
+func pullOf(ctx context.Context, r db.Reader, id site.ID, branch string) (number int, err error) {
+	err = r.QueryRow(ctx, `SELECT number FROM git_pulls WHERE site_id = $1 AND branch = $2 AND open AND NOT fork ORDER BY number DESC LIMIT 1`, id, branch).Scan(&number)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("find pull request: %w", err)
+	}
+	return number, nil
+}

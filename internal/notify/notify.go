@@ -1,0 +1,281 @@
+// Package notify owns notifications for people: to Slack, Discord and Microsoft Teams in
+// each service's own format, and by mail, when deployments fail or recover, and when a
+// domain or a certificate needs attention.
+//
+// TellTx writes what to send in the caller's transaction, one durable job for each channel
+// that wants it: a rollback sends nothing and a crash loses nothing. Addresses are secrets:
+// they are stored sealed and messages go through egress. The package knows neither sites
+// nor deployments; callers say what happened.
+package notify
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/seal"
+)
+
+// ID names a channel: "nch_" and 26 characters.
+type ID string
+
+// Kind is where messages go.
+type Kind string
+
+// The kinds.
+const (
+	Slack   Kind = "slack" // also what understands Slack's format, such as Mattermost
+	Discord Kind = "discord"
+	Teams   Kind = "teams"
+	Mail    Kind = "mail" // to the people of the account
+)
+
+// Kinds are all there are.
+var Kinds = []Kind{Slack, Discord, Teams, Mail}
+
+// The events that people are told of.
+const (
+	DeploymentFailed    = "deployment.failed"
+	DeploymentRecovered = "deployment.recovered"
+	DomainFailed        = "domain.failed"
+	CertificateFailed   = "certificate.failed"
+)
+
+// Events are all there are.
+var Events = []string{DeploymentFailed, DeploymentRecovered, DomainFailed, CertificateFailed}
+
+// Channel is where an owner is told of something.
+type Channel struct {
+	ID        ID
+	Owner     account.OwnerID
+	Site      string // empty: all sites
+	Kind      Kind
+	Name      string
+	Host      string // of the address, which is a secret; empty for mail
+	Events    []string
+	Active    bool
+	Error     string // why the service last refused a message; empty: it didn't
+	SentAt    db.Time
+	CreatedAt db.Time
+	UpdatedAt db.Time
+
+	box string
+}
+
+// maxChannels is how many channels an owner can have.
+const maxChannels = 50
+
+// Config holds what Notifications needs.
+type Config struct {
+	DB   *db.DB
+	Seal *seal.Sealer
+	Out  *http.Client // from egress: refuses private addresses
+
+	// MailTx queues a mail to the people of an owner; path is a page of the dashboard that
+	// the text ends with. Optional: nil, channels of kind mail are refused.
+	MailTx func(ctx context.Context, tx *db.Tx, owner account.OwnerID, subject, text, path string) error
+	// Mails reports whether mail is set up. Optional.
+	Mails func() bool
+	Base  string       // address of the dashboard, without a trailing slash
+	Log   *slog.Logger // Optional.
+}
+
+// Notifications owns all channels.
+type Notifications struct{ c Config }
+
+// New returns Notifications. It starts nothing: Work registers its jobs.
+func New(c Config) *Notifications {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Notifications{c}
+}
+
+const columns = `id, owner_id, site_id, kind, name, url, events, active, error, sent_at, created_at, updated_at`
+
+func (n *Notifications) scan(r db.Scanner) (c Channel, err error) {
+	var events string
+	err = r.Scan(&c.ID, &c.Owner, &c.Site, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt, &c.CreatedAt, &c.UpdatedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, fault.Missing("notification channel")
+	}
+	if err != nil {
+		return c, err
+	}
+	c.Events = strings.Fields(events)
+	if c.box != "" {
+		address, err := n.open(c)
+		if err != nil {
+			return c, err
+		}
+		if u, err := url.Parse(address); err == nil {
+			c.Host = u.Host
+		}
+	}
+	return c, nil
+}
+
+func (n *Notifications) open(c Channel) (string, error) {
+	plain, err := n.c.Seal.Open(c.box, "notify/"+string(c.ID))
+	if err != nil {
+		return "", fmt.Errorf("open address of %s: %w", c.ID, err)
+	}
+	return string(plain), nil
+}
+
+// List returns the owner's channels, the oldest first.
+func (n *Notifications) List(ctx context.Context, r db.Reader, owner account.OwnerID) ([]Channel, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE owner_id = $1 ORDER BY created_at, id`, owner)
+	list, err := db.Collect(rows, err, n.scan)
+	if err != nil {
+		return nil, fmt.Errorf("list notification channels: %w", err)
+	}
+	return list, nil
+}
+
+// Get returns the owner's channel, or a NotFound fault.
+func (n *Notifications) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Channel, error) {
+	return n.scan(r.QueryRow(ctx, `SELECT `+columns+` FROM notify_channels WHERE id = $1 AND owner_id = $2`, id, owner))
+}
+
+// NewChannel is a channel to make. The caller has checked that the site is the owner's.
+type NewChannel struct {
+	Kind   Kind
+	Name   string   // Optional: the kind's.
+	URL    string   // of the service's incoming webhook; empty for mail
+	Site   string   // Optional: all sites.
+	Events []string // Optional: all events.
+}
+
+func invalid(why, details string) error {
+	return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Code: "invalid_notification"}
+}
+
+// CreateTx makes a channel.
+func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, w NewChannel) (Channel, error) {
+	if !slices.Contains(Kinds, w.Kind) {
+		return Channel{}, invalid("Unknown notification channel", "kind must be slack, discord, teams or mail")
+	}
+	w.Name = cmp.Or(strings.TrimSpace(w.Name), map[Kind]string{Slack: "Slack", Discord: "Discord", Teams: "Microsoft Teams", Mail: "Email"}[w.Kind])
+	if utf8.RuneCountInString(w.Name) > 100 || strings.ContainsFunc(w.Name, unicode.IsControl) {
+		return Channel{}, invalid("Invalid channel name", "name has 1 to 100 characters, none of them control characters")
+	}
+	if len(w.Events) == 0 {
+		w.Events = Events
+	}
+	if err := checkEvents(w.Events); err != nil {
+		return Channel{}, err
+	}
+	c := Channel{ID: ID(db.NewID("nch"))}
+	switch {
+	case w.Kind != Mail:
+		if err := checkURL(w.URL); err != nil {
+			return Channel{}, err
+		}
+		c.box = n.c.Seal.Seal([]byte(w.URL), "notify/"+string(c.ID))
+	case w.URL != "":
+		return Channel{}, invalid("A mail channel has no URL", "mails go to the address of the account")
+	case n.c.MailTx == nil || n.c.Mails == nil || !n.c.Mails():
+		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Mail is not set up on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
+	}
+	var have int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM notify_channels WHERE owner_id = $1`, owner).Scan(&have); err != nil {
+		return Channel{}, fmt.Errorf("count notification channels: %w", err)
+	}
+	if have >= maxChannels {
+		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Too many notification channels", Details: fmt.Sprintf("at most %d; delete some first", maxChannels), Code: "too_many_channels"}
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8)`,
+		c.ID, owner, w.Site, w.Kind, w.Name, c.box, strings.Join(w.Events, " "), db.Now())
+	if err != nil {
+		return Channel{}, fmt.Errorf("make notification channel: %w", err)
+	}
+	return n.Get(ctx, tx, owner, c.ID)
+}
+
+// Patch changes what is not nil.
+type Patch struct {
+	Name   *string
+	Events []string
+	Active *bool
+}
+
+// UpdateTx changes the owner's channel.
+func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Channel, error) {
+	c, err := n.Get(ctx, tx, owner, id)
+	if err != nil {
+		return c, err
+	}
+	if p.Name != nil {
+		if c.Name = strings.TrimSpace(*p.Name); c.Name == "" || utf8.RuneCountInString(c.Name) > 100 || strings.ContainsFunc(c.Name, unicode.IsControl) {
+			return c, invalid("Invalid channel name", "name has 1 to 100 characters, none of them control characters")
+		}
+	}
+	if p.Events != nil {
+		if err := checkEvents(p.Events); err != nil {
+			return c, err
+		}
+		c.Events = p.Events
+	}
+	if p.Active != nil {
+		c.Active = *p.Active
+	}
+	_, err = tx.Exec(ctx, `UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5 WHERE id = $1`, id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now())
+	if err != nil {
+		return c, fmt.Errorf("update notification channel: %w", err)
+	}
+	return n.Get(ctx, tx, owner, id)
+}
+
+// DeleteTx removes the owner's channel.
+func (n *Notifications) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
+	if _, err := n.Get(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM notify_channels WHERE id = $1`, id)
+	return err
+}
+
+// ForgetTx removes what is stored of a site.
+func (n *Notifications) ForgetTx(ctx context.Context, tx *db.Tx, site string) error {
+	for _, q := range []string{`DELETE FROM notify_channels WHERE site_id = $1`, `DELETE FROM notify_failing WHERE site_id = $1`} {
+		if _, err := tx.Exec(ctx, q, site); err != nil {
+			return fmt.Errorf("forget notifications of a site: %w", err)
+		}
+	}
+	return nil
+}
+
+func checkEvents(list []string) error {
+	if len(list) == 0 || len(list) > len(Events) {
+		return invalid("Choose at least one event", "events are "+strings.Join(Events, ", "))
+	}
+	for _, e := range list {
+		if !slices.Contains(Events, e) {
+			return invalid("Unknown event", "events are "+strings.Join(Events, ", "))
+		}
+	}
+	return nil
+}
+
+// checkURL refuses what is no plain https address. It holds a secret, so it is never shown.
+func checkURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return invalid("The URL is missing", "url is the address of the incoming webhook that the service gave you")
+	case err != nil || len(s) > 2048 || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return invalid("Invalid URL", "url begins with https://, names a host, and has at most 2,048 characters")
+	}
+	return nil
+}

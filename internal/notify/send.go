@@ -1,0 +1,193 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/job"
+)
+
+// Message is what people are told.
+type Message struct {
+	Event string
+	Good  bool   // whether it is good news
+	Title string // one line
+	Text  string // a few words more. Optional.
+	Path  string // of the dashboard's page about it
+}
+
+// Send is the job that gets one message to one channel. A crash between the service's
+// answer and our note of it sends it twice.
+type Send struct {
+	Channel ID
+	Message Message
+}
+
+// Kind names the job.
+func (Send) Kind() string { return "notify.send" }
+
+// QueueName is the job queue that messages wait in: a service that is slow holds up nothing else.
+const QueueName = "notify"
+
+// Work registers this service's jobs. A service that is down is asked again for about a day.
+func (n *Notifications) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 20, Backoff: func(failures int) time.Duration {
+		return job.Jitter(min(5*time.Second<<min(failures-1, 20), 2*time.Hour))
+	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, n.send) // the channel says why
+}
+
+// TellTx tells every channel of the owner that wants the event of the site, after the
+// caller's transaction.
+func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site string, m Message) error {
+	m.Title, m.Text = clean(m.Title, 200), clean(m.Text, 500)
+	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE owner_id = $1 AND active AND site_id IN ('', $2) ORDER BY id`, owner, site)
+	list, err := db.Collect(rows, err, n.scan)
+	if err != nil {
+		return fmt.Errorf("find notification channels: %w", err)
+	}
+	for _, c := range list {
+		if slices.Contains(c.Events, m.Event) {
+			if err := n.queueTx(ctx, tx, c, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestTx sends a message to one of the owner's channels, so that they see that it works.
+func (n *Notifications) TestTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Channel, error) {
+	c, err := n.Get(ctx, tx, owner, id)
+	if err != nil {
+		return c, err
+	}
+	return c, n.queueTx(ctx, tx, c, Message{Event: "test", Good: true, Title: "Test notification from Slipway", Text: "This channel works.", Path: "/account/notifications"})
+}
+
+func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Message) error {
+	if c.Kind == Mail {
+		if n.c.MailTx == nil {
+			return nil
+		}
+		if err := n.c.MailTx(ctx, tx, c.Owner, m.Title, strings.TrimSpace(m.Title+"\n\n"+m.Text), m.Path); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE notify_channels SET sent_at = $2 WHERE id = $1`, c.ID, db.Now())
+		return err
+	}
+	_, err := job.Enqueue(ctx, tx, Send{c.ID, m}, job.Options{Queue: QueueName, Share: string(c.Owner)})
+	return err
+}
+
+// FailedTx notes that something of a site failed, and RecoveredTx that it works again; that
+// reports whether it had failed before.
+func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site, subject string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, site, subject, db.Now())
+	if err != nil {
+		return fmt.Errorf("note failure: %w", err)
+	}
+	return nil
+}
+
+// RecoveredTx: see FailedTx.
+func (n *Notifications) RecoveredTx(ctx context.Context, tx *db.Tx, site, subject string) (bool, error) {
+	k, err := tx.Exec(ctx, `DELETE FROM notify_failing WHERE site_id = $1 AND subject = $2`, site, subject)
+	if err != nil {
+		return false, fmt.Errorf("note recovery: %w", err)
+	}
+	return k > 0, nil
+}
+
+func (n *Notifications) send(ctx context.Context, s Send, _ int64) error {
+	c, err := n.scan(n.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM notify_channels WHERE id = $1`, s.Channel))
+	if fault.Is(err, fault.NotFound) || err == nil && !c.Active && s.Message.Event != "test" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	address, err := n.open(c)
+	if err != nil {
+		return err
+	}
+	again, why := n.post(ctx, address, body(c.Kind, s.Message, n.c.Base+s.Message.Path))
+	err = n.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if why == "" {
+			_, err := tx.Exec(ctx, `UPDATE notify_channels SET error = '', sent_at = $2 WHERE id = $1`, c.ID, db.Now())
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE notify_channels SET error = $2 WHERE id = $1`, c.ID, why)
+		return err
+	})
+	if err != nil || why == "" {
+		return err
+	}
+	n.c.Log.WarnContext(ctx, "notification not delivered", "channel", c.ID, "err", why)
+	if again > 0 {
+		return job.Later(again)
+	}
+	if again == 0 {
+		return errors.New(why)
+	}
+	return nil // it would be refused again, and the channel says so
+}
+
+// post sends a message. why is empty where the service took it; again is when to try once
+// more: negative never, 0 with the queue's own patience.
+func (n *Notifications) post(ctx context.Context, address string, body any) (again time.Duration, why string) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return -1, "The message can't be encoded"
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(text))
+	if err != nil {
+		return -1, "The URL can't be used"
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "Slipway")
+	res, err := n.c.Out.Do(r)
+	if err != nil { // its text may hold the address
+		return 0, "The service couldn't be reached"
+	}
+	defer res.Body.Close()
+	b, _ := io.ReadAll(io.LimitReader(res.Body, 2000))
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
+		return 0, ""
+	}
+	why = clean(fmt.Sprintf("%s answered %d: %s", r.URL.Hostname(), res.StatusCode, b), 300)
+	switch {
+	case res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
+		if secs, err := time.ParseDuration(res.Header.Get("Retry-After") + "s"); err == nil && secs > 0 {
+			return min(secs, time.Hour), why
+		}
+		return 0, why
+	}
+	return -1, why
+}
+
+// clean makes text fit to be sent: one line, without control characters, at most n characters.
+func clean(s string, n int) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if r := []rune(s); len(r) > n {
+		s = string(r[:n-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,242 @@
+package wordpress
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/site"
+)
+
+// cache holds pages for visitors without a session, in memory. A page is fresh for a while
+// and stale after a purge or that while: the first who asks then gets a new one, and who
+// asks meanwhile gets the stale one, so a purge is never a stampede.
+type cache struct {
+	mu    sync.Mutex // guards what follows
+	pages map[string]*list.Element
+	sites map[string]map[string]bool // keys of each site
+	ages  *list.List                 // of *cached, the last used first
+	bytes int
+	began map[string]time.Time // the last purge of a site: what was asked before it is not stored
+}
+
+// cached is a page.
+type cached struct {
+	site, key, path string
+	header          http.Header
+	body            []byte
+	at              time.Time
+	stale           bool
+	filling         time.Time // since when somebody gets a new one; zero: nobody does
+}
+
+// The most of the cache, of one site in it, and of a page; how long a page is fresh, and
+// how long a stale one is shown while a new one is made.
+const (
+	maxBytes     = 256 << 20
+	maxOfSite    = 5000
+	maxPage      = 2 << 20
+	freshFor     = 10 * time.Minute
+	fillPatience = 10 * time.Second
+)
+
+func newCache() *cache {
+	return &cache{pages: map[string]*list.Element{}, sites: map[string]map[string]bool{}, ages: list.New(), began: map[string]time.Time{}}
+}
+
+// session are the beginnings of cookies that make a visitor somebody.
+var session = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
+
+// keyOf names the page of a request; empty where it is none that may be cached.
+func keyOf(site string, r *http.Request) string {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery != "" || r.Header.Get("Authorization") != "" || r.Header.Get("Range") != "" || len(r.URL.Path) > 1024 {
+		return ""
+	}
+	if strings.HasPrefix(r.URL.Path, "/wp-admin") || strings.HasPrefix(r.URL.Path, "/wp-login") || strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
+		return ""
+	}
+	for _, c := range r.Cookies() {
+		for _, begin := range session {
+			if strings.HasPrefix(c.Name, begin) {
+				return ""
+			}
+		}
+	}
+	return site + " " + r.Host + " " + r.URL.Path
+}
+
+// lookup returns a page for a request, and how it is: HIT or STALE. Who gets none is to
+// make a new one.
+func (c *cache) lookup(site string, r *http.Request) (*cached, string) {
+	key := keyOf(site, r)
+	if key == "" {
+		return nil, ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.pages[key]
+	if e == nil {
+		return nil, ""
+	}
+	c.ages.MoveToFront(e)
+	p := e.Value.(*cached)
+	if !p.stale && time.Since(p.at) < freshFor {
+		return p, "HIT"
+	}
+	if !p.filling.IsZero() && time.Since(p.filling) < fillPatience {
+		return p, "STALE"
+	}
+	p.filling = time.Now()
+	return nil, ""
+}
+
+// filling notes that a new page is made, and returns what to call when that has ended.
+func (c *cache) filling(site string, r *http.Request) func() {
+	key := keyOf(site, r)
+	if key == "" {
+		return func() {}
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e := c.pages[key]; e != nil {
+			e.Value.(*cached).filling = time.Time{}
+		}
+	}
+}
+
+// store keeps an answer as a page once its body has been read to the end.
+func (c *cache) store(site string, r *http.Request, resp *http.Response) {
+	key := keyOf(site, r)
+	h := resp.Header
+	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
+		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(h.Get("Vary"), "Accept-Encoding") || forbids(h.Get("Cache-Control")) {
+		return
+	}
+	h.Set("X-Cache", "MISS")
+	p := &cached{site: site, key: key, path: r.URL.Path, header: h.Clone(), at: time.Now()}
+	resp.Body = &copying{ReadCloser: resp.Body, done: func(body []byte) {
+		p.body = body
+		c.put(p)
+	}}
+}
+
+func forbids(v string) bool {
+	return strings.Contains(v, "private") || strings.Contains(v, "no-store") || strings.Contains(v, "no-cache")
+}
+
+// copying collects a body while it is read; done is called at its end, where it is whole
+// and not too large.
+type copying struct {
+	io.ReadCloser
+	buf  bytes.Buffer
+	over bool
+	done func([]byte)
+}
+
+func (b *copying) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if !b.over && b.buf.Len()+n > maxPage {
+		b.over, b.buf = true, bytes.Buffer{}
+	}
+	if !b.over {
+		b.buf.Write(p[:n])
+	}
+	if err == io.EOF && !b.over && b.done != nil {
+		b.done(b.buf.Bytes())
+		b.done = nil
+	}
+	return n, err
+}
+
+func (c *cache) put(p *cached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.at.Before(c.began[p.site]) { // what it shows may be older than the change
+		p.stale = true
+	}
+	if old := c.pages[p.key]; old != nil {
+		c.drop(old)
+	}
+	keys := c.sites[p.site]
+	if keys == nil {
+		keys = map[string]bool{}
+		c.sites[p.site] = keys
+	}
+	if len(keys) >= maxOfSite {
+		return
+	}
+	keys[p.key] = true
+	c.pages[p.key] = c.ages.PushFront(p)
+	c.bytes += p.size()
+	for c.bytes > maxBytes {
+		c.drop(c.ages.Back())
+	}
+}
+
+func (p *cached) size() int { return len(p.body) + len(p.key) + 1024 }
+
+func (c *cache) drop(e *list.Element) {
+	p := c.ages.Remove(e).(*cached)
+	delete(c.pages, p.key)
+	delete(c.sites[p.site], p.key)
+	if len(c.sites[p.site]) == 0 {
+		delete(c.sites, p.site)
+	}
+	c.bytes -= p.size()
+}
+
+// purge makes pages of a site stale: those of the paths, or all with *.
+func (c *cache) purge(site string, paths ...string) {
+	want := map[string]bool{}
+	for _, p := range paths {
+		want[p] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.began[site] = time.Now()
+	for key := range c.sites[site] {
+		p := c.pages[key].Value.(*cached)
+		if want["*"] || want[p.path] {
+			p.stale = true
+		}
+	}
+}
+
+// write answers with the page.
+func (p *cached) write(w http.ResponseWriter, r *http.Request, how string) {
+	h := w.Header()
+	for name, values := range p.header {
+		h[name] = values
+	}
+	h["X-Cache"] = []string{how}
+	h["Age"] = []string{strconv.Itoa(int(time.Since(p.at).Seconds()))}
+	h["Content-Length"] = []string{strconv.Itoa(len(p.body))}
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(p.body)
+	}
+}
+
+// PurgeTx makes pages of the owner's site stale: those of the paths, or all.
+func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, paths []string) error {
+	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	if _, err := w.get(ctx, tx, id); err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		paths = []string{"*"}
+	}
+	tx.AfterCommit(func() { w.cache.purge(string(id), paths...) })
+	return nil
+}

@@ -1,0 +1,175 @@
+<?php
+// Slipway's part of a running WordPress: the one-time login, what closes the usual holes,
+// and telling the page cache what has changed. It lies beside the core, which is read-only.
+namespace Slipway;
+
+defined('ABSPATH') || exit;
+
+// One-time login: the link's token is stored as a digest and taken by whoever deletes it.
+add_action('init', function () {
+	if (!isset($_GET['slipway-login']) || !is_string($_GET['slipway-login'])) {
+		return;
+	}
+	nocache_headers();
+	header('Referrer-Policy: no-referrer');
+	$user = take_login($_GET['slipway-login']);
+	if (!$user) {
+		wp_die('This login link has been used or has expired. Create a new one in Slipway.', 'Login link expired', ['response' => 403]);
+	}
+	wp_set_auth_cookie($user, false);
+	wp_safe_redirect(admin_url());
+	exit;
+}, 0);
+
+const LOGIN = 'slipway_login_';
+
+function take_login(string $token): int {
+	global $wpdb;
+	if (!preg_match('/^[A-Za-z0-9]{20,80}$/', $token)) {
+		return 0;
+	}
+	$name = LOGIN . hash('sha256', $token);
+	$value = $wpdb->get_var($wpdb->prepare("SELECT option_value FROM {$wpdb->options} WHERE option_name = %s", $name));
+	if ($value === null || $wpdb->query($wpdb->prepare("DELETE FROM {$wpdb->options} WHERE option_name = %s", $name)) !== 1) {
+		return 0; // unknown, or somebody else was first
+	}
+	[$user, $until] = array_map('intval', explode(' ', $value . ' 0'));
+	return $until >= time() && get_userdata($user) ? $user : 0;
+}
+
+// Nothing names users to strangers.
+add_filter('rest_endpoints', function ($endpoints) {
+	if (!is_user_logged_in()) {
+		foreach (array_keys($endpoints) as $route) {
+			if (strpos($route, '/wp/v2/users') === 0) {
+				unset($endpoints[$route]);
+			}
+		}
+	}
+	return $endpoints;
+});
+add_filter('request', function ($vars) {
+	if (!is_admin() && isset($_GET['author']) && !is_user_logged_in()) {
+		return ['error' => '404'];
+	}
+	return $vars;
+});
+add_filter('oembed_response_data', function ($data) {
+	unset($data['author_name'], $data['author_url']);
+	return $data;
+});
+add_filter('wp_sitemaps_add_provider', fn($provider, $name) => $name === 'users' ? false : $provider, 10, 2);
+add_filter('login_errors', fn() => 'The user name or password is incorrect.');
+add_filter('lostpassword_errors', function ($errors) { // the answer is the same whoever exists
+	return $errors;
+});
+
+// The old interface is off unless the owner turns it on.
+if (!getenv('SLIPWAY_WP_XMLRPC')) {
+	add_filter('xmlrpc_enabled', '__return_false');
+	add_filter('xmlrpc_methods', '__return_empty_array');
+	add_filter('pings_open', '__return_false', 20);
+	remove_action('wp_head', 'rsd_link');
+}
+add_filter('wp_headers', function ($headers) {
+	unset($headers['X-Pingback']);
+	return $headers;
+});
+remove_action('wp_head', 'wp_generator');
+add_filter('the_generator', '__return_empty_string');
+
+// Mail goes nowhere without the operator's server, and the log says so.
+add_filter('pre_wp_mail', function ($sent, $mail) {
+	$to = is_array($mail['to']) ? implode(', ', $mail['to']) : (string) $mail['to'];
+	error_log('Mail not sent: this server has no mail server for sites. To: ' . preg_replace('/[^\x20-\x7e]/', '?', $to));
+	return false;
+}, 10, 2);
+
+// Uploads are as large as the owner's setting says.
+add_filter('upload_size_limit', fn($size) => min($size, max(1, (int) getenv('SLIPWAY_WP_UPLOAD')) << 20));
+add_filter('wp_handle_upload_prefilter', function ($file) {
+	$most = max(1, (int) getenv('SLIPWAY_WP_UPLOAD')) << 20;
+	if (!empty($file['size']) && $file['size'] > $most) {
+		$file['error'] = sprintf('The file is larger than %d MB.', $most >> 20);
+	}
+	return $file;
+});
+
+// Updates of the core come from Slipway.
+add_filter('user_has_cap', function ($caps) {
+	unset($caps['update_core']);
+	return $caps;
+});
+add_filter('site_status_tests', function ($tests) {
+	unset($tests['async']['background_updates'], $tests['direct']['background_updates'], $tests['async']['loopback_requests']);
+	return $tests;
+});
+
+if (getenv('SLIPWAY_WP_MAINTENANCE')) {
+	add_action('template_redirect', function () {
+		if (!is_user_logged_in()) {
+			header('Retry-After: 600');
+			wp_die('This site is being worked on. Please come back later.', 'Maintenance', ['response' => 503]);
+		}
+	}, 0);
+}
+
+// The page cache: which answers may be stored, and what changes make old ones stale.
+function changed(string ...$paths): void {
+	static $all = [];
+	foreach ($paths as $path) {
+		$all[$path] = true;
+	}
+	if (!headers_sent()) {
+		header('X-Slipway-Purge: ' . (isset($all['*']) || count($all) > 50 ? '*' : implode(' ', array_keys($all))));
+	}
+}
+
+function path_of($url): string {
+	$path = is_string($url) ? wp_parse_url($url, PHP_URL_PATH) : null;
+	return $path ?: '/';
+}
+
+// A post's own pages change with it, and the lists that may hold it.
+function changed_post($id): void {
+	$post = get_post($id);
+	if (!$post || wp_is_post_revision($post) || wp_is_post_autosave($post) || $post->post_type === 'nav_menu_item') {
+		return;
+	}
+	changed('*');
+}
+
+foreach (['save_post', 'deleted_post', 'trashed_post', 'untrashed_post', 'clean_post_cache'] as $hook) {
+	add_action($hook, __NAMESPACE__ . '\changed_post');
+}
+add_action('transition_post_status', function ($new, $old, $post) {
+	if ($new === 'publish' || $old === 'publish') {
+		changed('*');
+	}
+}, 10, 3);
+foreach (['comment_post', 'edit_comment', 'deleted_comment', 'transition_comment_status'] as $hook) {
+	add_action($hook, function () { changed('*'); });
+}
+foreach (['switch_theme', 'customize_save_after', 'wp_update_nav_menu', 'created_term', 'edited_term', 'delete_term', 'activated_plugin', 'deactivated_plugin', 'upgrader_process_complete', 'profile_update'] as $hook) {
+	add_action($hook, function () { changed('*'); });
+}
+add_action('updated_option', function ($name) {
+	if (strpos($name, 'theme_mods_') === 0 || strpos($name, 'widget') === 0 || in_array($name, ['blogname', 'blogdescription', 'permalink_structure', 'show_on_front', 'page_on_front', 'page_for_posts', 'posts_per_page', 'sidebars_widgets', 'stylesheet', 'template', 'date_format', 'time_format', 'WPLANG', 'site_icon'], true)) {
+		changed('*');
+	}
+});
+// Plugins may say it themselves: do_action('slipway_purge', ['/shop/']).
+add_action('slipway_purge', function ($paths = ['*']) { changed(...array_map('strval', (array) $paths)); });
+
+add_action('send_headers', function () {
+	if (is_user_logged_in() || is_admin() || defined('DONOTCACHEPAGE') && DONOTCACHEPAGE) {
+		return;
+	}
+	header('X-Slipway-Cache: page');
+});
+add_action('template_redirect', function () {
+	$ok = !is_user_logged_in() && !is_search() && !is_preview() && !is_customize_preview() && !post_password_required() && !(defined('DONOTCACHEPAGE') && DONOTCACHEPAGE);
+	if (!$ok && !headers_sent()) {
+		header_remove('X-Slipway-Cache');
+	}
+}, 0);

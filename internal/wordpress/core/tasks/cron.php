@@ -1,0 +1,32 @@
+<?php
+// Runs what is due, as wp-cron.php does, and says when the next is.
+require __DIR__ . '/boot.php';
+define('DOING_CRON', true);
+wordpress();
+$ran = 0;
+$until = time() + 120;
+foreach (wp_get_ready_cron_jobs() as $time => $hooks) {
+	foreach ($hooks as $hook => $events) {
+		foreach ($events as $event) {
+			if (time() > $until) {
+				break 3;
+			}
+			if ($event['schedule']) {
+				wp_reschedule_event($time, $event['schedule'], $hook, $event['args']);
+			}
+			wp_unschedule_event($time, $hook, $event['args']);
+			do_action_ref_array($hook, $event['args']);
+			$ran++;
+		}
+	}
+}
+$all = _get_cron_array() ?: [];
+ksort($all);
+$next = 0;
+foreach (array_keys($all) as $time) {
+	if (is_int($time) && $all[$time]) {
+		$next = $time;
+		break;
+	}
+}
+answer(['ran' => $ran, 'next' => $next]);

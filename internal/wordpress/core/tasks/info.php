@@ -1,0 +1,23 @@
+<?php
+// What there is: versions of the core, plugins and themes, and what has an update.
+require __DIR__ . '/boot.php';
+wordpress();
+require_once ABSPATH . 'wp-admin/includes/plugin.php';
+require_once ABSPATH . 'wp-admin/includes/update.php';
+if (!empty($in['refresh'])) {
+	wp_update_plugins();
+	wp_update_themes();
+}
+$updates = get_site_transient('update_plugins');
+$plugins = [];
+foreach (get_plugins() as $file => $p) {
+	$plugins[] = ['slug' => strpos($file, '/') ? dirname($file) : basename($file, '.php'), 'file' => $file, 'name' => $p['Name'], 'version' => $p['Version'], 'active' => is_plugin_active($file),
+		'updateVersion' => $updates->response[$file]->new_version ?? null];
+}
+$updates = get_site_transient('update_themes');
+$themes = [];
+foreach (wp_get_themes() as $slug => $t) {
+	$themes[] = ['slug' => $slug, 'name' => $t->get('Name'), 'version' => $t->get('Version'), 'active' => $slug === get_stylesheet(), 'updateVersion' => $updates->response[$slug]['new_version'] ?? null];
+}
+answer(['version' => $GLOBALS['wp_version'], 'phpVersion' => PHP_VERSION, 'title' => get_bloginfo('name'), 'locale' => get_locale(), 'adminUrl' => admin_url(),
+	'plugins' => array_slice($plugins, 0, 500), 'themes' => array_slice($themes, 0, 200)]);

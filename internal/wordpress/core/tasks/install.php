@@ -1,0 +1,47 @@
+<?php
+// Installs WordPress where it is not installed yet. Twice does no harm: what the first run
+// began is begun anew, what it finished is left alone.
+require __DIR__ . '/boot.php';
+define('WP_INSTALLING', true);
+function wp_new_blog_notification() {} // pluggable: nobody is mailed a password
+wordpress();
+require ABSPATH . 'wp-admin/includes/upgrade.php';
+require ABSPATH . 'wp-admin/includes/translation-install.php';
+add_filter('pre_http_request', fn($pre, $args, $url) => strpos($url, home_url()) === 0 ? new WP_Error('blocked', 'no request to itself during the installation') : $pre, 10, 3);
+
+if (is_blog_installed() && get_option('slipway_installed')) {
+	answer(['installed' => false, 'version' => $GLOBALS['wp_version']]);
+}
+foreach ($wpdb->get_col("SHOW TABLES LIKE '" . $wpdb->esc_like($wpdb->prefix) . "%'") as $table) { // of a run that was cut off
+	$wpdb->query('DROP TABLE IF EXISTS `' . str_replace('`', '``', $table) . '`');
+}
+wp_cache_flush();
+$locale = 'en_US';
+$warning = '';
+if ($in['locale'] !== 'en_US') {
+	if (in_array($in['locale'], get_available_languages(), true)) {
+		$locale = $in['locale'];
+	} elseif (($got = wp_can_install_language_pack() ? wp_download_language_pack($in['locale']) : false)) {
+		$locale = $got;
+	} else {
+		$warning = 'The language ' . $in['locale'] . ' could not be downloaded, so WordPress is in English';
+	}
+	if ($locale !== 'en_US') {
+		load_default_textdomain($locale);
+		$GLOBALS['wp_locale'] = new WP_Locale();
+	}
+}
+// The password is nobody's: the owner logs in by a link, and may set one there.
+$made = wp_install($in['title'], $in['user'], $in['email'], true, '', wp_generate_password(40, true, true), $locale === 'en_US' ? '' : $locale);
+// The name in addresses is not the one to log in with.
+wp_update_user(['ID' => $made['user_id'], 'user_nicename' => 'author-' . substr(hash('sha256', wp_generate_password(20)), 0, 6), 'display_name' => $in['title']]);
+update_option('permalink_structure', '/%postname%/');
+update_option('blog_public', 1);
+update_option('default_ping_status', 'closed');
+update_option('uploads_use_yearmonth_folders', 1);
+if (wp_get_theme($in['theme'])->exists()) {
+	switch_theme($in['theme']);
+}
+flush_rewrite_rules(false);
+update_option('slipway_installed', time(), false); // last: it says that all of it was done
+answer(['installed' => true, 'version' => $GLOBALS['wp_version'], 'locale' => $locale, 'warning' => $warning]);

@@ -1,0 +1,46 @@
+<?php
+// Slipway's configuration of WordPress, the same for every site. What is a site's own comes
+// from the environment of its PHP, so this file holds no secret and is never written.
+define('DB_NAME', getenv('SLIPWAY_WP_DATABASE'));
+define('DB_USER', getenv('SLIPWAY_WP_DATABASE_USER'));
+define('DB_PASSWORD', getenv('SLIPWAY_WP_DATABASE_PASSWORD'));
+define('DB_HOST', 'localhost:' . getenv('SLIPWAY_WP_DATABASE_SOCKET'));
+define('DB_CHARSET', 'utf8mb4');
+define('DB_COLLATE', '');
+$table_prefix = getenv('SLIPWAY_WP_PREFIX') ?: 'wp_';
+
+foreach (['AUTH_KEY', 'SECURE_AUTH_KEY', 'LOGGED_IN_KEY', 'NONCE_KEY', 'AUTH_SALT', 'SECURE_AUTH_SALT', 'LOGGED_IN_SALT', 'NONCE_SALT'] as $name) {
+	define($name, hash_hmac('sha512', $name, getenv('SLIPWAY_WP_KEY')));
+}
+unset($name);
+
+define('WP_HOME', getenv('SLIPWAY_WP_URL'));
+define('WP_SITEURL', getenv('SLIPWAY_WP_URL'));
+define('FORCE_SSL_ADMIN', true);
+define('DISABLE_WP_CRON', true);            // Slipway runs it
+define('AUTOMATIC_UPDATER_DISABLED', true); // Slipway updates: the core is read-only
+define('WP_AUTO_UPDATE_CORE', false);
+define('DISALLOW_FILE_EDIT', true);
+if (getenv('SLIPWAY_WP_MANAGED')) {
+	define('DISALLOW_FILE_MODS', true);     // themes and plugins come from the repository
+}
+define('WP_MEMORY_LIMIT', ((int) getenv('SLIPWAY_WP_MEMORY') ?: 256) . 'M');
+define('WP_MAX_MEMORY_LIMIT', WP_MEMORY_LIMIT);
+@ini_set('memory_limit', WP_MEMORY_LIMIT);
+set_time_limit((int) getenv('SLIPWAY_WP_SECONDS') ?: 60);
+define('FS_METHOD', 'direct');
+define('WP_TEMP_DIR', '/tmp');
+define('WP_DEBUG', (bool) getenv('SLIPWAY_WP_DEBUG'));
+define('WP_DEBUG_DISPLAY', false);
+define('WP_DEBUG_LOG', false);              // PHP's own log is the site's
+define('WP_DEFAULT_THEME', getenv('SLIPWAY_WP_THEME') ?: 'twentytwentythree');
+
+if (!defined('ABSPATH')) {
+	define('ABSPATH', __DIR__ . '/');
+}
+// Loaded before any plugin, from outside of what the site may write.
+$GLOBALS['wp_filter']['muplugins_loaded'][0]['slipway'] = [
+	'function' => static function () { require_once dirname(__DIR__) . '/slipway/plugin.php'; },
+	'accepted_args' => 0,
+];
+require_once ABSPATH . 'wp-settings.php';

@@ -1,0 +1,258 @@
+package wordpress
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Program is the program of one request, as who serves sites holds it.
+type Program struct {
+	Transport http.RoundTripper
+	Serve     func(w http.ResponseWriter, r *http.Request) bool
+	Release   func()
+	Answered  func(status int, took time.Duration) // Optional.
+}
+
+// Guard stands before a site's WordPress for one request: it closes what is nobody's
+// business, answers from the page cache, and wakes the program for the rest alone.
+type Guard struct {
+	w       *WordPress
+	site    string
+	xmlrpc  bool
+	acquire func(ctx context.Context) (Program, error)
+
+	mu      sync.Mutex // guards got
+	got     *Program
+	release sync.Once
+}
+
+// Guard returns one for a request to a site.
+func (w *WordPress) Guard(site string, xmlrpc bool, acquire func(ctx context.Context) (Program, error)) *Guard {
+	return &Guard{w: w, site: site, xmlrpc: xmlrpc, acquire: acquire}
+}
+
+// served is what a deployment of a WordPress serves.
+type served struct {
+	site   string // empty: it is none
+	xmlrpc bool
+}
+
+// Before returns the guard of a request to a deployment; nil where that is no WordPress.
+func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(ctx context.Context) (Program, error)) (*Guard, error) {
+	if known, ok := w.known.Load(deployment); ok {
+		s := known.(served)
+		if s.site == "" {
+			return nil, nil
+		}
+		return w.Guard(s.site, s.xmlrpc, acquire), nil
+	}
+	var s served
+	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.xmlrpc FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).Scan(&s.site, &s.xmlrpc)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("find WordPress of a deployment: %w", err)
+	}
+	if w.count.Add(1) > maxKnown {
+		w.known.Clear()
+		w.count.Store(0)
+	}
+	w.known.Store(deployment, s)
+	if s.site == "" {
+		return nil, nil
+	}
+	return w.Guard(s.site, s.xmlrpc, acquire), nil
+}
+
+// maxKnown bounds what is remembered of deployments.
+const maxKnown = 50_000
+
+// Release ends the request.
+func (g *Guard) Release() {
+	g.release.Do(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.got != nil {
+			g.got.Release()
+		}
+	})
+}
+
+// Answered hears an answer of the program.
+func (g *Guard) Answered(status int, took time.Duration) {
+	g.mu.Lock()
+	got := g.got
+	g.mu.Unlock()
+	if got != nil && got.Answered != nil {
+		got.Answered(status, took)
+	}
+}
+
+func (g *Guard) program(ctx context.Context) (Program, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.got == nil {
+		p, err := g.acquire(ctx)
+		if err != nil {
+			return Program{}, err
+		}
+		g.got = &p
+	}
+	return *g.got, nil
+}
+
+// Files that belong to nobody who visits: the installer, the configuration, what reveals
+// versions or users, and what plugins leave behind.
+var (
+	closedPaths = map[string]bool{
+		"/wp-config.php": true, "/wp-admin/install.php": true, "/wp-admin/setup-config.php": true, "/wp-admin/upgrade.php": true, "/wp-admin/maint/repair.php": true,
+		"/wp-admin/install-helper.php": true, "/wp-cron.php": true, "/wp-mail.php": true, "/wp-links-opml.php": true, "/wp-trackback.php": true, "/wp-settings.php": true, "/wp-load.php": true,
+		"/readme.html": true, "/license.txt": true, "/wp-signup.php": true, "/wp-activate.php": true, "/wp-admin/load-scripts.php": false,
+	}
+	closedTrees = []string{"/wp-content/database/", "/wp-content/backup", "/wp-content/updraft", "/wp-content/ai1wm-backups", "/wp-content/upgrade/", "/wp-content/debug.log", "/wp-admin/includes/", "/wp-includes/theme-compat/", "/wp-sitemap-users"}
+	closedNames = regexp.MustCompile(`(?i)\.(log|sql|sql\.gz|bak|old|orig|save|swp|sqlite|sqlite3|db|zip\.part|ini|sh|env|tar|tgz|gz\.sql)$|(^|/)(error_log|composer\.(json|lock)|package(-lock)?\.json)$`)
+)
+
+// closed reports whether nobody may see a path.
+func (g *Guard) closed(r *http.Request) bool {
+	p := path.Clean("/" + r.URL.Path)
+	low := strings.ToLower(p)
+	if i := strings.Index(low, ".php/"); i >= 0 { // what follows is told to the script, which runs all the same
+		low = low[:i+4]
+	}
+	switch {
+	case closedPaths[low]:
+		return true
+	case low == "/xmlrpc.php":
+		return !g.xmlrpc
+	case strings.HasPrefix(low, "/wp-content/") && strings.Contains(low, ".ph"): // scripts of plugins run through WordPress alone
+		return true
+	case strings.HasPrefix(low, "/wp-includes/") && strings.HasSuffix(low, ".php"):
+		return true
+	}
+	for _, t := range closedTrees {
+		if strings.HasPrefix(low, t) {
+			return true
+		}
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(low, "/"), "/") {
+		if strings.HasPrefix(part, ".") && part != ".well-known" {
+			return true
+		}
+	}
+	return closedNames.MatchString(low)
+}
+
+// Serve answers what needs no program, or a file, and reports whether it did.
+func (g *Guard) Serve(w http.ResponseWriter, r *http.Request) bool {
+	if g.closed(r) {
+		answer(w, http.StatusNotFound, "Not found\n")
+		return true
+	}
+	if r.Method == http.MethodPost && path.Clean("/"+r.URL.Path) == "/wp-login.php" {
+		if wait := g.w.logins.take(g.site, r.RemoteAddr); wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
+			answer(w, http.StatusTooManyRequests, "Too many attempts to log in. Try again later.\n")
+			return true
+		}
+	}
+	if p, how := g.w.cache.lookup(g.site, r); p != nil {
+		p.write(w, r, how)
+		return true
+	}
+	if path.Ext(r.URL.Path) == "" || strings.HasSuffix(r.URL.Path, ".php") {
+		return false // no file has such a name
+	}
+	p, err := g.program(r.Context())
+	return err == nil && p.Serve != nil && p.Serve(w, r)
+}
+
+// RoundTrip asks the program, and stores a page that may be.
+func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	filled := g.w.cache.filling(g.site, r)
+	defer filled()
+	p, err := g.program(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		g.w.c.Log.WarnContext(r.Context(), "WordPress not woken", "site", g.site, "err", err)
+		return plain(r, http.StatusServiceUnavailable, "This site is starting. Try again in a few seconds.\n"), nil
+	}
+	resp, err := p.Transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
+		g.w.cache.purge(g.site, strings.Fields(paths)...)
+	}
+	page := resp.Header.Get("X-Slipway-Cache") == "page"
+	resp.Header.Del("X-Slipway-Purge")
+	resp.Header.Del("X-Slipway-Cache")
+	if page {
+		g.w.cache.store(g.site, r, resp)
+	}
+	return resp, nil
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+func plain(r *http.Request, status int, text string) *http.Response {
+	return &http.Response{Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header:        http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Retry-After": {"5"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}},
+		ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}
+}
+
+// throttle holds attempts to log in: so many of an address, and so many of all, to a site.
+type throttle struct {
+	mu    sync.Mutex // guards since, seen
+	since time.Time
+	seen  map[string]int
+}
+
+const (
+	loginWindow  = 5 * time.Minute
+	loginsOfOne  = 10
+	loginsOfSite = 200
+	maxThrottled = 100_000
+)
+
+func newThrottle() *throttle { return &throttle{seen: map[string]int{}} }
+
+// take counts an attempt and returns how long to wait where it is one too many.
+func (t *throttle) take(site, addr string) time.Duration {
+	host := addr
+	if i := strings.LastIndex(addr, ":"); i > 0 {
+		host = strings.Trim(addr[:i], "[]")
+	}
+	if parts := strings.Split(host, ":"); len(parts) > 4 { // IPv6: a network counts as one
+		host = strings.Join(parts[:4], ":")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := time.Now(); now.Sub(t.since) > loginWindow || len(t.seen) > maxThrottled {
+		t.since, t.seen = now, map[string]int{}
+	}
+	t.seen[site]++
+	t.seen[site+" "+host]++
+	if t.seen[site+" "+host] > loginsOfOne || t.seen[site] > loginsOfSite {
+		return loginWindow - time.Since(t.since)
+	}
+	return 0
+}

@@ -1,0 +1,124 @@
+package wordpress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"slipway/internal/bundle"
+	"slipway/internal/database"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+// Prepare returns what a site's WordPress runs from, and sees that it has its database.
+// Twice does no harm.
+func (w *WordPress) Prepare(ctx context.Context, s site.Site, say func(format string, args ...any)) (bundle.ID, error) {
+	x, err := w.get(ctx, w.c.DB, s.ID)
+	if err != nil {
+		return "", err
+	}
+	c, err := w.core(ctx, say)
+	if err != nil {
+		return "", err
+	}
+	say("WordPress %s", c.Version)
+	if x.Database == "" {
+		err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
+			made, err := w.c.Databases.CreateTx(ctx, tx, s.Owner, s.ID, database.NewDatabase{Name: databaseName})
+			if err != nil {
+				return err
+			}
+			x.Database = made.ID
+			_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET database_id = $2 WHERE site_id = $1`, s.ID, made.ID)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	if err := w.c.Databases.Make(ctx, x.Database); err != nil {
+		return "", err
+	}
+	return c.Bundle, nil
+}
+
+const databaseName = "wordpress"
+
+// Install installs the WordPress of a deployment that runs, where it isn't yet.
+func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string, say func(format string, args ...any)) error {
+	x, err := w.get(ctx, w.c.DB, s.ID)
+	if err != nil || x.Installed != "" {
+		return err
+	}
+	say("Installing %q in %s", x.Title, x.Locale)
+	var out struct{ Version, Warning string }
+	err = w.task(ctx, s, deployment, "install", map[string]any{"title": x.Title, "user": x.AdminUser, "email": x.AdminEmail, "locale": x.Locale, "theme": "twentytwentythree"}, &out)
+	if err != nil {
+		return err
+	}
+	if out.Warning != "" {
+		say("%s", out.Warning)
+	}
+	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET installed = $2, next_cron = $3 WHERE site_id = $1`, s.ID, out.Version, db.Now()+60_000)
+		return err
+	})
+}
+
+// Environment returns the variables of a site's WordPress beside what every program gets,
+// and the secrets among their values. address is where visitors find it.
+func (w *WordPress) Environment(ctx context.Context, id site.ID, address string) (env map[string]string, secrets []string, err error) {
+	x, err := w.get(ctx, w.c.DB, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := w.c.Seal.Open(x.sealed, purpose(id))
+	if err != nil {
+		return nil, nil, fmt.Errorf("open key of WordPress: %w", err)
+	}
+	if x.Database == "" {
+		return nil, nil, errors.New("the WordPress has no database")
+	}
+	a, err := w.c.Databases.Access(ctx, x.Database)
+	if err != nil {
+		return nil, nil, err
+	}
+	env = map[string]string{
+		"SLIPWAY_WP_DATABASE": a.Schema, "SLIPWAY_WP_DATABASE_USER": a.User, "SLIPWAY_WP_DATABASE_PASSWORD": a.Password, "SLIPWAY_WP_DATABASE_SOCKET": database.Socket,
+		"SLIPWAY_WP_KEY": string(key), "SLIPWAY_WP_URL": address, "SLIPWAY_WP_UPLOAD": strconv.FormatInt(x.Upload, 10), "SLIPWAY_WP_MEMORY": strconv.FormatInt(x.Memory, 10),
+		"SLIPWAY_WP_SECONDS": strconv.FormatInt(x.Execution, 10),
+	}
+	for name, on := range map[string]bool{"SLIPWAY_WP_XMLRPC": x.XMLRPC, "SLIPWAY_WP_DEBUG": x.Debug, "SLIPWAY_WP_MAINTENANCE": x.Maintenance} {
+		if on {
+			env[name] = "1"
+		}
+	}
+	return env, []string{string(key), a.Password}, nil
+}
+
+// Layout says where the parts of a WordPress lie in its bundle.
+type Layout struct {
+	Root, Front, Tasks string   // the document root, its front controller, and the scripts that are nobody's but ours
+	Storage            []string // folders that the site writes to
+}
+
+// TheLayout is that of every WordPress.
+func TheLayout() Layout {
+	return Layout{Root: publicDir, Front: "index.php", Tasks: tasksDir, Storage: []string{contentDir}}
+}
+
+// live returns the owner's site if a WordPress runs there.
+func (w *WordPress) live(s site.Site) error {
+	switch {
+	case s.Type != site.WordPress:
+		return &fault.Error{Kind: fault.Conflict, Message: "This site is not a WordPress site", Code: "not_wordpress"}
+	case s.Status == site.Stopped:
+		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	case s.LiveDeployment == "":
+		return &fault.Error{Kind: fault.Conflict, Message: "WordPress is not installed yet", Details: fmt.Sprintf("the site is %s", s.Status), Code: "not_installed"}
+	}
+	return nil
+}

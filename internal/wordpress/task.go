@@ -1,0 +1,134 @@
+package wordpress
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+// maxAnswer bounds what a task answers.
+const maxAnswer = 4 << 20
+
+// task runs one of our scripts in a site's WordPress. Plugins run with it, so its answer
+// is as hostile as they are.
+func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name string, in, out any) error {
+	text, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://task/"+name+".php", bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	r.Host = strings.TrimPrefix(w.c.Sites.URL(s.Slug), "https://")
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := w.c.Task(ctx, deployment, r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("run %s: %w", name, err)
+	}
+	if p := resp.Header.Get("X-Slipway-Purge"); p != "" {
+		w.cache.purge(string(s.ID), strings.Fields(p)...)
+	}
+	var failed struct{ Error string }
+	if json.Unmarshal(b, &failed) == nil && failed.Error != "" || resp.StatusCode != http.StatusOK {
+		why := failed.Error
+		if why == "" {
+			why = strings.TrimSpace(strings.ToValidUTF8(string(b[:min(len(b), 500)]), "\uFFFD"))
+		}
+		return &fault.Error{Kind: fault.Conflict, Message: "WordPress reports an error", Details: fmt.Sprintf("%s (status %d)", why, resp.StatusCode), Code: "wordpress_failed"}
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return &fault.Error{Kind: fault.Conflict, Message: "WordPress gives no answer", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
+	}
+	return nil
+}
+
+// Login is a link that logs its holder in once.
+type Login struct {
+	URL       string
+	ExpiresAt time.Time
+}
+
+const loginLife = 5 * time.Minute
+
+// Login makes a link that logs into the owner's wp-admin, once, for five minutes. It is a
+// secret: WordPress stores its digest alone.
+func (w *WordPress) Login(ctx context.Context, owner account.OwnerID, id site.ID) (Login, error) {
+	s, err := w.c.Sites.Get(ctx, owner, id)
+	if err == nil {
+		err = w.live(s)
+	}
+	if err != nil {
+		return Login{}, err
+	}
+	x, err := w.get(ctx, w.c.DB, id)
+	if err != nil {
+		return Login{}, err
+	}
+	token := rand.Text() + rand.Text()
+	digest := sha256.Sum256([]byte(token))
+	until := time.Now().Add(loginLife)
+	err = w.task(ctx, s, s.LiveDeployment, "login", map[string]any{"user": x.AdminUser, "digest": hex.EncodeToString(digest[:]), "seconds": int(loginLife.Seconds())}, &struct{}{})
+	if err != nil {
+		return Login{}, err
+	}
+	return Login{w.c.Sites.URL(s.Slug) + "/wp-login.php?slipway-login=" + token, until}, nil
+}
+
+// Extension is a plugin or a theme.
+type Extension struct {
+	Slug, Name, Version, UpdateVersion string
+	Active                             bool
+}
+
+// State is how a site's WordPress is.
+type State struct {
+	Version, LatestVersion, PHPVersion, Title, Locale, AdminURL string
+	Maintenance, Debug, XMLRPC                                  bool
+	Memory, Upload, Execution                                   int64
+	Plugins, Themes                                             []Extension
+	DatabaseBytes                                               int64
+}
+
+// Read asks the owner's WordPress how it is.
+func (w *WordPress) Read(ctx context.Context, owner account.OwnerID, id site.ID) (st State, err error) {
+	s, err := w.c.Sites.Get(ctx, owner, id)
+	if err == nil {
+		err = w.live(s)
+	}
+	if err != nil {
+		return st, err
+	}
+	x, err := w.get(ctx, w.c.DB, id)
+	if err != nil {
+		return st, err
+	}
+	if err := w.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &st); err != nil {
+		return st, err
+	}
+	st.Maintenance, st.Debug, st.XMLRPC, st.Memory, st.Upload, st.Execution = x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution
+	if c, err := w.core(ctx, func(string, ...any) {}); err == nil {
+		st.LatestVersion = c.Version
+	}
+	if d, err := w.c.Databases.Get(ctx, w.c.DB, owner, x.Database); err == nil {
+		st.DatabaseBytes = d.Size
+	}
+	return st, nil
+}

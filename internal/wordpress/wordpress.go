@@ -1,0 +1,233 @@
+// Package wordpress owns WordPress sites: the core that all of them share, their
+// installation, what of them is open to strangers, their page cache and their events.
+//
+// A site's WordPress is a program like any other: its bundle is a read-only core with a
+// configuration of ours, its wp-content is storage, its database is one of package
+// database. What is done to it from outside (the installation, a login, its events) is a
+// script of ours beside the core, which only this package can ask its PHP to run.
+//
+// The package starts no process: it is told how to ask a deployment's program, and hands
+// the deployments service what to run.
+package wordpress
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/mail"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"slipway/internal/account"
+	"slipway/internal/bundle"
+	"slipway/internal/database"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/seal"
+	"slipway/internal/site"
+)
+
+// Config holds what WordPress needs.
+type Config struct {
+	DB        *db.DB
+	Sites     *site.Sites
+	Databases *database.Databases
+	Bundles   *bundle.Bundles
+	Seal      *seal.Sealer
+	Out       *http.Client // fetches the core
+
+	Dir    string // ours: where a core is put together
+	Source string // of the core, see openSource. Optional: empty means the current release, or Debian's package where it can't be fetched.
+
+	// Task asks the program of a deployment to run a script of core/tasks, waking it where
+	// it sleeps. The request's path names the script.
+	Task func(ctx context.Context, deployment string, r *http.Request) (*http.Response, error)
+	// Say writes a line into a site's log. Optional.
+	Say func(site, text string)
+	Log *slog.Logger // Optional.
+}
+
+// WordPress owns what makes sites WordPress. It is safe for concurrent use.
+type WordPress struct {
+	c      Config
+	making sync.Mutex // held while a core is put together
+	cache  *cache
+	logins *throttle
+	known  sync.Map     // of string to served: deployments whose guard was asked for
+	count  atomic.Int64 // of them
+}
+
+// New returns WordPress. It starts nothing: Run does.
+func New(c Config) *WordPress {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Say == nil {
+		c.Say = func(string, string) {}
+	}
+	return &WordPress{c: c, cache: newCache(), logins: newThrottle()}
+}
+
+// Settings are what an owner chooses of a new WordPress. All are optional.
+type Settings struct {
+	Title      string // empty: the site's name
+	AdminEmail string // empty: the owner's
+	AdminUser  string // empty: made of the address
+	Locale     string // such as de_DE; empty: English
+	Version    string // empty: the one that there is
+}
+
+// row is what is stored of a site.
+type row struct {
+	Site        site.ID
+	Owner       account.OwnerID
+	Title       string
+	AdminEmail  string
+	AdminUser   string
+	Locale      string
+	Database    database.ID
+	Installed   string
+	XMLRPC      bool
+	Debug       bool
+	Maintenance bool
+	Memory      int64 // MiB of one request
+	Upload      int64 // MiB
+	Execution   int64 // seconds
+
+	sealed string
+}
+
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds`
+
+func scan(s db.Scanner) (x row, err error) {
+	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution)
+}
+
+func (w *WordPress) get(ctx context.Context, r db.Reader, id site.ID) (row, error) {
+	x, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM wordpress_sites WHERE site_id = $1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return x, &fault.Error{Kind: fault.Conflict, Message: "This site is not a WordPress site", Code: "not_wordpress"}
+	}
+	if err != nil {
+		return x, fmt.Errorf("read WordPress settings: %w", err)
+	}
+	return x, nil
+}
+
+var (
+	localeForm = regexp.MustCompile(`^[a-z]{2,3}(_[A-Z]{2})?(_[a-z0-9]{2,12})?$`)
+	userForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{2,59}$`)
+	notOfUser  = regexp.MustCompile(`[^a-z0-9._-]+`)
+)
+
+// Defaults of the settings that an owner may change later.
+const (
+	defaultMemory    = 256
+	defaultUpload    = 64
+	defaultExecution = 60
+	maxUpload        = 1024
+)
+
+// CreateTx notes the settings of a site that was made in the same transaction. email is the
+// owner's.
+func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Settings, email string) error {
+	invalid := func(what, details, received string) error {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid WordPress " + what, Details: details, Received: received, Code: "invalid_wordpress"}
+	}
+	n.Title = cmp.Or(strings.TrimSpace(n.Title), s.Name)
+	if utf8.RuneCountInString(n.Title) > 200 || strings.ContainsFunc(n.Title, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return invalid("title", "title has at most 200 characters, none of them a control character", "")
+	}
+	n.AdminEmail = cmp.Or(n.AdminEmail, email)
+	if a, err := mail.ParseAddress(n.AdminEmail); err != nil || a.Address != n.AdminEmail || len(n.AdminEmail) > 100 {
+		return invalid("adminEmail", "adminEmail must be an email address of at most 100 characters", n.AdminEmail)
+	}
+	if n.AdminUser == "" {
+		name, _, _ := strings.Cut(strings.ToLower(n.AdminEmail), "@")
+		n.AdminUser = strings.Trim(notOfUser.ReplaceAllString(name, "-"), ".-_")
+		if !userForm.MatchString(n.AdminUser) || n.AdminUser == "admin" {
+			n.AdminUser = "owner-" + strings.ToLower(db.Random(3))
+		}
+	}
+	if !userForm.MatchString(n.AdminUser) {
+		return invalid("adminUser", "adminUser has 3 to 60 letters, digits, dots, @, - and _", n.AdminUser)
+	}
+	n.Locale = cmp.Or(n.Locale, "en_US")
+	if !localeForm.MatchString(n.Locale) {
+		return invalid("locale", "locale is a language of WordPress such as de_DE", n.Locale)
+	}
+	if n.Version != "" {
+		if err := w.offers(ctx, n.Version); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, '', '', FALSE, FALSE, FALSE, $8, $9, $10, 0, $11)`,
+		s.ID, s.Owner, w.c.Seal.Seal([]byte(db.Random(40)), purpose(s.ID)), n.Title, n.AdminEmail, n.AdminUser, n.Locale, defaultMemory, defaultUpload, defaultExecution, db.Now())
+	if err != nil {
+		return fmt.Errorf("note WordPress settings: %w", err)
+	}
+	return nil
+}
+
+func purpose(id site.ID) string { return "site/" + string(id) + "/wordpress" }
+
+// ForgetTx removes what is stored of a deleted site.
+func (w *WordPress) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM wordpress_sites WHERE site_id = $1`, id); err != nil {
+		return fmt.Errorf("forget WordPress settings: %w", err)
+	}
+	tx.AfterCommit(func() { w.cache.purge(string(id), "*") })
+	return nil
+}
+
+// Settings that an owner changes. Nil fields stay as they are.
+type Patch struct {
+	Maintenance, Debug, XMLRPC *bool
+	Memory, Upload, Execution  *int64
+}
+
+// UpdateTx changes settings of the owner's site. Its program has them with its next start.
+func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, p Patch) error {
+	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	x, err := w.get(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	set := func(to *bool, from *bool) {
+		if from != nil {
+			*to = *from
+		}
+	}
+	set(&x.Maintenance, p.Maintenance)
+	set(&x.Debug, p.Debug)
+	set(&x.XMLRPC, p.XMLRPC)
+	for _, n := range []struct {
+		name     string
+		to, from *int64
+		min, max int64
+	}{{"memoryMiB", &x.Memory, p.Memory, 64, 2048}, {"uploadMiB", &x.Upload, p.Upload, 1, maxUpload}, {"maxExecutionSeconds", &x.Execution, p.Execution, 5, 600}} {
+		if n.from == nil {
+			continue
+		}
+		if *n.from < n.min || *n.from > n.max {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + n.name, Details: fmt.Sprintf("%s must be from %d to %d", n.name, n.min, n.max), Received: *n.from, Code: "invalid_wordpress"}
+		}
+		*n.to = *n.from
+	}
+	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7 WHERE site_id = $1`,
+		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution)
+	if err != nil {
+		return fmt.Errorf("change WordPress settings: %w", err)
+	}
+	tx.AfterCommit(func() { w.cache.purge(string(id), "*"); w.known.Clear() })
+	return nil
+}
