@@ -57,7 +57,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if t.preview {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
-	if p.Serve != nil && e.programFile(w, r, p) {
+	if p.Serve != nil && e.programFile(w, r, t, p) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -76,6 +76,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 			first = time.Since(begun)
 			e.ownCookies(resp.Header, hostname(r.Host))
 			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
+			dropServerHeaders(resp.Header)
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
 				w.page = true
 			}

@@ -114,14 +114,27 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 	return w.stored(ctx, "directory/"+hex.EncodeToString(sum[:]), func(dir string) error { return copyTree(ctx, source, dir) }, say)
 }
 
-// offers is nil when new sites get this version.
-func (w *WordPress) offers(ctx context.Context, version string) error {
-	c, err := w.core(ctx, func(string, ...any) {})
-	if err != nil {
-		return err
+// newest returns the version of the core that was made last; empty: there is none yet.
+func newest(ctx context.Context, r db.Reader) (version string, err error) {
+	err = r.QueryRow(ctx, `SELECT version FROM wordpress_cores ORDER BY created_at DESC LIMIT 1`).Scan(&version)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
 	}
-	if c.Version != version {
-		return &fault.Error{Kind: fault.Invalid, Message: "This version of WordPress is not available", Details: "new sites get " + c.Version, Received: version, Code: "invalid_version"}
+	return version, err
+}
+
+// offers is nil when new sites get this version. It makes no core: a transaction waits.
+func offers(ctx context.Context, r db.Reader, version string) error {
+	have, err := newest(ctx, r)
+	if err != nil {
+		return fmt.Errorf("find WordPress: %w", err)
+	}
+	if have != version {
+		details := "new sites get " + have
+		if have == "" {
+			details = "no WordPress was made here yet: leave the version out"
+		}
+		return &fault.Error{Kind: fault.Invalid, Message: "This version of WordPress is not available", Details: details, Received: version, Code: "invalid_version"}
 	}
 	return nil
 }

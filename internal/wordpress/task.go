@@ -124,8 +124,8 @@ func (w *WordPress) Read(ctx context.Context, owner account.OwnerID, id site.ID)
 		return st, err
 	}
 	st.Maintenance, st.Debug, st.XMLRPC, st.Memory, st.Upload, st.Execution = x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution
-	if c, err := w.core(ctx, func(string, ...any) {}); err == nil {
-		st.LatestVersion = c.Version
+	if st.LatestVersion, err = newest(ctx, w.c.DB); err != nil {
+		return st, fmt.Errorf("find WordPress: %w", err)
 	}
 	if d, err := w.c.Databases.Get(ctx, w.c.DB, owner, x.Database); err == nil {
 		st.DatabaseBytes = d.Size

@@ -162,7 +162,7 @@ func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Sett
 		return invalid("locale", "locale is a language of WordPress such as de_DE", n.Locale)
 	}
 	if n.Version != "" {
-		if err := w.offers(ctx, n.Version); err != nil {
+		if err := offers(ctx, tx, n.Version); err != nil {
 			return err
 		}
 	}

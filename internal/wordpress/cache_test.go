@@ -1,0 +1,133 @@
+package wordpress
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// fill asks for a page and stores what a program would answer.
+func fill(c *cache, r *http.Request, body string, header ...string) {
+	h := http.Header{"Content-Type": {"text/html; charset=UTF-8"}}
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	done := c.filling("site", r)
+	resp := &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body))}
+	c.store("site", r, resp)
+	_, _ = io.ReadAll(resp.Body)
+	done()
+}
+
+func request(path string, header ...string) *http.Request {
+	r := httptest.NewRequest("GET", "https://blog.test"+path, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return r
+}
+
+// After a purge one visitor gets a new page and the others the old one until it is there.
+func TestCacheIsNoStampede(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	if p, _ := c.lookup("site", request("/")); p != nil {
+		t.Fatal("a page that nobody made")
+	}
+	fill(c, request("/"), "old")
+	fill(c, request("/other"), "other")
+	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "old" {
+		t.Fatalf("got %v %s", p, how)
+	}
+	c.purge("site", "/")
+	if p, _ := c.lookup("site", request("/")); p != nil {
+		t.Error("the first visitor after a purge gets the old page")
+	}
+	for range 3 {
+		if p, how := c.lookup("site", request("/")); p == nil || how != "STALE" {
+			t.Errorf("another gets %v %s", p, how)
+		}
+	}
+	if _, how := c.lookup("site", request("/other")); how != "HIT" {
+		t.Errorf("another page is %s", how)
+	}
+	fill(c, request("/"), "new")
+	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "new" {
+		t.Errorf("got %v %s", p, how)
+	}
+	c.purge("site", "*")
+	if p, _ := c.lookup("site", request("/other")); p != nil {
+		t.Error("a purge of all leaves a page")
+	}
+}
+
+// What is somebody's own is neither stored nor answered from the cache.
+func TestCachePassesBy(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	fill(c, request("/"), "page")
+	for what, r := range map[string]*http.Request{
+		"a login":         request("/", "Cookie", "wordpress_logged_in_x=1"),
+		"a comment":       request("/", "Cookie", "a=b; comment_author_x=1"),
+		"a shop":          request("/", "Cookie", "woocommerce_items_in_cart=1"),
+		"a query":         request("/?s=x"),
+		"a header":        request("/", "Authorization", "Basic x"),
+		"another host":    httptest.NewRequest("GET", "https://other.test/", nil),
+		"another method":  httptest.NewRequest("POST", "https://blog.test/", nil),
+		"another's pages": nil,
+	} {
+		site := "site"
+		if r == nil {
+			r, site = request("/"), "another"
+		}
+		if p, _ := c.lookup(site, r); p != nil {
+			t.Errorf("%s is answered from the cache", what)
+		}
+	}
+	for i, header := range [][]string{{"Set-Cookie", "a=b"}, {"Cache-Control", "private"}, {"Cache-Control", "no-store"}, {"Content-Type", "application/json"}, {"Vary", "Cookie"}, {"Content-Encoding", "gzip"}} {
+		r := request("/own" + string(rune('a'+i)))
+		fill(c, r, "mine", header...)
+		if p, _ := c.lookup("site", r); p != nil {
+			t.Errorf("an answer with %v is stored", header)
+		}
+	}
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		"/": false, "/wp-login.php": false, "/wp-admin/": false, "/wp-admin/admin-ajax.php": false, "/wp-json/wp/v2/posts": false, "/wp-content/uploads/a.png": false, "/.well-known/acme-challenge/x": false,
+		"/wp-includes/css/x.css": false, "/wp-admin/load-scripts.php": false, "/hello-world/": false,
+		"/wp-config.php": true, "/wp-admin/install.php": true, "/wp-admin/install.php/x": true, "//wp-admin/./install.php": true, "/x/../wp-config.php": true, "/WP-CONFIG.PHP": true, "/xmlrpc.php": true, "/xmlrpc.php/x": true,
+		"/wp-content/uploads/x.php": true, "/wp-content/uploads/x.PHP7": true, "/wp-content/uploads/x.phtml/y.png": true, "/wp-content/plugins/a/b.php": true, "/wp-includes/version.php": true, "/wp-includes/version.php/x": true,
+		"/.env": true, "/wp-content/.git/config": true, "/wp-content/debug.log": true, "/dump.sql": true, "/wp-content/updraft/x": true,
+	} {
+		r := request("/")
+		r.URL.Path = path
+		if got := (&Guard{}).closed(r); got != want {
+			t.Errorf("closed(%q) = %v", path, got)
+		}
+	}
+	r := request("/xmlrpc.php")
+	if (&Guard{xmlrpc: true}).closed(r) {
+		t.Error("xmlrpc.php stays closed")
+	}
+}
+
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	x := newThrottle()
+	for i := range loginsOfOne {
+		if x.take("site", "203.0.113.1:1234") > 0 {
+			t.Fatalf("attempt %d is refused", i)
+		}
+	}
+	if x.take("site", "203.0.113.1:99") <= 0 {
+		t.Error("one more is not")
+	}
+	if x.take("site", "203.0.113.2:1") > 0 || x.take("other", "203.0.113.1:1") > 0 {
+		t.Error("others are refused with it")
+	}
+}
