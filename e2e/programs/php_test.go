@@ -1,8 +1,12 @@
 package programs
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,15 +14,176 @@ import (
 )
 
 // A Composer project with a path repository and a front controller is deployed from Git,
-// updated, rolled back, stopped, started, and survives the end of its workers.
+// updated, rolled back, stopped, started, restarted after a crash of its workers and of the
+// service; what it stores outlives all of that, and uploads are shown and never run.
 func TestPHPApplication(t *testing.T) {
 	t.Parallel()
 	h := installSite(t, "shop", shop("one"))
-	h.answers("GET", "/", "", 200, "one / 0 hello from a package https on")
-	h.answers("GET", "/products/7?x=1", "", 200, "one /products/7?x=1 0 hello from a package https on")
+	h.answers("GET", "/", "", 200, "one / 0 hello from a package https on 127.0.0.1")
+	h.answers("GET", "/products/7?x=1", "", 200, "one /products/7?x=1 0 hello from a package")
 	h.answers("POST", "/buy", strings.Repeat("x", 100_000), 200, "one /buy 100000 hello")
 	h.answers("GET", "/info.php/extra", "", 200, "info /extra /app/public/info.php")
 	h.answers("GET", "/style.css", "", 200, "body{}")
+
+	// Storage: what PHP writes is there, shown where it lies below the document root, never run.
+	h.answers("GET", "/store.php?name=public/uploads/photo.txt&text=photo", "", 200, "stored")
+	h.answers("GET", "/store.php?name=public/uploads/evil.php&text=%3C%3Fphp+echo+6*7%3B", "", 200, "stored")
+	h.answers("GET", "/store.php?name=public/uploads/evil.php.jpg&text=%3C%3Fphp+echo+6*7%3B", "", 200, "stored")
+	h.answers("GET", "/store.php?name=public/new.php&text=x", "", 200, "refused") // the release is read-only
+	h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
+
+	// Reliability: what must never be run or shown (cases 27, 28, 32 to 34).
+	for _, path := range []string{"/uploads/evil.php", "/uploads/evil.php/x.php", "/uploads/photo.txt/x.php", "/uploads/evil.php%00.txt", "/uploads/evil.php%0a", "/uploads/evil.PHP",
+		"/uploads/evil.php.jpg/x.php", "/uploads%2fevil.php", "/uploads/..%2f..%2fcomposer.json", "/x.phtml", "/vendor/autoload.php", "/composer.json", "/.env", "/.git/config",
+		"/notes.php.bak", "/..%2f.env", "/%2e%2e/composer.json", "/style.css/x.php", "/info.php%20", "/info.php.", "/info%2ephp.bak"} {
+		a := h.get(path)
+		if text := string(a.Body); strings.Contains(text, "42") || strings.Contains(text, "<?php") || strings.Contains(text, "secret") || strings.Contains(text, "acme/greet") || strings.HasPrefix(text, "info ") {
+			t.Errorf("%s: %d %.200q", path, a.Status, text)
+		}
+	}
+	// What a visitor calls himself is nothing, a cookie for everybody's domain neither, and no header tells of us what nginx would act on.
+	req, _ := http.NewRequestWithContext(t.Context(), "GET", h.URL+"/headers.php", nil)
+	for name, value := range map[string]string{"X-Forwarded-For": "6.6.6.6", "X-Real-IP": "6.6.6.6", "Proxy": "http://evil", "X-Forwarded-Proto": "http", "X_Forwarded_For": "6.6.6.6", "Content-Type": "a/b"} {
+		req.Header.Set(name, value)
+	}
+	a, err := world.Read(h.browser.Do(req))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(a.Body); strings.Contains(text, "6.6.6.6") || strings.Contains(text, "evil") || !strings.Contains(text, "HTTPS=on") || !strings.Contains(text, "CONTENT_TYPE=a/b") {
+		t.Errorf("headers: %s", text)
+	}
+	if a.Header.Get("X-Accel-Redirect") != "" || a.Header.Get("X-Sendfile") != "" || len(a.Header["Set-Cookie"]) != 1 || a.Header.Get("X-Powered-By") != "" || a.Status != 418 {
+		t.Errorf("%d %v", a.Status, a.Header)
+	}
+
+	// An update, its rollback, a stop and a start.
+	h.redeploy("shop", shop("two"))
+	h.answers("GET", "/", "", 200, "two / 0 hello")
+	h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
+	h.call("POST", "/sites/"+h.ID+"/rollback", map[string]any{"deploymentId": h.versions[0]}, nil)
+	h.until("the rollback", func() (bool, error) {
+		a := h.get("/")
+		return strings.HasPrefix(string(a.Body), "one"), fmt.Errorf("%d %.100s", a.Status, a.Body)
+	})
+	h.call("POST", "/sites/"+h.ID+"/stop", nil, nil)
+	h.until("the stop", func() (bool, error) { return len(fpm(h)) == 0 && h.get("/").Status == 503, nil })
+	h.call("POST", "/sites/"+h.ID+"/start", nil, nil)
+	h.until("the start", func() (bool, error) { return h.get("/").Status == 200, nil })
+
+	// A worker that dies costs its own request; PHP goes on. A broken script says so in the log.
+	if a := h.get("/die.php"); a.Status != 502 {
+		t.Errorf("a worker that died: %d", a.Status)
+	}
+	h.answers("GET", "/", "", 200, "one /")
+	if a := h.get("/broken.php"); a.Status != 500 {
+		t.Errorf("a broken script: %d", a.Status)
+	}
+	h.until("the log of it", func() (bool, error) {
+		var log struct {
+			Logs []struct{ Message, Stream string }
+		}
+		err := h.Call(t.Context(), h.key, "GET", "/sites/"+h.ID+"/logs", nil, &log)
+		for _, l := range log.Logs {
+			if strings.Contains(l.Message, "undefined_function") && l.Stream == "stderr" {
+				return true, err
+			}
+		}
+		return false, errors.Join(err, fmt.Errorf("%+v", log.Logs))
+	})
+
+	// A deployment that can't work never goes live.
+	broken := shop("three")
+	broken["public/index.php"] = "<?php syntax error"
+	if why := h.fails("shop", broken); !strings.Contains(why, "answers / with 500") {
+		t.Errorf("a broken deployment: %s", why)
+	}
+	broken = shop("four")
+	broken["composer.json"] = strings.Replace(broken["composer.json"], "^8.1", "^99.0", 1)
+	if why := h.fails("shop", broken); !strings.Contains(why, "PHP ^99.0 is not installed on this server") {
+		t.Errorf("another version: %s", why)
+	}
+	h.answers("GET", "/", "", 200, "one /")
+
+	// Killed, Slipway leaves no PHP behind, and serves what was live and what was stored.
+	for range 3 {
+		h.Kill()
+		h.until("the end of PHP", func() (bool, error) { return len(fpm(h)) == 0, fmt.Errorf("%v", fpm(h)) })
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.answers("GET", "/", "", 200, "one /")
+		h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
+	}
+
+	// A plain PHP site beside it: no Composer, no build, folders with an index, its own 404s.
+	h.site("plain", map[string]string{"index.php": `<?php if ($_SERVER["REQUEST_URI"] !== "/") { http_response_code(404); } echo "plain ", $_SERVER["REQUEST_URI"];`,
+		"admin/index.php": `<?php echo "admin";`, "logo.svg": "<svg/>", ".env": "secret", "config.inc": "secret"})
+	h.answers("GET", "/", "", 200, "plain /")
+	h.answers("GET", "/admin/", "", 200, "admin")
+	if a := h.get("/admin"); a.Status != 301 || a.Header.Get("Location") != "/admin/" {
+		t.Errorf("a folder without its slash: %d %v", a.Status, a.Header)
+	}
+	h.answers("GET", "/nothing", "", 404, "plain /nothing")
+	h.answers("GET", "/logo.svg", "", 200, "<svg/>")
+	h.answers("GET", "/config.inc", "", 404, "plain /config.inc")
+
+	// Deleted, a site's storage goes with it.
+	h.call("DELETE", "/sites/"+h.ID, nil, nil)
+}
+
+// fpm are the pids of PHP-FPM that this installation runs.
+func fpm(h *installation) (list []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range all {
+		dir := filepath.Dir(name)
+		b, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(b, []byte("php-fpm: master")) {
+			continue
+		}
+		if mounts, err := os.ReadFile(filepath.Join(dir, "mountinfo")); err == nil && bytes.Contains(mounts, []byte(h.Data)) {
+			list = append(list, filepath.Base(dir))
+		}
+	}
+	return list
+}
+
+func (h *installation) get(path string) world.Answer {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), "GET", h.URL+path, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	a, err := world.Read(h.browser.Do(req))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return a
+}
+
+func (h *installation) redeploy(name string, files map[string]string) {
+	h.t.Helper()
+	h.commitFiles(name, files)
+	var out struct{ DeploymentID string }
+	h.call("POST", "/sites/"+h.ID+"/deploy", nil, &out)
+	h.ended(out.DeploymentID)
+}
+
+// fails deploys what can't go live and returns why.
+func (h *installation) fails(name string, files map[string]string) string {
+	h.t.Helper()
+	h.commitFiles(name, files)
+	var out struct{ DeploymentID string }
+	h.call("POST", "/sites/"+h.ID+"/deploy", nil, &out)
+	var d struct{ Status, Error string }
+	h.until("the failure", func() (bool, error) {
+		err := h.Call(h.t.Context(), h.key, "GET", "/deployments/"+out.DeploymentID, nil, &d)
+		if d.Status == "success" {
+			h.t.Fatal("it went live")
+		}
+		return d.Status == "failed", err
+	})
+	return d.Error
 }
 
 // shop is a project as Composer makes them.
@@ -28,9 +193,17 @@ func shop(version string) map[string]string {
 		"packages/greet/composer.json": `{"name": "acme/greet", "version": "1.0.0", "autoload": {"psr-4": {"Acme\\": "src/"}}}`,
 		"packages/greet/src/Greet.php": `<?php namespace Acme; class Greet { static function text() { return "hello from a package"; } }`,
 		"public/index.php": `<?php require __DIR__ . "/../vendor/autoload.php";
-printf("%s %s %d %s %s %s", "` + version + `", $_SERVER["REQUEST_URI"], strlen(file_get_contents("php://input")), Acme\Greet::text(), $_SERVER["REQUEST_SCHEME"], $_SERVER["HTTPS"]);`,
-		"public/info.php":  `<?php echo "info ", $_SERVER["PATH_INFO"], " ", $_SERVER["SCRIPT_FILENAME"];`,
-		"public/style.css": "body{}",
+printf("%s %s %d %s %s %s %s", "` + version + `", $_SERVER["REQUEST_URI"], strlen(file_get_contents("php://input")), Acme\Greet::text(), $_SERVER["REQUEST_SCHEME"], $_SERVER["HTTPS"], $_SERVER["REMOTE_ADDR"]);`,
+		"public/store.php":     `<?php echo @file_put_contents("/app/" . $_GET["name"], $_GET["text"]) === false ? "refused" : "stored";`,
+		"public/headers.php":   `<?php http_response_code(418); header("X-Accel-Redirect: /etc/passwd"); header("X-Sendfile: /etc/passwd"); header("Set-Cookie: all=1; Domain=localhost", false); header("Set-Cookie: own=1", false); foreach ($_SERVER + getenv() as $k => $v) { if (is_string($v)) echo "$k=$v\n"; }`,
+		"public/die.php":       `<?php posix_kill(getmypid(), 9);`,
+		"public/broken.php":    `<?php undefined_function();`,
+		"public/notes.php.bak": `<?php $password = "secret";`,
+		"public/.env":          "KEY=secret",
+		".env":                 "KEY=secret",
+		"slipway.toml":         "[run]\nstorage = [\"public/uploads\"]\n",
+		"public/info.php":      `<?php echo "info ", $_SERVER["PATH_INFO"], " ", $_SERVER["SCRIPT_FILENAME"];`,
+		"public/style.css":     "body{}",
 	}
 }
 
@@ -81,7 +254,7 @@ func (h *installation) site(name string, files map[string]string) {
 	h.t.Helper()
 	h.commitFiles(name, files)
 	var made struct{ Data struct{ ID, URL string } }
-	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main"}, &made)
+	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main", "run": map[string]any{"healthCheck": map[string]any{"timeoutSeconds": 4}}}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
 	var list struct{ Data []struct{ ID string } }
 	h.until("the first deployment", func() (bool, error) {

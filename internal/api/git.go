@@ -270,7 +270,7 @@ func (a *API) gitHookKey(ctx context.Context, r *http.Request) (string, bool) {
 type gitEventBody struct {
 	ID           string  `json:"id"`
 	Provider     string  `json:"provider" doc:"Which forge told of it: github, gitlab, gitea, bitbucket or bitbucket_server; or poll."`
-	Event        string  `json:"event" doc:"As the forge calls it."`
+	Name         string  `json:"name" doc:"As the forge calls it."`
 	Ref          *string `json:"ref" doc:"The branch, tag or pull request."`
 	CommitHash   *string `json:"commitHash"`
 	Outcome      string  `json:"outcome" doc:"What came of it."`

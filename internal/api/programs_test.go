@@ -107,3 +107,19 @@ func TestRunCommand(t *testing.T) {
 	w.must(404, "POST", path, other, m{"command": "node -v"})
 	w.must(404, "GET", "/sites/"+x["site"]+"/processes", other, nil)
 }
+
+// The settings of how a program is run are changed one by one, and held to their ranges.
+func TestUpdateRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	path := "/sites/" + w.site(key, "x")
+	w.must(200, "PATCH", path, key, m{"run": m{"sleepAfterSeconds": 60, "memoryMiB": 256, "release": "node migrate.js"}})
+	s := w.must(200, "PATCH", path, key, m{"run": m{"cpus": 2, "release": ""}})
+	if run, _ := s["run"].(map[string]any); fmt.Sprint(run) != "map[cpus:2 memoryMiB:256 sleepAfterSeconds:60]" {
+		t.Errorf("run is %v", s["run"])
+	}
+	for _, bad := range []m{{"sleepAfterSeconds": -1}, {"memoryMiB": 1}, {"cpus": 0}, {"healthCheck": m{"path": "x"}}, {"release": "a\x00"}} {
+		w.must(400, "PATCH", path, key, m{"run": bad})
+	}
+}

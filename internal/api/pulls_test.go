@@ -159,7 +159,7 @@ func TestGitEventsAndTags(t *testing.T) {
 		h.github("issues", m{"repository": acmeRepo, "i": i})
 	}
 	events := w.must(200, "GET", "/sites/"+id+"/git/events", key, nil)["data"].([]any)
-	if e := events[0].(m); len(events) != 50 || e["provider"] != "github" || e["event"] != "issues" || e["outcome"] == "" {
+	if e := events[0].(m); len(events) != 50 || e["provider"] != "github" || e["name"] != "issues" || e["outcome"] == "" {
 		t.Errorf("%d events, the newest %v", len(events), e)
 	}
 }

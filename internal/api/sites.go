@@ -246,7 +246,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err != nil {
 		return siteBody{}, did, err
 	}
-	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "credential", "backups"}, shown, map[string]string{
+	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "run", "credential", "backups"}, shown, map[string]string{
 		"type": "a site keeps its type: create another site"})
 	if err != nil {
 		return siteBody{}, did, err

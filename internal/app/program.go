@@ -145,6 +145,7 @@ func (a *Apps) Start(ctx context.Context, deployment string) (release func(), er
 				p.unhealthy(in)
 				return nil, err
 			}
+			in.transport.warm(ctx)
 			return sync.OnceFunc(in.release), nil
 		}
 		if try == nil { // forgotten this moment

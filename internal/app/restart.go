@@ -48,7 +48,9 @@ func (a *Apps) Restart(ctx context.Context, deployment string) error {
 		a.up.Add(-1)
 		return err
 	}
-	err = p.healthy(ctx, in)
+	if err = p.healthy(ctx, in); err == nil {
+		in.transport.warm(ctx)
+	}
 	p.mu.Lock()
 	if err == nil && (p.now != old || p.gone) {
 		err = errMeanwhile

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"path"
 
 	"slipway/internal/php"
 	"slipway/internal/runtime"
@@ -19,9 +20,16 @@ type PHP struct {
 // transport is the way of requests to an instance: HTTP over its port, or FastCGI.
 type transport struct {
 	http.RoundTripper
+	prime func(ctx context.Context)                         // warms it before it serves; nil needs none
 	idle  func()                                            // drops connections that nobody uses
 	serve func(w http.ResponseWriter, r *http.Request) bool // nil where the program answers for its files
 	tasks http.RoundTripper                                 // nil where there are none
+}
+
+func (t transport) warm(ctx context.Context) {
+	if t.prime != nil {
+		t.prime(ctx)
+	}
 }
 
 func (t transport) CloseIdleConnections() {
@@ -34,7 +42,11 @@ func (p *program) transportTo(running runtime.Program, want Wanted) transport {
 	if want.PHP != nil {
 		site := &php.Site{Top: runtime.AppDir, Root: want.PHP.Root, Front: want.PHP.Front, Open: running.Open, Dial: running.Dial,
 			Log: func(line string) { want.Spec.Output("stderr", line) }}
-		t := transport{RoundTripper: site, serve: site.Serve}
+		t := transport{RoundTripper: site, serve: site.Serve, prime: func(ctx context.Context) {
+			if err := site.Prime(ctx, path.Join(runtime.AppDir, want.Spec.Dir)); err != nil {
+				p.apps.c.Log.DebugContext(ctx, "scripts not compiled ahead", "site", want.Site, "err", err)
+			}
+		}}
 		if want.PHP.Tasks != "" {
 			t.tasks = &php.Site{Top: runtime.AppDir, Root: want.PHP.Tasks, Open: running.Open, Dial: running.Dial, Log: site.Log}
 		}

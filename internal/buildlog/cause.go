@@ -3,7 +3,6 @@ package buildlog
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -46,13 +45,13 @@ func (l *Log) Cause(f Failure) string {
 	if s := windows(f, lines); s != "" {
 		return s
 	}
-	if f.Unset != "" && slices.ContainsFunc(lines, denied.MatchString) {
+	if f.Unset != "" && slices.ContainsFunc(lines, denied().MatchString) {
 		return "The registry refused access, and its settings use the environment variable " + f.Unset + ", which is not set: add it to the site, for the build"
 	}
 	for _, c := range causes {
 		for _, line := range lines {
-			if m := c.pattern.FindStringSubmatchIndex(line); m != nil {
-				return string(c.pattern.ExpandString(nil, expandManager(c.sentence, f), line, m))
+			if m := c.pattern().FindStringSubmatchIndex(line); m != nil {
+				return string(c.pattern().ExpandString(nil, expandManager(c.sentence, f), line, m))
 			}
 		}
 	}
@@ -60,10 +59,10 @@ func (l *Log) Cause(f Failure) string {
 }
 
 // denied is how managers say that a package is not for everybody.
-var denied = regexp.MustCompile(`\b(E401|E403|E404|ENEEDAUTH|401 Unauthorized|403 Forbidden|404 Not Found)\b|ERR_PNPM_FETCH_40\d|Failed to replace env`)
+var denied = lazy(`\b(E401|E403|E404|ENEEDAUTH|401 Unauthorized|403 Forbidden|404 Not Found)\b|ERR_PNPM_FETCH_40\d|Failed to replace env`)
 
 // absent is how shells say that a script can't be run.
-var absent = regexp.MustCompile(`(?:sh|bash): (?:line )?(?:\d+: )?(\S*/\S+): (?:not found|cannot execute: required file not found|No such file or directory|bad interpreter)|spawn (\S*/\S+) ENOENT|^(\S*/\S+): no such file or directory$`)
+var absent = lazy(`(?:sh|bash): (?:line )?(?:\d+: )?(\S*/\S+): (?:not found|cannot execute: required file not found|No such file or directory|bad interpreter)|spawn (\S*/\S+) ENOENT|^(\S*/\S+): no such file or directory$`)
 
 // windows finds a script that a shell says is not there, although it is: the carriage
 // return at the end of its first line belongs to the name of its interpreter.
@@ -72,7 +71,7 @@ func windows(f Failure, lines []string) string {
 		return ""
 	}
 	for _, line := range lines {
-		m := absent.FindStringSubmatch(line)
+		m := absent().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}

@@ -1,15 +1,24 @@
 package buildlog
 
-import "regexp"
+import (
+	"regexp"
+	"sync"
+)
+
+// lazy is an expression that is compiled when it is first asked: this program is also the
+// helper in every sandbox, whose start would wait for it and whose memory would hold it.
+func lazy(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // cause is one thing that goes wrong in builds. ${1} in its sentence is what the pattern
 // caught; {manager} the package manager; {memory} where the memory limit is.
 type cause struct {
-	pattern  *regexp.Regexp
+	pattern  func() *regexp.Regexp
 	sentence string
 }
 
-func when(pattern, sentence string) cause { return cause{regexp.MustCompile(pattern), sentence} }
+func when(pattern, sentence string) cause { return cause{lazy(pattern), sentence} }
 
 // causes is read from the top; the first whose pattern stands in any remembered line is
 // the answer. Exact codes come first, then what only one thing says, then guesses.

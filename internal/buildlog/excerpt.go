@@ -1,7 +1,6 @@
 package buildlog
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -30,8 +29,8 @@ type block struct {
 	noise bool // nothing but a package manager's summary of somebody else's failure
 }
 
-// noise matches what package managers print after a script has failed by itself.
-var noise = regexp.MustCompile(`^[\s\x{2009}]*(` +
+// noise is what package managers print after a script has failed by itself.
+var noise = lazy(`^[\s\x{2009}]*(` +
 	`(npm (error|ERR!)( (code (ELIFECYCLE|\d+)\b|errno|path|workspace|location|command|Lifecycle script|A complete log|in workspace|Exit status|Failed at the|This is probably not|Make sure|Tell the author|If you do|\s).*| *)$)` +
 	`|\[?ELIFECYCLE|ERR_PNPM_RECURSIVE_RUN_FIRST_FAIL` + // pnpm puts thin spaces around its codes
 	`|error Command failed with exit code|info Visit |Exit code: |Command: ` + // yarn
@@ -39,7 +38,7 @@ var noise = regexp.MustCompile(`^[\s\x{2009}]*(` +
 	`|\$ \S)`) // the command itself, as the log announces it
 
 // stacky is a line that goes on an error: a frame, a code frame, or an indented remark.
-var stacky = regexp.MustCompile(`^(\s+\S|at |> +\d+ \||\d+ \||\./\S|file:|[\w@./\\-]+[:(]\d+[:,]\d+|.*\berror\b.*:)`)
+var stacky = lazy(`^(\s+\S|at |> +\d+ \||\d+ \||\./\S|file:|[\w@./\\-]+[:(]\d+[:,]\d+|.*\berror\b.*:)`)
 
 func (m *memory) add(s string, failing bool) {
 	if len(s) > clipLine {
@@ -62,7 +61,7 @@ func (m *memory) add(s string, failing bool) {
 func (m *memory) note(s string, failing bool) {
 	last := len(m.blocks) - 1
 	running := last >= 0 && m.quiet < blockGap
-	trailer := failing && noise.MatchString(s)
+	trailer := failing && noise().MatchString(s)
 	// A real error does not go on a summary.
 	if failing && (!running || m.blocks[last].noise && !trailer) {
 		if len(m.blocks) == blocksKept {
@@ -75,7 +74,7 @@ func (m *memory) note(s string, failing bool) {
 	if !running {
 		return
 	}
-	if m.quiet++; failing || stacky.MatchString(s) {
+	if m.quiet++; failing || stacky().MatchString(s) {
 		m.quiet = 0
 	}
 	if len(m.blocks[last].lines) < blockLines {
@@ -100,12 +99,12 @@ func (l *Log) Excerpt(max int) []string {
 	}
 	for i := len(l.recent.blocks) - 1; i >= 0; i-- {
 		if b := l.recent.blocks[i]; !b.noise {
-			lines := trim(slices.DeleteFunc(slices.Clone(b.lines), noise.MatchString))
+			lines := trim(slices.DeleteFunc(slices.Clone(b.lines), noise().MatchString))
 			return lines[:min(len(lines), max)]
 		}
 	}
 	lines := l.recent.last(tailLines)
-	for len(lines) > 0 && (noise.MatchString(lines[len(lines)-1]) || strings.TrimSpace(lines[len(lines)-1]) == "") {
+	for len(lines) > 0 && (noise().MatchString(lines[len(lines)-1]) || strings.TrimSpace(lines[len(lines)-1]) == "") {
 		lines = lines[:len(lines)-1]
 	}
 	if len(lines) == 0 {

@@ -23,7 +23,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 	if err != nil {
 		return rel, err
 	}
-	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: storageOf(s), Tree: tree, Plan: plan, MaxCaches: &caches,
+	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: storageOf(s, plan), Tree: tree, Plan: plan, MaxCaches: &caches,
 		Commands: otherCommands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
 	if x.Fork { // nothing that its build leaves behind reaches another one, and the other way round
 		spec.Branch, spec.ClearCache = pullKey(x.Pull), true

@@ -16,12 +16,15 @@ func startedBy(plan framework.Plan) string {
 	return "PHP-FPM"
 }
 
-// storageOf are the folders that a site's settings call storage.
-func storageOf(s site.Site) []string {
-	if s.Run.Storage == nil {
-		return nil
+// storageOf are the folders that a site's settings, or else slipway.toml, call storage.
+func storageOf(s site.Site, plan framework.Plan) []string {
+	switch {
+	case s.Run.Storage != nil:
+		return *s.Run.Storage
+	case plan.Run != nil && plan.Run.Storage != nil:
+		return *plan.Run.Storage
 	}
-	return *s.Run.Storage
+	return nil
 }
 
 // readyPHP finds out, before anything is built, that the PHP which a plan asks for is here.

@@ -30,6 +30,7 @@ type Program struct {
 	Node    string // version of Node.js, "" for whatever there is
 	PHP     string // constraint of composer.json, "" for any
 	Runtime string // framework.Node or framework.PHP
+	Preview bool
 	Env     map[string]string
 	Fork    bool // of a fork's pull request: it must not see what the site has stored
 
@@ -45,7 +46,7 @@ func runSettings(r *framework.Run) (out site.Run) {
 	if r == nil {
 		return out
 	}
-	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, DrainSeconds: r.DrainSeconds}
+	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, DrainSeconds: r.DrainSeconds, Storage: r.Storage, StorageMiB: r.StorageMiB, Ports: r.Ports}
 	if r.HealthCheckPath != nil || r.HealthCheckTimeoutSeconds != nil {
 		out.HealthCheck = &site.HealthCheck{Path: r.HealthCheckPath, TimeoutSeconds: r.HealthCheckTimeoutSeconds}
 	}
@@ -264,7 +265,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Fork: x.Fork, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets,
+	return Program{Site: s, Bundle: x.Bundle, Fork: x.Fork, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Preview: x.Target == Preview, Env: env, Secrets: secrets,
 		Run: runSettings(plan.Run), Processes: plan.Processes, Crons: plan.Crons}, nil
 }
 

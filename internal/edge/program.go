@@ -57,7 +57,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if t.preview {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
-	if p.Serve != nil && e.programFile(w, r, p) {
+	if p.Serve != nil && e.programFile(w, r, t, p) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -69,12 +69,14 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		Rewrite:       rewrite,
 		Transport:     p.Transport,
 		FlushInterval: -1, // streams and events go out as they come
+		BufferPool:    buffers{},
 		ErrorLog:      slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
 			late.end()
 			first = time.Since(begun)
 			e.ownCookies(resp.Header, hostname(r.Host))
 			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
+			dropServerHeaders(resp.Header)
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
 				w.page = true
 			}
@@ -98,6 +100,18 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	_ = conn.SetWriteDeadline(time.Time{})
 	proxy.ServeHTTP(&flowing{w, conn}, in)
 }
+
+// buffers are what answers are copied through: 32 KiB each, which would otherwise be made
+// for every answer.
+type buffers struct{}
+
+var bufferPool = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// Get is for httputil.ReverseProxy.
+func (buffers) Get() []byte { return bufferPool.Get().(*[32 << 10]byte)[:] }
+
+// Put is its opposite.
+func (buffers) Put(b []byte) { bufferPool.Put((*[32 << 10]byte)(b)) }
 
 // flowing gives each write of an answer its own deadline: a stream takes as long as its
 // program likes, and a visitor who reads nothing holds nothing for long.

@@ -42,12 +42,8 @@ func phpFrameworks() []preset {
 				switch f.id {
 				case "laravel":
 					d.env("APP_ENV", "production")
-					d.Start.Storage = []string{"storage"}
-					d.Start.Temporary = []string{"bootstrap/cache", "storage/framework/views"}
 				case "symfony":
 					d.env("APP_ENV", "prod")
-					d.Start.Storage = []string{"var"}
-					d.Start.Temporary = []string{"var/cache"} // made for one release
 				}
 			}})
 	}
@@ -67,6 +63,21 @@ func phpPlain() []preset {
 			return index + " is there"
 		},
 		plan: planPHP}}
+}
+
+// phpStorage says which folders projects on a framework write to.
+var phpStorage = []struct {
+	dep                string
+	storage, temporary []string
+}{
+	{"laravel/framework", []string{"storage"}, []string{"bootstrap/cache", "storage/framework/views"}},
+	{"symfony/framework-bundle", []string{"var"}, []string{"var/cache"}}, // the cache is one release's
+	{"drupal/core-recommended", []string{"web/sites/default/files"}, nil},
+	{"drupal/core", []string{"web/sites/default/files"}, nil},
+	{"codeigniter4/framework", []string{"writable"}, []string{"writable/cache"}},
+	{"cakephp/cakephp", []string{"logs"}, []string{"tmp"}},
+	{"yiisoft/yii2", []string{"runtime"}, []string{"web/assets"}},
+	{"craftcms/cms", []string{"storage"}, []string{"web/cpresources"}},
 }
 
 func planPHP(p *project, d *draft) {
@@ -99,6 +110,12 @@ func planPHP(p *project, d *draft) {
 		root = "public"
 	}
 	d.Start = &Start{DocumentRoot: root, FrontController: "index.php"}
+	for _, f := range phpStorage {
+		if require[f.dep] != "" {
+			d.Start.Storage, d.Start.Temporary = f.storage, f.temporary
+			break
+		}
+	}
 	d.Assets = []AssetFolder{{Folder: root}}
 }
 

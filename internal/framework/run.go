@@ -12,14 +12,17 @@ import (
 // Run holds what slipway.toml says about running the project; a nil field was not said. The
 // ranges are those of the site's settings, which go before it.
 type Run struct {
-	Command                   *string  `toml:"command" json:"command,omitempty"`
-	HealthCheckPath           *string  `toml:"health_check_path" json:"healthCheckPath,omitempty"`
-	HealthCheckTimeoutSeconds *int     `toml:"health_check_timeout_seconds" json:"healthCheckTimeoutSeconds,omitempty"`
-	SleepAfterSeconds         *int     `toml:"sleep_after_seconds" json:"sleepAfterSeconds,omitempty"`
-	MemoryMiB                 *int     `toml:"memory_mib" json:"memoryMiB,omitempty"`
-	CPUs                      *float64 `toml:"cpus" json:"cpus,omitempty"`
-	DrainSeconds              *int     `toml:"drain_seconds" json:"drainSeconds,omitempty"`
-	DevDependencies           *bool    `toml:"dev_dependencies" json:"devDependencies,omitempty"` // stored with the release too
+	Command                   *string   `toml:"command" json:"command,omitempty"`
+	HealthCheckPath           *string   `toml:"health_check_path" json:"healthCheckPath,omitempty"`
+	HealthCheckTimeoutSeconds *int      `toml:"health_check_timeout_seconds" json:"healthCheckTimeoutSeconds,omitempty"`
+	SleepAfterSeconds         *int      `toml:"sleep_after_seconds" json:"sleepAfterSeconds,omitempty"`
+	MemoryMiB                 *int      `toml:"memory_mib" json:"memoryMiB,omitempty"`
+	CPUs                      *float64  `toml:"cpus" json:"cpus,omitempty"`
+	DrainSeconds              *int      `toml:"drain_seconds" json:"drainSeconds,omitempty"`
+	Storage                   *[]string `toml:"storage" json:"storage,omitempty"`
+	StorageMiB                *int      `toml:"storage_mib" json:"storageMiB,omitempty"`
+	Ports                     *[]int    `toml:"ports" json:"ports,omitempty"`
+	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // stored with the release too
 }
 
 // Process is a program that runs beside the one that answers, without a port.
@@ -154,7 +157,11 @@ func (p *project) applyCommands(d *draft) {
 		d.Run = &c.run
 	}
 	if c.web.ok() && c.web.source == bySlipway && !(p.s.output.ok() && d.Runtime == Static) {
-		d.Start = &Start{Command: in(p.root, c.web.text), PortEnv: "PORT"}
+		start := &Start{Command: in(p.root, c.web.text), PortEnv: "PORT"}
+		if d.Start != nil {
+			start.Storage, start.Temporary = d.Start.Storage, d.Start.Temporary
+		}
+		d.Start = start
 		if d.Runtime == Static {
 			d.Runtime, d.Why = Node, d.Why+"; slipway.toml says how it is started"
 		}

@@ -6,16 +6,14 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	"slipway/internal/sandbox"
 )
 
 // Where PHP finds its configuration in a sandbox.
 const (
 	poolFile = "/etc/slipway-php/fpm.conf"
 	iniFile  = "/etc/slipway-php/php.ini"
-	// socketName names for PHP-FPM the socket that it inherits as descriptor 3.
-	socketName = "/run/slipway/php.sock"
+	// poolSocket is what PHP-FPM calls the socket that it inherits as descriptor 3.
+	poolSocket = "/run/slipway/php.sock"
 )
 
 // Pool says how PHP-FPM runs for one site.
@@ -27,17 +25,17 @@ type Pool struct {
 }
 
 // Argv is the command that starts PHP-FPM of a version. Env is what it needs beside the
-// site's own variables, and Binds name what Conf and Ini have to be shown as.
+// site's own variables, Binds what of the host, and Pool.Files what is written for it.
 func (v Version) Argv() []string {
 	return []string{v.FPM, "--nodaemonize", "--force-stderr", "--php-ini", iniFile, "--fpm-config", poolFile}
 }
 
 // Env returns the variable by which PHP-FPM takes over the socket of descriptor 3.
-func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + socketName + "=3"} }
+func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + poolSocket + "=3"} }
 
-// ConfigBinds shows the two files at the places that Argv names.
-func ConfigBinds(pool, ini string) []sandbox.Bind {
-	return []sandbox.Bind{{Source: pool, Target: poolFile}, {Source: ini, Target: iniFile}}
+// Files are the contents of the files that PHP-FPM needs, by their places inside.
+func (p Pool) Files() map[string]string {
+	return map[string]string{poolFile: p.Conf(), iniFile: p.Ini(), primeFile: primeScript}
 }
 
 // What a worker is reckoned with, and how many there are at most.
@@ -71,7 +69,7 @@ catch_workers_output = yes
 decorate_workers_output = no
 clear_env = no
 security.limit_extensions = .php
-`, path.Join(p.Scratch, "fpm.log"), socketName, p.workers())
+`, path.Join(p.Scratch, "fpm.log"), poolSocket, p.workers())
 }
 
 // Ini returns php.ini. What a site may change itself, by ini_set or a .user.ini of its
@@ -109,6 +107,7 @@ func (p Pool) Ini() string {
 		{"opcache.max_accelerated_files", "20000"},
 		{"opcache.validate_timestamps", "1"},
 		{"opcache.revalidate_freq", "2"},
+		{"opcache.file_update_protection", "0"}, // a release is whole before it runs
 		{"opcache.jit", "off"},
 		{"openssl.cafile", ""},
 		{"date.timezone", "UTC"},

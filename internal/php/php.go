@@ -14,6 +14,7 @@ package php
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -144,7 +145,9 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
 	}
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "public, max-age=0, must-revalidate")
+	if h.Get("Cache-Control") == "" { // the caller's goes before ours
+		h.Set("Cache-Control", "public, max-age=0, must-revalidate")
+	}
 	h.Set("Etag", etag(info))
 	at := info.ModTime()
 	if !stored { // a release's files have the time at which they came to this host
@@ -229,5 +232,43 @@ func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Request = r
 	resp.Body = &closing{resp.Body, done}
+	if resp.StatusCode >= http.StatusInternalServerError && r.Method != http.MethodHead {
+		return spoken(r, resp), nil
+	}
 	return resp, nil
+}
+
+// spoken gives an error that PHP leaves without a word the sentence that a visitor reads.
+func spoken(r *http.Request, resp *http.Response) *http.Response {
+	first := make([]byte, 512)
+	n, err := resp.Body.Read(first)
+	for n == 0 && err == nil {
+		n, err = resp.Body.Read(first)
+	}
+	if n == 0 && err == io.EOF {
+		_ = resp.Body.Close()
+		delete(resp.Header, "Content-Encoding")
+		return plainAnswer(r, resp.StatusCode, resp.Header, "The application failed to answer this request\n")
+	}
+	resp.Body = &resumed{resp.Body, first[:n], err}
+	return resp
+}
+
+// resumed is a body of which something has been read.
+type resumed struct {
+	io.ReadCloser
+	first []byte
+	err   error // that came with first
+}
+
+func (b *resumed) Read(p []byte) (int, error) {
+	if len(b.first) > 0 {
+		n := copy(p, b.first)
+		b.first = b.first[n:]
+		return n, nil
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	return b.ReadCloser.Read(p)
 }

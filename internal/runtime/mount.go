@@ -58,7 +58,7 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 					return place{}, err
 				}
 			}
-			own, err := p.storage(s.Site, name, under, rest, cmd.UID)
+			own, err := p.storage(s.store(), name, under, rest, cmd.UID)
 			return place{at: at, source: own, stored: true, kept: true}, err
 		}})
 	}

@@ -44,25 +44,25 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 	}
 	pool := php.Pool{Memory: s.Limits.Memory, Scratch: path.Join(sandbox.Root, ".php")}
 	if p.c.Storage != "" { // sessions outlive sleep and deployments
-		own, err := p.storage(s.Site, sessions, nil, "", cmd.UID)
+		own, err := p.storage(s.store(), sessions, nil, "", cmd.UID)
 		if err != nil {
 			return err
 		}
 		pool.Sessions = "/var/lib/php/sessions"
 		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: pool.Sessions, Write: true, Stored: true})
 	}
-	conf, ini := filepath.Join(dir, "fpm.conf"), filepath.Join(dir, "php.ini")
-	for name, text := range map[string]string{conf: pool.Conf(), ini: pool.Ini()} {
+	for at, text := range pool.Files() {
+		name := filepath.Join(dir, filepath.Base(at))
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write PHP's configuration: %w", err)
 		}
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: name, Target: at})
 	}
 	if x.socket, err = listen(dir); err != nil {
 		return err
 	}
 	cmd.Argv, cmd.Listener = version.Argv(), x.socket.inside
 	cmd.Env = append(cmd.Env, version.Env()...)
-	cmd.Binds = append(cmd.Binds, php.ConfigBinds(conf, ini)...)
 	return nil
 }
 

@@ -113,7 +113,17 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 		t.Errorf("storage: %v %v", folders, err)
 	}
 	p.Stop(0)
+	s = spec("places3")
+	s.Preview = true
+	p = w.start(s)
+	if status, text := w.ask(p, s, "GET", "/", ""); status != 200 || !strings.HasPrefix(text, "kept c <?php") {
+		t.Errorf("a preview has the site's storage: %d %q", status, text)
+	}
+	p.Stop(0)
 	ok(t, w.ForgetStorage("site_places"))
+	if _, left := w.StorageDir("site_places-preview"); left {
+		t.Error("the storage of previews is left")
+	}
 	if folders, _ := w.StorageFolders("site_places"); len(folders) > 0 {
 		t.Errorf("forgotten storage: %v", folders)
 	}
@@ -294,5 +304,42 @@ func TestPHPSessions(t *testing.T) {
 	s.Site = "site_others"
 	if _, text := w.ask(w.start(s), s, "GET", "/", ""); text != "1" {
 		t.Errorf("another site has the session: %q", text)
+	}
+}
+
+// Scripts that no request has needed yet are compiled ahead, and a file that can't be does no
+// harm; nothing of them runs.
+func TestPHPPrime(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	s := w.phpSpec("prime", map[string]string{
+		"index.php":                             `<?php foreach (["src/A.php", "src/Broken.php", "other.php"] as $f) echo opcache_is_script_cached("/app/$f") ? "yes " : "no "; echo is_file("/tmp/ran") ? "ran" : "idle";`,
+		"src/A.php":                             `<?php touch("/tmp/ran"); class A {}`,
+		"src/Broken.php":                        `<?php syntax error`,
+		"other.php":                             `<?php echo 1;`,
+		"vendor/composer/autoload_classmap.php": `<?php return ["Broken" => "/app/src/Broken.php", "Gone" => "/app/gone.php", "A" => "/app/src/A.php"];`,
+	})
+	p := w.start(s)
+	site := &php.Site{Top: AppDir, Open: p.Open, Dial: p.Dial}
+	ok(t, site.Prime(t.Context(), AppDir))
+	if _, text := w.ask(p, s, "GET", "/", ""); text != "yes no no idle" {
+		t.Errorf("%q\n%s", text, w.said())
+	}
+}
+
+// An error without a word gets a sentence; one with its own page keeps it.
+func TestPHPErrors(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	s := w.phpSpec("errors", map[string]string{"index.php": `<?php if (isset($_GET["page"])) { http_response_code(503); echo "own page"; exit; } undefined_function();`})
+	p := w.start(s)
+	if status, text := w.ask(p, s, "GET", "/", ""); status != 500 || text != "The application failed to answer this request\n" {
+		t.Errorf("%d %q", status, text)
+	}
+	if status, text := w.ask(p, s, "GET", "/?page=1", ""); status != 503 || text != "own page" {
+		t.Errorf("%d %q", status, text)
+	}
+	if !strings.Contains(w.said(), "undefined_function") {
+		t.Error(w.said())
 	}
 }

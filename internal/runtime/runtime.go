@@ -40,6 +40,7 @@ type Spec struct {
 	Trees   []Tree
 	Files   []File
 	Storage []Storage // folders that it may write to, and that stay when it ends
+	Preview bool      // it has storage of its own beside the site's, which all previews share
 
 	Limits Limits
 	Egress bool  // whether it may connect to public addresses, on ports 80 and 443

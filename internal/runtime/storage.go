@@ -15,6 +15,16 @@ import (
 	"slipway/internal/sandbox"
 )
 
+// store names the storage of a program: its site's, or that of the site's previews.
+func (s Spec) store() string {
+	if s.Preview {
+		return s.Site + previewStore
+	}
+	return s.Site
+}
+
+const previewStore = "-preview"
+
 // StorageDir returns the directory of this host that holds a site's storage, and whether
 // there is one: a directory for each of the site's folders, under the name that
 // StorageName gives it. A backup reads it while programs may write to it.
@@ -47,14 +57,16 @@ func (p *Processes) StorageFolders(site string) (map[string]string, error) {
 	return list, nil
 }
 
-// ForgetStorage deletes a site's storage.
+// ForgetStorage deletes a site's storage, that of its previews included.
 func (p *Processes) ForgetStorage(site string) error {
-	dir, ok := p.StorageDir(site)
-	if !ok {
-		return nil
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("delete storage: %w", err)
+	for _, store := range []string{site, site + previewStore} {
+		dir, ok := p.StorageDir(store)
+		if !ok {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("delete storage: %w", err)
+		}
 	}
 	return nil
 }

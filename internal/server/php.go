@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"strings"
@@ -40,6 +41,7 @@ func applyPHP(w *app.Wanted, p deploy.Program) {
 // applyStorage gives a program the folders that detection and the site's settings name. A
 // fork's gets empty ones of its own: what the site has stored is not for its author.
 func applyStorage(w *app.Wanted, p deploy.Program) {
+	w.Spec.Preview = p.Preview
 	named := map[string]bool{}
 	add := func(dir string, temporary bool) {
 		dir = path.Join(p.Root, dir)
@@ -54,8 +56,8 @@ func applyStorage(w *app.Wanted, p deploy.Program) {
 	for _, dir := range p.Start.Storage {
 		add(dir, false)
 	}
-	if p.Site.Run.Storage != nil {
-		for _, dir := range *p.Site.Run.Storage {
+	if list := cmp.Or(p.Site.Run.Storage, p.Run.Storage); list != nil {
+		for _, dir := range *list {
 			add(dir, false)
 		}
 	}

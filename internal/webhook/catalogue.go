@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"slipway/internal/db"
 )
@@ -20,9 +21,16 @@ type Entry struct {
 }
 
 // Catalogue lists every name that can be subscribed to, sorted by group as documented.
-func Catalogue() []Entry { return slices.Clone(catalogue) }
+func Catalogue() []Entry { return slices.Clone(catalogue()) }
 
-var catalogue, known = func() ([]Entry, map[string]bool) {
+func catalogue() []Entry { entries, _ := loadCatalogue(); return entries }
+
+// known reports whether events have that name.
+func known(name string) bool { _, names := loadCatalogue(); return names[name] }
+
+// loadCatalogue makes the catalogue when it is first asked for: this program is also the
+// helper in every sandbox, which has no use for it.
+var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	at := db.Time(1767225600000) // 2026-01-01
 	s := Site{"site_abcdefghijklmnopqrstuvwxyz", "My site", "https://my-site.example.com"}
 	d := func(status, why string, ended db.Time) Deployment {
@@ -81,7 +89,7 @@ var catalogue, known = func() ([]Entry, map[string]bool) {
 		}
 	}
 	return entries, names
-}()
+})
 
 // bodySchema describes the body of one event as JSON Schema, 2020-12. Fields may be
 // added to bodies later, so further ones are allowed everywhere.

@@ -43,7 +43,7 @@ func (f Filter) where(hook ID) (string, db.Args, error) {
 	}
 	if len(f.Events) > 0 {
 		for _, name := range f.Events {
-			if !known[name] && name != pingName {
+			if !known(name) && name != pingName {
 				return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Unknown event", Details: "GET /webhooks/events lists the names of events", Received: text30(name), Code: "invalid_event"}
 			}
 		}

@@ -255,12 +255,12 @@ func checkEvents(names []string) ([]string, error) {
 	}
 	var out []string
 	for _, n := range names {
-		if !known[n] {
+		if !known(n) {
 			if len(n) > 100 {
 				n = n[:100]
 			}
 			var all []string
-			for _, e := range catalogue {
+			for _, e := range catalogue() {
 				all = append(all, e.Name)
 			}
 			return nil, bad("events must be among "+strings.Join(all, ", "), strings.ToValidUTF8(n, "\uFFFD"))

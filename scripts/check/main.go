@@ -38,6 +38,9 @@ func main() {
 	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "mariadb-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
 		fmt.Println(err)
 	}
+	if err := machine.Install("php-fpm", "php-curl", "php-mbstring", "composer"); err != nil { // what PHP sites run on
+		fmt.Println(err)
+	}
 	os.Remove(pictures) // of an earlier run: no word of it if this one makes none
 	started := time.Now()
 	var failed, missing []string

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"context"
+	"crypto/elliptic"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// benchScript is the plain Node.js server of these measurements.
+const benchScript = "bench-of-programs.js"
+
+var benchProgram = map[string]string{
+	"package.json": `{"name": "app", "private": true, "scripts": {"start": "node ` + benchScript + `"}}`,
+	benchScript: `require('http').createServer((q, r) => r.end('hello')).listen(process.env.PORT, '127.0.0.1')
+process.on('SIGTERM', () => process.exit(0))`,
+}
+
+// program is one site that is a Node.js server.
+type program struct {
+	id, url string
+	client  *http.Client
+}
+
+// programs measures what stands between a visitor and a Node.js server.
+func (b *bench) programs(w *world.World) error {
+	sites := make([]program, 11)
+	dir := filepath.Join(w.Dir, "app")
+	if err := world.WriteFiles(dir, benchProgram); err != nil {
+		return err
+	}
+	if _, err := w.Git.Commit("bench/app", "main", dir, "app"); err != nil {
+		return err
+	}
+	for i := range sites {
+		var err error
+		if sites[i], err = b.program(w, fmt.Sprint("app", i)); err != nil {
+			return err
+		}
+	}
+	bare, err := startBare(b.ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	for _, step := range []func() error{
+		func() error { return b.wake(w, sites[0], dir) },
+		func() error { return b.addedLatency(sites[0], bare) },
+		func() error { return b.throughput(w, sites[0], bare) },
+		func() error { return b.programMemory(w, sites) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// program makes a site and waits until it answers.
+func (b *bench) program(w *world.World, name string) (p program, err error) {
+	var made struct{ Data struct{ ID, URL string } }
+	if err = b.call(w, "POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/bench/app", "branch": "main"}, &made); err != nil {
+		return p, err
+	}
+	p.id, p.url = made.Data.ID, made.Data.URL
+	if err = b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"cpus": 4}}, nil); err != nil {
+		return p, err
+	}
+	if p.client, err = w.Browser(); err != nil {
+		return p, err
+	}
+	p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
+	defer cancel()
+	return p, world.Until(ctx, 50*time.Millisecond, func() (bool, error) {
+		err := p.get()
+		return err == nil, err
+	})
+}
+
+func (p program) get() error { return hello(p.client, p.url) }
+
+func hello(c *http.Client, url string) error {
+	resp, err := c.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && string(text) != "hello" {
+		err = fmt.Errorf("%d %.100s", resp.StatusCode, text)
+	}
+	return err
+}
+
+// bareProgram is the same server without anything around it.
+type bareProgram struct {
+	addr string
+	cmd  *exec.Cmd
+}
+
+func startBare(ctx context.Context, dir string) (*bareProgram, error) {
+	ports, err := world.FreePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(ports[0])
+	cmd := exec.CommandContext(ctx, "node", benchScript)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PORT="+port, "NODE_ENV=production")
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &bareProgram{ports[0], cmd}
+	late, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return p, world.Until(late, 2*time.Millisecond, func() (bool, error) { err := hello(c, "http://"+p.addr); return err == nil, err })
+}
+
+func (p *bareProgram) stop() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// wake measures the first request to a program that sleeps, beside the start of the bare
+// one, in turns.
+func (b *bench) wake(w *world.World, p program, dir string) error {
+	if err := b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"sleepAfterSeconds": 1}}, nil); err != nil {
+		return err
+	}
+	var op struct{ ID string }
+	if err := b.call(w, "POST", "/sites/"+p.id+"/restart", nil, &op); err != nil {
+		return err
+	}
+	var ours, bare []time.Duration
+	for range b.rounds {
+		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+		err := world.Until(ctx, 20*time.Millisecond, func() (bool, error) {
+			var s struct{ Process struct{ State string } }
+			err := b.call(w, "GET", "/sites/"+p.id, nil, &s)
+			return s.Process.State == "sleeping", err
+		})
+		cancel()
+		if err != nil {
+			return err
+		}
+		begun := time.Now()
+		if err := p.get(); err != nil {
+			return err
+		}
+		ours = append(ours, time.Since(begun))
+		begun = time.Now()
+		x, err := startBare(b.ctx, dir)
+		if err != nil {
+			return err
+		}
+		bare = append(bare, time.Since(begun))
+		x.stop()
+	}
+	b.timing("wake from zero to the first byte, p50", median(ours), median(bare), "bare node start", "150 ms")
+	b.timing("wake from zero to the first byte, p95", quantile(ours, .95), quantile(bare, .95), "bare node start", "")
+	return b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"sleepAfterSeconds": 900}}, nil)
+}
+
+// addedLatency measures one request after the other, through TLS and the edge, and to the
+// bare program, in turns of a hundred.
+func (b *bench) addedLatency(p program, bare *bareProgram) error {
+	direct := &http.Client{}
+	var ours, theirs []time.Duration
+	for range 30 {
+		for range 100 {
+			begun := time.Now()
+			if err := p.get(); err != nil {
+				return err
+			}
+			ours = append(ours, time.Since(begun))
+		}
+		for range 100 {
+			begun := time.Now()
+			if err := hello(direct, "http://"+bare.addr); err != nil {
+				return err
+			}
+			theirs = append(theirs, time.Since(begun))
+		}
+	}
+	b.add(row{what: "latency added by TLS and the edge, p50", value: ms(median(ours) - median(theirs)), yardstick: fmt.Sprintf("%s, asked directly %s", ms(median(ours)), ms(median(theirs))), goal: "0.30 ms"})
+	return nil
+}
+
+// throughput lets h2load ask through the edge, and through nginx before the bare program,
+// in turns: HTTP/1.1 over TLS, 32 connections.
+func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
+	if _, err := exec.LookPath("h2load"); err != nil {
+		return fmt.Errorf("h2load makes the load, please apt-get install nghttp2-client: %w", err)
+	}
+	dir := filepath.Join(w.Dir, "nginx")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	front, err := runNginx(b.ctx, dir, "app.test", elliptic.P256(), fmt.Sprintf(`location / {
+			proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host;
+			proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme; }
+	}
+	upstream app { server %s; keepalive 64; }
+	server { listen unix:%s;`, bare.addr, filepath.Join(dir, "unused.sock")))
+	if err != nil {
+		return err
+	}
+	defer front.stop()
+	var ours, theirs, ratios []float64
+	for range 5 {
+		a, err := b.perSecond(w.HTTPS, strings.TrimPrefix(p.url, "https://"))
+		if err != nil {
+			return err
+		}
+		n, err := b.perSecond(front.addr, "app.test")
+		if err != nil {
+			return err
+		}
+		ours, theirs, ratios = append(ours, a), append(theirs, n), append(ratios, a/n)
+	}
+	for _, l := range [][]float64{ours, theirs, ratios} {
+		slices.Sort(l)
+	}
+	b.add(row{what: "requests per second through the edge", value: fmt.Sprintf("%.0f", ours[2]), yardstick: fmt.Sprintf("nginx as proxy %.0f", theirs[2]),
+		ratio: fmt.Sprintf("%.2f× (best pair %.2f×)", ratios[2], ratios[4]), goal: "1.0×"})
+	return nil
+}
+
+func (b *bench) perSecond(addr, host string) (float64, error) {
+	name, _, _ := strings.Cut(host, ":")
+	_, port, _ := net.SplitHostPort(addr)
+	seconds := max(1, int(b.load/time.Second)/2)
+	out, err := exec.CommandContext(b.ctx, "h2load", "--h1", "-t1", "-c32", fmt.Sprintf("-D%d", seconds), "--connect-to="+addr, "https://"+net.JoinHostPort(name, port)+"/").CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("h2load: %w: %s", err, out)
+	}
+	// What is still under way at the end counts as failed or errored.
+	ok := loadStatuses.FindSubmatch(out)
+	if ok == nil {
+		return 0, fmt.Errorf("h2load says %s", out)
+	}
+	n, _ := strconv.Atoi(string(ok[1]))
+	if n == 0 {
+		return 0, fmt.Errorf("h2load: nothing succeeded: %s", out)
+	}
+	return float64(n) / float64(seconds), nil
+}
+
+// programMemory measures what ten running programs take beside the programs themselves:
+// what the service grows by, and what its helpers hold for themselves.
+func (b *bench) programMemory(w *world.World, sites []program) error {
+	idle, err := settled(w)
+	if err != nil {
+		return err
+	}
+	many := 0
+	for _, p := range sites[1:] {
+		if err := p.get(); err != nil {
+			return err
+		}
+		many++
+	}
+	after, err := settled(w)
+	if err != nil {
+		return err
+	}
+	helpers, nodes := helperMemory(w.PID())
+	if nodes < many {
+		return fmt.Errorf("%d programs run, want %d", nodes, many)
+	}
+	each := float64(max(0, after-idle))/float64(many) + float64(helpers)/float64(nodes)
+	b.add(row{what: "memory of a running site beside its program", value: fmt.Sprintf("%.2f MB", each/1000),
+		yardstick: fmt.Sprintf("service %.2f MB, helpers %.2f MB", float64(after-idle)/float64(many)/1000, float64(helpers)/float64(nodes)/1000), goal: "3 MB"})
+	return nil
+}
+
+// helperMemory adds up the proportional memory (kB) of the processes below ours that are
+// not programs, and counts the programs.
+func helperMemory(service int) (kb, programs int) {
+	parents := map[int]int{}
+	names, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, name := range names {
+		var pid, parent int
+		_, _ = fmt.Sscanf(filepath.Base(filepath.Dir(name)), "%d", &pid)
+		_, _ = fmt.Sscanf(field(name, "PPid"), "%d", &parent)
+		parents[pid] = parent
+	}
+	for pid := range parents {
+		at := pid
+		for at > 1 && at != service {
+			at = parents[at]
+		}
+		if at != service || pid == service {
+			continue
+		}
+		dir := fmt.Sprintf("/proc/%d/", pid)
+		if line, _ := os.ReadFile(dir + "cmdline"); strings.HasPrefix(string(line), "node\x00"+benchScript) {
+			programs++
+			continue
+		}
+		n := 0
+		_, _ = fmt.Sscanf(field(dir+"smaps_rollup", "Pss"), "%d", &n)
+		kb += n
+	}
+	return kb, programs
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// pushHook is a Git hook of a site.
+type pushHook struct{ site, repo, url, secret string }
+
+// pushSite makes a site of a small repository, waits until it is live, and gives it a hook.
+func (b *bench) pushSite(w *world.World, name string) (h pushHook, err error) {
+	h.repo = "bench/" + name
+	if err := b.commit(w, h.repo, 3, "first"); err != nil {
+		return h, err
+	}
+	var created struct{ Data struct{ ID string } }
+	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": name, "type": "static", "repository": "git.test/" + h.repo, "branch": "main"}, &created)
+	if err != nil {
+		return h, err
+	}
+	h.site = created.Data.ID
+	var hook struct{ URL, Secret string }
+	err = w.Call(b.ctx, b.key, "POST", "/sites/"+h.site+"/git/hook", nil, &hook)
+	h.url, h.secret = hook.URL, hook.Secret
+	return h, err
+}
+
+// push sends a push as GitHub does, and returns what was answered and how long that took.
+func (h pushHook) push(client *http.Client, commit string, n int) (status int, deployment string, took time.Duration, err error) {
+	body, err := json.Marshal(map[string]any{"ref": "refs/heads/main", "before": strings.Repeat("b", 40), "after": commit, "n": n,
+		"repository":  map[string]string{"full_name": h.repo, "clone_url": "https://git.test/" + h.repo + ".git", "default_branch": "main"},
+		"head_commit": map[string]any{"id": commit, "message": fmt.Sprint("change ", n)}, "commits": []any{}})
+	if err != nil {
+		return 0, "", 0, err
+	}
+	r, err := http.NewRequest(http.MethodPost, h.url, strings.NewReader(string(body)))
+	if err != nil {
+		return 0, "", 0, err
+	}
+	mac := hmac.New(sha256.New, []byte(h.secret))
+	mac.Write(body)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Github-Event", "push")
+	r.Header.Set("X-Github-Delivery", fmt.Sprintf("%s-%d", h.site, n))
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	start := time.Now()
+	a, err := world.Read(client.Do(r))
+	took = time.Since(start)
+	if err != nil {
+		return 0, "", took, err
+	}
+	var out struct{ DeploymentID string }
+	return a.Status, out.DeploymentID, took, errors.Join(a.JSON(&out), nil)
+}
+
+type pushedDeployment struct {
+	ID, Status, CommitHash string
+	Trigger                string
+	CreatedAt, StartedAt   *time.Time
+}
+
+func (b *bench) deploymentsOf(w *world.World, site string) ([]pushedDeployment, error) {
+	var list struct{ Data []pushedDeployment }
+	err := w.Call(b.ctx, b.key, "GET", "/sites/"+site+"/deployments?limit=100", nil, &list)
+	return list.Data, err
+}
+
+// settled waits until no deployment of the sites is open.
+func (b *bench) settled(w *world.World, hooks []pushHook) error {
+	for _, h := range hooks {
+		err := world.Until(b.ctx, 50*time.Millisecond, func() (bool, error) {
+			list, err := b.deploymentsOf(w, h.site)
+			return !slices.ContainsFunc(list, func(d pushedDeployment) bool {
+				return d.Status == "pending" || d.Status == "building" || d.Status == "deploying"
+			}), err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// push measures from a push being answered to its deployment being started, and what a
+// thousand calls at once meet, with the program killed right after the last answer.
+func (b *bench) push(w *world.World) error {
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+	defer client.CloseIdleConnections()
+	one, err := b.pushSite(w, "pushed")
+	if err != nil {
+		return err
+	}
+	if err := b.settled(w, []pushHook{one}); err != nil {
+		return err
+	}
+	list, err := b.deploymentsOf(w, one.site)
+	if err != nil {
+		return err
+	}
+	commit := list[0].CommitHash
+	var answered, started []time.Duration
+	for n := range 50 {
+		status, _, took, err := one.push(client, commit, n)
+		if err != nil || status != http.StatusOK {
+			return fmt.Errorf("push answered %d, %w", status, err)
+		}
+		answered = append(answered, took)
+		if err := b.settled(w, []pushHook{one}); err != nil {
+			return err
+		}
+		list, err := b.deploymentsOf(w, one.site)
+		if err != nil {
+			return err
+		}
+		if list[0].StartedAt == nil || list[0].CreatedAt == nil {
+			return fmt.Errorf("deployment %s was not started", list[0].ID)
+		}
+		started = append(started, list[0].StartedAt.Sub(*list[0].CreatedAt))
+	}
+	b.add(row{what: "push, until it is answered", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(answered, .5)), ms(quantile(answered, .99))), goal: "< 1 s"})
+	b.add(row{what: "push, from its answer to the start of its deployment", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(started, .5)), ms(quantile(started, .99))), goal: "p50 < 100 ms"})
+
+	const sites, each = 100, 10
+	hooks := make([]pushHook, sites)
+	for i := range hooks {
+		if hooks[i], err = b.pushSite(w, fmt.Sprintf("burst-%d", i)); err != nil {
+			return err
+		}
+	}
+	if err := b.settled(w, hooks); err != nil {
+		return err
+	}
+	commits := make([]string, sites)
+	for i, h := range hooks {
+		list, err := b.deploymentsOf(w, h.site)
+		if err != nil {
+			return err
+		}
+		commits[i] = list[0].CommitHash
+	}
+	var mu sync.Mutex // guards what follows
+	var all sync.WaitGroup
+	var wrong error
+	var slowest []time.Duration
+	acknowledged := map[string]string{} // site by deployment
+	for n := range each {
+		for i, h := range hooks {
+			all.Go(func() {
+				status, id, took, err := h.push(client, commits[i], n)
+				mu.Lock()
+				defer mu.Unlock()
+				slowest = append(slowest, took)
+				if err != nil || status != http.StatusOK || id == "" {
+					wrong = errors.Join(wrong, fmt.Errorf("burst: %d %q %w", status, id, err))
+				} else {
+					acknowledged[id] = h.site
+				}
+			})
+		}
+	}
+	all.Wait()
+	if wrong != nil {
+		return wrong
+	}
+	w.Kill()
+	if err := w.Start(b.ctx); err != nil {
+		return err
+	}
+	if err := b.settled(w, hooks); err != nil {
+		return err
+	}
+	folded, lost := 0, len(acknowledged)
+	for _, h := range hooks {
+		list, err := b.deploymentsOf(w, h.site)
+		if err != nil {
+			return err
+		}
+		for _, d := range list {
+			if acknowledged[d.ID] != h.site {
+				continue
+			}
+			lost--
+			if d.Status == "canceled" {
+				folded++
+			}
+		}
+		if list[0].Status != "success" {
+			return fmt.Errorf("the newest deployment of %s ended as %s", h.site, list[0].Status)
+		}
+	}
+	b.add(row{what: fmt.Sprintf("%d calls at once for %d sites, until they are answered", sites*each, sites), value: fmt.Sprintf("p50 %s, last %s", ms(quantile(slowest, .5)), ms(slices.Max(slowest))), goal: "all within 1 s"})
+	b.add(row{what: "of these, after kill -9 and a restart", value: fmt.Sprintf("%d lost, %d took the place of an older one, every site has its newest", lost, folded), goal: "0 lost"})
+	if lost != 0 {
+		return fmt.Errorf("%d acknowledged deployments are lost", lost)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package programs
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// appSite is the site of an installation, with what applications are asked about.
+type appSite struct{ *installation }
+
+// result waits for a deployment and returns its log, failing where it fails.
+func (s appSite) result(id string) string {
+	s.t.Helper()
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("its log:\n%s", s.log(id))
+		}
+	}()
+	s.ended(id)
+	return s.log(id)
+}
+
+func (s appSite) log(id string) string {
+	var l struct{ Logs []struct{ Message string } }
+	if err := s.Call(context.Background(), s.key, "GET", "/deployments/"+id+"/logs?limit=1000", nil, &l); err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, line := range l.Logs {
+		b.WriteString(line.Message + "\n")
+	}
+	return b.String()
+}
+
+// runtimeLog is what a process of the site has printed.
+func (s appSite) runtimeLog(process string) string {
+	s.t.Helper()
+	var l struct{ Logs []struct{ Message string } }
+	s.call("GET", "/sites/"+s.ID+"/logs?limit=1000&process="+process, nil, &l)
+	var b strings.Builder
+	for _, line := range l.Logs {
+		b.WriteString(line.Message + "\n")
+	}
+	return b.String()
+}
+
+func (s appSite) operation(id string) (o struct {
+	Status, Error string
+	Result        struct {
+		ExitCode int
+		Output   []string
+	}
+}) {
+	s.t.Helper()
+	s.until("operation "+id, func() (bool, error) {
+		err := s.Call(s.t.Context(), s.key, "GET", "/operations/"+id, nil, &o)
+		return o.Status == "success" || o.Status == "failed", err
+	})
+	return o
+}
+
+// running counts the processes whose command line holds a text.
+func running(text string) (n int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range all {
+		if b, err := os.ReadFile(name); err == nil && bytes.Contains(b, []byte(text)) && bytes.HasPrefix(b, []byte("node")) {
+			n++
+		}
+	}
+	return n
+}
