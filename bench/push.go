@@ -82,7 +82,7 @@ func (b *bench) settled(w *world.World, hooks []pushHook) error {
 	for _, h := range hooks {
 		err := world.Until(b.ctx, 50*time.Millisecond, func() (bool, error) {
 			list, err := b.deploymentsOf(w, h.site)
-			return !slices.ContainsFunc(list, func(d pushedDeployment) bool {
+			return len(list) > 0 && !slices.ContainsFunc(list, func(d pushedDeployment) bool {
 				return d.Status == "pending" || d.Status == "building" || d.Status == "deploying"
 			}), err
 		})
@@ -96,7 +96,7 @@ func (b *bench) settled(w *world.World, hooks []pushHook) error {
 // push measures from a push being answered to its deployment being started, and what a
 // thousand calls at once meet, with the program killed right after the last answer.
 func (b *bench) push(w *world.World) error {
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 64, MaxConnsPerHost: 64}}
 	defer client.CloseIdleConnections()
 	one, err := b.pushSite(w, "pushed")
 	if err != nil {
