@@ -113,7 +113,7 @@ func TestTakeovers(t *testing.T) {
 			a := h.do(bob, "POST", "/sites/"+his.ID+"/domains", map[string]any{"name": name})
 			return a.Status == 201 && a.JSON(&d) == nil
 		})
-		if d = waits("a released name", d); !strings.Contains(d.reason()+text(d.Verification[0].Reason), "let go") {
+		if d = waits("a released name", d); !strings.Contains(d.reason()+text(d.Verification[0].Reason), "released this name") {
 			t.Errorf("said %q", d.reason())
 		}
 		h.zone.Set("_slipway."+name, `TXT "`+bobToken+`"`)

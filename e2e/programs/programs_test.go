@@ -76,7 +76,10 @@ func install(t *testing.T) *installation {
 		t.Fatal(err)
 	}
 	var list struct{ Data []struct{ ID string } }
-	h.call("GET", "/sites/"+h.ID+"/deployments", nil, &list)
+	h.until("the first deployment", func() (bool, error) {
+		err := h.Call(h.t.Context(), h.key, "GET", "/sites/"+h.ID+"/deployments", nil, &list)
+		return len(list.Data) > 0, err
+	})
 	h.ended(list.Data[0].ID)
 	return h
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"slipway/internal/egress"
 )
 
 // Registry returns the flags with which the program reaches the npm registry from a machine
@@ -35,7 +37,7 @@ var Registry = sync.OnceValues(func() ([]string, error) {
 	}
 	var flags []string
 	for _, a := range addrs {
-		if a = a.Unmap(); !a.IsGlobalUnicast() || a.IsPrivate() || shared.Contains(a) {
+		if a = a.Unmap(); !egress.Public(a) {
 			flags = append(flags, "--outbound-allow", netip.PrefixFrom(a, a.BitLen()).String())
 		}
 	}
@@ -44,9 +46,6 @@ var Registry = sync.OnceValues(func() ([]string, error) {
 	}
 	return flags, nil
 })
-
-// shared is the range of carriers (RFC 6598).
-var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // Roots is the file of further roots that npm is told to trust; empty for none.
 func Roots() string {

@@ -75,7 +75,7 @@ func (a *API) deleteConnection(ctx context.Context, tx *db.Tx, c account.Caller,
 
 type findRepositoriesIn struct {
 	ByID
-	Search string `query:"search" maxLength:"100"`
+	Search string `query:"search" maxLength:"100" doc:"Part of the repository's name."`
 }
 
 func (a *API) findRepositories(ctx context.Context, c account.Caller, in *findRepositoriesIn) (data[foundRepository], error) {

@@ -19,6 +19,8 @@ var nouns = []*huma.Tag{
 	{Name: "Environment variables", Description: "What builds and running sites see in their environment."},
 	{Name: "Deploy hooks", Description: "A URL that deploys a site when it receives a POST request."},
 	{Name: "Git", Description: "What pushes to a site's repository deploy, and the URL that the forge calls."},
+	{Name: "Connected accounts", Description: "Accounts of Git forges, through which repositories are found and results reported."},
+	{Name: "Notifications", Description: "Messages to Slack, Discord, Microsoft Teams and mailboxes."},
 	{Name: "Webhooks", Description: "Signed notifications to your HTTPS endpoints."},
 	{Name: "Databases", Description: "MariaDB databases that a site's programs reach."},
 	{Name: "WordPress", Description: "What a WordPress site has beside what every site has."},

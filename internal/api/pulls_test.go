@@ -53,7 +53,7 @@ func TestForks(t *testing.T) {
 	}
 	wants(t, "the fork is pushed to", h.github("pull_request", pullOf("synchronize", "open", 12, head("evil/site", "menu", shaB))), 200, `"skipped":true`, "after a member approved")
 	wants(t, "the approval of before", approve(12, shaA), 409, "pull_request_moved")
-	wants(t, "closed", h.github("pull_request", pullOf("closed", "closed", 12, head("evil/site", "menu", shaB))), 200, "preview address has ended")
+	wants(t, "closed", h.github("pull_request", pullOf("closed", "closed", 12, head("evil/site", "menu", shaB))), 200, "its preview was removed")
 	wants(t, "approved after it was closed", approve(12, shaB), 409, "pull_request_closed")
 	if got := w.must(200, "GET", "/deployments/"+x["id"].(string), key, nil); got["status"] != "canceled" || !strings.Contains(fmt.Sprint(got["error"]), "pull request was closed") {
 		t.Errorf("a fork's deployment after the pull request was closed: %v", got)
@@ -98,7 +98,7 @@ func TestPullRequestsAndBranches(t *testing.T) {
 	if list := w.must(200, "GET", "/sites/"+id+"/deployments?author=Ada", key, nil)["data"].([]any); len(list) != 1 {
 		t.Errorf("Ada's deployments: %v", list)
 	}
-	wants(t, "closed", h.github("pull_request", pullOf("closed", "closed", 3, head("acme/site", "cart", shaB))), 200, "preview address has ended")
+	wants(t, "closed", h.github("pull_request", pullOf("closed", "closed", 3, head("acme/site", "cart", shaB))), 200, "its preview was removed")
 	if x := h.deployments()[1].(m); x["status"] != "pending" {
 		t.Errorf("closing the pull request ended its branch's preview: %v", x)
 	}

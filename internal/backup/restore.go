@@ -98,6 +98,9 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		if in.m.Config == nil || in.m.Live == nil {
 			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "No new site can be made from this backup", Details: "it has no configuration or no release; restore it to a site that is there", Code: "backup_incomplete"}
 		}
+		if in.m.Config.Type == site.WordPress {
+			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "A WordPress can't be restored to a new site yet", Details: "restore its files and settings to the site that is there", Code: "backup_incomplete"}
+		}
 		n := in.m.Config.NewSite()
 		n.Name, n.Unprovisioned = to.NewName, true
 		p.made = &n

@@ -251,7 +251,7 @@ func TestManagersThatCommandsCall(t *testing.T) {
 	}
 }
 
-// A secret that is too short to be hidden is named; one that is long enough is hidden.
+// A secret that is too short to be redacted is named; one that is long enough is hidden.
 func TestShortSecretsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -259,7 +259,7 @@ func TestShortSecretsAreNamed(t *testing.T) {
 		spec.Env = map[string]string{"PIN": "12345", "TOKEN": "abcdef"}
 		spec.Secrets = []Secret{{"PIN", "12345"}, {"TOKEN", "abcdef"}, {"EMPTY", ""}, {"", "x"}}
 	})
-	if o.err != nil || !strings.Contains(o.text(), "warn: The value of PIN is too short to be hidden") || !strings.Contains(o.text(), "12345 [secret]") || strings.Count(o.text(), "warn: ") != 1 {
+	if o.err != nil || !strings.Contains(o.text(), "warn: The value of PIN is too short to be redacted") || !strings.Contains(o.text(), "12345 [secret]") || strings.Count(o.text(), "warn: ") != 1 {
 		t.Errorf("%v\n%s", o.err, o.text())
 	}
 }

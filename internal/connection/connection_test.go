@@ -65,7 +65,7 @@ func newStandIn(t *testing.T, auth func(*http.Request) bool, rules ...rule) *sta
 		defer s.mu.Unlock()
 		if len(b) > 0 {
 			if r.Header.Get("Content-Type") != "application/json" || json.Unmarshal(b, &a.body) != nil {
-				http.Error(w, "no JSON", 415)
+				http.Error(w, "no JSON", http.StatusUnsupportedMediaType)
 				return
 			}
 		}
@@ -75,7 +75,7 @@ func newStandIn(t *testing.T, auth func(*http.Request) bool, rules ...rule) *sta
 			http.Error(w, "down", s.down)
 			return
 		case !auth(r):
-			http.Error(w, `{"message": "Bad credentials"}`, 401)
+			http.Error(w, `{"message": "Bad credentials"}`, http.StatusUnauthorized)
 			return
 		case s.gone[a.path]:
 			http.Error(w, `{"message": "Not Found"}`, 404)
