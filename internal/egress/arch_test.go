@@ -15,17 +15,18 @@ import (
 // inward lists who may open connections by themselves, and why: none of them goes to an
 // address that a user chose.
 var inward = map[string]string{
-	"internal/egress":  "this is the egress proxy",
-	"internal/db":      "the operator's database",
-	"internal/domain":  "DNS questions to the operator's resolver",
-	"internal/blob":    "the operator's object store",
-	"internal/mail":    "the operator's mail server",
-	"internal/edge":    "this installation's own runtimes, over loopback or unix sockets",
-	"internal/runtime": "health checks of own processes, over loopback or unix sockets",
-	"internal/sandbox": "the unix socket between a build and its proxy",
-	"internal/listen":  "a developer's own machine: the installation and the target that its user names",
-	"internal/app":     "this installation's own programs, through their engine",
-	"internal/api":     "nothing but its own listener",
+	"internal/egress":   "this is the egress proxy",
+	"internal/db":       "the operator's database",
+	"internal/database": "the sites' database server, which is ours or the operator's",
+	"internal/domain":   "DNS questions to the operator's resolver",
+	"internal/blob":     "the operator's object store",
+	"internal/mail":     "the operator's mail server",
+	"internal/edge":     "this installation's own runtimes, over loopback or unix sockets",
+	"internal/runtime":  "health checks of own processes, over loopback or unix sockets",
+	"internal/sandbox":  "the unix socket between a build and its proxy",
+	"internal/listen":   "a developer's own machine: the installation and the target that its user names",
+	"internal/app":      "this installation's own programs, through their engine",
+	"internal/api":      "nothing but its own listener",
 }
 
 // forbidden are the ways to open a connection, or to make a client that opens unchecked ones.
