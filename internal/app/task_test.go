@@ -76,7 +76,7 @@ func (f *fleet) ok(err error) {
 
 func (f *fleet) until(what string, ok func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			f.t.Fatal("waited in vain for " + what)
 		}
