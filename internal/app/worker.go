@@ -65,11 +65,11 @@ func (a *Apps) keepWorkers(ctx context.Context) error {
 	for key, w := range a.workers.running {
 		if t, ok := wanted[key]; !ok || t.deployment != w.task.deployment {
 			w.stop()
-			select {
-			case <-w.done:
-				delete(a.workers.running, key)
-			default: // the next look starts its successor: they never run side by side
-			}
+		}
+		select {
+		case <-w.done: // it was stopped, however much it is wanted again by now
+			delete(a.workers.running, key)
+		default: // the next look starts its successor: they never run side by side
 		}
 	}
 	for _, key := range sortedKeys(wanted) {
