@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -30,9 +29,6 @@ type Execution struct {
 	// Optional.
 	Output func(stream, line string)
 }
-
-// errTooLong ends a command that ran out of time.
-var errTooLong = errors.New("the command took too long")
 
 // Execute runs a command of a deployment to its end and returns how it ended. The error is
 // a fault where it could not be started, took longer than it may, or ctx ended.
