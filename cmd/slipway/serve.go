@@ -39,7 +39,7 @@ type serveCommand struct {
 	PublicAddr   []string `name:"public-address" help:"Public IP address that domains must point to. Default: the addresses of the site domain. Repeatable." placeholder:"IP"`
 	BlobCache    int      `name:"blob-cache" help:"Size in MiB of the local cache for an object store." default:"2048"`
 	BackupTo     string   `name:"backup-to" help:"Where backups are stored: s3://BUCKET?endpoint=https://HOST or a directory; the data directory when absent." placeholder:"URL"`
-	BackupFor    []string `name:"backup-recipient" help:"Public key of age (age1…) whose owner can open the backups without this installation's key. Repeatable." placeholder:"KEY"`
+	BackupFor    []string `name:"backup-recipient" help:"Public key of age (age1…) for which the key of the backups is encrypted too. Repeatable." placeholder:"KEY"`
 	Roles        []string `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 

@@ -463,12 +463,18 @@ func TestRestoreInPart(t *testing.T) {
 		"absolute path": {RestoreTo{Paths: []string{"/etc"}}, "invalid_paths"},
 		"no such path":  {RestoreTo{Paths: []string{"uploads/nothing"}}, "paths_not_found"},
 		"paths and new": {RestoreTo{Paths: []string{"uploads/a"}, NewName: "x"}, "invalid_paths"},
+		"stored files":  {RestoreTo{NewName: "x"}, "storage_missing"},
 		"both":          {RestoreTo{Site: s.ID, NewName: "x"}, ""},
 	} {
 		_, err := w.PlanRestore(t.Context(), anna, b.ID, c.to)
 		if f := fault.As(err); f == nil || c.code != "" && f.Code != c.code {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	// A site that lacks the folder gets nothing, rather than all but the files.
+	other := w.site("other", map[string]string{"index.html": "mine"})
+	if o, _ := w.restoreTo(b.ID, RestoreTo{Site: other.ID}); o.Status != operation.Failed || !strings.Contains(o.Error, "storage folder") || w.page(other.ID, "/") != "mine" {
+		t.Errorf("restored without its storage: %+v, the page is %q", o, w.page(other.ID, "/"))
 	}
 	for name, owner := range map[string]account.OwnerID{"read": "usr_mallory"} {
 		if _, err := w.Get(t.Context(), owner, b.ID); !fault.Is(err, fault.NotFound) {

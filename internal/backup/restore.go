@@ -101,6 +101,10 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		if in.m.Config.Type == site.WordPress {
 			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "A WordPress can't be restored to a new site yet", Details: "restore its files and settings to the site that is there", Code: "backup_incomplete"}
 		}
+		if len(in.m.under(inStorage)) > 0 {
+			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "A backup with stored files can't be restored to a new site yet",
+				Details: "download the backup, or restore it to a site that has the same storage folders", Code: "storage_missing"}
+		}
 		n := in.m.Config.NewSite()
 		n.Name, n.Unprovisioned = to.NewName, true
 		p.made = &n
@@ -240,7 +244,7 @@ func (s *Backups) backUpFirst(ctx context.Context, r Restore, owner account.Owne
 			if err != nil {
 				return err
 			}
-			b, err := s.createTx(ctx, tx, x, NewBackup{Type: BeforeRestore, Note: "Before the restore of " + string(r.Backup)}, "")
+			b, err := s.createTx(ctx, tx, x, NewBackup{Type: BeforeRestore, Includes: r.Includes, Note: "Before the restore of " + string(r.Backup)}, "")
 			if err != nil {
 				return err
 			}
@@ -312,6 +316,11 @@ func (s *Backups) restoreData(ctx context.Context, r Restore, in *reader) error 
 			return err
 		}
 	}
+	if slices.Contains(r.Includes, Files) {
+		if err := placed(in.m, folders, r.Paths); err != nil {
+			return err
+		}
+	}
 	var swaps []swap
 	defer func() {
 		for _, w := range swaps {
@@ -354,6 +363,21 @@ func (s *Backups) restoreData(ctx context.Context, r Restore, in *reader) error 
 	for _, w := range swaps {
 		if err := w.put(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// placed is nil where every stored file that is to be restored has a folder at the site: a
+// folder comes with the first program that uses it.
+func placed(m *Manifest, folders []Folder, paths []string) error {
+	for _, f := range m.under(inStorage) {
+		if len(paths) > 0 && !chosen(paths, f.Path) {
+			continue
+		}
+		if !slices.ContainsFunc(folders, func(x Folder) bool { return strings.HasPrefix(f.Path, x.Name+"/") }) {
+			return &fault.Error{Kind: fault.Conflict, Message: "The site doesn't have the storage folder that the backup's files belong to",
+				Details: "nothing of it was restored; the download of the backup holds them, and includes config alone restores settings", Received: clip(f.Path), Code: "storage_missing"}
 		}
 	}
 	return nil

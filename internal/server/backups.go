@@ -75,7 +75,7 @@ func parseRecipients(list []string) (out []age.Recipient, err error) {
 // backupConfig tells the service of backups what it knows nobody of.
 func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.Config, error) {
 	c := backup.Config{DB: h.db, Limits: limits, Sites: h.sites, Deployments: h.deployments, Hooks: h.webhooks, Operations: h.operations, Blobs: store,
-		Scratch: h.s.path("tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
+		Scratch: h.s.path("backup-tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
 	var err error
 	if c.Repository, c.Why, err = h.s.repository(h.s.Backup, h.seal, h.s.Log); err != nil {
 		return c, err
@@ -98,6 +98,9 @@ func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.C
 			return list, err
 		}
 		c.Hold = func(_ context.Context, id site.ID) (func(), error) { return e.Hold(string(id)), nil }
+	}
+	if err := os.RemoveAll(c.Scratch); err != nil { // what a crash left there
+		return c, fmt.Errorf("clear scratch space of backups: %w", err)
 	}
 	return c, os.MkdirAll(c.Scratch, 0o700)
 }
