@@ -3,7 +3,8 @@
 //
 // It talks to the program only through its command line and its ports, so whatever a
 // test or a benchmark sees through it a user would see too. Everything listens on
-// loopback and lives in one folder. It knows no package of the product.
+// loopback and lives in one folder. Of the product's packages it uses only what clears up
+// after it.
 package world
 
 import (
@@ -38,9 +39,12 @@ func Build(dir string) (string, error) {
 	return filepath.Join(dir, "slipway"), nil
 }
 
-// Main builds the program, tells where it is, runs the tests and takes it away again. It
-// returns their exit status.
+// Main builds the program, tells where it is, runs the tests and takes it away again, with
+// all that they started. It returns their exit status.
 func Main(tests interface{ Run() int }, binary *string) int {
+	if os.Getenv(supervisedVar) == "" {
+		return supervise()
+	}
 	dir, err := os.MkdirTemp("", "slipway-e2e-")
 	if err == nil {
 		defer os.RemoveAll(dir)
@@ -121,9 +125,11 @@ func New(binary, dir string) (*World, error) {
 	return w, nil
 }
 
-// Close kills the program if it runs, and ends the Git host and the receiver.
+// Close kills the program if it runs, with what it started, and ends the Git host and the
+// receiver.
 func (w *World) Close() {
 	w.Kill()
+	clearGroups(w.Data)
 	w.Git.Close()
 	w.Hooks.Close()
 	w.client.CloseIdleConnections()
