@@ -101,7 +101,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		}
 		return d.fail(ctx, x, p, Failed, why)
 	}
-	d.c.Log.ErrorContext(ctx, "deployment failed by internal error", "deployment", x.ID, "site", x.Site, "err", err)
+	d.c.Log.ErrorContext(ctx, "deployment failed with an internal error", "deployment", x.ID, "site", x.Site, "err", err)
 	return d.fail(ctx, x, p, Failed, "Internal error; the operator's log has the details under this deployment's id")
 }
 
