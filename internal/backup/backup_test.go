@@ -735,7 +735,7 @@ func TestDumpFails(t *testing.T) {
 		c.Databases = func(context.Context, site.ID) ([]Database, error) {
 			return []Database{{Name: "main", Dump: func(_ context.Context, out io.Writer) error {
 				io.WriteString(out, "half of it")
-				return &fault.Error{Kind: fault.Unavailable, Message: "The database does not respond"}
+				return &fault.Error{Kind: fault.Unavailable, Message: "The database doesn't answer"}
 			}}}, nil
 		}
 	})

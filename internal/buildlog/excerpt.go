@@ -104,21 +104,14 @@ func (l *Log) Excerpt(max int) []string {
 		}
 	}
 	lines := l.recent.last(tailLines)
-	for i := len(lines) - 1; i >= 0; i-- { // what the commands before printed did not fail
-		if strings.HasPrefix(lines[i], "$ ") {
-			lines = lines[i+1:]
-			break
-		}
+	if n := len(lines); n > 0 && strings.HasPrefix(lines[n-1], "$ ") {
+		return nil // the command's own line: it printed nothing, and what came before did not fail
 	}
-	if len(lines) == 0 {
-		return nil // it printed nothing
-	}
-	all := lines
 	for len(lines) > 0 && (noise().MatchString(lines[len(lines)-1]) || strings.TrimSpace(lines[len(lines)-1]) == "") {
 		lines = lines[:len(lines)-1]
 	}
 	if len(lines) == 0 {
-		lines = all
+		lines = l.recent.last(tailLines)
 	}
 	return trim(lines[len(lines)-min(len(lines), max):])
 }

@@ -151,7 +151,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 		c.Branches = func(_ context.Context, _ account.OwnerID, repo string, cr *source.Credential) ([]string, string, error) {
 			asked = cr
 			if repo == "git.test/acme/secret" && (cr == nil || cr.Token != "tok-123") {
-				return nil, "", &fault.Error{Kind: fault.Invalid, Message: "The repository requires a credential", Code: "credential_refused"}
+				return nil, "", &fault.Error{Kind: fault.Invalid, Message: "The repository wants a credential", Code: "credential_refused"}
 			}
 			if repo == "git.test/acme/broken" {
 				return nil, "", errors.New("disk on fire")

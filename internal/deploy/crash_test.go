@@ -122,7 +122,7 @@ func TestOutOfMemoryWhileStoppingFails(t *testing.T) {
 		out, err := egress.New(egress.Config{})
 		ok(t, err)
 		runner := dying{func() { stop(job.ErrStopping) }}
-		tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: runner})
+		tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: runner, UID: 199_990})
 		ok(t, err)
 		c.Builds = build.New(build.Config{DB: c.DB, Runner: runner, Toolchain: tools, Egress: out, Dir: filepath.Join(dir, "b")})
 	})

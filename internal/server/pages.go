@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"slipway/internal/account"
 	"slipway/internal/app"
 	"slipway/internal/dashboard"
