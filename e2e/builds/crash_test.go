@@ -90,7 +90,7 @@ func TestStoppedByAnOOMKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.failed(s, id, "out of memory")
-	if n := strings.Count(h.log(s, id), "$ node hungry.cjs"); n != 1 {
+	if n := strings.Count(h.log(s, id), "info  $ node hungry.cjs"); n != 1 { // once more, as error, in the excerpt
 		t.Errorf("it was built %d times:\n%s", n, h.log(s, id))
 	}
 	h.nothingLeft(s)
