@@ -180,7 +180,7 @@ func (d *Dashboard) Handler() http.Handler {
 	if u, err := url.Parse(d.BaseURL); err == nil && u.Host != "" {
 		// Behind a proxy that changes Host the page's own origin is still the base URL's.
 		if err := cross.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
-			d.Log.Error("base URL is no origin", "url", d.BaseURL, "err", err)
+			d.Log.Error("base URL is not an origin", "url", d.BaseURL, "err", err)
 		}
 	}
 	cross.SetDenyHandler(http.HandlerFunc(d.refuseForeign))

@@ -108,7 +108,7 @@ func skipped(why string) Outcome { return Outcome{Message: "Nothing to deploy", 
 func (g *Git) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming) (Outcome, error) {
 	switch e.Kind {
 	case forge.Ping:
-		return Outcome{Message: "The hook is set up", Reason: "A ping doesn't trigger a deployment"}, nil
+		return Outcome{Message: "The Git hook works", Reason: "A ping doesn't trigger a deployment"}, nil
 	case forge.Push:
 		out := skipped("The push changed no branch")
 		for _, c := range e.Changes {

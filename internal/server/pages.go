@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"slipway/internal/account"
 	"slipway/internal/app"
 	"slipway/internal/dashboard"
@@ -176,11 +174,11 @@ func (h *node) queues(ctx context.Context) ([]dashboard.Queue, error) {
 
 // disk returns the size of the data directory, and the space left.
 func (h *node) disk(ctx context.Context) (dashboard.Disk, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(h.s.DataDir, &st); err != nil {
+	size, free, err := diskSpace(h.s.DataDir)
+	if err != nil {
 		return dashboard.Disk{}, fmt.Errorf("read disk usage: %w", err)
 	}
-	d := dashboard.Disk{Path: h.s.DataDir, Size: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize}
+	d := dashboard.Disk{Path: h.s.DataDir, Size: size, Free: free}
 	parts := map[string]string{"Files of releases": h.s.blobDir(), "Repositories": h.s.path("source"), "Builds, tools and caches": h.s.path("builds")}
 	if h.s.remote() {
 		delete(parts, "Files of releases")

@@ -123,7 +123,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	}
 	releases := release.New(release.Config{Blobs: store, Log: s.Log,
 		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
-	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Depth: s.GitHistory, Log: s.Log})
+	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Depth: s.GitHistory, Lacks: s.lacks, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}

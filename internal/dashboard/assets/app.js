@@ -160,7 +160,7 @@
     (e.shiftKey ? stops.at(-1) : stops[0]).focus();
   });
 
-  // Colours change at once; the server remembers them.
+  // Colors change at once; the server remembers them.
   for (const f of document.querySelectorAll('[data-theme-form]')) {
     f.addEventListener('submit', (e) => {
       const theme = e.submitter && e.submitter.value;
