@@ -280,7 +280,7 @@ func (a *API) callGitHook(ctx context.Context, r Route, id git.HookID) (*reply, 
 		}
 	}
 	handle := func(ctx context.Context, tx *db.Tx) ([]byte, error) {
-		o, err := a.Git.HandleTx(ctx, tx, id, req.http.Header, req.body)
+		o, err := a.Git.HandleTx(ctx, tx, set, req.http.Header, req.body)
 		if err != nil {
 			return nil, err
 		}

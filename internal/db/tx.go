@@ -59,6 +59,10 @@ func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 // SkipLocked ends a sub-select that claims rows; see DB.SkipLocked.
 func (t *Tx) SkipLocked() string { return t.d.SkipLocked() }
 
+// Alone reports whether nobody else writes until the transaction ends, as with SQLite's one
+// writer: then there is no row to be locked.
+func (t *Tx) Alone() bool { return t.d.single && !t.reads }
+
 // AfterCommit runs fn once the transaction is on disk, and never after a rollback. fn
 // must not fail and must not take long: what has to happen is a job, not this.
 func (t *Tx) AfterCommit(fn func()) { t.after = append(t.after, fn) }
