@@ -56,6 +56,9 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights 
 			return err
 		}
 		if free > 0 {
+			if err := answerCalls(ctx, tx, db.Now()); err != nil {
+				return err
+			}
 			if flights, err = w.claim(ctx, tx, free, q); err != nil {
 				return err
 			}
@@ -70,11 +73,14 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights 
 	return flights, next, nil
 }
 
-// upcoming returns when the first endpoint has its turn whose host can take more.
+// upcoming returns when the first endpoint has its turn whose host can take more: at once
+// where one is called for.
 func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 	next := never
 	but, args := w.notFull(int64(never))
-	err := r.QueryRow(ctx, `SELECT COALESCE(min(turn_at), $1) FROM webhooks WHERE active AND deleted_at = 0`+but, args...).Scan(&next)
+	err := r.QueryRow(ctx, `
+		SELECT CASE WHEN EXISTS (SELECT 1 FROM webhook_calls) THEN 0 ELSE COALESCE(min(turn_at), $1) END
+		FROM webhooks WHERE active AND deleted_at = 0`+but, args...).Scan(&next)
 	if err != nil {
 		return 0, fmt.Errorf("find next turn: %w", err)
 	}
@@ -115,7 +121,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]
 	but, args := w.notFull(now)
 	rows, err := tx.Query(ctx, `
 		SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, `+window+`,
-			(SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
+			`+underWay+`
 		FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+`
 		ORDER BY turn_at, id LIMIT `+strconv.Itoa(claimable)+tx.SkipLocked(), args...)
 	endpoints, err := db.Collect(rows, err, func(r db.Scanner) (*endpoint, error) {
@@ -225,10 +231,17 @@ func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error
 			return fmt.Errorf("move webhooks on: %w", err)
 		}
 	}
-	for _, e := range waiting {
-		if _, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $2, turn_at = `+turnAfter(`CAST($2 AS BIGINT)`)+` WHERE id = $1`, e.hook, now.Add(e.wait)); err != nil {
-			return fmt.Errorf("move webhook on: %w", err)
+	err := inChunks(waiting, func(part []*endpoint) error {
+		var args []any
+		for _, e := range part {
+			args = append(args, e.hook, now.Add(e.wait))
 		}
+		_, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = v.column2, turn_at = `+turnAfter(`v.column2`)+`
+			FROM (VALUES `+values(len(part), "TEXT", "BIGINT")+`) AS v WHERE webhooks.id = v.column1`, args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("move webhooks on: %w", err)
 	}
 	return nil
 }
@@ -242,7 +255,7 @@ func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.T
 		}
 		n, err := tx.Exec(ctx, `
 			UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1
-			WHERE id IN (`+strings.Join(marks, ", ")+`) AND state = 'pending'`, args...)
+			WHERE id IN (`+strings.Join(marks, ", ")+`) AND `+stateIs("pending"), args...)
 		if err == nil && n != int64(len(part)) {
 			err = fmt.Errorf("%d of %d are pending", n, len(part))
 		}
