@@ -94,15 +94,6 @@ func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[Deli
 	})
 }
 
-// retimeAll is retime for many endpoints.
-func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
-	return inChunks(hooks, func(part []ID) error {
-		var args db.Args
-		_, err := tx.Exec(ctx, setTurn+` WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
-		return err
-	})
-}
-
 // writeHours adds to the attempts of each endpoint in this hour.
 func writeHours(ctx context.Context, tx *db.Tx, hooks []ID, of map[ID]*health, now db.Time) error {
 	var counted []ID

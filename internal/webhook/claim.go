@@ -111,6 +111,7 @@ type endpoint struct {
 	most, leased int
 	due          []flight      // as many as an endpoint may have in flight, the longest due first
 	visited      bool          // it had its turn
+	left         int           // of due, after it
 	wait         time.Duration // until its host has room, or its owner's pace towards it; 0: they have
 }
 
@@ -199,47 +200,42 @@ func take(part []*endpoint, room int, q *quota) (out []flight) {
 			q.plan(key, n)
 			e.leased += n
 		}
+		e.left = len(e.due) - n
 	}
 	return out
 }
 
 // moveOn sets the next turns of those that had one: after the leases, which count.
 func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error {
-	var full, open []ID
-	var waiting []*endpoint
+	var visited []*endpoint
+	var drained []ID // nothing more is due: what is later decides
 	for _, e := range part {
-		switch {
-		case !e.visited:
-		case e.wait > 0:
-			waiting = append(waiting, e)
-		case e.leased >= e.most: // an outcome will give it its turn
-			full = append(full, e.hook)
-		default:
-			open = append(open, e.hook)
+		if !e.visited {
+			continue
+		}
+		visited = append(visited, e)
+		if e.leased < e.most && e.left == 0 {
+			drained = append(drained, e.hook)
 		}
 	}
-	for _, x := range []struct {
-		hooks []ID
-		turn  string
-	}{{full, neverTurn}, {open, turnAfter(`CAST($1 AS BIGINT)`)}} {
-		err := inChunks(x.hooks, func(part []ID) error {
-			args := db.Args{now}
-			_, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $1, turn_at = `+x.turn+` WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("move webhooks on: %w", err)
-		}
-	}
-	err := inChunks(waiting, func(part []*endpoint) error {
+	err := inChunks(visited, func(part []*endpoint) error {
 		var args []any
 		for _, e := range part {
-			args = append(args, e.hook, now.Add(e.wait))
+			floor := now.Add(e.wait)
+			turn := floor
+			if e.leased >= e.most { // an outcome will give it its turn
+				turn = never
+			}
+			args = append(args, e.hook, floor, turn)
 		}
-		_, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = v.column2, turn_at = `+turnAfter(`v.column2`)+`
-			FROM (VALUES `+values(len(part), "TEXT", "BIGINT")+`) AS v WHERE webhooks.id = v.column1`, args...)
+		_, err := tx.Exec(ctx, `
+			UPDATE webhooks SET floor_at = v.column2, turn_at = v.column3
+			FROM (VALUES `+values(len(part), "TEXT", "BIGINT", "BIGINT")+`) AS v WHERE webhooks.id = v.column1`, args...)
 		return err
 	})
+	if err == nil {
+		err = retimeAll(ctx, tx, drained)
+	}
 	if err != nil {
 		return fmt.Errorf("move webhooks on: %w", err)
 	}

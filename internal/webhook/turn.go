@@ -29,16 +29,17 @@ const firstDue = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id
 // a bitmap of it every lease since the last vacuum would count.
 var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased' ORDER BY d.lease_until LIMIT ` + strconv.Itoa(maxInFlight) + `) AS l)`
 
-// turnAfter works out turn_at: floor or what is first due, whichever is later.
-func turnAfter(floor string) string {
-	return `CASE
-		WHEN ` + underWay + ` >= ` + window + ` THEN ` + neverTurn + `
-		WHEN ` + firstDue + ` IS NULL THEN ` + neverTurn + `
-		WHEN ` + firstDue + ` > ` + floor + ` THEN ` + firstDue + `
-		ELSE ` + floor + ` END`
+// retimeAll is retime for many endpoints.
+func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
+	return inChunks(hooks, func(part []ID) error {
+		var args db.Args
+		_, err := tx.Exec(ctx, `
+			UPDATE webhooks SET turn_at = CASE WHEN v.busy OR v.due IS NULL THEN `+neverTurn+` WHEN v.due > floor_at THEN v.due ELSE floor_at END
+			FROM (SELECT id AS hook, `+underWay+` >= `+window+` AS busy, `+firstDue+` AS due FROM webhooks WHERE id IN (`+db.AddList(&args, part)+`)) AS v
+			WHERE webhooks.id = v.hook`, args...)
+		return err
+	})
 }
-
-var setTurn = `UPDATE webhooks SET turn_at = ` + turnAfter("floor_at")
 
 // call asks for a turn for webhooks that have new deliveries.
 func call(ctx context.Context, tx *db.Tx, hooks []ID) error {
