@@ -46,6 +46,7 @@ type Event struct {
 	Name          string // as the forge calls it
 	Kind          Kind
 	Repository    []string // its addresses, in several spellings
+	FullName      string   // owner/repo of GitHub's and Gitea's repository; else empty
 	Path          string   // of Bitbucket Server's repository below its host, which it may not name; else empty
 	DefaultBranch string   // empty where the forge doesn't say
 	Changes       []Change // of a push
