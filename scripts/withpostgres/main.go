@@ -59,7 +59,7 @@ func run(argv []string, durable bool) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	dir, err := os.MkdirTemp("/tmp", "slipway-pg-") // a socket's path may have 107 bytes at most
+	dir, err := os.MkdirTemp(place(), "slipway-pg-") // a socket's path may have 107 bytes at most
 	if err != nil {
 		return 1, err
 	}
@@ -171,4 +171,15 @@ func ready(command func(string, ...string) *exec.Cmd, dir string) error {
 		time.Sleep(20 * time.Millisecond) // pg_isready is the condition; there is nothing to listen to
 	}
 	return fmt.Errorf("postgres didn't become ready: %s", strings.TrimSpace(string(last)))
+}
+
+// place is where the cluster lies: in memory where there is room for some hundred databases,
+// since making and dropping them is mostly files. A socket's path may have 107 bytes at most.
+func place() string {
+	const memory = "/dev/shm"
+	var st syscall.Statfs_t
+	if syscall.Statfs(memory, &st) == nil && st.Bavail*uint64(st.Bsize) > 4<<30 && syscall.Access(memory, 2) == nil {
+		return memory
+	}
+	return "/tmp"
 }
