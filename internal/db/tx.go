@@ -59,9 +59,8 @@ func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 // SkipLocked ends a sub-select that claims rows; see DB.SkipLocked.
 func (t *Tx) SkipLocked() string { return t.d.SkipLocked() }
 
-// Alone reports whether nobody else writes until the transaction ends, as with SQLite's one
-// writer: then there is no row to be locked.
-func (t *Tx) Alone() bool { return t.d.single && !t.reads }
+// Single is DB.Single: nobody else writes while this transaction does.
+func (t *Tx) Single() bool { return t.d.single }
 
 // AfterCommit runs fn once the transaction is on disk, and never after a rollback. fn
 // must not fail and must not take long: what has to happen is a job, not this.

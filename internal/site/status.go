@@ -62,7 +62,7 @@ func recount(ctx context.Context, tx *db.Tx, site Site, to Status) error {
 
 // LockByIDTx is LockTx whoever owns the site, for jobs.
 func (s *Sites) LockByIDTx(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
-	if tx.Alone() {
+	if tx.Single() {
 		return s.ByID(ctx, tx, id)
 	}
 	// An update that changes nothing takes the row's lock.
