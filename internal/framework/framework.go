@@ -71,8 +71,10 @@ type Plan struct {
 
 	Hashed []HashedFolder `json:"hashed,omitempty"` // where the output's files have a digest in their names
 	Assets []AssetFolder  `json:"assets,omitempty"` // of a server: folders whose files are served without it
-	SPA    bool           `json:"spa,omitempty"`    // the browser's router answers for paths without a file
-	Watch  []string       `json:"watch,omitempty"`  // patterns of slipway.toml: a push that changes none of these files is not deployed
+	// Content are the folders of a WordPress site's wp-content that come from the repository.
+	Content []string `json:"content,omitempty"`
+	SPA     bool     `json:"spa,omitempty"`   // the browser's router answers for paths without a file
+	Watch   []string `json:"watch,omitempty"` // patterns of slipway.toml: a push that changes none of these files is not deployed
 
 	Cache    []string          `json:"cache,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`     // what the preset and the repository's files ask for; the site's own variables win

@@ -81,7 +81,7 @@ func steps() []step {
 		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", "-tags=browser", "./..."}},
 		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres"}}, // go run would hide its exit status
 		{name: "tests", argv: []string{"go", "test", "-count=1", "-timeout=8m", "./..."}, shown: true},
-		{name: "pages in a browser", argv: []string{"go", "test", "-count=1", "-tags=browser", "-parallel=4", "-run=Browser", "./internal/dashboard", "./e2e/browser"}, shown: true},
+		{name: "pages in a browser", argv: []string{"go", "test", "-count=1", "-tags=browser", "-parallel=4", "-run=Browser", "./internal/dashboard", "./e2e/browser", "./e2e/wordpress"}, shown: true},
 		{name: "linters of the OpenAPI document", argv: []string{"go", "test", "-count=1", "-v", "-tags=lint", "-run=TestLinters", "./internal/api"}, shown: true},
 		{name: "services on PostgreSQL", argv: rooms, shown: true},
 	}
