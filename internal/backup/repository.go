@@ -284,7 +284,7 @@ func damaged(name string) error { return fmt.Errorf("object %.12s…: %w", name,
 // storeError gives a full place its words.
 func storeError(err error) error {
 	if strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "disk quota") {
-		return &fault.Error{Kind: fault.Unavailable, Message: "There is no room left where backups are stored", Details: "free some space, then back up again", Code: "backup_place_full"}
+		return &fault.Error{Kind: fault.Unavailable, Message: "The backup storage is full", Details: "free some space, then back up again", Code: "backup_place_full"}
 	}
 	return err
 }

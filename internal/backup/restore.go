@@ -76,10 +76,10 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		}
 	}
 	if p.restore.New && to.Site != "" {
-		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Send either siteId or newSite", Details: "siteId restores to a site that is there, newSite makes one"}
+		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Send either siteId or newSite", Details: "siteId restores to an existing site, newSite creates one"}
 	}
 	if p.restore.New && len(to.Paths) > 0 {
-		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A new site is restored whole", Details: "leave out paths, or restore to a site that is there", Code: "invalid_paths"}
+		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A restore to a new site can't be limited to some files", Details: "omit paths, or restore to an existing site", Code: "invalid_paths"}
 	}
 	in, err := s.reader(ctx, b)
 	if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {

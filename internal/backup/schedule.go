@@ -235,7 +235,7 @@ func (s *Backups) begins(ctx context.Context, now time.Time) error {
 					if fault.As(err) == nil {
 						return err
 					}
-					s.c.Log.InfoContext(ctx, "scheduled backup not begun", "site", d.id, "err", err)
+					s.c.Log.InfoContext(ctx, "scheduled backup not started", "site", d.id, "err", err)
 				}
 			}
 			return nil

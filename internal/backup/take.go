@@ -188,7 +188,7 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Man
 		}
 		m, err := s.c.Repository.load(ctx, name)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
-			s.c.Log.WarnContext(ctx, "an earlier backup can't be built upon", "backup", b.ID, "err", err)
+			s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
 			continue // what it has is stored anew
 		}
 		if err != nil {

@@ -80,7 +80,7 @@ func (e *Edge) findAsset(r *http.Request, t *target, name string) (release.File,
 	tree, err := e.tree(r.Context(), t.release)
 	if err != nil {
 		if r.Context().Err() == nil {
-			e.Log.ErrorContext(r.Context(), "release not readable; the application is asked for its files", "site", t.site, "release", t.release, "err", err)
+			e.Log.ErrorContext(r.Context(), "release not readable; requests for its files go to the application", "site", t.site, "release", t.release, "err", err)
 		}
 		return release.File{}, false
 	}

@@ -169,7 +169,7 @@ func fill(tree *os.Root, name, dir string) error {
 			return nil
 		}
 		if n++; n > maxFill {
-			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too many files to begin as storage", name), Details: fmt.Sprintf("at most %d", maxFill), Code: "invalid_storage"}
+			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too many files to become storage", name), Details: fmt.Sprintf("at most %d", maxFill), Code: "invalid_storage"}
 		}
 		switch {
 		case e.IsDir():
@@ -186,7 +186,7 @@ func fill(tree *os.Root, name, dir string) error {
 			}
 			m, err := io.Copy(dst, src)
 			if bytes += m; err == nil && bytes > maxFillBytes {
-				err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too much in it to begin as storage", name), Details: "at most 1 GiB", Code: "invalid_storage"}
+				err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s is too large to become storage", name), Details: "at most 1 GiB", Code: "invalid_storage"}
 			}
 			return errors.Join(err, dst.Close())
 		}

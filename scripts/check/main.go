@@ -34,7 +34,7 @@ var pictures = filepath.Join(cmp.Or(os.Getenv("SLIPWAY_SHOTS"), "bin/shots"), "i
 const unavailable = 77 // exit status of withpostgres where there is no PostgreSQL
 
 func main() {
-	paint := machine.Colours(os.Stdout)
+	paint := machine.Colors(os.Stdout)
 	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "mariadb-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
 		fmt.Println(err)
 	}
