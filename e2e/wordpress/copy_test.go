@@ -50,6 +50,9 @@ func (h *installation) copies(s siteBody) {
 	if status, _, text := h.visitor(s.URL).get("/tried-out/"); status != 200 || !strings.Contains(text, s.URL+"/x") || strings.Contains(text, staging.URL) {
 		t.Errorf("after the push: %d, names staging: %v", status, strings.Contains(text, staging.URL))
 	}
+	if _, _, text := h.visitor(s.URL).get("/?x=pushed"); strings.Contains(text, "noindex") {
+		t.Error("the push hides the site from search engines")
+	}
 	if owner, _ := h.login(s); owner != nil {
 		if status, _, _ := owner.get("/wp-admin/"); status != 200 {
 			t.Errorf("wp-admin after the push: %d", status)

@@ -83,6 +83,7 @@ func (h *installation) repository() {
 	bad := ourContent("3.0")
 	bad["mu-plugins/always.php"] = "<?php this is no PHP"
 	h.commit(bad)
+	h.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"healthCheck": map[string]any{"timeoutSeconds": 4}}}, nil)
 	var d struct{ DeploymentID string }
 	h.call("POST", "/sites/"+s.ID+"/deploy", nil, &d)
 	if status := h.deployed(d.DeploymentID); status != "failed" {

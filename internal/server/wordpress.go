@@ -33,7 +33,7 @@ func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
 		Operations: h.operations, Backups: h.backups, Deployments: h.deployments,
 		Dir: h.s.path("wordpress"), Source: h.s.WordPressSource, Task: h.wordPressTask, Ask: h.askWordPress, Say: h.apps.Note, Log: h.s.Log,
 		Address: h.visitorsAddress, Errors: h.phpErrors, Content: h.contentFolder, Disk: h.contentSize, StorageLimit: storageLimit,
-		Hold: h.holdPrograms})
+		Hold: h.hold, Renew: h.apps.Renew})
 }
 
 // wordPressDeploys says how deployments of WordPress sites come to run. The service is made
@@ -90,13 +90,6 @@ func storageLimit(s site.Site) int64 {
 		return int64(*s.Run.StorageMiB) << 20
 	}
 	return programStorage
-}
-
-func (h *node) holdPrograms(_ context.Context, id site.ID) (func(), error) {
-	if h.engine == nil {
-		return func() {}, nil
-	}
-	return h.engine.Hold(string(id)), nil
 }
 
 // askWordPress asks a deployment's program as a visitor does, past the page cache.

@@ -75,6 +75,17 @@ func (r *run) copySite(ctx context.Context) error {
 		if !ready {
 			return job.Later(waitFor)
 		}
+		if p.NewName == "" { // what the target is to search engines stays
+			s, err := r.site(ctx)
+			if err != nil {
+				return err
+			}
+			var now struct{ Public int }
+			if err := r.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &now); err != nil {
+				return err
+			}
+			r.step.Public = now.Public
+		}
 		to := backup.RestoreTo{NewName: p.NewName}
 		if p.NewName == "" {
 			to.Site = r.x.Site
@@ -148,7 +159,10 @@ func (r *run) rewrite(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.adopt(ctx, s, r.x.What == kindClone, from); err != nil {
+		if err := r.samePrefix(ctx, from.ID, s.ID); err != nil {
+			return err
+		}
+		if err := r.adopt(ctx, s, &r.step.Public, from); err != nil {
 			return err
 		}
 	}
@@ -159,14 +173,35 @@ func (r *run) rewrite(ctx context.Context) error {
 	return r.end(ctx, "Pushed", "", out)
 }
 
+// samePrefix gives a site the table prefix of the one whose database it has got.
+func (r *run) samePrefix(ctx context.Context, from, to site.ID) error {
+	source, err := r.get(ctx, r.c.DB, from)
+	if err != nil {
+		return err
+	}
+	target, err := r.get(ctx, r.c.DB, to)
+	if err != nil || target.Prefix == source.Prefix {
+		return err
+	}
+	err = r.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, to, source.Prefix)
+		return err
+	})
+	if err == nil {
+		r.c.Renew(string(to))
+	}
+	return err
+}
+
 // adopt rewrites the addresses of a database that came from elsewhere. from is the site
-// that it came from; the zero one where it was imported.
-func (r *run) adopt(ctx context.Context, s site.Site, hidden bool, from site.Site) error {
+// that it came from; the zero one where it was imported. public says whether search engines
+// may have it; nil leaves that as it is.
+func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Site) error {
 	var got struct {
 		Addresses    []string
 		Admin, Title string
 	}
-	if err := r.task(ctx, s, s.LiveDeployment, "adopt", map[string]any{"hidden": hidden, "fresh": true}, &got); err != nil {
+	if err := r.task(ctx, s, s.LiveDeployment, "adopt", map[string]any{"public": public}, &got); err != nil {
 		return err
 	}
 	to, err := r.c.Address(ctx, s)

@@ -88,6 +88,7 @@ type step struct {
 	Place      json.RawMessage `json:"place,omitempty"`
 	Pairs      [][2]string     `json:"pairs,omitempty"`
 	Target     site.ID         `json:"target,omitempty"`
+	Public     int             `json:"public,omitempty"` // whether search engines may have the target
 }
 
 // run is one call of the job.
@@ -237,7 +238,7 @@ func (r *run) goBack(ctx context.Context, why string) error {
 		}
 	}
 	if r.step.Restore == "" {
-		plan, err := r.c.Backups.PlanRestore(ctx, r.x.Owner, r.step.Backup, backup.RestoreTo{Includes: []string{backup.Files, backup.Databases}})
+		plan, err := r.c.Backups.PlanRestore(ctx, r.x.Owner, r.step.Backup, backup.RestoreTo{})
 		if err == nil {
 			err = r.to(ctx, atBack, 0.8, "Restoring the state before: "+r.step.Why, func(tx *db.Tx) error {
 				o, err := r.c.Backups.RestoreTx(ctx, tx, r.x.Owner, plan)

@@ -19,15 +19,13 @@ foreach (['home', 'siteurl'] as $name) {
 $wpdb->query("DELETE FROM {$wpdb->options} WHERE option_name LIKE 'slipway\\_login\\_%' OR option_name = 'slipway_replace' OR option_name LIKE '\\_transient\\_%' OR option_name LIKE '\\_site\\_transient\\_%'");
 $wpdb->query("DELETE FROM {$wpdb->usermeta} WHERE meta_key = 'session_tokens'");
 $wpdb->query($wpdb->prepare("INSERT INTO {$wpdb->options} (option_name, option_value, autoload) VALUES ('slipway_installed', %s, 'no') ON DUPLICATE KEY UPDATE option_value = option_value", time()));
-if (!empty($in['hidden'])) { // a copy for trying out is not for search engines
-	update_option('blog_public', 0);
+if (isset($in['public'])) { // whether search engines may have it is the target's, not the source's
+	update_option('blog_public', (int) $in['public']);
 }
 if ((int) get_option('db_version') !== (int) $GLOBALS['wp_db_version']) {
 	wp_upgrade();
 }
-if (!empty($in['fresh'])) {
-	flush_rewrite_rules(false);
-}
+delete_option('rewrite_rules'); // made again by a request that has plugins
 $admins = $wpdb->get_col($wpdb->prepare("SELECT user_id FROM {$wpdb->usermeta} WHERE meta_key = %s AND meta_value LIKE %s ORDER BY user_id LIMIT 1", $wpdb->prefix . 'capabilities', '%"administrator"%'));
 $user = $admins ? get_userdata((int) $admins[0]) : null;
 wp_cache_flush();
