@@ -17,7 +17,7 @@ import (
 // export of it becomes another site.
 func (h *installation) copies(s siteBody) {
 	t := h.t
-	var op operationBody
+	var op workBody
 	h.call("POST", "/sites/"+s.ID+"/clone", map[string]any{"name": "Staging"}, &op)
 	op = h.ended(op.ID, "success")
 	id, _ := op.Result["siteId"].(string)
@@ -131,7 +131,7 @@ func (h *installation) export(s siteBody) []byte {
 	return out.Bytes()
 }
 
-func (h *installation) upload(s siteBody, archive []byte) (op operationBody, status int) {
+func (h *installation) upload(s siteBody, archive []byte) (op workBody, status int) {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), "POST", "http://"+h.Listen+"/api/v1/sites/"+s.ID+"/wordpress/import", bytes.NewReader(archive))
 	ok(h.t, err)

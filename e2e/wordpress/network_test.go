@@ -104,7 +104,7 @@ func (h *installation) network(s siteBody) {
 // restart has a site's settings applied.
 func (h *installation) restart(s siteBody) {
 	h.t.Helper()
-	var op operationBody
+	var op workBody
 	h.call("POST", "/sites/"+s.ID+"/restart", nil, &op)
 	h.ended(op.ID, "success")
 }
@@ -124,13 +124,13 @@ func (h *installation) logged(s siteBody, line string) {
 	})
 }
 
-type operationBody struct {
+type workBody struct {
 	ID, Status, Message, Error string
 	Result                     map[string]any
 }
 
 // ended waits for an operation's end.
-func (h *installation) ended(id, status string) (op operationBody) {
+func (h *installation) ended(id, status string) (op workBody) {
 	h.t.Helper()
 	h.until("the end of "+id, func() bool {
 		_ = h.Call(h.t.Context(), h.key, "GET", "/operations/"+id, nil, &op)

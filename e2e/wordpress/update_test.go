@@ -38,7 +38,7 @@ func (h *installation) offerPlugin(s siteBody, version, body string) {
 
 func (h *installation) update(s siteBody, body map[string]any) string {
 	h.t.Helper()
-	var op operationBody
+	var op workBody
 	h.call("POST", "/sites/"+s.ID+"/wordpress/update", body, &op)
 	return op.ID
 }
@@ -103,7 +103,7 @@ func (h *installation) killedWhileUpdated(s siteBody) {
 		}
 		h.offerPlugin(s, version, body)
 		id := h.update(s, map[string]any{"plugins": "all"})
-		var op operationBody
+		var op workBody
 		h.until(point, func() bool {
 			_ = h.Call(t.Context(), h.key, "GET", "/operations/"+id, nil, &op)
 			return strings.HasPrefix(op.Message, point) || op.Status == "success" || op.Status == "failed"
@@ -127,9 +127,9 @@ func (h *installation) killedWhileUpdated(s siteBody) {
 func (h *installation) replaces(s siteBody) {
 	t := h.t
 	before := h.ask(s, "option", "set", "1")
-	replace := func(dry bool) operationBody {
+	replace := func(dry bool) workBody {
 		t.Helper()
-		var op operationBody
+		var op workBody
 		h.call("POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{"from": "https://old.example", "to": "https://new-address.example", "dryRun": dry}, &op)
 		return h.ended(op.ID, "success")
 	}

@@ -47,7 +47,7 @@ func TestMinor(t *testing.T) {
 // Every form of an address is replaced, and the new one by nothing.
 func TestAddressPairs(t *testing.T) {
 	t.Parallel()
-	text := `https://old.test:8443/a http://old.test:8443/b https:\/\/old.test:8443\/c https%3A%2F%2Fold.test:8443%2Fd https://new.test/e`
+	text := `https://old.test:8443/a http://old.test:8443/b https:\/\/old.test:8443\/c https%3A%2F%2Fold.test%3A8443%2Fd https://new.test/e`
 	for _, p := range addressPairs([]string{"https://old.test:8443", "https://new.test"}, "https://new.test") {
 		text = strings.ReplaceAll(text, p[0], p[1])
 	}

@@ -78,9 +78,9 @@ func TestDownloadedCore(t *testing.T) {
 		want   string // of the error; empty: it works
 	}{
 		"current":         {"", origin{currentSum: []byte(right), currentArchive: archive}, ""},
-		"another archive": {"", origin{currentSum: []byte(right), currentArchive: append([]byte{}, archive[:len(archive)-9]...)}, "not the right one"},
+		"another archive": {"", origin{currentSum: []byte(right), currentArchive: append([]byte{}, archive[:len(archive)-9]...)}, "checksum of the downloaded WordPress is wrong"},
 		"named":           {"https://mirror.test/wp.tar.gz#sha256=" + hex.EncodeToString(sum256[:]), origin{"https://mirror.test/wp.tar.gz": archive}, ""},
-		"named, wrong":    {"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64), origin{"https://mirror.test/wp.tar.gz": archive}, "not the right one"},
+		"named, wrong":    {"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64), origin{"https://mirror.test/wp.tar.gz": archive}, "checksum of the downloaded WordPress is wrong"},
 		"named, gone":     {"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64), origin{}, "can't be downloaded"},
 	} {
 		t.Run(name, func(t *testing.T) {
