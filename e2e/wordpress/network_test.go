@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // content is where a site's wp-content is on disk.
@@ -16,8 +17,15 @@ func (h *installation) content(s siteBody, name string) string {
 func (h *installation) plant(s siteBody, name, text string) {
 	h.t.Helper()
 	at := h.content(s, name)
-	ok(h.t, os.MkdirAll(filepath.Dir(at), 0o755))
+	info, err := os.Stat(h.content(s, ""))
+	ok(h.t, err)
+	owner := info.Sys().(*syscall.Stat_t)
+	for dir := filepath.Dir(at); dir != h.content(s, ""); dir = filepath.Dir(dir) { // the site's own, as if it had made it
+		ok(h.t, os.MkdirAll(dir, 0o755))
+		ok(h.t, os.Lchown(dir, int(owner.Uid), int(owner.Gid)))
+	}
 	ok(h.t, os.WriteFile(at, []byte(text), 0o644))
+	ok(h.t, os.Lchown(at, int(owner.Uid), int(owner.Gid)))
 }
 
 // probe answers questions of tests from inside, past the page cache.

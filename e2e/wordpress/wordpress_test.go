@@ -65,6 +65,11 @@ func (h *installation) story(t *testing.T, name string, tell func(h *installatio
 		begun := time.Now()
 		own := *h
 		own.t = t
+		defer func() {
+			if t.Failed() {
+				t.Logf("the program's last words:\n%s", h.Log(2500))
+			}
+		}()
 		tell(&own)
 		t.Logf("%s took %s", name, time.Since(begun).Round(time.Millisecond))
 	})
@@ -312,11 +317,21 @@ func (h *installation) ends(s siteBody) {
 		t.Errorf("after a kill: %d", status)
 	}
 
-	h.call("DELETE", "/sites/"+s.ID, nil, nil)
+	var all struct{ Data []siteBody }
+	h.call("GET", "/sites?limit=100", nil, &all)
+	for _, x := range all.Data {
+		h.call("DELETE", "/sites/"+x.ID, nil, nil)
+	}
 	if status, _, _ := h.visitor(s.URL).get("/"); status == 200 {
 		t.Error("a deleted site is served")
 	}
-	h.until("nothing is left of the site", func() bool { return len(h.left(s.ID)) == 0 })
+	h.until("nothing is left of the sites", func() bool {
+		n := 0
+		for _, x := range all.Data {
+			n += len(h.left(x.ID))
+		}
+		return n == 0
+	})
 }
 
 // closed holds what strangers can't reach.
@@ -380,7 +395,9 @@ if (isset($_GET['hostile'])) add_action('init', function () {
 	foreach (['wp-config.php', 'index.php', 'wp-includes/version.php', '../slipway/plugin.php'] as $f) $out['write ' . $f] = @file_put_contents(ABSPATH . $f, 'x') !== false;
 	$out['databases'] = $wpdb->get_col("SHOW DATABASES");
 	$out['users'] = $wpdb->get_col("SELECT user FROM mysql.user");
-	$out['other'] = $wpdb->get_col("SELECT option_value FROM " . $_GET['schema'] . ".wp_options LIMIT 1");
+	$out['other'] = [];
+	foreach (explode(',', $_GET['schemas']) as $s) if ($s !== DB_NAME) $out['other'] = array_merge($out['other'], $wpdb->get_col("SELECT option_value FROM $s.wp_options LIMIT 1"));
+	$out['schema'] = DB_NAME;
 	$m = mysqli_init();
 	foreach (['root', 'slipway', 'mysql'] as $u) $out['as ' . $u] = @mysqli_connect('localhost', $u, '', '', 0, '/run/mysqld/mysqld.sock') !== false;
 	foreach (explode(',', $_GET['ports']) as $port) $out['dial ' . $port] = @fsockopen('127.0.0.1', (int) $port, $e, $s, 1) !== false;
@@ -395,14 +412,17 @@ if (isset($_GET['hostile'])) add_action('init', function () {
 // What runs in one WordPress reaches nothing of another, nor of the host.
 func (h *installation) hostile(a, b siteBody) {
 	t := h.t
-	plugins := filepath.Join(h.Data, "storage", a.ID, "wp-content", "mu-plugins")
-	ok(t, os.MkdirAll(plugins, 0o755))
-	ok(t, os.WriteFile(filepath.Join(plugins, "hostile.php"), []byte(hostilePlugin), 0o644))
-	var of struct{ Data []struct{ ID string } }
-	h.call("GET", "/sites/"+b.ID+"/databases", nil, &of)
-	schema := "s" + strings.TrimPrefix(of.Data[0].ID, "db_")
+	h.plant(a, "mu-plugins/hostile.php", hostilePlugin)
+	var schemas []string // of all sites
+	found, _ := filepath.Glob(filepath.Join(h.Data, "mariadb/server/data/s??????????????????????????"))
+	for _, dir := range found {
+		schemas = append(schemas, filepath.Base(dir))
+	}
+	if len(schemas) < 2 {
+		t.Fatalf("there are only the databases %v", schemas)
+	}
 	_, port, _ := strings.Cut(h.Listen, ":")
-	query := url.Values{"hostile": {"1"}, "dir": {h.Data}, "schema": {schema}, "ports": {port}}
+	query := url.Values{"hostile": {"1"}, "dir": {h.Data}, "schemas": {strings.Join(schemas, ",")}, "ports": {port}}
 	status, _, text := h.visitor(a.URL).get("/?" + query.Encode())
 	var out map[string]any
 	if err := json.Unmarshal([]byte(text), &out); err != nil || status != 200 {
@@ -412,7 +432,7 @@ func (h *installation) hostile(a, b siteBody) {
 		switch {
 		case what == "databases":
 			for _, name := range got.([]any) {
-				if name == schema || name == "mysql" {
+				if name != out["schema"] && name != "information_schema" {
 					t.Errorf("it sees the database %v", name)
 				}
 			}
