@@ -105,17 +105,20 @@ func TestBackups(t *testing.T) {
 	ok(t, err)
 	archive, err := zip.NewReader(bytes.NewReader(got.Body), int64(len(got.Body)))
 	ok(t, err)
-	found := map[string]bool{}
+	found, names := map[string]bool{}, []string{}
 	for _, f := range archive.File {
 		r, err := f.Open()
 		ok(t, err)
 		text, err := io.ReadAll(r)
 		ok(t, err)
+		if strings.HasPrefix(f.Name, "storage/") {
+			names = append(names, fmt.Sprint(f.Name, " ", len(text)))
+		}
 		found["picture"] = found["picture"] || strings.HasPrefix(f.Name, "storage/public/wp-content/uploads/") && string(text) == string(picture)
 		found["post"] = found["post"] || f.Name == "database/wordpress.sql" && strings.Contains(string(text), "First news")
 	}
 	if !found["picture"] || !found["post"] {
-		t.Errorf("the archive has %v", found)
+		t.Errorf("the archive has %v of %q", found, names)
 	}
 
 	owner.publish("Second news", "x")
@@ -131,9 +134,9 @@ func TestBackups(t *testing.T) {
 	h.shows(s.URL, "Second news", true)
 
 	// Gone, and back under another name.
-	var o operationBody
-	h.call("DELETE", "/sites/"+s.ID+"?backup=true", nil, &o)
-	last := h.done(o).Result.BackupID
+	var ends struct{ Operation operationBody }
+	h.call("DELETE", "/sites/"+s.ID+"?backup=true", nil, &ends)
+	last := h.done(ends.Operation).Result.BackupID
 	h.until("nothing is left of the site", func() bool {
 		for _, path := range h.left(s.ID) {
 			if strings.Contains(path, s.ID) {
@@ -184,6 +187,7 @@ func TestBackups(t *testing.T) {
 	h.shows(back.URL, "Third news", true)
 	var b backupBody
 	h.call("GET", "/backups/"+last, nil, &b) // the key works, and backups of sites are there
+	var o operationBody
 	h.call("POST", "/backups/"+last+"/verify", nil, &o)
 	h.done(o)
 }

@@ -38,7 +38,7 @@ func posting(t *testing.T, c mailtest.Config) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Accounts = account.New(account.Config{DB: o.db, Seal: s, Mail: m, Site: "https://slipway.test/"})
+	o.Accounts = account.New(account.Config{DB: o.db, HashMemory: 64, Seal: s, Mail: m, Site: "https://slipway.test/"})
 	return o
 }
 

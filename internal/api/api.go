@@ -79,11 +79,9 @@ type API struct {
 	ops       []Route
 	byPattern map[string]Route // by the mux's pattern
 	streams   requestinfo.Streams
-	spec      []byte            // openapi.json
-	pages     map[string][]byte // by path: the page at / and those of the reference
-	reference reference         // what they are rendered from
-	index     []indexed         // of their search
-	css       string            // of all of them
+	pushes    *db.Batch     // that forges tell of
+	spec      func() []byte // openapi.json
+	docs      func() *pages
 }
 
 // New registers every route. It starts nothing.
@@ -97,6 +95,7 @@ func New(c Config) *API {
 		c.Ready = func() bool { return true }
 	}
 	a := &API{Config: c, mux: http.NewServeMux(), streams: requestinfo.Streams{PerUser: maxUserStreams, All: maxStreams}}
+	a.pushes = c.DB.NewBatch()
 	a.huma = newHuma(a.mux, c)
 	a.routes()
 	a.finish()

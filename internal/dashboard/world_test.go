@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/backup"
 	"slipway/internal/blob"
 	"slipway/internal/connection"
 	"slipway/internal/database"
@@ -70,7 +71,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
-		Accounts:    account.New(account.Config{DB: d, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
+		Accounts:    account.New(account.Config{DB: d, HashMemory: 64, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
 		Traffic:     traffic.New(traffic.Config{DB: d}),
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
 		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
@@ -85,6 +86,12 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
+	at, err := blob.Dir(filepath.Join(t.TempDir(), "backups"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Backups = backup.New(backup.Config{DB: d, Sites: sites, Deployments: c.Deployments, Hooks: hooks, Operations: operation.New(operation.Config{DB: d}), Blobs: blobs,
+		Repository: backup.NewRepository(backup.RepositoryConfig{Backend: at, Seal: s}), Scratch: t.TempDir()})
 	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)

@@ -12,14 +12,14 @@ import (
 
 // PushTx asks for a deployment of a commit that was pushed. It takes the place of older
 // ones of the same branch that hooks and pushes asked for and that still wait.
-func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, t Trigger) (Deployment, error) {
+func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (Deployment, error) {
 	t.Cause = ByPush
-	x, err := d.TriggerTx(ctx, tx, owner, id, t)
+	x, err := d.insert(ctx, tx, s, t)
 	if err != nil {
 		return Deployment{}, err
 	}
 	if t.Attach > 0 {
-		if x, _, err = d.AttachPullTx(ctx, tx, owner, id, t.Branch, t.Commit, t.Attach); err != nil {
+		if x, _, err = d.AttachPullTx(ctx, tx, s.Owner, s.ID, t.Branch, t.Commit, t.Attach); err != nil {
 			return Deployment{}, err
 		}
 	}
