@@ -69,7 +69,7 @@ func (d *Dashboard) wordpressPage(ctx context.Context, q *request) (answer, erro
 		if f == nil {
 			return answer{}, err
 		}
-		data.Error = f.Message + ". " + f.Details
+		data.Error = f.Message + ": " + f.Details
 	}
 	if data.Work, err = d.wordpressWork(ctx, q, head.Site.ID); err != nil {
 		return answer{}, err

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/framework"
 	"slipway/internal/site"
 )
 
@@ -96,30 +99,27 @@ func (d *Deployments) Previews(ctx context.Context, owner account.OwnerID, id si
 }
 
 // WatchOf returns build.watch of the slipway.toml that the site's live deployment was
-// built with; nil where there is none.
-func (d *Deployments) WatchOf(ctx context.Context, r db.Reader, s site.Site) ([]string, error) {
+// built with, nil where there is none, and the folders of the workspace's members that it was
+// made of, nil where they are not known.
+func (d *Deployments) WatchOf(ctx context.Context, r db.Reader, s site.Site) (watch, uses []string, err error) {
 	if s.LiveDeployment == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	x, err := d.byID(ctx, r, ID(s.LiveDeployment))
 	if fault.Is(err, fault.NotFound) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return x.watch(), nil
-}
-
-// watch returns what the deployment's slipway.toml says under build.watch.
-func (x Deployment) watch() []string {
-	var plan struct {
-		Watch []string `json:"watch"`
+	var plan framework.Plan
+	if len(x.Plan) == 0 || json.Unmarshal(x.Plan, &plan) != nil { // of another version of the program
+		return nil, nil, nil
 	}
-	if len(x.Plan) == 0 || json.Unmarshal(x.Plan, &plan) != nil {
-		return nil
+	if s.Build.Root != nil && strings.Trim(path.Clean("/"+*s.Build.Root), "/") != plan.Root {
+		return plan.Watch, nil, nil // the root was changed since
 	}
-	return plan.Watch
+	return plan.Watch, plan.Uses, nil
 }
 
 // CommitURL is the page of the commit at the forge; empty where the forge or the commit is

@@ -248,9 +248,10 @@ func (g *Git) unwanted(ctx context.Context, r db.Reader, set Settings, s site.Si
 		return "", nil // what the forge doesn't say can't be left out
 	}
 	watch := set.Watch
+	var uses []string
 	if len(watch) == 0 {
 		var err error
-		if watch, err = g.c.Deployments.WatchOf(ctx, r, s); err != nil {
+		if watch, uses, err = g.c.Deployments.WatchOf(ctx, r, s); err != nil {
 			return "", err
 		}
 		if slices.ContainsFunc(c.Files, func(f string) bool { return path.Base(f) == "slipway.toml" }) {
@@ -260,7 +261,7 @@ func (g *Git) unwanted(ctx context.Context, r db.Reader, set Settings, s site.Si
 	switch {
 	case len(watch) > 0 && !watched(watch, c.Files):
 		return "no watched file changed", nil
-	case len(watch) == 0 && s.Build.Root != nil && !concerns(*s.Build.Root, c.Files):
+	case len(watch) == 0 && s.Build.Root != nil && !concerns(*s.Build.Root, uses, c.Files):
 		return "nothing changed below " + *s.Build.Root, nil
 	}
 	return "", nil
