@@ -1,12 +1,15 @@
 package dashboard
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"slipway/internal/backup"
+	"slipway/internal/database"
 	"slipway/internal/db"
+	"slipway/internal/site"
 )
 
 // The owner backs a site up, sets a schedule and reads on one page what is there; the dialog
@@ -87,5 +90,32 @@ func TestCalendar(t *testing.T) {
 	}
 	if len(weeks) != calendarWeeks || weeks[0][0].Date != "2026-02-09" {
 		t.Errorf("%d weeks from %s", len(weeks), weeks[0][0].Date)
+	}
+}
+
+// The page of databases shows how full each is and what was slow, as text.
+func TestDatabasesPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) {
+		c.ProgramLog = func(_ context.Context, _ site.ID, f ProgramFilter) ([]ProgramLine, error) {
+			if f.Search != "Slow query" || f.Stream != "system" {
+				return nil, nil
+			}
+			return []ProgramLine{{At: db.Now(), Message: "Slow query: more than 2.0 s: SELECT '<b>'"}}, nil
+		}
+	})
+	ada := w.user("ada@example.test", false)
+	s := w.site(ada, "Shop")
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.dash.Databases.CreateTx(t.Context(), tx, ada.Owner, s.ID, database.NewDatabase{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := w.as("ada@example.test").get("/sites/" + string(s.ID) + "/databases")
+	for _, want := range []string{"0 B of 2.0 GiB used", "main: 0 percent of its limit used", "SELECT &#39;&lt;b&gt;&#39;", "Rotate password"} {
+		if !strings.Contains(p.body, want) {
+			t.Errorf("%d: the page has no %q", p.status, want)
+		}
 	}
 }
