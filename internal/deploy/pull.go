@@ -16,7 +16,7 @@ import (
 
 // AttachPullTx gives a pull request the newest preview of its branch that is of this very
 // commit and has not failed, so that one commit is not built twice. It reports whether
-// there is one.
+// there is one. The commit may be the beginning of its id, in hexadecimal digits.
 func (d *Deployments) AttachPullTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch, commit string, pull int) (Deployment, bool, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -24,9 +24,9 @@ func (d *Deployments) AttachPullTx(ctx context.Context, tx *db.Tx, owner account
 	}
 	x, err := d.scan(tx.QueryRow(ctx, `
 		SELECT `+columns+from+`
-		WHERE d.site_id = $1 AND d.branch = $2 AND d.commit_hash = $3 AND d.target = 'preview' AND NOT d.fork AND d.pull_request IN (0, $4)
+		WHERE d.site_id = $1 AND d.branch = $2 AND d.commit_hash LIKE $3 AND d.target = 'preview' AND NOT d.fork AND d.pull_request IN (0, $4)
 			AND (d.status = 'success' AND d.release <> '' OR d.status IN `+open+`)
-		ORDER BY d.id DESC LIMIT 1`, id, branch, commit, pull))
+		ORDER BY d.id DESC LIMIT 1`, id, branch, commit+"%", pull))
 	if fault.Is(err, fault.NotFound) {
 		return Deployment{}, false, nil
 	}

@@ -29,7 +29,7 @@ func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 // Skipped is a pushed commit that is not deployed.
 type Skipped struct {
 	Branch  string
-	Commit  string
+	Commit  string // empty where its full id is not known
 	Message string
 	Author  string
 	Target  Target
@@ -47,8 +47,10 @@ func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err := source.CheckBranch(k.Branch); err != nil {
 		return Deployment{}, err
 	}
-	if err := source.CheckCommit(k.Commit); err != nil {
-		return Deployment{}, err
+	if k.Commit != "" {
+		if err := source.CheckCommit(k.Commit); err != nil {
+			return Deployment{}, err
+		}
 	}
 	now := db.Now()
 	x := Deployment{ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Canceled, Cause: ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true, Pull: k.Pull, Repository: s.Repository,
