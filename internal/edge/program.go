@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,12 +15,16 @@ import (
 	"time"
 
 	"slipway/internal/fault"
+	"slipway/internal/upstream"
 )
 
 // Program is a site's program, held for one request.
 type Program struct {
 	Transport http.RoundTripper // connects to it whatever the address
-	Release   func()            // to be called when the request has ended
+	// Upstream holds connections to it, for all but what is unusual. Optional: nil where it
+	// speaks something else than HTTP.
+	Upstream *upstream.Pool
+	Release  func() // to be called when the request has ended
 	// Serve answers a request that a file answers, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
 	// Answered hears an answer's status, and how long its first byte took. Optional.
@@ -60,6 +63,10 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if p.Serve != nil && e.programFile(w, r, t, p) {
 		return
 	}
+	if p.Upstream != nil && usual(r) {
+		first = e.direct(w, r, t, p, begun)
+		return
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	late := &patience{long: cmp.Or(e.FirstByte, firstByte)}
@@ -93,7 +100,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	in := r.WithContext(ctx)
 	conn := http.NewResponseController(w)
 	if r.Body != nil && r.Body != http.NoBody {
-		in.Body = &flowingBody{r.Body, conn, late}
+		in.Body = &flowingBody{r.Body, conn, late.again}
 	} else {
 		_ = conn.SetReadDeadline(time.Time{})
 	}
@@ -132,14 +139,14 @@ func (f *flowing) Unwrap() http.ResponseWriter { return f.recorder }
 // server notices by a read that a visitor has left.
 type flowingBody struct {
 	io.ReadCloser
-	conn *http.ResponseController
-	late *patience
+	conn  *http.ResponseController
+	again func() // bytes came
 }
 
 func (b *flowingBody) Read(p []byte) (int, error) {
 	_ = b.conn.SetReadDeadline(time.Now().Add(flowTime))
 	n, err := b.ReadCloser.Read(p)
-	b.late.again()
+	b.again()
 	if err != nil {
 		_ = b.conn.SetReadDeadline(time.Time{})
 	}
@@ -182,14 +189,7 @@ func rewrite(p *httputil.ProxyRequest) {
 			delete(p.Out.Header, name)
 		}
 	}
-	addr, _, err := net.SplitHostPort(p.In.RemoteAddr)
-	if err != nil {
-		addr = p.In.RemoteAddr
-	}
-	proto := "http"
-	if p.In.TLS != nil {
-		proto = "https"
-	}
+	addr, proto, forwarded := whoAsks(p.In)
 	h := p.Out.Header
 	if len(h["Cookie"]) > 0 {
 		dropCookie(h, accessCookie) // it is ours
@@ -198,19 +198,64 @@ func rewrite(p *httputil.ProxyRequest) {
 	h["X-Real-Ip"] = h["X-Forwarded-For"]
 	h["X-Forwarded-Proto"] = []string{proto}
 	h["X-Forwarded-Host"] = []string{p.In.Host}
-	node := addr
-	if strings.Contains(addr, ":") {
-		node = `"[` + addr + `]"` // RFC 7239 §6
+	h["Forwarded"] = []string{forwarded}
+}
+
+// whoAsks returns what a program is told of a visitor: the address, the protocol, and the
+// field Forwarded.
+func whoAsks(r *http.Request) (addr, proto, forwarded string) {
+	proto = "http"
+	if r.TLS != nil {
+		proto = "https"
 	}
-	h["Forwarded"] = []string{fmt.Sprintf("for=%s;host=%q;proto=%s", node, p.In.Host, proto)}
+	addr = address(r.RemoteAddr)
+	return addr, proto, forwardedField(addr, r.Host, proto)
+}
+
+func address(remote string) string {
+	if addr, _, err := net.SplitHostPort(remote); err == nil {
+		return addr
+	}
+	return remote
+}
+
+// forwardedField returns the value of the field Forwarded (RFC 7239).
+func forwardedField(addr, host, proto string) string {
+	if strings.Contains(addr, ":") {
+		addr = `"[` + addr + `]"` // section 6
+	}
+	return "for=" + addr + ";host=" + strconv.Quote(host) + ";proto=" + proto
 }
 
 // ours reports whether a header may come from us alone. An underscore counts as a hyphen,
 // as it does for the many programs that read headers as CGI names them; Proxy is a variable
 // of the environment there.
-func ours(name string) bool {
-	name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-	return strings.HasPrefix(name, "X-Forwarded-") || name == "X-Forwarded" || name == "Forwarded" || name == "X-Real-Ip" || name == "Proxy"
+func ours[T string | []byte](name T) bool {
+	const prefix = "x-forwarded"
+	if len(name) > len(prefix) && cgiEqual(name[:len(prefix)], prefix) {
+		return name[len(prefix)] == '-' || name[len(prefix)] == '_'
+	}
+	return cgiEqual(name, prefix) || cgiEqual(name, "forwarded") || cgiEqual(name, "x-real-ip") || cgiEqual(name, "proxy")
+}
+
+// cgiEqual reports whether name is lower, but for its case and for hyphens.
+func cgiEqual[T string | []byte](name T, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		ch := name[i]
+		switch {
+		case ch >= 'A' && ch <= 'Z':
+			ch |= 0x20
+		case ch == '_':
+			ch = '-'
+		}
+		if ch != lower[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // asleep answers for a program that could not be woken.
