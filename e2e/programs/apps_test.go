@@ -301,7 +301,7 @@ func nextStory(a *realApp) {
 
 func sveltekitStory(a *realApp) {
 	a.says("GET", "/?name=ada", "", nil, 200, "sveltekit one for ada")
-	a.says("POST", "/", "said=hello", map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Origin": a.URL}, 200, "you said hello")
+	a.says("POST", "/", "said=hello", map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Origin": a.URL, "Accept": "text/html"}, 200, "you said hello")
 	a.says("POST", "/", "said=hello", map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Origin": "https://evil.test"}, 403, "")
 }
 
