@@ -130,6 +130,7 @@ func TestDrawing(t *testing.T) {
 var (
 	created = regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)`)
 	owner   = regexp.MustCompile(`Written by package ([a-z]+)(?: \(and ([a-z]+)\))?`)
+	renamed = regexp.MustCompile(`(?m)^ALTER TABLE ([a-z_]+) RENAME TO ([a-z_]+)`)
 	view    = regexp.MustCompile(`(?m)^CREATE VIEW ([a-z_]+)`)
 	read    = regexp.MustCompile(`\b(?:FROM|JOIN)\s+([a-z][a-z_]*)\b`)
 	written = regexp.MustCompile(`\b(?:INSERT (?:OR [A-Z]+ )?INTO|DELETE FROM|UPDATE)\s+([a-z][a-z_]*)\b`)
@@ -158,6 +159,10 @@ func schema(t *testing.T) (writers map[string][]string, views map[string]bool) {
 				continue
 			}
 			writers[table] = slices.DeleteFunc(m[1:], func(s string) bool { return s == "" })
+		}
+		for _, m := range renamed.FindAllSubmatch(text, -1) {
+			writers[string(m[2])] = writers[string(m[1])]
+			delete(writers, string(m[1]))
 		}
 		for _, m := range view.FindAllSubmatch(text, -1) {
 			views[string(m[1])] = true
@@ -241,6 +246,37 @@ func TestDocumentsPointSomewhere(t *testing.T) {
 		for _, m := range pointer.FindAllSubmatch(text, -1) {
 			if found, err := filepath.Glob(string(m[1])); err != nil || len(found) == 0 {
 				t.Errorf("%s names %s, which does not exist", doc, m[1])
+			}
+		}
+	}
+}
+
+// Every decision has a number of its own, in its name and in its heading.
+func TestDecisionsAreNumbered(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("docs/adr/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no decisions: %v", err)
+	}
+	taken := map[string]string{}
+	for _, file := range files {
+		number, _, _ := strings.Cut(filepath.Base(file), "-")
+		if first := taken[number]; first != "" {
+			t.Errorf("%s and %s have the same number", first, file)
+		}
+		taken[number] = file
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "# " + number + ": "; !strings.HasPrefix(string(text), want) {
+			t.Errorf("the heading of %s doesn't begin %q", file, want)
+		}
+	}
+	for _, p := range product(t) {
+		for _, m := range regexp.MustCompile(`ADR (\d{4})`).FindAllStringSubmatch(p.doc, -1) {
+			if taken[m[1]] == "" {
+				t.Errorf("package %s refers to ADR %s, which does not exist", p.name, m[1])
 			}
 		}
 	}

@@ -33,8 +33,8 @@ var phrases = []string{
 // words are those of an earlier dialect of the code: no comment and no name has one.
 var words = regexp.MustCompile(`(?i)\b(houses?|portraits?|portrayed|judge[sd]?|astray|workshops?|(the|these|which|our|other) rooms?)\b`)
 
-// stored names tables and columns that migrations can't rename while nodes of two versions
-// share a database, and what test data is called.
+// stored names columns that migrations can't rename while nodes of two versions share a
+// database (docs/adr/0011-stored-names.md), and what test data is called.
 var stored = regexp.MustCompile(`portraits\b|astray_at|photo-portrait|warehouse`)
 
 func TestWords(t *testing.T) {

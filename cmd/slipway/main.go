@@ -26,6 +26,7 @@ type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the service."`
 	User     userCommand     `cmd:"" help:"Manage users."`
 	Key      keyCommand      `cmd:"" help:"Manage API keys."`
+	Backup   backupCommand   `cmd:"" help:"Back up and restore the whole installation."`
 	Webhooks webhooksCommand `cmd:"" help:"Receive webhooks for local development."`
 	CA       caCommand       `cmd:"" name:"ca" help:"Manage the local certificate authority."`
 	Doctor   doctorCommand   `cmd:"" help:"Check this machine: what works and what is missing."`

@@ -5,14 +5,14 @@ package browser
 import "net/http"
 
 func (s *story) account() {
-	s.step("sign out and in; sessions; colours")
+	s.step("sign out and in; sessions; colors")
 	s.Go("/account")
 	s.Look("account")
 	s.Click("details.menu summary")
 	s.Look("menu")
 	s.Click(`.menu-panel button[value="dark"]`)
 	s.Sees(`html[data-theme="dark"]`)
-	s.Until("the colours are not kept", `document.cookie.includes('dark') || cookieStore.get('slipway-theme').then((c) => c && c.value === 'dark')`)
+	s.Until("the colors are not kept", `document.cookie.includes('dark') || cookieStore.get('slipway-theme').then((c) => c && c.value === 'dark')`)
 	s.Go("/account/sessions")
 	s.Sees(`html[data-theme="dark"]`)
 	s.Click("details.menu summary")

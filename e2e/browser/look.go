@@ -24,7 +24,7 @@ type view struct {
 	rules        string // what axe-core looks for
 }
 
-// Another scheme changes nothing but colours, and another width nothing but sizes.
+// Another scheme changes nothing but colors, and another width nothing but sizes.
 var views = []view{{"light", "light", wide, 1, everything}, {"dark", "dark", wide, 1, `{ type: "rule", values: ["color-contrast"] }`},
 	{"phone", "light", phone, 2, `{ type: "rule", values: ["target-size"] }`}}
 

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"slipway/e2e/world"
 )
 
@@ -51,6 +53,9 @@ func become(as string) {
 	id, err := strconv.Atoi(uid)
 	if err == nil {
 		err = errors.Join(syscall.Setgroups(nil), syscall.Setgid(id), syscall.Setuid(id))
+	}
+	if err == nil { // another identity takes it away
+		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 	}
 	if err == nil {
 		err = syscall.Exec(program, append([]string{program}, os.Args[1:]...), os.Environ())

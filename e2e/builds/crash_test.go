@@ -68,3 +68,30 @@ func TestKilledInEveryStage(t *testing.T) {
 		t.Errorf("control groups are left: %q", groups)
 	}
 }
+
+// A process manager that stops the service at the moment when the kernel has killed one of
+// its processes for memory, as systemd does by default (OOMPolicy=stop), and starts it
+// again, does not make it build the same again and again: the deployment has failed.
+func TestStoppedByAnOOMKill(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, 0, "--builds", "1", "--build-memory", "128")
+	h.commit("acme/hungry", map[string]string{
+		"slipway.toml": "[build]\ncommand = \"node hungry.cjs\"\noutput = \"dist\"\n",
+		"hungry.cjs":   "const all = []; setInterval(() => all.push(Buffer.alloc(16 << 20, 1)), 100)",
+	})
+	s := h.site("acme/hungry", nil)
+	id := h.first(s)
+	h.until(30*time.Second, "running build", func() bool { return len(processes("node\x00hungry.cjs")) > 0 })
+	h.until(30*time.Second, "killed build", func() bool { return len(processes("node\x00hungry.cjs")) == 0 })
+	if err := h.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.failed(s, id, "out of memory")
+	if n := strings.Count(h.log(s, id), "info  $ node hungry.cjs"); n != 1 { // once more, as error, in the excerpt
+		t.Errorf("it was built %d times:\n%s", n, h.log(s, id))
+	}
+	h.nothingLeft(s)
+}

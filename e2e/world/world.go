@@ -3,7 +3,8 @@
 //
 // It talks to the program only through its command line and its ports, so whatever a
 // test or a benchmark sees through it a user would see too. Everything listens on
-// loopback and lives in one folder. It knows no package of the product.
+// loopback and lives in one folder. Of the product's packages it uses only what clears up
+// after it.
 package world
 
 import (
@@ -25,8 +26,24 @@ import (
 	"time"
 )
 
+// Built is the variable that names a folder where the program and the scripts are built
+// already: linking them for each package of tests takes a while.
+const Built = "SLIPWAY_E2E_BUILT"
+
 // Build builds the program and the scripts beside it into dir, and returns the program's path.
 func Build(dir string) (string, error) {
+	if built := os.Getenv(Built); built != "" {
+		for _, name := range []string{"slipway", "try"} { // copies, because other users may not reach the folder
+			text, err := os.ReadFile(filepath.Join(built, name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), text, 0o755)
+			}
+			if err != nil {
+				return "", err
+			}
+		}
+		return filepath.Join(dir, "slipway"), nil
+	}
 	for _, name := range []string{"./cmd/slipway", "./scripts/try"} {
 		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), name)
 		cmd.Dir = Root()
@@ -38,9 +55,12 @@ func Build(dir string) (string, error) {
 	return filepath.Join(dir, "slipway"), nil
 }
 
-// Main builds the program, tells where it is, runs the tests and takes it away again. It
-// returns their exit status.
+// Main builds the program, tells where it is, runs the tests and takes it away again, with
+// all that they started. It returns their exit status.
 func Main(tests interface{ Run() int }, binary *string) int {
+	if os.Getenv(supervisedVar) == "" {
+		return supervise()
+	}
 	dir, err := os.MkdirTemp("", "slipway-e2e-")
 	if err == nil {
 		defer os.RemoveAll(dir)
@@ -121,9 +141,11 @@ func New(binary, dir string) (*World, error) {
 	return w, nil
 }
 
-// Close kills the program if it runs, and ends the Git host and the receiver.
+// Close kills the program if it runs, with what it started, and ends the Git host and the
+// receiver.
 func (w *World) Close() {
 	w.Kill()
+	clearGroups(w.Data)
 	w.Git.Close()
 	w.Hooks.Close()
 	w.client.CloseIdleConnections()

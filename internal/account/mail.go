@@ -26,8 +26,10 @@ type Mail struct {
 }
 
 // Kind names the job.
-func (Mail) Kind() string { return "account.letter" }
+func (Mail) Kind() string { return "account.mail" }
 
+// mailPurpose is what queued mails are sealed for. It stays as it was first called, or mails
+// that were queued before could not be read.
 const mailPurpose = "account/letter"
 
 // Mails reports whether users get mails.
@@ -38,7 +40,7 @@ func (a *Accounts) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{}, a.reset)
 	// A mail server that is down for a day loses nothing: after the first minutes it is
 	// asked every half hour, 60 times in all.
-	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 60, GivenUp: a.mailGivenUp,
+	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 60, Formerly: "account.letter", GivenUp: a.mailGivenUp,
 		Backoff: func(failures int) time.Duration {
 			return min(10*time.Second<<min(failures-1, 20), 30*time.Minute)
 		},

@@ -44,7 +44,7 @@ func (a *Accounts) CheckPassword(ctx context.Context, email, password string) (U
 	}
 	known := phc != ""
 	if !known { // the same work, so that time does not tell
-		phc = fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", memory, passes, threads)
+		phc = fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", a.memory, passes, threads)
 	}
 	same, err := a.matches(ctx, phc, password)
 	if err != nil {
@@ -106,12 +106,12 @@ func (a *Accounts) hashPassword(ctx context.Context, email, password string) (st
 	}
 	var salt [16]byte
 	rand.Read(salt[:])
-	sum, err := a.argon(ctx, password, salt[:], passes, memory, threads, 32)
+	sum, err := a.argon(ctx, password, salt[:], passes, a.memory, threads, 32)
 	if err != nil {
 		return "", err
 	}
 	b64 := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, memory, passes, threads, b64(salt[:]), b64(sum)), nil
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, a.memory, passes, threads, b64(salt[:]), b64(sum)), nil
 }
 
 // matches compares a password with a PHC string, in constant time, with the parameters

@@ -38,7 +38,7 @@ func posting(t *testing.T, c mailtest.Config) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Accounts = account.New(account.Config{DB: o.db, Seal: s, Mail: m, Site: "https://slipway.test/"})
+	o.Accounts = account.New(account.Config{DB: o.db, HashMemory: 64, Seal: s, Mail: m, Site: "https://slipway.test/"})
 	return o
 }
 
@@ -267,7 +267,7 @@ func TestMailsWaitForTheServer(t *testing.T) {
 	o.work()
 	o.ask("ada@example.test")
 	o.ask("late@example.test")
-	o.until("two mails failed", `SELECT count(*) = 2 FROM jobs WHERE kind = 'account.letter' AND state = 'ready' AND failures = 1`)
+	o.until("two mails failed", `SELECT count(*) = 2 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
 	rows, err := o.db.Query(ctx, `SELECT args FROM jobs`)
 	all, err := db.Collect(rows, err, func(s db.Scanner) (text string, err error) { return text, s.Scan(&text) })
 	if err != nil {
@@ -279,9 +279,9 @@ func TestMailsWaitForTheServer(t *testing.T) {
 		}
 	}
 	o.srv = mailtest.New(t, mailtest.Config{Addr: addr})
-	late := `UPDATE jobs SET run_at = 0, args = REPLACE(args, '"Until":', '"Until":1,"Was":') WHERE kind = 'account.letter' AND share = (SELECT id FROM users WHERE email = 'late@example.test')`
+	late := `UPDATE jobs SET run_at = 0, args = REPLACE(args, '"Until":', '"Until":1,"Was":') WHERE kind = 'account.mail' AND share = (SELECT id FROM users WHERE email = 'late@example.test')`
 	write(t, o.db, late)
-	write(t, o.db, `UPDATE jobs SET run_at = 0 WHERE kind = 'account.letter'`)
+	write(t, o.db, `UPDATE jobs SET run_at = 0 WHERE kind = 'account.mail'`)
 	if got := o.srv.Wait(1)[0]; got.To != "ada@example.test" {
 		t.Errorf("got %+v", got)
 	} else if _, err := o.SetupLink(ctx, link(t, got)); err != nil {
@@ -323,15 +323,15 @@ func TestRefusedRecipient(t *testing.T) {
 		t.Errorf("log %+v, %v", log, err)
 	}
 	o.ask("busy@example.test")
-	o.until("failed for now", `SELECT count(*) = 1 FROM jobs WHERE kind = 'account.letter' AND state = 'ready' AND failures = 1`)
+	o.until("failed for now", `SELECT count(*) = 1 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
 	now <- true
-	write(t, o.db, `UPDATE jobs SET run_at = 0 WHERE kind = 'account.letter'`)
+	write(t, o.db, `UPDATE jobs SET run_at = 0 WHERE kind = 'account.mail'`)
 	o.srv.Wait(1)
 	// One that fails for too long is given up, and the log says that too.
 	o.idle()
 	o.ask("busy@example.test")
-	o.until("failed for now", `SELECT count(*) = 1 FROM jobs WHERE kind = 'account.letter' AND state = 'ready' AND failures = 1`)
-	write(t, o.db, `UPDATE jobs SET run_at = 0, failures = 1000 WHERE kind = 'account.letter'`)
+	o.until("failed for now", `SELECT count(*) = 1 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
+	write(t, o.db, `UPDATE jobs SET run_at = 0, failures = 1000 WHERE kind = 'account.mail'`)
 	o.until("given up", `SELECT count(*) = 2 FROM audit WHERE action = 'mail.undelivered'`)
 }
 

@@ -26,7 +26,7 @@ func guarded(t *testing.T) (*account.Accounts, *db.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return account.New(account.Config{DB: d, Seal: s, Site: "https://slipway.test"}), d
+	return account.New(account.Config{DB: d, HashMemory: 64, Seal: s, Site: "https://slipway.test"}), d
 }
 
 func enrol(t *testing.T, a *account.Accounts, email string) account.User {

@@ -79,11 +79,8 @@ type API struct {
 	ops       []Route
 	byPattern map[string]Route // by the mux's pattern
 	streams   requestinfo.Streams
-	spec      []byte            // openapi.json
-	pages     map[string][]byte // by path: the page at / and those of the reference
-	reference reference         // what they are rendered from
-	index     []indexed         // of their search
-	css       string            // of all of them
+	spec      func() []byte // openapi.json
+	docs      func() *pages
 }
 
 // New registers every route. It starts nothing.

@@ -288,7 +288,7 @@ func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.
 			return
 		}
 		if err := write(ctx, &patient{ctx: ctx, w: w, conn: http.NewResponseController(w)}); err != nil {
-			a.Log.InfoContext(ctx, "backup not sent whole", "backup", b.ID, "err", err)
+			a.Log.InfoContext(ctx, "backup download failed", "backup", b.ID, "err", err)
 			panic(http.ErrAbortHandler) // half an archive must not look whole
 		}
 	}, nil

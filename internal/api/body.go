@@ -61,7 +61,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // readAnyBody reads what a deploy hook's caller sends, which need not be JSON. What is
 // over the limit comes cut, one byte longer than the limit.
 func readAnyBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if !hookForm.MatchString(r.URL.Path) && !gitHookForm.MatchString(r.URL.Path) {
+	if !hookForm.MatchString(r.URL.Path) && !gitHookForm.MatchString(r.URL.Path) && !appHookForm.MatchString(r.URL.Path) {
 		return nil, nil
 	}
 	conn := http.NewResponseController(w)

@@ -14,7 +14,7 @@ type deploymentBody struct {
 	ID            string          `json:"id" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	SiteID        string          `json:"siteId"`
 	Status        string          `json:"status" enum:"pending,building,deploying,success,failed,canceled"`
-	Trigger       string          `json:"trigger" enum:"provision,api,hook,dashboard,push,rollback,promote"`
+	Trigger       string          `json:"trigger" enum:"provision,api,hook,dashboard,push,rollback,promote,restore"`
 	Target        string          `json:"target" enum:"production,preview" doc:"A production deployment replaces the live one. A preview is served at its own address."`
 	Title         *string         `json:"title"`
 	Branch        *string         `json:"branch" doc:"Null until the repository's default branch is known."`

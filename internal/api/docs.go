@@ -80,14 +80,20 @@ type failure struct {
 	When   template.HTML
 }
 
-// render makes the pages of the reference and the page at /, once: they hold nothing of a
-// user.
-func (a *API) render(doc *huma.OpenAPI) {
-	a.css = docsCSS
+// pages are those of the reference and the page at /. They hold nothing of a user.
+type pages struct {
+	byPath    map[string][]byte
+	reference reference // what they are rendered from
+	index     []indexed // of their search
+	css       string    // of all of them
+}
+
+func (a *API) render(doc *huma.OpenAPI) *pages {
+	out := &pages{css: docsCSS}
 	if a.FontURL != "" {
-		a.css = `@font-face{font-family:"Inter Slipway";src:url("` + a.FontURL + `") format("woff2");font-weight:100 900;font-display:swap}` + "\n" + docsCSS
+		out.css = `@font-face{font-family:"Inter Slipway";src:url("` + a.FontURL + `") format("woff2");font-weight:100 900;font-display:swap}` + "\n" + docsCSS
 	}
-	ref := reference{CSS: template.CSS(a.css), BaseURL: a.BaseURL, APIURL: a.APIURL, Limit: a.RateLimit, Guide: guide, Scopes: scopes(), Events: webhook.Catalogue()}
+	ref := reference{CSS: template.CSS(out.css), BaseURL: a.BaseURL, APIURL: a.APIURL, Limit: a.RateLimit, Guide: guide, Scopes: scopes(), Events: webhook.Catalogue()}
 	for _, t := range doc.Tags {
 		g := group{ID: anchor(t.Name), Name: t.Name, Text: t.Description}
 		for _, r := range a.ops {
@@ -102,13 +108,14 @@ func (a *API) render(doc *huma.OpenAPI) {
 	}
 	slices.SortFunc(ref.Failures, func(a, b failure) int { return a.Status - b.Status })
 	ref.Title = "Reference"
-	a.pages = map[string][]byte{"/": renderPage(homePage, ref), "/docs": renderPage(docsPage, ref)}
+	out.byPath = map[string][]byte{"/": renderPage(homePage, ref), "/docs": renderPage(docsPage, ref)}
 	for i, g := range ref.Groups {
 		of := ref
 		of.Title, of.Group = g.Name, &ref.Groups[i]
-		a.pages["/docs/"+g.ID] = renderPage(docsPage, of)
+		out.byPath["/docs/"+g.ID] = renderPage(docsPage, of)
 	}
-	a.reference, a.index = ref, searchIndex(ref.Groups, string(a.pages["/docs"]))
+	out.reference, out.index = ref, searchIndex(ref.Groups, string(out.byPath["/docs"]))
+	return out
 }
 
 var (
@@ -126,13 +133,14 @@ func renderPage(t *template.Template, ref reference) []byte {
 
 // servePage answers everything outside of /api and /hooks.
 func (a *API) servePage(w http.ResponseWriter, r *http.Request) {
-	body := a.pages[r.URL.Path]
+	p := a.docs()
+	body := p.byPath[r.URL.Path]
 	if q := searchQuery(r); q != "" && r.URL.Path == "/docs" {
-		ref := a.reference
-		ref.Title, ref.Query, ref.Hits = "Search", q, search(a.index, q)
+		ref := p.reference
+		ref.Title, ref.Query, ref.Hits = "Search", q, search(p.index, q)
 		body = renderPage(docsPage, ref)
 	}
-	sum := sha256.Sum256([]byte(a.css))
+	sum := sha256.Sum256([]byte(p.css))
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")

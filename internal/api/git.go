@@ -56,6 +56,8 @@ func (a *API) gitRoutes() {
 	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
 		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
 			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview where the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries act once."})
+	a.postAppHook(Route{Path: "/hooks/github/{hook}", ID: "callGitHubApp", Tag: "Git", Summary: "Report an event of a GitHub App", Noun: "GitHub App", Hook: true,
+		Doc: "For GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request does for each site of the repository, which uses an account connected with the app, what its own Git hook would do."})
 }
 
 func (a *API) showGit(s git.Settings) gitBody {
@@ -269,7 +271,7 @@ func (a *API) gitHookKey(ctx context.Context, r *http.Request) (string, bool) {
 
 type gitEventBody struct {
 	ID           string  `json:"id"`
-	Provider     string  `json:"provider" doc:"Which forge told of it: github, gitlab, gitea, bitbucket or bitbucket_server; or poll."`
+	Provider     string  `json:"provider" doc:"Which forge told of it: github, gitlab, gitea, bitbucket or bitbucket_server; github_app for one that came through a GitHub App, or poll."`
 	Name         string  `json:"name" doc:"As the forge calls it."`
 	Ref          *string `json:"ref" doc:"The branch, tag or pull request."`
 	CommitHash   *string `json:"commitHash"`

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -58,8 +59,8 @@ var limitHeaders = map[string]string{
 	"X-Request-Id":          "The id of this request in the service's logs.",
 }
 
-// finish completes the document that huma made from the types, and renders what is made
-// from it. Nothing of it changes afterwards.
+// finish completes the document that huma made from the types. Nothing of it changes
+// afterwards.
 func (a *API) finish() {
 	doc := a.huma.OpenAPI()
 	doc.Info.Description = overview
@@ -104,14 +105,18 @@ func (a *API) finish() {
 	}
 	doc.Webhooks = webhooksDoc()
 	nullable(doc.Components.Schemas)
-	var err error
-	if a.spec, err = encode(doc); err == nil {
-		a.spec, err = polish(a.spec)
-	}
-	if err != nil {
-		panic(err) // the document is made of our own types: every test would end here
-	}
-	a.render(doc)
+	// Most processes are never asked for either, and both are made in a moment.
+	a.spec = sync.OnceValue(func() []byte {
+		spec, err := encode(doc)
+		if err == nil {
+			spec, err = polish(spec)
+		}
+		if err != nil {
+			panic(err) // the document is made of our own types: the tests of it would end here
+		}
+		return spec
+	})
+	a.docs = sync.OnceValue(func() *pages { return a.render(doc) })
 }
 
 // complete adds what all operations have in common.
@@ -193,7 +198,7 @@ func (a *API) specRoute(doc *huma.OpenAPI) (Route, *huma.Operation) {
 	doc.AddOperation(op)
 	a.mux.HandleFunc("GET "+op.Path, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		w.Write(a.spec)
+		w.Write(a.spec())
 	})
 	a.ops = append(a.ops, r)
 	return r, op

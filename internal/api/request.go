@@ -117,7 +117,11 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 		allowOrigins(w.Header())
 	}
 	key, authErr := a.authenticate(ctx, r, req)
-	win, err := a.Limiter.Take(ctx, key, a.RateLimit)
+	limit := a.RateLimit
+	if strings.HasPrefix(key, appPrefix) {
+		limit *= appShare
+	}
+	win, err := a.Limiter.Take(ctx, key, limit)
 	setWindow(w.Header(), win)
 	switch {
 	case !a.Ready():
@@ -163,6 +167,9 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 		}
 		if hook, ok := a.gitHookKey(ctx, r); ok {
 			return hook, nil
+		}
+		if app, ok := a.appHookKey(ctx, r); ok {
+			return app, nil
 		}
 		return key, nil
 	}

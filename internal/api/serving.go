@@ -19,6 +19,7 @@ func (a *API) servingRoutes() {
 type servingBody struct {
 	ProxyHosts  []string `json:"proxyHosts" doc:"Hosts that rewrites with status 200 may forward requests to. Empty: none."`
 	Protection  string   `json:"protection" enum:"none,previews,all" doc:"Which addresses of the site require the password."`
+	SignIn      string   `json:"signIn" enum:"none,previews,all" doc:"Which addresses of the site require a member's sign-in at this installation. Where a password protects them too, either opens them."`
 	HasPassword bool     `json:"hasPassword" doc:"Whether a password is set. It is stored hashed and never shown."`
 
 	SinglePage    string `json:"singlePage" enum:"auto,on,off" doc:"Whether 200.html or index.html answers for paths without a file and without an extension. auto: as slipway.toml says or the framework was detected."`
@@ -27,7 +28,7 @@ type servingBody struct {
 }
 
 func showServing(v site.Serving) servingBody {
-	return servingBody{append([]string{}, v.ProxyHosts...), v.Protection, v.Hash != "", v.SinglePage, v.TrailingSlash, v.AccessLog}
+	return servingBody{append([]string{}, v.ProxyHosts...), v.Protection, v.SignIn, v.Hash != "", v.SinglePage, v.TrailingSlash, v.AccessLog}
 }
 
 func (a *API) getServing(ctx context.Context, c account.Caller, in *ByID) (servingBody, error) {
@@ -43,6 +44,7 @@ type updateServingIn struct {
 	Body struct {
 		ProxyHosts    *[]string `json:"proxyHosts,omitempty" doc:"At most 20 names, with a port where it isn't 443 or 80." maxItems:"20"`
 		Protection    *string   `json:"protection,omitempty" enum:"none,previews,all"`
+		SignIn        *string   `json:"signIn,omitempty" enum:"none,previews,all"`
 		SinglePage    *string   `json:"singlePage,omitempty" enum:"auto,on,off"`
 		TrailingSlash *string   `json:"trailingSlash,omitempty" enum:"auto,always,never"`
 		AccessLog     *string   `json:"accessLog,omitempty" enum:"truncated,no-addresses,off"`
@@ -64,13 +66,13 @@ func (a *API) updateServing(ctx context.Context, tx *db.Tx, c account.Caller, in
 	}
 	now, err := a.Sites.Serving(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
-		err = checkPatch(ctx, "serving settings", []string{"proxyHosts", "protection", "password", "singlePage", "trailingSlash", "accessLog"}, showServing(now), nil)
+		err = checkPatch(ctx, "serving settings", []string{"proxyHosts", "protection", "password", "signIn", "singlePage", "trailingSlash", "accessLog"}, showServing(now), nil)
 	}
 	if err != nil {
 		return servingBody{}, did, err
 	}
 	b := in.Body
-	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{ProxyHosts: b.ProxyHosts, Protection: b.Protection, Password: b.Password, SinglePage: b.SinglePage, TrailingSlash: b.TrailingSlash, AccessLog: b.AccessLog}, hash)
+	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{ProxyHosts: b.ProxyHosts, Protection: b.Protection, SignIn: b.SignIn, Password: b.Password, SinglePage: b.SinglePage, TrailingSlash: b.TrailingSlash, AccessLog: b.AccessLog}, hash)
 	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "serving"}
 	return showServing(v), did, err
 }

@@ -1,6 +1,25 @@
 package api
 
-import "testing"
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"slipway/internal/deploy"
+)
+
+// The reference names every trigger that a deployment can have.
+func TestTriggersAreAllNamed(t *testing.T) {
+	t.Parallel()
+	f, _ := reflect.TypeFor[deploymentBody]().FieldByName("Trigger")
+	named := strings.Split(f.Tag.Get("enum"), ",")
+	for _, c := range deploy.Causes {
+		if !slices.Contains(named, string(c)) {
+			t.Errorf("the trigger %s is not in the enum %q", c, named)
+		}
+	}
+}
 
 func TestPlainText(t *testing.T) {
 	t.Parallel()

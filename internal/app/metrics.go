@@ -154,7 +154,7 @@ func (a *Apps) countFigures(ctx context.Context) {
 		}
 		cancel()
 		if err != nil {
-			a.c.Log.WarnContext(ctx, "figures of applications not written, will be retried", "err", err)
+			a.c.Log.WarnContext(ctx, "application metrics not written, will be retried", "err", err)
 		}
 	}
 }

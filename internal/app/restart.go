@@ -115,3 +115,39 @@ func (a *Apps) retire(in *instance, drain time.Duration) {
 	}
 	in.running.Stop(stopGrace)
 }
+
+// Renew ends what runs of a site here: what it stands on has been replaced. Programs start
+// again with the next request, those that never sleep and workers at once.
+func (a *Apps) Renew(site string) {
+	a.mu.Lock()
+	all := make([]*program, 0, len(a.programs))
+	for _, p := range a.programs {
+		all = append(all, p)
+	}
+	a.mu.Unlock()
+	for _, p := range all {
+		p.mu.Lock()
+		in, try, of := p.now, p.starting, p.want.Site
+		p.mu.Unlock()
+		if of != site {
+			continue
+		}
+		p.stop(in, true, Sleeping)
+		if try != nil { // it has the old variables, and may wait for whoever calls
+			a.work.Go(func() {
+				<-try.done
+				p.mu.Lock()
+				in := p.now
+				p.mu.Unlock()
+				p.stop(in, true, Sleeping)
+			})
+		}
+	}
+	a.workers.mu.Lock()
+	defer a.workers.mu.Unlock()
+	for _, w := range a.workers.running {
+		if w.task.site == site {
+			w.stop()
+		}
+	}
+}

@@ -41,7 +41,7 @@ func (a *Apps) Run(ctx context.Context) error {
 		err := a.compare(ctx, changed)
 		changed = err != nil
 		if err != nil && ctx.Err() == nil {
-			a.c.Log.WarnContext(ctx, "programs not compared with what should run, will be retried", "err", err)
+			a.c.Log.WarnContext(ctx, "programs not reconciled, will be retried", "err", err)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (a *Apps) keepUp(ctx context.Context) {
 	list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) { return r, s.Scan(&r.site, &r.deployment, &r.state) })
 	if err != nil {
 		if ctx.Err() == nil {
-			a.c.Log.ErrorContext(ctx, "applications that never sleep not started; the next request does", "err", err)
+			a.c.Log.ErrorContext(ctx, "always-on applications not started; the next request starts them", "err", err)
 		}
 		return
 	}

@@ -48,7 +48,7 @@ func (p *program) transportTo(running runtime.Program, want Wanted) transport {
 			Log: func(line string) { want.Spec.Output("stderr", line) }}
 		t := transport{RoundTripper: site, serve: site.Serve, prime: func(ctx context.Context) {
 			if err := site.Prime(ctx, path.Join(runtime.AppDir, want.Spec.Dir)); err != nil {
-				p.apps.c.Log.DebugContext(ctx, "scripts not compiled ahead", "site", want.Site, "err", err)
+				p.apps.c.Log.DebugContext(ctx, "PHP scripts not precompiled", "site", want.Site, "err", err)
 			}
 		}}
 		if want.PHP.Tasks != "" {

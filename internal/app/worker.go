@@ -202,7 +202,7 @@ func (a *Apps) runTasks(ctx context.Context) {
 			err = a.keepWorkers(ctx)
 		}
 		if changed = err != nil; err != nil && ctx.Err() == nil {
-			a.c.Log.WarnContext(ctx, "background processes not compared with what should run, will be retried", "err", err)
+			a.c.Log.WarnContext(ctx, "background processes not reconciled, will be retried", "err", err)
 		}
 		select {
 		case <-ctx.Done():

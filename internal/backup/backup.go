@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,12 +106,19 @@ type Folder struct {
 	Dir  string
 }
 
-// Database is a database of a site.
+// Database is a database of a site. Dump writes it as SQL, all as it was at the moment of
+// the first byte.
 type Database struct {
-	Name string
-	Dump func(ctx context.Context, w io.Writer) error // in one transaction
-	Load func(ctx context.Context, r io.Reader) error // takes the place of what it holds
-	Test func(ctx context.Context, r io.Reader) error // loads into a scratch database, compares and removes it
+	Name  string
+	Place int64 // in the site's list
+	Dump  func(ctx context.Context, w io.Writer) error
+}
+
+// Loaded is a dump in a database beside the site's own. PutTx makes it the site's database
+// of that name; Drop does nothing after that.
+type Loaded struct {
+	PutTx func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error
+	Drop  func(ctx context.Context)
 }
 
 // Config holds what Backups needs. Repository may be nil: then Why says in words why there
@@ -132,8 +140,24 @@ type Config struct {
 	// writing until release is called.
 	Storage func(ctx context.Context, id site.ID) ([]Folder, error)
 	Hold    func(ctx context.Context, id site.ID) (release func(), err error)
-	// Databases lists the databases of a site.
+	// MakeFolder makes a storage folder that a site lacks.
+	MakeFolder func(ctx context.Context, id site.ID, name string) (Folder, error)
+	// Databases lists the databases of a site. Load loads a dump, and with check compares
+	// its tables with what Dump has read.
 	Databases func(ctx context.Context, id site.ID) ([]Database, error)
+	Load      func(ctx context.Context, r io.Reader, check bool) (Loaded, error)
+	// Extra returns what else must be known of a site to bring it back; nil: nothing. ExtraTx
+	// gives it to a site: when that is made, and again, ready, with its files and databases.
+	Extra   func(ctx context.Context, id site.ID) (json.RawMessage, error)
+	ExtraTx func(ctx context.Context, tx *db.Tx, s site.Site, extra json.RawMessage, ready bool) error
+	// Renew ends a site's programs, which start with the next request: what they stand on
+	// has been replaced.
+	Renew func(ctx context.Context, id site.ID) error
+	// Installation returns what the installation consists of and the repository at a place,
+	// the one of the settings where that is empty. Every is how often it is backed up; 0: by
+	// hand alone.
+	Installation func(to string) (*Repository, Source, error)
+	Every        time.Duration
 	// Warn tells an owner that a site with a schedule has had no verified backup for long.
 	Warn func(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteName string, since db.Time) error
 }

@@ -693,38 +693,120 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// Databases are dumped while writes are held, and come back from the dump.
+// memory is databases of sites that hold a text each, in place of a server.
+type memory struct {
+	mu      sync.Mutex // guards what follows
+	text    map[site.ID]string
+	checked []string // what was loaded to be compared
+	renewed []site.ID
+	scratch int   // loaded, and neither put nor dropped
+	refuse  error // of the next load
+}
+
+func (d *memory) wire(c *Config) {
+	d.text = map[site.ID]string{}
+	c.Databases = func(_ context.Context, id site.ID) ([]Database, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		text, ok := d.text[id]
+		if !ok {
+			return nil, nil
+		}
+		return []Database{{Name: "main", Place: 2, Dump: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, text); return err }}}, nil
+	}
+	c.Load = func(_ context.Context, in io.Reader, check bool) (Loaded, error) {
+		b, err := io.ReadAll(in)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if err = errors.Join(err, d.refuse); err != nil {
+			return Loaded{}, err
+		}
+		if check {
+			d.checked = append(d.checked, string(b))
+		}
+		d.scratch++
+		gone := func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.scratch--
+		}
+		once := sync.OnceFunc(gone)
+		return Loaded{Drop: func(context.Context) { once() }, PutTx: func(_ context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
+			if name != "main" || place != 2 || owner != anna {
+				return fmt.Errorf("%s at %d for %s", name, place, owner)
+			}
+			tx.AfterCommit(func() {
+				d.mu.Lock()
+				d.text[id] = string(b)
+				d.mu.Unlock()
+				once()
+			})
+			return nil
+		}}, nil
+	}
+	c.Renew = func(_ context.Context, id site.ID) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.renewed = append(d.renewed, id)
+		return nil
+	}
+}
+
+// Databases are dumped while writes are held, compared when the backup is verified, and come
+// back together with the files: to the site, to a site that lost them, and to a new one.
 func TestDatabases(t *testing.T) {
 	t.Parallel()
-	content := "rows v1"
-	var tested string
-	w := newWorld(t, func(c *Config) {
-		c.Databases = func(context.Context, site.ID) ([]Database, error) {
-			return []Database{{Name: "main",
-				Dump: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, content); return err },
-				Load: func(_ context.Context, in io.Reader) error {
-					b, err := io.ReadAll(in)
-					content = string(b)
-					return err
-				},
-				Test: func(_ context.Context, in io.Reader) error {
-					b, err := io.ReadAll(in)
-					tested = string(b)
-					return err
-				}}}, nil
+	var d memory
+	var w *world
+	w = newWorld(t, d.wire, func(c *Config) {
+		c.MakeFolder = func(_ context.Context, id site.ID, name string) (Folder, error) {
+			f := Folder{name, filepath.Join(t.TempDir(), name)}
+			w.storage[id] = append(w.storage[id], f)
+			return f, os.MkdirAll(f.Dir, 0o755)
 		}
 	})
 	s := w.site("data", map[string]string{"index.html": "hello"})
+	dir := w.folder(s.ID, map[string]string{"cat.jpg": "meow"})
+	d.text[s.ID] = "rows v1"
 	b := w.backUp(s.ID, NewBackup{})
-	if tested != "rows v1" {
-		t.Errorf("the dump was tested as %q", tested)
+	if b.VerifiedAt == 0 || !slices.Equal(d.checked, []string{"rows v1"}) || d.scratch != 0 {
+		t.Errorf("%+v: compared %q, %d are left", b, d.checked, d.scratch)
 	}
-	content = "rows v2"
-	if o, _ := w.restoreTo(b.ID, RestoreTo{Includes: []string{"database"}}); o.Status != operation.Success {
-		t.Fatalf("%+v", o)
+	d.text[s.ID] = "rows v2"
+	ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("purr"), 0o640))
+
+	// A part of it; and nothing at all where the load fails.
+	d.refuse = &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded"}
+	o, _ := w.restoreTo(b.ID, RestoreTo{})
+	if o.Status != operation.Failed || !strings.Contains(o.Error, "can't be loaded") || d.text[s.ID] != "rows v2" || contents(t, dir)["cat.jpg"] != "purr" || d.scratch != 0 {
+		t.Errorf("a load that fails: %+v, %q, %q, %d are left", o, d.text, contents(t, dir), d.scratch)
 	}
-	if content != "rows v1" {
-		t.Errorf("the database holds %q", content)
+	d.refuse = nil
+	if o, _ := w.restoreTo(b.ID, RestoreTo{Includes: []string{"files"}}); o.Status != operation.Success || d.text[s.ID] != "rows v2" || contents(t, dir)["cat.jpg"] != "meow" {
+		t.Errorf("files alone: %+v, %q, %q", o, d.text, contents(t, dir))
+	}
+	ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("purr"), 0o640))
+	d.renewed = nil
+	o, result := w.restoreTo(b.ID, RestoreTo{Includes: []string{"database"}})
+	if o.Status != operation.Success || d.text[s.ID] != "rows v1" || contents(t, dir)["cat.jpg"] != "purr" || !slices.Equal(d.renewed, []site.ID{s.ID}) {
+		t.Errorf("the database alone: %+v, %q, %q, renewed %q", o, d.text, contents(t, dir), d.renewed)
+	}
+	// Undone; and brought back after the database was deleted.
+	w.ended(ID(result["backupId"]))
+	if o, _ := w.restoreTo(ID(result["backupId"]), RestoreTo{}); o.Status != operation.Success || d.text[s.ID] != "rows v2" {
+		t.Errorf("undone: %+v, %q", o, d.text)
+	}
+	delete(d.text, s.ID)
+	if o, _ := w.restoreTo(b.ID, RestoreTo{}); o.Status != operation.Success || d.text[s.ID] != "rows v1" {
+		t.Errorf("deleted before: %+v, %q", o, d.text)
+	}
+	o, result = w.restoreTo(b.ID, RestoreTo{NewName: "copy"})
+	id := site.ID(result["siteId"])
+	if o.Status != operation.Success || d.text[id] != "rows v1" || len(w.storage[id]) != 1 || contents(t, w.storage[id][0].Dir)["cat.jpg"] != "meow" || w.page(id, "/") != "hello" {
+		t.Errorf("a new site: %+v, %q, %+v", o, d.text, w.storage[id])
+	}
+	if d.scratch != 0 {
+		t.Errorf("%d databases are left", d.scratch)
 	}
 }
 

@@ -14,16 +14,19 @@ import (
 
 // Manifest lists what a backup holds and where it lies. It has secrets.
 type Manifest struct {
-	Version  int          `json:"version"`
-	ID       ID           `json:"id"`
-	Site     site.ID      `json:"site"`
-	At       time.Time    `json:"at"`
-	Includes []string     `json:"includes"`
-	Config   *site.Export `json:"config,omitempty"`
-	Live     *deploy.Live `json:"live,omitempty"`
-	Packs    []string     `json:"packs"`
-	Pieces   []piece      `json:"pieces"`
-	Files    []File       `json:"files"`
+	Version  int              `json:"version"`
+	ID       ID               `json:"id"`
+	Site     site.ID          `json:"site"`
+	At       time.Time        `json:"at"`
+	Includes []string         `json:"includes"`
+	Config   *site.Export     `json:"config,omitempty"`
+	Extra    json.RawMessage  `json:"extra,omitempty"` // see Config.Extra
+	Live     *deploy.Live     `json:"live,omitempty"`
+	Places   map[string]int64 `json:"databases,omitempty"` // of databases, by name
+	Folders  []string         `json:"folders,omitempty"`   // of storage
+	Packs    []string         `json:"packs"`
+	Pieces   []piece          `json:"pieces"`
+	Files    []File           `json:"files"`
 
 	at map[string]int // index into Files; made by load
 }
@@ -157,6 +160,17 @@ func (m *Manifest) under(folder string) (list []File) {
 		}
 	}
 	return list
+}
+
+// folderOf returns the storage folder that a path below inStorage belongs to; empty: it is
+// not known.
+func (m *Manifest) folderOf(p string) (name string) {
+	for _, f := range m.Folders {
+		if strings.HasPrefix(p, f+"/") && len(f) > len(name) {
+			name = f
+		}
+	}
+	return name
 }
 
 // load reads a manifest. Only this installation writes them, and the repository proves it;

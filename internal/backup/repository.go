@@ -40,6 +40,7 @@ type Repository struct {
 	seal       *seal.Sealer // nil: only an identity opens it
 	recipients []age.Recipient
 	identities []age.Identity
+	readOnly   bool
 
 	mu   sync.Mutex // guards keys
 	keys *keys      // nil until first used
@@ -57,11 +58,12 @@ type RepositoryConfig struct {
 	Seal       *seal.Sealer
 	Recipients []age.Recipient // who else may open it. Optional.
 	Identities []age.Identity  // open it without the installation's key. Optional.
+	ReadOnly   bool            // a place without backups is an error, not the beginning of one
 }
 
 // NewRepository returns the repository at a place. It reads nothing yet.
 func NewRepository(c RepositoryConfig) *Repository {
-	return &Repository{at: c.Backend, seal: c.Seal, recipients: c.Recipients, identities: c.Identities}
+	return &Repository{at: c.Backend, seal: c.Seal, recipients: c.Recipients, identities: c.Identities, readOnly: c.ReadOnly}
 }
 
 // maxObject bounds an object's plain bytes. Packs are far smaller; manifests of many files
@@ -131,7 +133,7 @@ func (r *Repository) unwrap(s slot) ([]byte, error) {
 // create draws the key of a new repository. Of two that do it at once the one whose slot
 // stays wins, which both read back.
 func (r *Repository) create(ctx context.Context) (*keys, error) {
-	if r.seal == nil {
+	if r.seal == nil || r.readOnly {
 		return nil, &fault.Error{Kind: fault.NotFound, Message: "There are no backups at this place", Details: "check the address"}
 	}
 	for e, err := range r.at.List(ctx) {
@@ -215,6 +217,15 @@ func (r *Repository) put(ctx context.Context, plain []byte) (name string, stored
 		return "", 0, &fault.Error{Kind: fault.TooLarge, Message: "The backup's list of files is too long"}
 	}
 	name = k.nameOf(plain)
+	sealed := k.seal(name, plain)
+	if err := r.at.Put(ctx, name, bytes.NewReader(sealed), int64(len(sealed))); err != nil {
+		return "", 0, storeError(err)
+	}
+	return name, int64(len(sealed)), nil
+}
+
+// seal compresses and encrypts an object for its name.
+func (k *keys) seal(name string, plain []byte) []byte {
 	e := encoders.Get().(*zstd.Encoder)
 	packed := e.EncodeAll(plain, make([]byte, k.aead.NonceSize(), k.aead.NonceSize()+len(plain)/2+64))
 	encoders.Put(e)
@@ -225,11 +236,24 @@ func (r *Repository) put(ctx context.Context, plain []byte) (name string, stored
 	h.Write([]byte(name))
 	h.Write(body)
 	copy(packed, h.Sum(nil)[:k.aead.NonceSize()])
-	sealed := k.aead.Seal(packed[:k.aead.NonceSize()], packed[:k.aead.NonceSize()], bytes.Clone(body), []byte(name))
-	if err := r.at.Put(ctx, name, bytes.NewReader(sealed), int64(len(sealed))); err != nil {
-		return "", 0, storeError(err)
+	// In place: what is sealed is as long as what it takes the place of, and the tag.
+	return k.aead.Seal(packed[:k.aead.NonceSize()], packed[:k.aead.NonceSize()], body, []byte(name))
+}
+
+// unseal is the inverse of seal.
+func (k *keys) unseal(name string, sealed []byte) ([]byte, error) {
+	if len(sealed) < k.aead.NonceSize() {
+		return nil, damaged(name)
 	}
-	return name, int64(len(sealed)), nil
+	packed, err := k.aead.Open(nil, sealed[:k.aead.NonceSize()], sealed[k.aead.NonceSize():], []byte(name))
+	if err != nil {
+		return nil, damaged(name)
+	}
+	plain, err := decoder().DecodeAll(packed, nil)
+	if err != nil {
+		return nil, damaged(name)
+	}
+	return plain, nil
 }
 
 // get returns an object's plain bytes, which are the very ones that were put.
@@ -242,17 +266,13 @@ func (r *Repository) get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(sealed) < k.aead.NonceSize() {
-		return nil, damaged(name)
+	plain, err := k.unseal(name, sealed)
+	if err == nil && k.nameOf(plain) != name {
+		err = damaged(name)
 	}
-	packed, err := k.aead.Open(nil, sealed[:k.aead.NonceSize()], sealed[k.aead.NonceSize():], []byte(name))
 	if err != nil {
 		r.at.Distrust(name)
-		return nil, damaged(name)
-	}
-	plain, err := decoder().DecodeAll(packed, nil)
-	if err != nil || k.nameOf(plain) != name {
-		return nil, damaged(name)
+		return nil, err
 	}
 	return plain, nil
 }
@@ -284,7 +304,7 @@ func damaged(name string) error { return fmt.Errorf("object %.12s…: %w", name,
 // storeError gives a full place its words.
 func storeError(err error) error {
 	if strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "disk quota") {
-		return &fault.Error{Kind: fault.Unavailable, Message: "There is no room left where backups are stored", Details: "free some space, then back up again", Code: "backup_place_full"}
+		return &fault.Error{Kind: fault.Unavailable, Message: "The backup storage is full", Details: "free some space, then back up again", Code: "backup_place_full"}
 	}
 	return err
 }

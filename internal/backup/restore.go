@@ -3,6 +3,7 @@ package backup
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"slipway/internal/account"
 	"slipway/internal/blob"
@@ -54,6 +57,7 @@ type Plan struct {
 	restore Restore
 	backup  Backup
 	made    *site.NewSite // the site to make; nil: it is there
+	extra   json.RawMessage
 }
 
 // PlanRestore checks what a restore of the owner's backup needs. It reads the backup's list
@@ -76,10 +80,10 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		}
 	}
 	if p.restore.New && to.Site != "" {
-		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Send either siteId or newSite", Details: "siteId restores to a site that is there, newSite makes one"}
+		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Send either siteId or newSite", Details: "siteId restores to an existing site, newSite creates one"}
 	}
 	if p.restore.New && len(to.Paths) > 0 {
-		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A new site is restored whole", Details: "leave out paths, or restore to a site that is there", Code: "invalid_paths"}
+		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A restore to a new site can't be limited to some files", Details: "omit paths, or restore to an existing site", Code: "invalid_paths"}
 	}
 	in, err := s.reader(ctx, b)
 	if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
@@ -98,16 +102,20 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		if in.m.Config == nil || in.m.Live == nil {
 			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "No new site can be made from this backup", Details: "it has no configuration or no release; restore it to a site that is there", Code: "backup_incomplete"}
 		}
-		if in.m.Config.Type == site.WordPress {
-			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "A WordPress can't be restored to a new site yet", Details: "restore its files and settings to the site that is there", Code: "backup_incomplete"}
+		if in.m.Config.Type == site.WordPress && (in.m.Extra == nil || len(in.m.Places) == 0) {
+			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "No new site can be made from this backup", Details: "it has no database of its WordPress; restore its files and settings to a site that is there", Code: "backup_incomplete"}
 		}
-		if len(in.m.under(inStorage)) > 0 {
-			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "A backup with stored files can't be restored to a new site yet",
-				Details: "download the backup, or restore it to a site that has the same storage folders", Code: "storage_missing"}
+		for _, f := range in.m.under(inStorage) {
+			if s.c.MakeFolder == nil || in.m.folderOf(f.Path) == "" {
+				return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "No new site can be made from this backup", Details: "it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage folders", Code: "storage_missing"}
+			}
+		}
+		if len(p.restore.Includes) < len(parts) {
+			return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A new site is restored whole", Details: "leave out includes, or restore to a site that is there", Code: "invalid_includes"}
 		}
 		n := in.m.Config.NewSite()
 		n.Name, n.Unprovisioned = to.NewName, true
-		p.made = &n
+		p.made, p.extra = &n, in.m.Extra
 	}
 	return p, nil
 }
@@ -120,6 +128,11 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		x, err := s.c.Sites.CreateTx(ctx, tx, owner, *p.made)
 		if err != nil {
 			return operation.Operation{}, err
+		}
+		if p.extra != nil && s.c.ExtraTx != nil {
+			if err := s.c.ExtraTx(ctx, tx, x, p.extra, false); err != nil {
+				return operation.Operation{}, err
+			}
 		}
 		if err := s.c.Sites.ProvisioningTx(ctx, tx, x); err != nil {
 			return operation.Operation{}, err
@@ -200,11 +213,22 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			return err
 		}
 	}
-	// From here on the site changes. Data first: the release that goes live finds it there.
-	if err := s.restoreData(ctx, r, in); err != nil {
+	data, err := s.prepareData(ctx, r, in)
+	defer data.drop(ctx)
+	if err != nil {
 		return fmt.Errorf("restore %s: %w", r.Site, err)
 	}
-	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+	// From here on the site changes, and none of its programs runs until that is over. The
+	// folders' content first: a crash repeats that, and the transaction is the end.
+	release, err := s.hold(ctx, r.Site, !data.empty())
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := data.putFolders(); err != nil {
+		return fmt.Errorf("restore %s: %w", r.Site, err)
+	}
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		o, err := s.c.Operations.GetTx(ctx, tx, r.Operation)
 		if err != nil || o.CompletedAt != 0 {
 			return err
@@ -213,8 +237,22 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 		if before != "" {
 			result["backupId"] = before
 		}
+		for name, l := range data.databases {
+			if err := l.PutTx(ctx, tx, b.Owner, r.Site, name, in.m.Places[name]); err != nil {
+				return err
+			}
+		}
 		if config != nil {
 			if err := s.c.Sites.ImportTx(ctx, tx, b.Owner, r.Site, *config, sealed); err != nil {
+				return err
+			}
+		}
+		if config != nil && in.m.Extra != nil && s.c.ExtraTx != nil {
+			x, err := s.c.Sites.LockTx(ctx, tx, b.Owner, r.Site)
+			if err != nil {
+				return err
+			}
+			if err := s.c.ExtraTx(ctx, tx, x, in.m.Extra, r.New); err != nil {
 				return err
 			}
 		}
@@ -227,6 +265,18 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 		}
 		return s.c.Operations.EndTx(ctx, tx, r.Operation, "Restored", "", result)
 	})
+	if err != nil || data.empty() || s.c.Renew == nil {
+		return err
+	}
+	return s.c.Renew(ctx, r.Site)
+}
+
+// hold keeps a site's programs from writing, where they are to be.
+func (s *Backups) hold(ctx context.Context, id site.ID, needed bool) (release func(), err error) {
+	if !needed || s.c.Hold == nil {
+		return func() {}, nil
+	}
+	return s.c.Hold(ctx, id)
 }
 
 // backUpFirst has the site's present state backed up, and says whether that is done.
@@ -271,15 +321,16 @@ func (s *Backups) backUpFirst(ctx context.Context, r Restore, owner account.Owne
 // those that it has.
 func (s *Backups) putBlobs(ctx context.Context, in *reader, op operation.ID) error {
 	for try := 1; ; try++ {
-		err := s.putOnce(ctx, in)
+		err := in.putBlobs(ctx, s.c.Blobs)
 		if !errors.Is(err, blob.ErrSwept) || try == 3 {
 			return err
 		}
 	}
 }
 
-func (s *Backups) putOnce(ctx context.Context, in *reader) error {
-	batch := s.c.Blobs.Batch(ctx)
+// putBlobs puts all blobs of a backup into a store.
+func (in *reader) putBlobs(ctx context.Context, store *blob.Store) error {
+	batch := store.Batch(ctx)
 	for _, f := range in.m.under(inBlobs) {
 		want, err := blob.ParseDigest(f.Path)
 		if err != nil {
@@ -301,32 +352,62 @@ func (s *Backups) putOnce(ctx context.Context, in *reader) error {
 	return batch.Flush()
 }
 
-// restoreData puts storage and databases in place of what is there, the site's writes held.
-func (s *Backups) restoreData(ctx context.Context, r Restore, in *reader) error {
-	var err error
+// data is what takes the place of a site's storage and databases, ready beside them.
+type data struct {
+	swaps     []swap
+	databases map[string]Loaded
+}
+
+func (d *data) empty() bool { return len(d.swaps)+len(d.databases) == 0 }
+
+// drop removes what was not put.
+func (d *data) drop(ctx context.Context) {
+	for _, w := range d.swaps {
+		w.drop()
+	}
+	for _, l := range d.databases {
+		l.Drop(context.WithoutCancel(ctx))
+	}
+}
+
+func (d *data) putFolders() error {
+	for _, w := range d.swaps {
+		if err := w.put(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepareData makes ready what a restore puts in place. It changes nothing of the site, but
+// that it has folders, empty ones, where it had none.
+func (s *Backups) prepareData(ctx context.Context, r Restore, in *reader) (*data, error) {
+	d := &data{databases: map[string]Loaded{}}
+	if slices.Contains(r.Includes, Databases) && len(r.Paths) == 0 {
+		for _, f := range in.m.under(inDatabase) {
+			if s.c.Load == nil {
+				return d, noDatabases
+			}
+			l, err := s.load(ctx, in, f, false)
+			if err != nil {
+				return d, err
+			}
+			d.databases[strings.TrimSuffix(f.Path, ".sql")] = l
+		}
+	}
+	if !slices.Contains(r.Includes, Files) {
+		return d, nil
+	}
 	var folders []Folder
-	var databases []Database
-	if slices.Contains(r.Includes, Files) && s.c.Storage != nil {
+	var err error
+	if s.c.Storage != nil {
 		if folders, err = s.c.Storage(ctx, r.Site); err != nil {
-			return err
+			return d, err
 		}
 	}
-	if slices.Contains(r.Includes, Databases) && s.c.Databases != nil && len(r.Paths) == 0 {
-		if databases, err = s.c.Databases(ctx, r.Site); err != nil {
-			return err
-		}
+	if folders, err = s.folders(ctx, r, in.m, folders); err != nil {
+		return d, err
 	}
-	if slices.Contains(r.Includes, Files) {
-		if err := placed(in.m, folders, r.Paths); err != nil {
-			return err
-		}
-	}
-	var swaps []swap
-	defer func() {
-		for _, w := range swaps {
-			w.drop()
-		}
-	}()
 	for _, f := range folders {
 		files := in.m.under(inStorage + f.Name + "/")
 		if len(r.Paths) > 0 {
@@ -337,50 +418,34 @@ func (s *Backups) restoreData(ctx context.Context, r Restore, in *reader) error 
 		}
 		w, err := prepare(ctx, in, f, files, len(r.Paths) > 0)
 		if err != nil {
-			return err
+			return d, err
 		}
-		swaps = append(swaps, w)
+		d.swaps = append(d.swaps, w)
 	}
-	if len(swaps)+len(databases) == 0 {
-		return nil
-	}
-	if s.c.Hold != nil {
-		release, err := s.c.Hold(ctx, r.Site)
-		if err != nil {
-			return err
-		}
-		defer release()
-	}
-	for _, d := range databases {
-		f, ok := in.m.file(inDatabase + d.Name + ".sql")
-		if !ok || d.Load == nil {
-			continue
-		}
-		if err := in.pipe(ctx, f, func(r io.Reader) error { return d.Load(ctx, r) }); err != nil {
-			return fmt.Errorf("database %s: %w", d.Name, err)
-		}
-	}
-	for _, w := range swaps {
-		if err := w.put(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d, nil
 }
 
-// placed is nil where every stored file that is to be restored has a folder at the site: a
-// folder comes with the first program that uses it.
-func placed(m *Manifest, folders []Folder, paths []string) error {
+// folders adds the folders to a site's that it lacks for what is to be restored.
+func (s *Backups) folders(ctx context.Context, r Restore, m *Manifest, have []Folder) ([]Folder, error) {
 	for _, f := range m.under(inStorage) {
-		if len(paths) > 0 && !chosen(paths, f.Path) {
+		if len(r.Paths) > 0 && !chosen(r.Paths, f.Path) {
 			continue
 		}
-		if !slices.ContainsFunc(folders, func(x Folder) bool { return strings.HasPrefix(f.Path, x.Name+"/") }) {
-			return &fault.Error{Kind: fault.Conflict, Message: "The site doesn't have the storage folder that the backup's files belong to",
+		if slices.ContainsFunc(have, func(x Folder) bool { return strings.HasPrefix(f.Path, x.Name+"/") }) {
+			continue
+		}
+		name := m.folderOf(f.Path)
+		if name == "" || s.c.MakeFolder == nil {
+			return nil, &fault.Error{Kind: fault.Conflict, Message: "The site doesn't have the storage folder that the backup's files belong to",
 				Details: "nothing of it was restored; the download of the backup holds them, and includes config alone restores settings", Received: clip(f.Path), Code: "storage_missing"}
 		}
+		made, err := s.c.MakeFolder(ctx, r.Site, name)
+		if err != nil {
+			return nil, err
+		}
+		have = append(have, made)
 	}
-	return nil
+	return have, nil
 }
 
 // chosen reports whether a file is one of the paths, or below one.
@@ -426,7 +491,7 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 			return w, fmt.Errorf("restore storage: %w", err)
 		}
 		full := x
-		err = errors.Join(in.copy(ctx, out, full), out.Sync(), out.Close())
+		err = errors.Join(in.copy(ctx, out, full), out.Close())
 		if err != nil {
 			return w, err
 		}
@@ -442,7 +507,24 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 			return w, fmt.Errorf("restore storage: %w", err)
 		}
 	}
-	return w, ownLike(w.next, f.Dir)
+	if err := ownLike(w.next, f.Dir); err != nil {
+		return w, err
+	}
+	return w, syncAll(w.next)
+}
+
+// syncAll returns when all that was written to the file system of dir is on disk: once for
+// thousands of files.
+func syncAll(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("write to disk: %w", err)
+	}
+	return nil
 }
 
 // put exchanges the folder's content, not the folder, which running programs see. A crash

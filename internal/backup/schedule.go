@@ -178,9 +178,6 @@ const (
 
 // Schedule makes sure that the recurring job exists.
 func (s *Backups) Schedule(ctx context.Context) error {
-	if s.c.Repository == nil {
-		return nil
-	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := job.Enqueue(ctx, tx, Tend{}, job.Options{Unique: Tend{}.Kind(), At: db.Now().Add(tendEvery)})
 		return err
@@ -188,10 +185,13 @@ func (s *Backups) Schedule(ctx context.Context) error {
 }
 
 func (s *Backups) tend(ctx context.Context, _ Tend, _ int64) error {
-	if s.c.Repository == nil {
-		return job.Later(time.Hour)
-	}
 	now := time.Now()
+	if err := s.installationDue(ctx, now); err != nil {
+		return err
+	}
+	if s.c.Repository == nil {
+		return job.Later(tendEvery)
+	}
 	if err := s.begins(ctx, now); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (s *Backups) begins(ctx context.Context, now time.Time) error {
 					if fault.As(err) == nil {
 						return err
 					}
-					s.c.Log.InfoContext(ctx, "scheduled backup not begun", "site", d.id, "err", err)
+					s.c.Log.InfoContext(ctx, "scheduled backup not started", "site", d.id, "err", err)
 				}
 			}
 			return nil

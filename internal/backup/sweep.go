@@ -31,7 +31,16 @@ func (s *Backups) sweepDue(ctx context.Context, now time.Time) error {
 // Sweep deletes the objects of the repository that no backup has any more. A backup whose
 // list can't be read stops it: what it held is not known.
 func (s *Backups) Sweep(ctx context.Context) error {
+	return s.SweepPlace(ctx, s.c.Repository)
+}
+
+// SweepPlace is Sweep of any repository of this installation: backups of sites and of the
+// installation may lie in one place or in two.
+func (s *Backups) SweepPlace(ctx context.Context, r *Repository) error {
 	keep := map[string]bool{}
+	if err := r.kept(ctx, keep); err != nil {
+		return fmt.Errorf("sweep backups: %w", err)
+	}
 	rows, err := s.c.DB.Query(ctx, `SELECT manifest FROM backups WHERE manifest <> '' UNION SELECT base FROM backups WHERE base <> ''`)
 	manifests, err := db.Collect(rows, err, func(s db.Scanner) (name string, err error) { return name, s.Scan(&name) })
 	if err != nil {
@@ -41,7 +50,7 @@ func (s *Backups) Sweep(ctx context.Context) error {
 		if name == "" {
 			continue
 		}
-		m, err := s.c.Repository.load(ctx, name)
+		m, err := r.load(ctx, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it can't be restored, and verifying it says so
 		}
@@ -53,7 +62,7 @@ func (s *Backups) Sweep(ctx context.Context) error {
 			keep[p] = true
 		}
 	}
-	removed, size, err := s.c.Repository.sweep(ctx, keep)
+	removed, size, err := r.sweep(ctx, keep)
 	if removed > 0 {
 		s.c.Log.InfoContext(ctx, "objects of deleted backups deleted", "objects", removed, "bytes", size)
 	}

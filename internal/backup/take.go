@@ -71,6 +71,7 @@ func (s *Backups) Work(j *job.Jobs) {
 		}
 		return s.endRestore(ctx, r, words(why), nil)
 	}), s.restore)
+	job.Handle(j, job.Policy{Timeout: 24 * time.Hour, Attempts: 20, Backoff: func(int) time.Duration { return 10 * time.Second }}, s.backUpInstallation)
 	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, s.tend)
 }
 
@@ -154,6 +155,11 @@ func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, erro
 	m := &Manifest{Version: manifestVersion, ID: b.ID, Site: b.Site, Includes: b.Includes}
 	if slices.Contains(b.Includes, Settings) {
 		m.Config = &config
+		if s.c.Extra != nil {
+			if m.Extra, err = s.c.Extra(ctx, b.Site); err != nil {
+				return nil, 0, err
+			}
+		}
 	}
 	c := &collection{s: s, w: w, m: m, base: base}
 	// What can change is of one moment; the release and the program never change, so they
@@ -188,7 +194,7 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Man
 		}
 		m, err := s.c.Repository.load(ctx, name)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
-			s.c.Log.WarnContext(ctx, "an earlier backup can't be built upon", "backup", b.ID, "err", err)
+			s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
 			continue // what it has is stored anew
 		}
 		if err != nil {
@@ -237,12 +243,17 @@ type collection struct {
 	m     *Manifest
 	base  *Manifest
 	bytes int64
+
+	inside    string // folder of storage and databases, which ends with a slash. Optional.
+	most      int    // files. Optional: 0 means maxFiles.
+	mostBytes int64  // Optional: 0 means maxBytes.
 }
 
 // file adds what open returns under a path, or what the base has under it with the same stamp.
 func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadCloser, error)) error {
-	if len(c.m.Files) >= maxFiles || c.bytes > maxBytes {
-		return &fault.Error{Kind: fault.TooLarge, Message: "The site is too large for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", maxFiles, maxBytes>>30)}
+	most, mostBytes := cmp.Or(c.most, maxFiles), cmp.Or(c.mostBytes, maxBytes)
+	if len(c.m.Files) >= most || c.bytes > mostBytes {
+		return &fault.Error{Kind: fault.TooLarge, Message: "There is too much for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
 	}
 	if c.base != nil && stamp != "" {
 		if old, ok := c.base.file(name); ok && old.Stamp == stamp {
@@ -296,6 +307,9 @@ func (c *collection) blobs(ctx context.Context, l deploy.Live) error {
 	if l.Bundle == "" {
 		return nil
 	}
+	if err := c.w.flush(); err != nil { // packs of its own: a program that many sites have is stored once
+		return err
+	}
 	bundles, done, err := c.s.scratchBundles(c.s.c.Blobs)
 	if err != nil {
 		return err
@@ -331,7 +345,10 @@ func (c *collection) moment(ctx context.Context, b Backup) (err error) {
 	if len(folders)+len(databases) == 0 {
 		return nil
 	}
-	first := &collection{s: c.s, w: c.w, m: &Manifest{}, base: c.base}
+	for _, f := range folders {
+		c.m.Folders = append(c.m.Folders, f.Name)
+	}
+	first := &collection{s: c.s, w: c.w, m: &Manifest{}, base: c.base, inside: c.inside}
 	for _, f := range folders {
 		if err := first.folder(ctx, f); err != nil {
 			return err
@@ -373,7 +390,9 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 	}
 	var streams []stream
 	began := make(chan struct{}, len(databases))
+	c.m.Places = make(map[string]int64, len(databases))
 	for _, d := range databases {
+		c.m.Places[d.Name] = d.Place
 		r, w := io.Pipe()
 		streams = append(streams, stream{d.Name, r})
 		go func() {
@@ -388,7 +407,7 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 	}
 	return func() error {
 			for _, st := range streams {
-				if err := c.file(inDatabase+st.name+".sql", "", 0o600, func() (io.ReadCloser, error) { return st.r, nil }); err != nil {
+				if err := c.file(inDatabase+c.inside+st.name+".sql", "", 0o600, func() (io.ReadCloser, error) { return st.r, nil }); err != nil {
 					return fmt.Errorf("dump %s: %w", st.name, err)
 				}
 			}
@@ -457,7 +476,7 @@ func (c *collection) folder(ctx context.Context, f Folder) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		at := inStorage + path.Join(f.Name, name)
+		at := inStorage + c.inside + path.Join(f.Name, name)
 		switch {
 		case e.Type() == fs.ModeSymlink:
 			to, err := root.Readlink(name)

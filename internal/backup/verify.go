@@ -97,24 +97,36 @@ func (s *Backups) check(ctx context.Context, b Backup) error {
 			return err
 		}
 	}
-	dumps := r.m.under(inDatabase)
-	if len(dumps) == 0 || s.c.Databases == nil {
-		return nil
-	}
-	databases, err := s.c.Databases(ctx, b.Site)
-	if err != nil {
-		return err
-	}
-	for _, f := range dumps {
-		for _, d := range databases {
-			if d.Name+".sql" == f.Path && d.Test != nil {
-				if err := r.pipe(ctx, f, func(in io.Reader) error { return d.Test(ctx, in) }); err != nil {
-					return fmt.Errorf("database %s: %w", d.Name, err)
-				}
-			}
+	for _, f := range r.m.under(inDatabase) {
+		if s.c.Load == nil {
+			return noDatabases
 		}
+		l, err := s.load(ctx, r, f, true)
+		if err != nil {
+			return err
+		}
+		l.Drop(ctx)
 	}
 	return nil
+}
+
+var noDatabases = &fault.Error{Kind: fault.Conflict, Message: "The backup has databases, which this server doesn't", Details: "restore includes config and files alone", Code: "databases_unavailable"}
+
+// load loads a dump into a database of its own.
+func (s *Backups) load(ctx context.Context, r *reader, f File, check bool) (l Loaded, err error) {
+	whole := f
+	whole.Path = inDatabase + f.Path
+	err = r.pipe(ctx, whole, func(in io.Reader) (err error) {
+		l, err = s.c.Load(ctx, in, check)
+		return err
+	})
+	if err != nil {
+		if l.Drop != nil { // loaded, but not what was stored
+			l.Drop(ctx)
+		}
+		return Loaded{}, fmt.Errorf("database %s: %w", f.Path, err)
+	}
+	return l, nil
 }
 
 // checkLive looks at the release and the program in the backup itself.

@@ -266,3 +266,19 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	}
 	return c.r.Read(p)
 }
+
+// List yields every blob that is stored, in any order. One that it yields may be gone by
+// the time that it is opened.
+func (s *Store) List(ctx context.Context) iter.Seq2[Digest, error] {
+	return func(yield func(Digest, error) bool) {
+		for e, err := range s.backend.List(ctx) {
+			if err != nil {
+				yield(Digest{}, fmt.Errorf("list blobs: %w", err))
+				return
+			}
+			if d, err := ParseDigest(e.Name); err == nil && !yield(d, nil) {
+				return
+			}
+		}
+	}
+}

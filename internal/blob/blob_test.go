@@ -440,7 +440,7 @@ func TestBatchReportsFailure(t *testing.T) {
 	b := s.Batch(t.Context())
 	// A directory where the file should go makes the rename fail.
 	d := blob.Sum([]byte("x"))
-	if err := os.Mkdir(file(path, d), 0o700); err != nil {
+	if err := os.MkdirAll(file(path, d), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.PutBytes([]byte("x")); err != nil {

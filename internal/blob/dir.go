@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,9 @@ type dir struct {
 	settler     sync.Mutex     // held by the one that is at it
 	closed      chan struct{}
 	close       sync.Once
+
+	fanning sync.Mutex
+	fanned  atomic.Bool // the directories of blobs are there, and on disk
 }
 
 const tmp = "tmp"
@@ -50,29 +54,52 @@ func Dir(path string) (Backend, error) {
 		return nil, err
 	}
 	d := &dir{root: root, settleAfter: settleAfter, closed: make(chan struct{})}
-	names := []string{tmp, logDir}
-	for i := range 256 {
-		names = append(names, fmt.Sprintf("%02x", i))
-	}
-	made := false
-	for _, name := range names {
-		switch err := root.Mkdir(name, 0o700); {
-		case err == nil:
-			made = true
-		case !errors.Is(err, fs.ErrExist):
-			return nil, err
-		}
+	made, err := d.mkdirs(tmp, logDir)
+	if err != nil {
+		return nil, err
 	}
 	if made {
-		if err := d.syncDir("."); err != nil {
-			return nil, err
-		}
 		if err := syncPath(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
 	}
 	d.clean()
 	return d, d.replay(context.Background())
+}
+
+// mkdirs makes the directories that are missing, and reports whether any was.
+func (d *dir) mkdirs(names ...string) (made bool, err error) {
+	for _, name := range names {
+		switch err := d.root.Mkdir(name, 0o700); {
+		case err == nil:
+			made = true
+		case !errors.Is(err, fs.ErrExist):
+			return made, err
+		}
+	}
+	if made {
+		err = d.syncDir(".")
+	}
+	return made, err
+}
+
+// fanOut makes the directories of blobs before the first put: a store that is only read has
+// no use for them.
+func (d *dir) fanOut() error {
+	if d.fanned.Load() {
+		return nil
+	}
+	d.fanning.Lock()
+	defer d.fanning.Unlock()
+	names := make([]string, 256)
+	for i := range names {
+		names[i] = fmt.Sprintf("%02x", i)
+	}
+	if _, err := d.mkdirs(names...); err != nil {
+		return err
+	}
+	d.fanned.Store(true)
+	return nil
 }
 
 // clean removes what a crash left in tmp/. A day spares another process's writes.
@@ -108,6 +135,9 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64, syn
 	}
 	if rs, ok := r.(io.ReadSeeker); ok && d.refresh(path, rs, size, sync) {
 		return ctx.Err()
+	}
+	if err := d.fanOut(); err != nil {
+		return err
 	}
 	temp := filepath.Join(tmp, rand.Text())
 	f, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -240,6 +270,9 @@ func (d *dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 // list yields the names of one directory, some at a time: there may be millions.
 func (d *dir) list(ctx context.Context, name string, yield func(Entry, error) bool) bool {
 	f, err := d.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // nothing was put yet
+	}
 	if err != nil {
 		yield(Entry{}, err)
 		return false

@@ -130,7 +130,7 @@ func TestJournalDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := s.Batch(t.Context())
-	if err := os.Mkdir(filepath.Join(path, Sum([]byte("x")).String()[:2], Sum([]byte("x")).String()), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(path, Sum([]byte("x")).String()[:2], Sum([]byte("x")).String()), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.PutBytes([]byte("x")); err != nil {

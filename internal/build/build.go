@@ -37,6 +37,7 @@ type Config struct {
 	Dir       string         // absolute, ours: scratch directories and caches
 	AtOnce    int            // Optional: 0 means half the processors, at least one
 	Limits    sandbox.Limits // Optional: zero fields are the sandbox's defaults
+	Lacks     func() int64   // bytes that the disk lacks, for which caches make room. Optional.
 	Log       *slog.Logger   // Optional.
 }
 
@@ -45,6 +46,8 @@ type Builds struct {
 	c     Config
 	slots *slots
 	busy  *busy
+
+	sweeping sync.Mutex // one makes room at a time
 
 	measuring sync.WaitGroup // of caches, after their builds
 }
@@ -59,6 +62,9 @@ func New(c Config) *Builds {
 
 // Limits returns what one stage of a build may use at most.
 func (b *Builds) Limits() sandbox.Limits { return b.c.Limits }
+
+// CodeFailed is the code of the fault of a build whose own commands failed.
+const CodeFailed = "build_failed"
 
 // Spec says what to build.
 type Spec struct {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -102,7 +104,7 @@ func (b *busy) give(dir string) {
 func (b *build) measure(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer done()
-	if err := b.account(ctx); err != nil {
+	if err := errors.Join(b.account(ctx), b.makeRoom(ctx)); err != nil {
 		b.c.Log.WarnContext(ctx, "build cache not measured", "site", b.Site, "err", err)
 	}
 }
@@ -116,7 +118,7 @@ func (b *build) account(ctx context.Context) error {
 	}
 	name := filepath.Base(b.cache.dir)
 	if size > maxCache {
-		if err := b.drop(ctx, b.Site, name); err != nil {
+		if _, err := b.drop(ctx, b.Site, name); err != nil {
 			return err
 		}
 	} else if err := b.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -145,31 +147,71 @@ func (b *build) account(ctx context.Context) error {
 		if sum += k.bytes; sum <= *b.MaxCaches {
 			continue
 		}
-		if err := b.drop(ctx, k.site, k.name); err != nil {
+		if _, err := b.drop(ctx, k.site, k.name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// drop removes a cache that no build is using.
-func (b *Builds) drop(ctx context.Context, site, name string) error {
+// makeRoom drops caches that no build is using, whoever has them, the one that was used
+// longest ago first, while the disk lacks room; and then tools that no build is using.
+func (b *Builds) makeRoom(ctx context.Context) error {
+	if b.c.Lacks == nil || b.c.Lacks() <= 0 {
+		return nil
+	}
+	b.sweeping.Lock() // what one has dropped the next need not
+	defer b.sweeping.Unlock()
+	dirs, err := filepath.Glob(filepath.Join(b.c.Dir, "caches", "*", "*"))
+	if err != nil {
+		return err
+	}
+	used := map[string]time.Time{}
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil {
+			used[dir] = info.ModTime()
+		}
+	}
+	for _, dir := range slices.SortedFunc(maps.Keys(used), func(x, y string) int { return used[x].Compare(used[y]) }) {
+		if ctx.Err() != nil || b.c.Lacks() <= 0 {
+			return ctx.Err()
+		}
+		site, name := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
+		gone, err := b.drop(ctx, site, name)
+		if err != nil {
+			return err
+		}
+		if gone {
+			b.c.Log.InfoContext(ctx, "build cache removed for want of disk space", "site", site, "used", used[dir])
+		}
+	}
+	if b.c.Toolchain == nil || b.c.Lacks() <= 0 {
+		return ctx.Err()
+	}
+	if err := b.c.Toolchain.Sweep(ctx, 0); err != nil {
+		return fmt.Errorf("make room: %w", err)
+	}
+	return nil
+}
+
+// drop removes a cache unless a build is using it.
+func (b *Builds) drop(ctx context.Context, site, name string) (gone bool, err error) {
 	c := b.cacheAt(site, name)
 	if !b.busy.take(c.dir, false) {
-		return nil // it is measured again when that build has ended
+		return false, nil // it is measured again when that build has ended
 	}
 	// Out of the way first: deleting thousands of files takes a moment for which a build
 	// that wants the place need not wait. What a crash leaves is swept.
-	gone := filepath.Join(filepath.Dir(c.dir), "gone-"+rand.Text())
-	err := os.Rename(c.dir, gone)
+	aside := filepath.Join(filepath.Dir(c.dir), "gone-"+rand.Text())
+	err = os.Rename(c.dir, aside)
 	b.busy.give(c.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("drop cache: %w", err)
+		return false, fmt.Errorf("drop cache: %w", err)
 	}
-	if err := removeTree(gone); err != nil {
-		return fmt.Errorf("drop cache: %w", err)
+	if err := removeTree(aside); err != nil {
+		return false, fmt.Errorf("drop cache: %w", err)
 	}
-	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
+	return true, b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM build_caches WHERE site_id = $1 AND name = $2`, site, name); err != nil {
 			return fmt.Errorf("drop cache: %w", err)
 		}
@@ -197,10 +239,13 @@ func (b *Builds) Forget(ctx context.Context, site string) error {
 }
 
 // Sweep drops caches that no build has used for two weeks, those that the database does
-// not know, and tools over what may be kept.
+// not know, what the disk has no room for, and tools over what may be kept.
 func (b *Builds) Sweep(ctx context.Context) error {
 	if b.c.Dir == "" {
 		return nil
+	}
+	if err := b.makeRoom(ctx); err != nil {
+		return fmt.Errorf("sweep caches: %w", err)
 	}
 	dirs, err := filepath.Glob(filepath.Join(b.c.Dir, "caches", "*", "*"))
 	if err != nil {
@@ -222,7 +267,7 @@ func (b *Builds) Sweep(ctx context.Context) error {
 		if known && time.Since(info.ModTime()) < cacheAge {
 			continue
 		}
-		if err := b.drop(ctx, site, name); err != nil {
+		if _, err := b.drop(ctx, site, name); err != nil {
 			return fmt.Errorf("sweep caches: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -298,5 +299,50 @@ func TestCachePlace(t *testing.T) {
 		if err != nil || strings.ContainsAny(rel, "/.\x00") || len(rel) > 40 {
 			t.Errorf("%.20q is kept at %q, %v", branch, rel, err)
 		}
+	}
+}
+
+// While the disk lacks room, the caches that were used longest ago go first, whoever has
+// them, and no more than it takes; one that a build is using stays.
+func TestCachesMakeRoom(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var d *Builds
+	list := func() (names []string) {
+		for i := range 5 {
+			if _, err := os.Stat(d.cacheOf(fmt.Sprint("site_", i), "main").dir); err == nil {
+				names = append(names, fmt.Sprint(i))
+			}
+		}
+		return names
+	}
+	room := 0 // how many caches the disk has room for
+	d = New(Config{DB: dbtest.New(t), Dir: dir, Lacks: func() int64 { return int64(len(list()) - room) }})
+	for i := range 5 {
+		c := d.cacheOf(fmt.Sprint("site_", i), "main")
+		tree(t, c.dir, map[string]string{"home/x/file": "x"})
+		ok(t, (&build{Builds: d, Spec: Spec{Site: fmt.Sprint("site_", i), Owner: fmt.Sprint("owner", i)}, cache: c}).account(t.Context()))
+		ago := time.Now().Add(-time.Duration(10-i) * time.Minute)
+		ok(t, os.Chtimes(c.dir, ago, ago))
+	}
+	for _, step := range []struct {
+		room int
+		busy string
+		want string
+	}{{5, "", "0 1 2 3 4"}, {3, "", "2 3 4"}, {2, "site_2", "2 4"}, {0, "site_2", "2"}, {0, "", ""}} {
+		room = step.room
+		if step.busy != "" {
+			d.busy.take(d.cacheOf(step.busy, "main").dir, true)
+		}
+		ok(t, d.makeRoom(t.Context()))
+		if step.busy != "" {
+			d.busy.give(d.cacheOf(step.busy, "main").dir)
+		}
+		if got := strings.Join(list(), " "); got != step.want {
+			t.Fatalf("with room for %d: %q, want %q", step.room, got, step.want)
+		}
+	}
+	if n, err := d.CacheUse(t.Context(), d.c.DB, "owner4"); err != nil || n != 0 {
+		t.Errorf("%d bytes are still counted, %v", n, err)
 	}
 }

@@ -42,7 +42,7 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 		}
 		res, err := b.c.Runner.Run(ctx, cmd)
 		b.log.Flush()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !overLimit(res) {
 			return context.Cause(ctx)
 		}
 		if err != nil {
@@ -53,6 +53,12 @@ func (b *build) run(ctx context.Context, network sandbox.Network, stage string, 
 		}
 	}
 	return nil
+}
+
+// overLimit reports whether a command was ended for what it did itself. That is how it ends
+// another time too, so it counts although the build was canceled meanwhile.
+func overLimit(res sandbox.Result) bool {
+	return res.Killed != sandbox.NotKilled && res.Killed != sandbox.Canceled && res.Killed != sandbox.Timeout
 }
 
 // failed turns the end of a command into an excerpt of its log and a likely cause.
@@ -73,5 +79,5 @@ func (b *build) failed(stage string, c framework.Command, res sandbox.Result, li
 	if res.Killed != sandbox.NotKilled { // the cause says by what
 		message = fmt.Sprintf("The %s did not finish", stage)
 	}
-	return &fault.Error{Kind: fault.Invalid, Message: message, Details: why, Code: "build_failed"}
+	return &fault.Error{Kind: fault.Invalid, Message: message, Details: why, Code: CodeFailed}
 }

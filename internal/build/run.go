@@ -71,6 +71,9 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		}
 	}()
 	r.Enter("prepare")
+	if err := b.makeRoom(ctx); err != nil {
+		return err
+	}
 	cleanup, err := x.prepare(ctx)
 	defer func() { err = errors.Join(err, cleanup()) }()
 	if err != nil {

@@ -3,6 +3,7 @@ package build
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -13,6 +14,7 @@ import (
 type queue struct {
 	*slots
 	t      *testing.T
+	told   sync.Mutex // guards what follows: several who wait are told at once
 	places map[string]int
 	order  []string
 	hold   map[string]func()
@@ -25,11 +27,17 @@ func newQueue(t *testing.T, n int) *queue {
 // ask has a build of the owner wait for its turn. It must be called in a bubble.
 func (q *queue) ask(name, owner string) {
 	go func() {
-		release, err := q.take(q.t.Context(), owner, func(place int) { q.places[name] = place })
+		release, err := q.take(q.t.Context(), owner, func(place int) {
+			q.told.Lock()
+			defer q.told.Unlock()
+			q.places[name] = place
+		})
 		if err != nil {
 			q.t.Error(err)
 			return
 		}
+		q.told.Lock()
+		defer q.told.Unlock()
 		delete(q.places, name)
 		q.order = append(q.order, name)
 		q.hold[name] = release

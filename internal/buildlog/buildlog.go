@@ -1,7 +1,7 @@
 // Package buildlog owns what a build says: the bytes of an untrusted process become
 // log lines that can be shown, and a failed build's lines become a likely cause.
 //
-// A stream passes three steps. The terminal step keeps text and colours and drops
+// A stream passes three steps. The terminal step keeps text and colors and drops
 // every other control sequence, so that a line can neither move a reader's cursor nor
 // hide what it says. The redaction step works on that text: values of secrets, and
 // their usual encodings, become [secret] wherever the writes happened to be split. The
@@ -24,7 +24,7 @@ import (
 type Line struct {
 	Level   string // debug, info, warn or error
 	Message string // plain text: no control character but tab
-	Raw     string // Message with its SGR colours (ECMA-48 8.3.117); "" when it has none
+	Raw     string // Message with its SGR colors (ECMA-48 8.3.117); "" when it has none
 }
 
 // Config says what a build may say and who hears it.

@@ -104,6 +104,9 @@ func (l *Log) Excerpt(max int) []string {
 		}
 	}
 	lines := l.recent.last(tailLines)
+	if n := len(lines); n > 0 && strings.HasPrefix(lines[n-1], "$ ") {
+		return nil // the command's own line: it printed nothing, and what came before did not fail
+	}
 	for len(lines) > 0 && (noise().MatchString(lines[len(lines)-1]) || strings.TrimSpace(lines[len(lines)-1]) == "") {
 		lines = lines[:len(lines)-1]
 	}

@@ -21,7 +21,7 @@ func TestRedact(t *testing.T) {
 		"plain":             {"is " + secret + ".", "is [secret]."},
 		"twice":             {secret + secret, "[secret][secret]"},
 		"in a command":      {"sh: deploy --token=" + secret + ": not found", "sh: deploy --token=[secret]: not found"},
-		"colours within":    {"is s3c\x1b[31mr3t/+ \x1b[0m\"ü\"&val\x1b]0;t\x07ue.", "is [secret]."},
+		"colors within":     {"is s3c\x1b[31mr3t/+ \x1b[0m\"ü\"&val\x1b]0;t\x07ue.", "is [secret]."},
 		"JSON":              {string(quoted), `"[secret]"`},
 		"form":              {"?q=" + url.QueryEscape(secret) + "&r=1", "?q=[secret]&r=1"},
 		"path":              {url.PathEscape(secret), "[secret]"},
@@ -37,8 +37,8 @@ func TestRedact(t *testing.T) {
 		"a longer one":      {"abcdefghij abcdefg", "[secret] [secret]g"},
 		"overlapping":       {"abcdefxyz123", "[secret]"},
 		"key with newline":  {"token-with-newline", "[secret]"},
-		"digits as colours": {"\x1b[123456m!", "!"},
-		"colour and text":   {"\x1b[31mxyzzy!", "31mxyzzy!"[3:]},
+		"digits as colors":  {"\x1b[123456m!", "!"},
+		"color and text":    {"\x1b[31mxyzzy!", "31mxyzzy!"[3:]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,7 +19,7 @@ type stream struct {
 	timer *time.Timer
 
 	line    []byte
-	marks   []mark // colours in line
+	marks   []mark // colors in line
 	markLen int    // bytes of their sequences
 	cr      bool   // the cursor is back at the start: text that comes replaces the line
 	early   int    // marks that were there before cr: the later ones belong to what comes
@@ -34,7 +34,7 @@ type stream struct {
 	progress  time.Time // when a state of a rewritten line was last passed on
 }
 
-// mark is a colour that begins before line[at].
+// mark is a color that begins before line[at].
 type mark struct {
 	at  int
 	sgr string
@@ -142,8 +142,8 @@ func (s *stream) cut(p []byte) int {
 	return size
 }
 
-func (s *stream) colour(sgr string) {
-	// A colour is kept as it came, so its numbers must not tell a secret either.
+func (s *stream) color(sgr string) {
+	// A color is kept as it came, so its numbers must not tell a secret either.
 	if s.markLen+len(sgr) <= s.log.c.MaxLine && !s.log.hide.contains(sgr) {
 		s.marks = append(s.marks, mark{len(s.line), sgr})
 		s.markLen += len(sgr)
@@ -159,7 +159,7 @@ func (s *stream) carriage() {
 func (s *stream) erase() {
 	if s.cr {
 		s.rewrite()
-		s.cr = true // early stays 0: the colours kept are those of what comes
+		s.cr = true // early stays 0: the colors kept are those of what comes
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *stream) rewrite() {
 	}
 	s.clear()
 	for _, m := range kept {
-		s.colour(m.sgr)
+		s.color(m.sgr)
 	}
 	s.state = 0
 	s.rewritten = true
@@ -285,33 +285,33 @@ func (s *stream) drop(n int) {
 	s.marks = marks
 }
 
-// render returns line[:n] without its secrets, plain and with colours.
+// render returns line[:n] without its secrets, plain and with colors.
 func (s *stream) render(n int) (message, raw string) {
-	coloured := len(s.marks) > 0 && (s.marks[0].at < n || n == len(s.line))
-	if len(s.spans) == 0 && !coloured {
+	colored := len(s.marks) > 0 && (s.marks[0].at < n || n == len(s.line))
+	if len(s.spans) == 0 && !colored {
 		return string(s.line[:n]), ""
 	}
-	var plain, colours strings.Builder
+	var plain, colors strings.Builder
 	marks, last := s.marks, ""
-	// put writes the line up to end; colours within a secret follow it.
+	// put writes the line up to end; colors within a secret follow it.
 	put := func(start, end int, secret bool) {
 		if secret {
 			plain.WriteString(redacted)
-			colours.WriteString(redacted)
+			colors.WriteString(redacted)
 		}
 		for len(marks) > 0 && (marks[0].at < end || end == len(s.line)) {
 			at := min(max(marks[0].at, start), end)
 			if !secret {
-				colours.Write(s.line[start:at])
+				colors.Write(s.line[start:at])
 				plain.Write(s.line[start:at])
 				start = at
 			}
 			last = marks[0].sgr
-			colours.WriteString(last)
+			colors.WriteString(last)
 			marks = marks[1:]
 		}
 		if !secret {
-			colours.Write(s.line[start:end])
+			colors.Write(s.line[start:end])
 			plain.Write(s.line[start:end])
 		}
 	}
@@ -325,11 +325,11 @@ func (s *stream) render(n int) (message, raw string) {
 		put(x.start, at, true)
 	}
 	put(at, n, false)
-	if !coloured || plain.Len() == 0 {
+	if !colored || plain.Len() == 0 {
 		return plain.String(), ""
 	}
 	if last != "" && last != "\x1b[0m" && last != "\x1b[m" {
-		colours.WriteString("\x1b[0m") // a line's colour does not run into what follows
+		colors.WriteString("\x1b[0m") // a line's color does not run into what follows
 	}
-	return plain.String(), colours.String()
+	return plain.String(), colors.String()
 }

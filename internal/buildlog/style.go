@@ -42,7 +42,7 @@ func (p *painter) carriage()     {}
 func (p *painter) erase()        {}
 func (p *painter) backspace()    {}
 
-func (p *painter) colour(sgr string) {
+func (p *painter) color(sgr string) {
 	p.flush()
 	p.style.apply(strings.TrimSuffix(strings.TrimPrefix(sgr, "\x1b["), "m"))
 }

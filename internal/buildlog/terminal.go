@@ -6,7 +6,7 @@ import (
 )
 
 // terminal reads bytes as a terminal would (ECMA-48, xterm), as far as a log needs it:
-// it tells text, colours, line ends and erasures to its screen and drops all else. A
+// it tells text, colors, line ends and erasures to its screen and drops all else. A
 // line feed ends every unfinished sequence, so that none can swallow what follows.
 type terminal struct {
 	in   mode
@@ -26,15 +26,15 @@ const (
 
 // screen receives what a terminal writes.
 type screen interface {
-	text([]byte)   // valid UTF-8 without control characters but tab; not kept
-	colour(string) // a whole SGR sequence
+	text([]byte)  // valid UTF-8 without control characters but tab; not kept
+	color(string) // a whole SGR sequence
 	newline()
 	carriage() // return to the line's start
 	erase()    // the line, or what of it is right of the cursor
 	backspace()
 }
 
-const maxSequence = 64 // parameter bytes; no honest colour needs more
+const maxSequence = 64 // parameter bytes; no honest color needs more
 
 // printable says which bytes are text on their own.
 var printable = func() (t [256]bool) {
@@ -187,7 +187,7 @@ func (t *terminal) csi(final byte, on screen) {
 	switch final {
 	case 'm':
 		if len(p) <= maxSequence && strings.Trim(p, "0123456789;:") == "" {
-			on.colour("\x1b[" + p + "m")
+			on.color("\x1b[" + p + "m")
 		}
 	case 'K':
 		if p == "2" { // yarn and others erase all of a line, then go to its start
@@ -216,7 +216,7 @@ func shown(s string) string {
 type copyist []byte
 
 func (c *copyist) text(p []byte) { *c = append(*c, p...) }
-func (c *copyist) colour(string) {}
+func (c *copyist) color(string)  {}
 func (c *copyist) newline()      {}
 func (c *copyist) carriage()     {}
 func (c *copyist) erase()        {}

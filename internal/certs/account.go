@@ -27,7 +27,7 @@ func (i *issuer) accountTo(ctx context.Context) (acme.Account, error) {
 	}
 	account, err := i.loadAccount(ctx)
 	if damaged(err) {
-		i.s.c.Log.ErrorContext(ctx, "account with authority is damaged; another one is registered", "ca", i.url, "err", err)
+		i.s.c.Log.ErrorContext(ctx, "ACME account is damaged; registering another one", "ca", i.url, "err", err)
 	}
 	if errors.Is(err, fs.ErrNotExist) || damaged(err) {
 		account, err = i.register(ctx)
@@ -110,7 +110,7 @@ func (i *issuer) register(ctx context.Context) (acme.Account, error) {
 	if err := i.s.storage.Store(ctx, registration, text); err != nil {
 		return acme.Account{}, err
 	}
-	i.s.c.Log.InfoContext(ctx, "account registered with authority", "ca", i.url)
+	i.s.c.Log.InfoContext(ctx, "ACME account registered", "ca", i.url)
 	return a, nil
 }
 

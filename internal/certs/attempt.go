@@ -175,7 +175,7 @@ func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 		err = s.fail(ctx, a, err)
 	}
 	if err != nil {
-		s.c.Log.ErrorContext(ctx, "attempt for a certificate not noted", "host", r.host, "err", err)
+		s.c.Log.ErrorContext(ctx, "certificate attempt not recorded", "host", r.host, "err", err)
 	}
 }
 
@@ -295,7 +295,7 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	why := errors.Join(append(a.causes, cause)...)
 	switch {
 	case warn != 0:
-		s.c.Log.WarnContext(ctx, "certificate ends soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", why)
+		s.c.Log.WarnContext(ctx, "certificate expires soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", why)
 	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS) && !errors.Is(cause, errUndelegated), errors.Is(why, errAccount) && problem(why) != nil:
 		// No authority had a say about the name: it is us.
 		s.c.Log.ErrorContext(ctx, "certificate not ordered", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)

@@ -203,7 +203,7 @@ func (s *Certs) magic() (m *certmagic.Config, stop func()) {
 // begin frees what a process that is no more held, and asks for the control plane's names.
 func (s *Certs) begin(ctx context.Context) error {
 	if s.dns() && orderable(s.c.SiteDomain) {
-		s.c.Log.InfoContext(ctx, "sites share a certificate where this record is there", "record",
+		s.c.Log.InfoContext(ctx, "sites share a certificate if this DNS record exists", "record",
 			fmt.Sprintf("_acme-challenge.%s. CNAME %s.", s.c.SiteDomain, s.Delegation(s.c.SiteDomain)))
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {

@@ -147,7 +147,7 @@ func TestDamage(t *testing.T) {
 		if e := w.events("www.customer.test")[n]; e != Renewed {
 			t.Errorf("%s: %s", what, e)
 		}
-		if n := log.count("level=ERROR"); n != 1 || log.count("account with authority is damaged") != 1 {
+		if n := log.count("level=ERROR"); n != 1 || log.count("ACME account is damaged") != 1 {
 			t.Errorf("%s: %d ERROR lines\n%s", what, n, log.text())
 		}
 	}

@@ -23,8 +23,9 @@ type api interface {
 	// repositories lists those that the account can read, as owner/repo. A forge may leave
 	// the search to the caller.
 	repositories(ctx context.Context, search string) ([]Repository, error)
-	// status tells how a commit's deployment stands.
-	status(ctx context.Context, f Facts) error
+	// status tells how a commit's deployment stands. It returns the id of the forge's check
+	// run, to be given again; empty where the forge has none.
+	status(ctx context.Context, f Facts, id string) (string, error)
 	// record makes or updates the forge's own record of a deployment, and returns its id;
 	// empty where the forge has none.
 	record(ctx context.Context, f Facts, id string) (string, error)
@@ -33,9 +34,9 @@ type api interface {
 	comment(ctx context.Context, f Facts, id, text string) (string, error)
 }
 
-// api returns the way to a forge with a token.
-func (s *Connections) api(p forge.Provider, host string, k secret) api {
-	base, client := "https://"+host, s.c.Out
+// home is where a forge is reached, and by what.
+func (s *Connections) home(host string) (base string, client *http.Client) {
+	base, client = "https://"+host, s.c.Out
 	if to, ok := s.c.Hosts[host]; ok && strings.HasPrefix(to, "http") {
 		base = strings.TrimRight(to, "/")
 		if u, err := url.Parse(base); err == nil && s.c.HostClient != nil {
@@ -46,6 +47,12 @@ func (s *Connections) api(p forge.Provider, host string, k secret) api {
 			client = s.c.HostClient(addr)
 		}
 	}
+	return base, client
+}
+
+// api returns the way to a forge with a token.
+func (s *Connections) api(p forge.Provider, host string, k secret) api {
+	base, client := s.home(host)
 	w := wire{client: client, base: base, auth: "Bearer " + k.Token}
 	switch p {
 	case forge.GitHub:
@@ -132,7 +139,7 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 	}
 	if w.user != "" {
 		r.SetBasicAuth(w.user, w.password)
-	} else {
+	} else if w.auth != "" {
 		r.Header.Set("Authorization", w.auth)
 	}
 	res, err := w.client.Do(r)

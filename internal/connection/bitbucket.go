@@ -67,13 +67,13 @@ func (b bitbucket) repositories(ctx context.Context, search string) (out []Repos
 	return out, err
 }
 
-func (b bitbucket) status(ctx context.Context, f Facts) error {
+func (b bitbucket) status(ctx context.Context, f Facts, _ string) (string, error) {
 	state := map[string]string{"success": "SUCCESSFUL", "failed": "FAILED", "canceled": "STOPPED"}[f.Status]
 	if state == "" {
 		state = "INPROGRESS"
 	}
 	sum := sha256.Sum256([]byte(f.Site)) // a key has at most 40 characters
-	return b.send(ctx, http.MethodPost, "/repositories/"+repo(f.path())+"/commit/"+f.Commit+"/statuses/build",
+	return "", b.send(ctx, http.MethodPost, "/repositories/"+repo(f.path())+"/commit/"+f.Commit+"/statuses/build",
 		map[string]string{"key": "slipway-" + hex.EncodeToString(sum[:12]), "state": state, "name": "Slipway: " + f.Slug, "url": f.link(), "description": f.says()}, nil)
 }
 

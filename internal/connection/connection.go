@@ -2,7 +2,9 @@
 // repositories without a pasted credential, and telling the forge of deployments.
 //
 // A connection is an access token, checked with the forge when it is stored, sealed, and
-// sent to that forge's host alone. Reports are durable jobs that tell the state of a
+// sent to that forge's host alone: pasted, or issued to one of the operator's apps, and then
+// refreshed before it ends, by one process at a time. With a GitHub App a repository is read
+// with tokens for it alone, for as long as the user can read it. Reports are durable jobs that tell the state of a
 // deployment as it is when they run: statuses of commits, deployment records, and one
 // comment on each pull request. What a forge refuses never fails a deployment; it is noted
 // at the connection. The package knows neither sites nor deployments: callers say what to
@@ -46,13 +48,19 @@ type Connection struct {
 	CreatedAt db.Time
 	UpdatedAt db.Time
 
-	box string // sealed secret
+	App       AppID   // that its token comes from; empty: an access token was pasted
+	ExpiresAt db.Time // of the token; 0: never
+	Ended     bool    // the forge takes its tokens no more: it has to be connected again
+
+	refreshedAt db.Time
+	box         string // sealed secret
 }
 
 // secret holds what a connection authenticates with.
 type secret struct {
-	Token string `json:"token"`
-	User  string `json:"user,omitempty"` // of an app password; empty for tokens
+	Token   string `json:"token"`
+	User    string `json:"user,omitempty"`    // of an app password; empty for tokens
+	Refresh string `json:"refresh,omitempty"` // that a new token is asked for with
 }
 
 // LogValue keeps the token out of logs.
@@ -87,22 +95,33 @@ type Config struct {
 	// Facts returns what is to be told of a deployment, or a NotFound fault. Optional:
 	// without it nothing is told.
 	Facts func(ctx context.Context, deployment string) (Facts, error)
-	Log   *slog.Logger // Optional.
+
+	// Base is where the dashboard is reached, and Hooks where the API is: forges send people
+	// and events there. Optional: without them there are no apps.
+	Base, Hooks string
+
+	Log *slog.Logger // Optional.
 }
 
 // Connections owns all connections.
-type Connections struct{ c Config }
+type Connections struct {
+	c Config
+
+	installations tokens // of GitHub Apps
+}
 
 // New returns Connections. It starts nothing: Work registers its jobs.
 func New(c Config) *Connections {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Connections{c}
+	return &Connections{c: c}
 }
 
-const columns = `c.id, c.owner_id, c.provider, c.host, c.login, c.token, c.error, c.error_at, c.created_at, c.updated_at, (SELECT count(*) FROM site_connections s WHERE s.connection_id = c.id)`
+const columns = `c.id, c.owner_id, c.provider, c.host, c.login, c.token, c.error, c.error_at, c.created_at, c.updated_at,
+	c.app_id, c.expires_at, c.ended, c.refreshed_at, (SELECT count(*) FROM site_connections s WHERE s.connection_id = c.id)`
 
 func scan(r db.Scanner) (c Connection, err error) {
-	err = r.Scan(&c.ID, &c.Owner, &c.Provider, &c.Host, &c.Login, &c.box, &c.Error, &c.ErrorAt, &c.CreatedAt, &c.UpdatedAt, &c.Sites)
+	err = r.Scan(&c.ID, &c.Owner, &c.Provider, &c.Host, &c.Login, &c.box, &c.Error, &c.ErrorAt, &c.CreatedAt, &c.UpdatedAt,
+		&c.App, &c.ExpiresAt, &c.Ended, &c.refreshedAt, &c.Sites)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.Missing("connection")
 	}
@@ -138,6 +157,10 @@ type NewConnection struct {
 type Checked struct {
 	n     NewConnection
 	login string
+
+	app     AppID // empty: an access token was pasted
+	refresh string
+	expires db.Time
 }
 
 var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?$`)
@@ -151,30 +174,24 @@ func (s *Connections) Check(ctx context.Context, n NewConnection) (Checked, erro
 	if !slices.Contains(Providers, n.Provider) {
 		return bad("Unknown Git provider", "provider must be github, gitlab, gitea or bitbucket")
 	}
-	n.Host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(n.Host), "https://"), "/"))
-	n.Host = cmp.Or(n.Host, hosts[n.Provider])
-	switch {
-	case n.Host == "":
-		return bad("The Git host is missing", "host is needed, such as git.example.com")
-	case !hostForm.MatchString(n.Host) || strings.Contains(n.Host, ".."):
-		return bad("Invalid Git host", "host is a name such as git.example.com")
-	case n.Provider == forge.Bitbucket && n.Host != hosts[forge.Bitbucket]:
-		return bad("Only bitbucket.org can be connected", "for Bitbucket Server store a credential with the site")
+	var err error
+	if n.Host, err = checkHost(n.Provider, n.Host); err != nil {
+		return Checked{}, err
 	}
 	n.Token, n.User = strings.TrimSpace(n.Token), strings.TrimSpace(n.User)
 	if n.Token == "" || len(n.Token) > 4096 || len(n.User) > 200 || strings.ContainsFunc(n.Token+n.User, func(r rune) bool { return r <= ' ' || r > '~' }) || strings.Contains(n.User, ":") {
 		return bad("Invalid access token", "token has 1 to 4,096 printable characters without spaces")
 	}
-	login, err := s.api(n.Provider, n.Host, secret{n.Token, n.User}).user(ctx)
+	login, err := s.api(n.Provider, n.Host, secret{Token: n.Token, User: n.User}).user(ctx)
 	if err != nil {
 		return Checked{}, tell(err, n.Host)
 	}
-	return Checked{n, login}, nil
+	return Checked{n: n, login: login}, nil
 }
 
 // CreateTx stores a connection that Check has accepted. One to the same account is replaced.
 func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, k Checked) (Connection, error) {
-	text, err := json.Marshal(secret{k.n.Token, k.n.User})
+	text, err := json.Marshal(secret{k.n.Token, k.n.User, k.refresh})
 	if err != nil {
 		return Connection{}, err
 	}
@@ -185,9 +202,15 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 	now := db.Now()
 	for _, c := range list {
 		if c.Provider == k.n.Provider && c.Host == k.n.Host && strings.EqualFold(c.Login, k.login) {
-			_, err := tx.Exec(ctx, `UPDATE connections SET token = $2, error = '', error_at = 0, updated_at = $3 WHERE id = $1`, c.ID, s.c.Seal.Seal(text, purpose(c.ID)), now)
+			_, err := tx.Exec(ctx, `UPDATE connections SET token = $2, app_id = $4, expires_at = $5, refreshed_at = $3, refreshing_until = 0, ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`,
+				c.ID, s.c.Seal.Seal(text, purpose(c.ID)), now, k.app, k.expires)
 			if err != nil {
 				return Connection{}, fmt.Errorf("replace token: %w", err)
+			}
+			if c.box != "" && c.App != "" {
+				if err := s.revokeTx(ctx, tx, c); err != nil {
+					return Connection{}, err
+				}
 			}
 			return s.Get(ctx, tx, owner, c.ID)
 		}
@@ -197,18 +220,24 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 	}
 	id := ID(db.NewID("con"))
 	_, err = tx.Exec(ctx, `
-		INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, $7)`,
-		id, owner, k.n.Provider, k.n.Host, k.login, s.c.Seal.Seal(text, purpose(id)), now)
+		INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at, app_id, expires_at, refreshed_at)
+		VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, $7, $8, $9, $7)`,
+		id, owner, k.n.Provider, k.n.Host, k.login, s.c.Seal.Seal(text, purpose(id)), now, k.app, k.expires)
 	if err != nil {
 		return Connection{}, fmt.Errorf("store connection: %w", err)
 	}
 	return s.Get(ctx, tx, owner, id)
 }
 
-// DeleteTx forgets the owner's connection and its token. Sites that used it are read
-// without a credential from then on, and their forge is told nothing more.
+// DeleteTx forgets the owner's connection and its token, and has the forge revoke a token
+// that was issued to an app. Sites that used it are read without a credential from then on,
+// and their forge is told nothing more.
 func (s *Connections) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
-	if _, err := s.Get(ctx, tx, owner, id); err != nil {
+	c, err := s.Get(ctx, tx, owner, id)
+	if err != nil {
+		return err
+	}
+	if err := s.revokeTx(ctx, tx, c); err != nil {
 		return err
 	}
 	for _, q := range []string{`DELETE FROM site_connections WHERE connection_id = $1`, `DELETE FROM connections WHERE id = $1`} {
@@ -295,7 +324,7 @@ func (s *Connections) CredentialOf(ctx context.Context, site, repository string)
 	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
 		return nil, nil
 	}
-	return s.credential(c)
+	return s.credential(ctx, c, repository)
 }
 
 // CredentialFor is CredentialOf for a repository that no site is made of yet.
@@ -307,11 +336,20 @@ func (s *Connections) CredentialFor(ctx context.Context, owner account.OwnerID, 
 	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
 		return nil, &fault.Error{Kind: fault.Conflict, Message: "The connected account is for another host", Details: "the account is on " + c.Host, Code: "wrong_host"}
 	}
-	return s.credential(c)
+	return s.credential(ctx, c, repository)
 }
 
-func (s *Connections) credential(c Connection) (*Credential, error) {
-	k, err := s.open(c)
+// credential returns what a repository on the connection's host is read with; nil where a
+// GitHub App is not needed for it.
+func (s *Connections) credential(ctx context.Context, c Connection, repository string) (*Credential, error) {
+	if c.byGitHubApp() {
+		token, err := s.readToken(ctx, c, repository)
+		if err != nil || token == "" {
+			return nil, err
+		}
+		return &Credential{Host: c.Host, User: "x-access-token", Token: token}, nil
+	}
+	k, err := s.fresh(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -350,11 +388,15 @@ func (s *Connections) Repositories(ctx context.Context, owner account.OwnerID, i
 	if err != nil {
 		return nil, err
 	}
-	k, err := s.open(c)
+	k, err := s.fresh(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.api(c.Provider, c.Host, k).repositories(ctx, clean(search, 100))
+	a := s.api(c.Provider, c.Host, k)
+	if c.byGitHubApp() {
+		a = installed{a.(github)}
+	}
+	list, err := a.repositories(ctx, clean(search, 100))
 	if err != nil {
 		return nil, tell(err, c.Host)
 	}

@@ -38,12 +38,12 @@ func (g github) repositories(ctx context.Context, _ string) (out []Repository, e
 	return out, nil
 }
 
-func (g github) status(ctx context.Context, f Facts) error {
+func (g github) status(ctx context.Context, f Facts, _ string) (string, error) {
 	state := map[string]string{"success": "success", "failed": "failure", "canceled": "error"}[f.Status]
 	if state == "" {
 		state = "pending"
 	}
-	return g.send(ctx, http.MethodPost, "/repos/"+repo(f.path())+"/statuses/"+f.Commit,
+	return "", g.send(ctx, http.MethodPost, "/repos/"+repo(f.path())+"/statuses/"+f.Commit,
 		map[string]string{"state": state, "target_url": f.link(), "description": f.says(), "context": "slipway/" + f.Slug}, nil)
 }
 

@@ -45,14 +45,14 @@ func (f Facts) gitlabState() string {
 	return state
 }
 
-func (g gitlab) status(ctx context.Context, f Facts) error {
+func (g gitlab) status(ctx context.Context, f Facts, _ string) (string, error) {
 	err := g.send(ctx, http.MethodPost, f.project()+"/statuses/"+f.Commit,
 		map[string]string{"state": f.gitlabState(), "ref": f.Branch, "name": "slipway/" + f.Slug, "target_url": f.link(), "description": f.says()}, nil)
 	var no *refusal
 	if errors.As(err, &no) && no.status == http.StatusBadRequest && strings.Contains(no.text, "Cannot transition status") {
-		return nil // it has that state already
+		return "", nil // it has that state already
 	}
-	return err
+	return "", err
 }
 
 func (g gitlab) record(ctx context.Context, f Facts, id string) (string, error) {

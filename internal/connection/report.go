@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -84,6 +85,9 @@ func (s *Connections) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 12, Backoff: func(failures int) time.Duration {
 		return job.Jitter(min(5*time.Second<<min(failures-1, 20), time.Hour))
 	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, s.report) // the connection says why
+	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 8, Backoff: func(failures int) time.Duration {
+		return job.Jitter(min(10*time.Second<<min(failures-1, 20), time.Hour))
+	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, s.revoke)
 }
 
 // ReportTx has the forge told of a deployment's state, where its site uses a connection
@@ -124,45 +128,69 @@ func (s *Connections) report(ctx context.Context, r Report, _ int64) error {
 	if f.Commit == "" || host != c.Host {
 		return nil // a deployment whose commit is not known yet is told of once it is
 	}
-	k, err := s.open(c)
-	if err != nil {
-		return err
+	a, err := s.reporter(ctx, c, f.Repository)
+	if err == nil {
+		err = s.tell(ctx, a, f)
 	}
-	err = s.tell(ctx, s.api(c.Provider, c.Host, k), f)
+	if isStatus(err, http.StatusUnauthorized) && c.byGitHubApp() {
+		s.installations.forget(c.ID)
+	}
 	if noted := s.note(ctx, c.ID, err); noted != nil {
 		return noted
 	}
 	var no *refusal
-	if errors.As(err, &no) {
-		if no.lasting() {
-			return nil // asking again would not help, and the connection says why
-		}
-		if no.after > 0 {
-			return job.Later(no.after)
-		}
+	switch {
+	case fault.As(err) != nil && fault.As(err).Kind != fault.Unavailable:
+		return nil // asking again would not help, and the connection says why
+	case errors.As(err, &no) && no.lasting():
+		return nil
+	case errors.As(err, &no) && no.after > 0:
+		return job.Later(no.after)
 	}
 	return err
 }
 
+// reporter returns the way to tell a connection's forge of a repository's deployments.
+func (s *Connections) reporter(ctx context.Context, c Connection, repository string) (api, error) {
+	if c.byGitHubApp() {
+		token, err := s.reportToken(ctx, c, repository)
+		if err != nil {
+			return nil, err
+		}
+		return installed{s.api(c.Provider, c.Host, secret{Token: token}).(github)}, nil
+	}
+	k, err := s.fresh(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.api(c.Provider, c.Host, k), nil
+}
+
 // tell sends what the forge doesn't know yet of a deployment.
 func (s *Connections) tell(ctx context.Context, a api, f Facts) error {
-	var told, record string
-	err := s.c.DB.QueryRow(ctx, `SELECT state, record FROM forge_reports WHERE deployment_id = $1`, f.Deployment).Scan(&told, &record)
+	var told, record, check string
+	err := s.c.DB.QueryRow(ctx, `SELECT state, record, check_id FROM forge_reports WHERE deployment_id = $1`, f.Deployment).Scan(&told, &record, &check)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read report: %w", err)
 	}
 	if told == f.Status {
 		return nil
 	}
-	if err := a.status(ctx, f); err != nil {
+	run, err := a.status(ctx, f, check)
+	if err != nil {
 		return err
+	}
+	if run != check { // noted at once: what follows may fail
+		if err := s.noteReport(ctx, f, told, record, run); err != nil {
+			return err
+		}
 	}
 	made, err := a.record(ctx, f, record)
 	if err != nil {
 		return err
 	}
-	if made != record { // noted at once: the comment may fail
-		if err := s.noteReport(ctx, f, told, made); err != nil {
+	if made != record {
+		if err := s.noteReport(ctx, f, told, made, run); err != nil {
 			return err
 		}
 	}
@@ -171,17 +199,17 @@ func (s *Connections) tell(ctx context.Context, a api, f Facts) error {
 			return err
 		}
 	}
-	return s.noteReport(ctx, f, f.Status, made)
+	return s.noteReport(ctx, f, f.Status, made, run)
 }
 
 // keepReports is how many deployments of a site it is remembered for what was told.
 const keepReports = 200
 
-func (s *Connections) noteReport(ctx context.Context, f Facts, state, record string) error {
+func (s *Connections) noteReport(ctx context.Context, f Facts, state, record, check string) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
-			INSERT INTO forge_reports (deployment_id, site_id, state, record, updated_at) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (deployment_id) DO UPDATE SET state = excluded.state, record = excluded.record, updated_at = excluded.updated_at`, f.Deployment, f.Site, state, clean(record, 100), db.Now())
+			INSERT INTO forge_reports (deployment_id, site_id, state, record, check_id, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (deployment_id) DO UPDATE SET state = excluded.state, record = excluded.record, check_id = excluded.check_id, updated_at = excluded.updated_at`, f.Deployment, f.Site, state, clean(record, 100), clean(check, 100), db.Now())
 		if err != nil {
 			return fmt.Errorf("note report: %w", err)
 		}
@@ -243,6 +271,8 @@ func (s *Connections) note(ctx context.Context, id ID, failed error) error {
 		var no *refusal
 		if errors.As(failed, &no) {
 			why = clean(fmt.Sprintf("%d %s", no.status, no.text), 300)
+		} else if f := fault.As(failed); f != nil {
+			why = clean(f.Message, 300)
 		} else {
 			why = "The forge couldn't be reached"
 		}

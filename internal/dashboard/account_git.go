@@ -16,6 +16,9 @@ func (d *Dashboard) connectionRoutes() []route {
 		get("/account/git", user, d.connectionsPage),
 		post("/account/git", user, d.connect, d.connectionsPage),
 		post("/account/git/{connection}/disconnect", user, d.disconnect, d.connectionsPage),
+		post("/account/git/sign-in", user, d.signInAtForge, d.connectionsPage),
+		get(connection.CallbackPath, user, d.signedInAtForge),
+		get(connection.SetupPath, user, d.appInstalled),
 	}
 }
 
@@ -31,12 +34,67 @@ var tokenGuides = []tokenGuide{
 
 type connectionsData struct {
 	List   []connection.Connection
+	Apps   []connection.App
 	Guides []tokenGuide
+}
+
+// Install is where a connection's GitHub App is given repositories; empty for others.
+func (c connectionsData) Install(id connection.AppID) string {
+	for _, a := range c.Apps {
+		if a.ID == id {
+			return a.InstallURL()
+		}
+	}
+	return ""
 }
 
 func (d *Dashboard) connectionsPage(ctx context.Context, q *request) (answer, error) {
 	list, err := d.Connections.List(ctx, d.DB, q.caller.Owner)
-	return page("account_git", "Git accounts", connectionsData{list, tokenGuides}), err
+	if err != nil {
+		return answer{}, err
+	}
+	apps, err := d.Connections.Apps(ctx, d.DB)
+	return page("account_git", "Git accounts", connectionsData{list, apps, tokenGuides}), err
+}
+
+// signInAtForge leads to the sign-in of a forge, from where the browser comes back.
+func (d *Dashboard) signInAtForge(ctx context.Context, q *request) (answer, error) {
+	var to string
+	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		to, err = d.Connections.BeginTx(ctx, tx, string(q.session.ID), connection.AppID(q.value("app")), !q.checked("read_only"))
+		return err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return onward(onwardData{To: to}), nil
+}
+
+// signedInAtForge takes the forge's answer to a sign-in that was begun in this session, and
+// connects the account. Who signed in with a GitHub App that has no repository of theirs
+// goes on to where it gets some.
+func (d *Dashboard) signedInAtForge(ctx context.Context, q *request) (answer, error) {
+	k, app, err := d.Connections.Finish(ctx, string(q.session.ID), q.URL.Query())
+	if err != nil {
+		return answer{}, err
+	}
+	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		c, err := d.Connections.CreateTx(ctx, tx, q.caller.Owner, k)
+		return account.AuditEvent{Action: "connection.created", Subject: string(c.ID), Detail: c.Login + " at " + c.Host}, err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	if has, err := d.Connections.HasRepositories(ctx, k); err == nil && !has {
+		return onward(onwardData{To: app.InstallURL()}), nil
+	}
+	return goTo("/account/git", "Account connected"), nil
+}
+
+// appInstalled is where GitHub leads back to after an app was given repositories. What the
+// address says is not trusted: it is only a page to come back to.
+func (d *Dashboard) appInstalled(context.Context, *request) (answer, error) {
+	return goTo("/new", "Repositories updated"), nil
 }
 
 func (d *Dashboard) connect(ctx context.Context, q *request) (answer, error) {

@@ -97,5 +97,5 @@ func TestAuditDownload(t *testing.T) {
 	if len(list) != 0 {
 		t.Errorf("nothing is %v", list)
 	}
-	b.get("/account/audit/download?format=xml").want(t, 422)
+	b.get("/account/audit/download?format=xml").want(t, 400)
 }

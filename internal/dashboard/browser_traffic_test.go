@@ -50,8 +50,8 @@ func (w *world) publishPage(s site.Site, page string, files map[string][]byte) {
 		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {
 			return err
 		}
-		_, err := tx.Exec(w.t.Context(), `INSERT INTO portraits (release, title, text, colour, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, 1)`,
-			id, p.Title, p.Text, p.Colour, base64.StdEncoding.EncodeToString(p.Icon), base64.StdEncoding.EncodeToString(p.Image))
+		_, err := tx.Exec(w.t.Context(), `INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, 1)`,
+			id, p.Title, p.Text, p.Color, base64.StdEncoding.EncodeToString(p.Icon), base64.StdEncoding.EncodeToString(p.Image))
 		return err
 	})
 	if err != nil {

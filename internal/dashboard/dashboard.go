@@ -78,6 +78,10 @@ type Config struct {
 	// Detect says how a branch would be built. Optional: without it that shows in the build's log.
 	Detect func(ctx context.Context, who account.OwnerID, repository, branch string, c *source.Credential, o framework.Overrides) (framework.Plan, error)
 
+	// Answer returns where a member of a site goes on to from a question that a protected
+	// address of the site asked, or says in a fault why they don't. Optional.
+	Answer func(ctx context.Context, who account.OwnerID, ask string) (to string, err error)
+
 	// Process returns the state of the program of a site's live deployment, and ProgramLog
 	// the latest lines that a site's programs printed, the oldest first. Optional: without
 	// them the pages show neither.
@@ -176,7 +180,7 @@ func (d *Dashboard) Handler() http.Handler {
 	if u, err := url.Parse(d.BaseURL); err == nil && u.Host != "" {
 		// Behind a proxy that changes Host the page's own origin is still the base URL's.
 		if err := cross.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
-			d.Log.Error("base URL is no origin", "url", d.BaseURL, "err", err)
+			d.Log.Error("base URL is not an origin", "url", d.BaseURL, "err", err)
 		}
 	}
 	cross.SetDenyHandler(http.HandlerFunc(d.refuseForeign))

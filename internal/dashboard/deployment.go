@@ -85,6 +85,8 @@ func (r deploymentRow) By() string {
 		return "by rollback"
 	case deploy.ByPromote:
 		return "by promotion"
+	case deploy.ByRestore:
+		return "by restoring a backup"
 	}
 	return string(r.Cause)
 }

@@ -11,7 +11,7 @@ func TestANSI(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ in, want string }{
 		"plain":             {"hello", "hello"},
-		"colour":            {"\x1b[31mred\x1b[0m plain", `<span class="f1">red</span> plain`},
+		"color":             {"\x1b[31mred\x1b[0m plain", `<span class="f1">red</span> plain`},
 		"bright and bold":   {"\x1b[1;92mok\x1b[m.", `<span class="f10 bo">ok</span>.`},
 		"back":              {"\x1b[30;43mwarn\x1b[49mx\x1b[39my", `<span class="f0 b3">warn</span><span class="f0">x</span>y`},
 		"inverse":           {"\x1b[7ma\x1b[31mb\x1b[27mc", `<span class="inv">a</span><span class="b1">b</span><span class="f1">c</span>`},
@@ -19,10 +19,10 @@ func TestANSI(t *testing.T) {
 		"256 of the base":   {"\x1b[38;5;9ma", `<span class="f9">a</span>`},
 		"256 of the cube":   {"\x1b[38;5;196ma", `<span class="f9">a</span>`},
 		"256 grey":          {"\x1b[48;5;244ma", `<span class="b8">a</span>`},
-		"true colour":       {"\x1b[38;2;0;205;0ma", `<span class="f2">a</span>`},
+		"true color":        {"\x1b[38;2;0;205;0ma", `<span class="f2">a</span>`},
 		"colons":            {"\x1b[38:2::255:0:0ma\x1b[48:5:4mb", `<span class="f9">a</span><span class="f9 b4">b</span>`},
 		"what follows":      {"\x1b[38;5;1;1ma", `<span class="f1 bo">a</span>`},
-		"cut colour":        {"\x1b[38;5ma\x1b[38mb\x1b[38;2;1mc", `abc`},
+		"cut color":         {"\x1b[38;5ma\x1b[38mb\x1b[38;2;1mc", `abc`},
 		"unknown":           {"\x1b[999;73ma", `a`},
 		"other sequences":   {"\x1b[2Ka\x1b[10;20Hb\x1b]0;title\x07c", "abc"},
 		"cut sequence":      {"a\x1b[3", "a"},

@@ -195,11 +195,6 @@ func (r domainRow) Says() string {
 	return "Serves the site"
 }
 
-// Settled reports whether there is nothing left to do.
-func (x domainData) Settled() bool {
-	return x.Dom.Status == domain.Active && x.Dom.SSL == domain.SSLActive && len(x.Dom.Problems) == 0
-}
-
 func (d *Dashboard) domainData(ctx context.Context, q *request) (domainData, error) {
 	head, err := d.head(ctx, q, "domains")
 	if err != nil {

@@ -77,7 +77,7 @@ func (w *world) withThumbnail(s site.Site) string {
 		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {
 			return err
 		}
-		_, err := tx.Exec(w.t.Context(), `INSERT INTO portraits (release, title, text, colour, icon, image, made_at) VALUES ($1, $2, $3, '#2456d6', $4, '', 1)`,
+		_, err := tx.Exec(w.t.Context(), `INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, '#2456d6', $4, '', 1)`,
 			id, `</div><img src=x onerror=alert(1)> title`, "What it says", icon)
 		return err
 	}); err != nil {
@@ -179,4 +179,14 @@ func thousand(t testing.TB) (*world, *browser) {
 		t.Fatal(err)
 	}
 	return w, w.as("ada@example.test")
+}
+
+// Every trigger of a deployment has words of its own.
+func TestTriggersHaveWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range deploy.Causes {
+		if by := (deploymentRow{Deployment: deploy.Deployment{Cause: c}}).By(); by == string(c) || !strings.Contains(by, " ") {
+			t.Errorf("%s is shown as %q", c, by)
+		}
+	}
 }

@@ -28,7 +28,7 @@ func mailWorld(t *testing.T, c mailtest.Config) (*world, *mailtest.Server) {
 		must(t, err)
 		m, err := mail.New(mail.Config{Addr: srv.Addr, From: "noreply@slipway.test"})
 		must(t, err)
-		c.Accounts = account.New(account.Config{DB: c.DB, Seal: s, Mail: m, Site: c.BaseURL})
+		c.Accounts = account.New(account.Config{DB: c.DB, HashMemory: 64, Seal: s, Mail: m, Site: c.BaseURL})
 	})
 	j := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, account.MailQueue: 2}, Poll: 20 * time.Millisecond})
 	w.dash.Accounts.Work(j)

@@ -135,7 +135,7 @@ func TestPagesAskOnce(t *testing.T) {
 
 // growing are the tables and views that nobody may read whole to show a page.
 var growing = []string{"sites", "s", "open_sites", "deployments", "d", "deployment_logs", "domains", "site_domains", "env", "deploy_hooks", "webhooks",
-	"webhook_deliveries", "webhook_attempts", "webhook_events", "api_keys", "sessions", "audit", "traffic", "traffic_top", "access_log", "portraits"}
+	"webhook_deliveries", "webhook_attempts", "webhook_events", "api_keys", "sessions", "audit", "traffic", "traffic_top", "access_log", "thumbnails"}
 
 // A table in the order of its key is read only as far as the page; "USING INDEX" says so.
 var scans = regexp.MustCompile(`^SCAN ([a-z_]+)(?: USING COVERING INDEX .*)?$`)

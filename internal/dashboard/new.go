@@ -275,7 +275,9 @@ func (d *Dashboard) inspect(ctx context.Context, who account.OwnerID, n *newData
 		if err != nil {
 			return at("repository", err)
 		}
-		credential = &source.Credential{Token: c.Token, User: c.User, Host: c.Host}
+		if c != nil {
+			credential = &source.Credential{Token: c.Token, User: c.User, Host: c.Host}
+		}
 	}
 	n.Repository = repo.String()
 	if n.Name == "" {

@@ -13,7 +13,7 @@ import (
 
 // operatorRoutes is every route of what the operator sees.
 func (d *Dashboard) operatorRoutes() []route {
-	return []route{
+	return append(d.operatorGitRoutes(),
 		get("/operator", operator, d.overviewPage),
 		get("/operator/users", operator, d.usersPage),
 		post("/operator/users/invite", operator, d.invite, d.usersPage),
@@ -29,8 +29,7 @@ func (d *Dashboard) operatorRoutes() []route {
 		get("/operator/sites", operator, d.allSitesPage),
 		get("/operator/audit", operator, d.allAuditPage),
 		get("/operator/audit/download", operator, d.allAuditDownload),
-		get("/live/operator", operator, d.overviewLive),
-	}
+		get("/live/operator", operator, d.overviewLive))
 }
 
 type overviewData struct {

@@ -25,7 +25,7 @@ type plot struct {
 	Days   template.HTML // what stands below
 }
 
-// plotSeries is one of the values that are stacked, with the class that colours it.
+// plotSeries is one of the values that are stacked, with the class that colors it.
 type plotSeries struct{ Name, Class string }
 
 // bar holds the values of one time step, one for each series, from the bottom up.

@@ -90,6 +90,9 @@ func (d *Dashboard) failed(q *request, rt route, err error) answer {
 			return a
 		}
 	}
+	if q.Method == http.MethodGet && p.status == http.StatusUnprocessableEntity { // there is no form: the address is wrong
+		p.status = http.StatusBadRequest
+	}
 	return answer{page: "error", title: p.Message, data: p, status: p.status}
 }
 

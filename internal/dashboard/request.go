@@ -55,6 +55,9 @@ type answer struct {
 	to    string // go there instead
 	flash string // and say this there
 
+	onward string // an address at another host that the page leads to
+	formTo string // another origin that a form of the page is for
+
 	live    live                        // a part that is sent again whenever it changes
 	stream  func(e *events) error       // server-sent events of any kind
 	raw     func(w http.ResponseWriter) // anything else

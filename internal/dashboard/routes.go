@@ -53,6 +53,7 @@ func (d *Dashboard) listRoutes() []route {
 		post("/sign-in/code", halfway, d.passCode, d.codePage),
 		post("/sign-out", open, d.signOut, nil),
 
+		get("/access", user, d.answerAccess),
 		get("/{$}", user, d.home),
 		get("/sites", user, d.homeAlias),
 		get("/live/home", user, d.homeLive),

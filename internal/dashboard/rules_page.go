@@ -88,7 +88,7 @@ func (d *Dashboard) saveServing(ctx context.Context, q *request) (answer, error)
 	}
 	protection, hosts := q.value("protection"), strings.Fields(q.value("proxy_hosts"))
 	p := site.ServingPatch{ProxyHosts: &hosts, Protection: &protection}
-	for name, to := range map[string]**string{"single_page": &p.SinglePage, "trailing_slash": &p.TrailingSlash, "access_log": &p.AccessLog} {
+	for name, to := range map[string]**string{"sign_in": &p.SignIn, "single_page": &p.SinglePage, "trailing_slash": &p.TrailingSlash, "access_log": &p.AccessLog} {
 		if v := q.value(name); v != "" {
 			*to = &v
 		}

@@ -226,6 +226,12 @@ func (d *Dashboard) finish(w http.ResponseWriter, q *request, rt route, a answer
 	case a.stream != nil:
 		d.serveStream(w, q, a.stream)
 	default:
+		if a.onward != "" {
+			w.Header().Set("Refresh", "0; url="+a.onward)
+		}
+		if a.formTo != "" {
+			w.Header().Set("Content-Security-Policy", policyFor(a.formTo))
+		}
 		d.render(w, q, a)
 	}
 }

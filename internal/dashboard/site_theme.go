@@ -23,14 +23,14 @@ import (
 type siteTheme struct {
 	Name, Seed  string
 	Title, Text string
-	Colour      string // #rrggbb, or empty
+	Color       string // #rrggbb, or empty
 	Icon, Image string // addresses of pictures of our own making, or empty
 	Online      bool   // there is something to show
 	Failed      bool   // the site is not live because its deployment failed
 }
 
 func themeOf(s site.Site, p deploy.Thumbnail) siteTheme {
-	l := siteTheme{Name: s.Name, Seed: s.Slug, Title: cmp.Or(p.Title, s.Name), Text: p.Text, Colour: p.Colour, Online: s.LiveRelease != "", Failed: s.Status == site.Failed}
+	l := siteTheme{Name: s.Name, Seed: s.Slug, Title: cmp.Or(p.Title, s.Name), Text: p.Text, Color: p.Color, Online: s.LiveRelease != "", Failed: s.Status == site.Failed}
 	at := "/sites/" + string(s.ID) + "/pictures/" + string(p.Release)
 	if p.Icon {
 		l.Icon = at + ".png"
@@ -48,10 +48,10 @@ func (l siteTheme) shade() uint32 {
 	return h.Sum32()
 }
 
-// ground is the site's colour as an SVG attribute takes it, and a colour that can be read
+// ground is the site's color as an SVG attribute takes it, and a color that can be read
 // on it.
 func (l siteTheme) ground() (back, ink string) {
-	if c := l.Colour; len(c) == 7 && c[0] == '#' {
+	if c := l.Color; len(c) == 7 && c[0] == '#' {
 		if n, err := strconv.ParseUint(c[1:], 16, 32); err == nil {
 			if 299*(n>>16)+587*(n>>8&0xff)+114*(n&0xff) > 160_000 {
 				return c, "#191c20"

@@ -126,7 +126,7 @@ func (d *Dashboard) accessLog(ctx context.Context, q *request) (answer, error) {
 		w.Header().Set("Content-Type", "application/jsonl")
 		w.Header().Set("Content-Disposition", `attachment; filename="`+head.Site.Slug+`-access-log.jsonl"`)
 		if err := d.Traffic.Log(ctx, q.caller.Owner, string(head.Site.ID), db.Now().Add(-7*24*time.Hour), &patientWriter{w, http.NewResponseController(w)}); err != nil {
-			d.Log.WarnContext(ctx, "access log not sent to its end", "request", q.id, "err", err)
+			d.Log.WarnContext(ctx, "access log download failed", "request", q.id, "err", err)
 			panic(http.ErrAbortHandler) // half a file must not look whole
 		}
 	}}, nil

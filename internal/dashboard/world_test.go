@@ -70,7 +70,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
-		Accounts:    account.New(account.Config{DB: d, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
+		Accounts:    account.New(account.Config{DB: d, HashMemory: 64, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
 		Traffic:     traffic.New(traffic.Config{DB: d}),
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
 		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,

@@ -224,6 +224,11 @@ func (d *Databases) byID(ctx context.Context, r db.Reader, id ID) (Database, err
 	return x, nil
 }
 
+// OfSite returns the databases of a site, whoever owns it.
+func (d *Databases) OfSite(ctx context.Context, id site.ID) ([]Database, error) {
+	return d.ofSite(ctx, d.c.DB, string(id))
+}
+
 func (d *Databases) ofSite(ctx context.Context, r db.Reader, id string) ([]Database, error) {
 	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND status <> 'deleting' ORDER BY place`, id)
 	list, err := db.Collect(rows, err, d.scan)

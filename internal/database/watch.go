@@ -33,6 +33,9 @@ func (d *Databases) watch(ctx context.Context) {
 				if err := d.measure(ctx, a); err != nil && ctx.Err() == nil {
 					d.c.Log.WarnContext(ctx, "sizes of databases not read", "err", err)
 				}
+				if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
+					d.c.Log.WarnContext(ctx, "scratch databases not dropped", "err", err)
+				}
 			}
 		case <-looks.C:
 			if a := d.server.current(); a != nil && d.connected() {

@@ -157,6 +157,16 @@ func (w *world) connect(id site.ID, change ...func(*mysql.Config)) *sql.DB {
 	return pool
 }
 
+// connectAs is connect to the database whose variables have a prefix.
+func (w *world) connectAs(id site.ID, prefix string, use func(*sql.DB)) {
+	w.t.Helper()
+	env, _, err := w.Env(w.t.Context(), string(id))
+	ok(w.t, err)
+	use(w.connect(id, func(c *mysql.Config) {
+		c.User, c.Passwd, c.DBName = env[prefix+"DB_USERNAME"], env[prefix+"DB_PASSWORD"], env[prefix+"DB_DATABASE"]
+	}))
+}
+
 func (w *world) exec(pool *sql.DB, statements ...string) {
 	w.t.Helper()
 	for _, q := range statements {

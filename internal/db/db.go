@@ -108,6 +108,17 @@ func (d *DB) openSQLite(path string, readers int) error {
 	return nil
 }
 
+// apart opens a pool that is nobody else's on SQLite's file.
+func (d *DB) apart() (*sql.DB, error) {
+	path := strings.TrimPrefix(d.url, "sqlite:")
+	conn, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)&_pragma=cache_size(-2000)")
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	conn.SetMaxOpenConns(1)
+	return conn, nil
+}
+
 func (d *DB) openPostgres(conns int) error {
 	pool, err := sql.Open("pgx", d.url)
 	if err != nil {

@@ -59,6 +59,9 @@ func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 // SkipLocked ends a sub-select that claims rows; see DB.SkipLocked.
 func (t *Tx) SkipLocked() string { return t.d.SkipLocked() }
 
+// Single is DB.Single: nobody else writes while this transaction does.
+func (t *Tx) Single() bool { return t.d.single }
+
 // AfterCommit runs fn once the transaction is on disk, and never after a rollback. fn
 // must not fail and must not take long: what has to happen is a job, not this.
 func (t *Tx) AfterCommit(fn func()) { t.after = append(t.after, fn) }

@@ -21,7 +21,7 @@ var released = []int64{14, 63}
 
 // moved are tables and columns of an earlier version that the newest one no longer has,
 // with what became of their content. Everything else must read as before.
-var moved = map[string]string{}
+var moved = map[string]string{"portraits": "thumbnails (0110), see TestFormerNameOfThumbnails"}
 
 // A database that went through the earlier versions, with rows in every table of each, has
 // all of them after the migration to the newest.
@@ -68,6 +68,44 @@ func TestMigrationKeepsEveryRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	after.compare(t, d, false)
+}
+
+// What was stored under the former name of thumbnails is there, and a node of the version
+// before, which knows no other name, reads it. On PostgreSQL, where there may be one beside a
+// new one, it writes under that name too.
+func TestFormerNameOfThumbnails(t *testing.T) {
+	t.Parallel()
+	d := empty(t, dbtest.Empty(t))
+	if err := d.MigrateTo(t.Context(), 109); err != nil {
+		t.Fatal(err)
+	}
+	exec := func(statement string) {
+		t.Helper()
+		if err := d.Admin(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	const row = ` (release, title, text, colour, icon, image, made_at) VALUES ('%s', 'Blog', 'Words', '#336699', 'i', 'j', 7) ON CONFLICT (release) DO NOTHING`
+	exec(`INSERT INTO portraits` + fmt.Sprintf(row, "old"))
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"old|Blog|Words|#336699|i|j|7"}
+	if got := rows(t, d, "thumbnails", []string{"release", "title", "text", "color", "icon", "image", "made_at"}); !slices.Equal(got, want) {
+		t.Errorf("thumbnails are %q, want %q", got, want)
+	}
+	if got := rows(t, d, "portraits", []string{"release", "title", "text", "colour", "icon", "image", "made_at"}); !slices.Equal(got, want) {
+		t.Errorf("under the former name they are %q, want %q", got, want)
+	}
+	if d.Single() {
+		return
+	}
+	exec(`INSERT INTO portraits` + fmt.Sprintf(row, "old")) // twice, as a job that is repeated
+	exec(`INSERT INTO portraits` + fmt.Sprintf(row, "new"))
+	exec(`DELETE FROM portraits WHERE made_at < 8 AND release NOT IN ('new')`)
+	if got := rows(t, d, "thumbnails", []string{"release"}); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("after the writes of a node of the version before: %q", got)
+	}
 }
 
 // snapshot is the content of every table.

@@ -60,7 +60,7 @@ func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.Ow
 			Details: "merge the pull request; production is then built with its variables", Code: "deployment_from_fork"}
 	}
 	if old.Target == Production {
-		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment is already for production",
+		return Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment is already a production deployment",
 			Details: "roll back to an earlier one, or redeploy it", Code: "deployment_is_production"}
 	}
 	return d.goLiveTx(ctx, tx, s, old, ByPromote)

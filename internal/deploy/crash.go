@@ -51,7 +51,7 @@ func (d *Deployments) working(ctx context.Context, id ID) {
 		return err
 	})
 	if err != nil {
-		d.c.Log.WarnContext(ctx, "crash would not be counted", "deployment", id, "err", err)
+		d.c.Log.WarnContext(ctx, "start of work not recorded; a crash would not be counted", "deployment", id, "err", err)
 	}
 }
 

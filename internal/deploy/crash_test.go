@@ -3,10 +3,15 @@ package deploy
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"slipway/internal/build"
+	"slipway/internal/egress"
 	"slipway/internal/job"
+	"slipway/internal/sandbox"
+	"slipway/internal/toolchain"
 )
 
 // die begins work on a deployment the way a process does that is killed at it.
@@ -97,4 +102,37 @@ func TestOversizedConfigurationFailsInWords(t *testing.T) {
 		ok(t, err)
 		return strings.Contains(got.StatusReason, "slipway.toml is larger than 64 KiB")
 	})
+}
+
+// dying is a runner whose command dies of its memory while the process is told to stop.
+type dying struct{ stop func() }
+
+func (d dying) Run(context.Context, sandbox.Command) (sandbox.Result, error) {
+	d.stop()
+	return sandbox.Result{Killed: sandbox.OutOfMemory, OOM: true, ExitCode: 137}, nil
+}
+
+// A build that dies of its memory has failed, also where the service is stopped for that
+// very death, as systemd's OOMPolicy=stop does: built again it would die again.
+func TestOutOfMemoryWhileStoppingFails(t *testing.T) {
+	t.Parallel()
+	stopping, stop := context.WithCancelCause(t.Context())
+	w := newWorld(t, func(c *Config) {
+		dir := t.TempDir()
+		out, err := egress.New(egress.Config{})
+		ok(t, err)
+		runner := dying{func() { stop(job.ErrStopping) }}
+		tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: runner, UID: 199_990})
+		ok(t, err)
+		c.Builds = build.New(build.Config{DB: c.DB, Runner: runner, Toolchain: tools, Egress: out, Dir: filepath.Join(dir, "b")})
+	})
+	w.commit("site", map[string]string{"index.html": "one"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	w.stop()
+	w.commit("site", map[string]string{"index.html": "two", "slipway.toml": "[build]\ncommand = \"true\"\noutput = \".\"\n"})
+	x := w.trigger(s.ID, Trigger{})
+	ok(t, w.work(stopping, Run{x.ID}, 1))
+	if got := w.status(x.ID); got.Status != Failed || !strings.Contains(got.Error, "memory") {
+		t.Fatalf("it is %s: %q", got.Status, got.Error)
+	}
 }

@@ -96,6 +96,9 @@ const (
 	ByRestore   Cause = "restore" // of a backup
 )
 
+// Causes are all there are.
+var Causes = []Cause{ByProvision, ByAPI, ByHook, ByDashboard, ByPush, ByRollback, ByPromote, ByRestore}
+
 // Deployment is one deployment as the site's owner sees it.
 type Deployment struct {
 	ID            ID

@@ -41,7 +41,7 @@ func (d *Deployments) Work(j *job.Jobs) {
 	}, d.work)
 	job.Handle(j, job.Policy{}, d.provision)
 	job.Handle(j, job.Policy{
-		Attempts: maxCrashes,
+		Attempts: maxCrashes, Formerly: "deploy.portray",
 		GivenUp: func(ctx context.Context, args []byte, _ error) error { // an empty one, or it would be asked for again
 			var p DrawThumbnail
 			if err := json.Unmarshal(args, &p); err != nil {

@@ -15,7 +15,7 @@ type Line struct {
 	At      db.Time
 	Level   string // debug, info, warn, error
 	Stage   string
-	Message string // without terminal colours
+	Message string // without terminal colors
 	Raw     string // with them; empty when it has none
 }
 

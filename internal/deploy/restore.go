@@ -68,8 +68,10 @@ func (d *Deployments) RestoreTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	if live == nil {
 		return Deployment{}, fmt.Errorf("restore %s: a newer deployment is live", id)
 	}
-	if err := drawThumbnailTx(ctx, tx, x.Release); err != nil {
-		return Deployment{}, err
+	if x.Release != "" {
+		if err := drawThumbnailTx(ctx, tx, x.Release); err != nil {
+			return Deployment{}, err
+		}
 	}
 	if err := appendLines(ctx, tx, x.ID, 0, []Line{{N: 1, At: now, Level: "info", Stage: "activate", Message: note}}); err != nil {
 		return Deployment{}, err

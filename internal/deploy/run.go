@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slipway/internal/blob"
+	"slipway/internal/build"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
@@ -81,7 +82,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return nil
 	case errors.Is(err, errFenced), errors.Is(cause, errFenced):
 		return nil // whoever holds the token now writes the end
-	case errors.Is(cause, job.ErrStopping), errors.Is(cause, job.ErrLost):
+	case errors.Is(cause, job.ErrStopping) && !failedBuild(err), errors.Is(cause, job.ErrLost):
 		return cause // it is run again, here or elsewhere
 	case errors.Is(cause, job.ErrCanceled):
 		return d.fail(ctx, x, p, Canceled, "")
@@ -100,8 +101,16 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		}
 		return d.fail(ctx, x, p, Failed, why)
 	}
-	d.c.Log.ErrorContext(ctx, "deployment failed by internal error", "deployment", x.ID, "site", x.Site, "err", err)
+	d.c.Log.ErrorContext(ctx, "deployment failed with an internal error", "deployment", x.ID, "site", x.Site, "err", err)
 	return d.fail(ctx, x, p, Failed, "Internal error; the operator's log has the details under this deployment's id")
+}
+
+// failedBuild reports whether err is the end of a build by its own doing. It stands although
+// the process stops: systemd stops a service one of whose processes the kernel killed for
+// its memory (OOMPolicy=stop), and built once more it would be stopped once more.
+func failedBuild(err error) bool {
+	f := fault.As(err)
+	return f != nil && f.Code == build.CodeFailed
 }
 
 // start takes the fencing token, and on the first attempt says that the deployment has

@@ -23,7 +23,7 @@ type Thumbnail struct {
 	Release release.ID
 	Title   string
 	Text    string
-	Colour  string // #rrggbb, or empty
+	Color   string // #rrggbb, or empty
 	Icon    bool   // whether there is one
 	Image   bool
 }
@@ -33,19 +33,19 @@ type Thumbnail struct {
 type DrawThumbnail struct{ Release release.ID }
 
 // Kind names the job.
-func (DrawThumbnail) Kind() string { return "deploy.portray" }
+func (DrawThumbnail) Kind() string { return "deploy.thumbnail" }
 
 // drawThumbnailTx asks for a thumbnail of what has just become live. They are drawn one at a
 // time: decoding a few large pictures at once would take much memory.
 func drawThumbnailTx(ctx context.Context, tx *db.Tx, id release.ID) error {
-	_, err := job.Enqueue(ctx, tx, DrawThumbnail{id}, job.Options{Unique: "portray/" + string(id), Group: "portray"})
+	_, err := job.Enqueue(ctx, tx, DrawThumbnail{id}, job.Options{Unique: "thumbnail/" + string(id), Group: "thumbnail"})
 	return err
 }
 
 // drawThumbnail draws and stores a thumbnail.
 func (d *Deployments) drawThumbnail(ctx context.Context, p DrawThumbnail, _ int64) error {
 	var known bool
-	err := d.c.DB.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM portraits WHERE release = $1)`, p.Release).Scan(&known)
+	err := d.c.DB.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM thumbnails WHERE release = $1)`, p.Release).Scan(&known)
 	if err != nil || known {
 		return err
 	}
@@ -89,9 +89,9 @@ func (d *Deployments) drawThumbnail(ctx context.Context, p DrawThumbnail, _ int6
 func (d *Deployments) storeThumbnail(ctx context.Context, id release.ID, got thumbnail.Thumbnail) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
-			INSERT INTO portraits (release, title, text, colour, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+			INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
 			ON CONFLICT (release) DO NOTHING`,
-			id, got.Title, got.Text, got.Colour, base64.StdEncoding.EncodeToString(got.Icon), base64.StdEncoding.EncodeToString(got.Image), db.Now())
+			id, got.Title, got.Text, got.Color, base64.StdEncoding.EncodeToString(got.Icon), base64.StdEncoding.EncodeToString(got.Image), db.Now())
 		if err != nil {
 			return fmt.Errorf("store thumbnail: %w", err)
 		}
@@ -104,13 +104,13 @@ func (d *Deployments) storeThumbnail(ctx context.Context, id release.ID, got thu
 func (d *Deployments) tidyThumbnails(ctx context.Context) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		// One may have been drawn a moment before its release becomes live for another site.
-		_, err := tx.Exec(ctx, `DELETE FROM portraits WHERE made_at < $1 AND release NOT IN (SELECT live_release FROM open_sites)`, db.Now().Add(-time.Hour))
+		_, err := tx.Exec(ctx, `DELETE FROM thumbnails WHERE made_at < $1 AND release NOT IN (SELECT live_release FROM open_sites)`, db.Now().Add(-time.Hour))
 		if err != nil {
 			return fmt.Errorf("delete thumbnails: %w", err)
 		}
 		rows, err := tx.Query(ctx, `
 			SELECT DISTINCT live_release FROM open_sites
-			WHERE live_release <> '' AND live_release NOT IN (SELECT release FROM portraits) LIMIT 500`)
+			WHERE live_release <> '' AND live_release NOT IN (SELECT release FROM thumbnails) LIMIT 500`)
 		missing, err := db.Collect(rows, err, func(s db.Scanner) (id release.ID, err error) { return id, s.Scan(&id) })
 		if err != nil {
 			return fmt.Errorf("find missing thumbnails: %w", err)
@@ -133,15 +133,15 @@ func (d *Deployments) Thumbnails(ctx context.Context, owner account.OwnerID, sit
 	args := db.Args{owner}
 	list := db.AddList(&args, sites)
 	rows, err := d.c.DB.Query(ctx, `
-		SELECT s.id, p.release, p.title, p.text, p.colour, p.icon <> '', p.image <> ''
-		FROM open_sites s JOIN portraits p ON p.release = s.live_release
+		SELECT s.id, p.release, p.title, p.text, p.color, p.icon <> '', p.image <> ''
+		FROM open_sites s JOIN thumbnails p ON p.release = s.live_release
 		WHERE s.owner_id = $1 AND s.id IN (`+list+`)`, args...)
 	type found struct {
 		site site.ID
 		Thumbnail
 	}
 	all, err := db.Collect(rows, err, func(s db.Scanner) (f found, err error) {
-		return f, s.Scan(&f.site, &f.Release, &f.Title, &f.Text, &f.Colour, &f.Icon, &f.Image)
+		return f, s.Scan(&f.site, &f.Release, &f.Title, &f.Text, &f.Color, &f.Icon, &f.Image)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read thumbnails: %w", err)
@@ -167,7 +167,7 @@ func (d *Deployments) ThumbnailImage(ctx context.Context, owner account.OwnerID,
 
 func (d *Deployments) thumbnailPart(ctx context.Context, what string, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
 	rows, err := d.c.DB.Query(ctx, what+`
-		FROM open_sites s JOIN portraits p ON p.release = s.live_release
+		FROM open_sites s JOIN thumbnails p ON p.release = s.live_release
 		WHERE s.owner_id = $1 AND s.id = $2 AND p.release = $3`, owner, id, of)
 	found, err := db.Collect(rows, err, func(s db.Scanner) (text string, err error) { return text, s.Scan(&text) })
 	if err != nil {

@@ -47,7 +47,7 @@ func TestThumbnails(t *testing.T) {
 	w.commit("blog", map[string]string{"index.html": "<title>First</title><meta name=theme-color content=#aa3311>", "favicon.ico": icon(color.NRGBA{200, 0, 0, 255})})
 	s := w.live(w.site("git.test/acme/blog").ID)
 	p := w.thumbnail(s.ID)
-	if p.Title != "First" || p.Colour != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
+	if p.Title != "First" || p.Color != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
 		t.Errorf("%+v", p)
 	}
 	b, kind, err := w.ThumbnailIcon(t.Context(), anna, s.ID, p.Release)
@@ -77,10 +77,10 @@ func TestThumbnails(t *testing.T) {
 	w.ended(w.trigger(s.ID, Trigger{Cause: ByAPI}).ID)
 	w.until("the second has a thumbnail", func() bool { return w.thumbnail(s.ID).Title == "Second" })
 	// The first one's goes with time, and comes back with its release.
-	ok(t, w.db.Admin(t.Context(), `UPDATE portraits SET made_at = 1`))
+	ok(t, w.db.Admin(t.Context(), `UPDATE thumbnails SET made_at = 1`))
 	ok(t, w.tidyThumbnails(t.Context()))
 	var n int
-	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM portraits`).Scan(&n))
+	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM thumbnails`).Scan(&n))
 	if n != 1 {
 		t.Errorf("%d thumbnails are stored", n)
 	}
@@ -92,10 +92,10 @@ func TestThumbnails(t *testing.T) {
 
 	w.until("the job has written its end", func() bool {
 		var n int
-		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM jobs WHERE kind = 'deploy.portray' AND state IN ('ready', 'running')`).Scan(&n))
+		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM jobs WHERE kind = 'deploy.thumbnail' AND state IN ('ready', 'running')`).Scan(&n))
 		return n == 0
 	})
-	ok(t, w.db.Admin(t.Context(), `DELETE FROM portraits`))
+	ok(t, w.db.Admin(t.Context(), `DELETE FROM thumbnails`))
 	ok(t, w.tidyThumbnails(t.Context()))
 	if p := w.thumbnail(s.ID); p.Title != "First" {
 		t.Errorf("made up for: %+v", p)

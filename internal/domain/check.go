@@ -64,7 +64,7 @@ func (d *Domains) Check(ctx context.Context, name string) (Availability, error) 
 		a.Available, a.Source = !v.taken, v.source
 		return a, nil
 	case d.c.Registry == "rdap":
-		d.c.Log.WarnContext(ctx, "registry gave no answer", "domain", name, "err", err)
+		d.c.Log.WarnContext(ctx, "domain registry did not respond", "domain", name, "err", err)
 		retry := 5 * time.Second
 		var s *silence
 		if errors.As(err, &s) {
@@ -73,7 +73,7 @@ func (d *Domains) Check(ctx context.Context, name string) (Availability, error) 
 		return Availability{}, &fault.Error{Kind: fault.Unavailable, Message: "The domain registry is unavailable",
 			Details: "Try again later", Code: "registry_unavailable", RetryAfter: ceilSecond(retry)}
 	default:
-		d.c.Log.InfoContext(ctx, "neither registry nor dns answered", "domain", name, "err", err)
+		d.c.Log.InfoContext(ctx, "neither domain registry nor DNS responded", "domain", name, "err", err)
 		return a, nil
 	}
 }

@@ -27,7 +27,7 @@ type registries struct {
 	quiet   map[string]time.Time // until when a base is left alone
 }
 
-// silence is why a registry gave no answer. It says nothing about the name.
+// silence is why a domain registry did not respond. It says nothing about the name.
 type silence struct {
 	retry time.Duration // when to ask again
 	err   error

@@ -18,7 +18,8 @@ import (
 // serving holds what a site's settings say beyond its release. It is immutable.
 type serving struct {
 	ProxyHosts []string `json:"proxyHosts"`
-	Protection string   `json:"protection"`
+	Protection string   `json:"protection"` // none, previews, all: which addresses ask for the password
+	SignIn     string   `json:"signIn"`     // likewise, for a member's sign-in
 	Hash       string   `json:"hash"`
 
 	AccessLog     string `json:"accessLog"`     // truncated, no-addresses, off
@@ -38,9 +39,17 @@ func readServing(text string) *serving {
 	return &s
 }
 
-// protected reports whether the target's visitors must give the site's password.
-func (t *target) protected() bool {
-	return t.serving != nil && (t.serving.Protection == "all" || t.serving.Protection == "previews" && t.preview)
+// protected reports whether the target's visitors must give the site's password or sign in.
+func (t *target) protected() bool { return t.password() || t.signIn() }
+
+// password reports whether the site's password opens the target.
+func (t *target) password() bool { return t.serving != nil && t.covered(t.serving.Protection) }
+
+// signIn reports whether a member's sign-in opens the target.
+func (t *target) signIn() bool { return t.serving != nil && t.covered(t.serving.SignIn) }
+
+func (t *target) covered(setting string) bool {
+	return setting == "all" || setting == "previews" && t.preview
 }
 
 const (
@@ -51,25 +60,43 @@ const (
 )
 
 // access reports whether a visitor of a protected target may pass: with the cookie that
-// the right password once gave. Otherwise it asks for one, or checks what was given.
+// the right password once gave, or a member's sign-in. Otherwise it asks for one, or checks
+// what was given.
 func (e *Edge) access(w *recorder, r *http.Request, t *target) bool {
 	if !t.protected() {
 		return true
 	}
 	host := hostname(r.Host)
-	if c, err := r.Cookie(accessCookie); err == nil && t.serving.admits(c.Value, t.site, host, time.Now()) {
+	if c, err := r.Cookie(accessCookie); err == nil && t.password() && t.serving.admits(c.Value, t.site, host, time.Now()) {
+		return true
+	}
+	if e.member(r, t, host) && !strings.HasPrefix(r.URL.Path, memberPrefix) {
 		return true
 	}
 	e.bound(w, r)
-	switch r.Method {
-	case http.MethodPost:
+	if e.askMember(w, r, t, host) {
+		return false
+	}
+	switch {
+	case r.Method == http.MethodPost && t.password():
 		e.login(w, r, t, host)
-	case http.MethodGet, http.MethodHead:
-		page(w, r, pageAccess)
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		page(w, r, t.accessPage())
 	default:
 		fail(w, r, http.StatusUnauthorized)
 	}
 	return false
+}
+
+// accessPage is the page that says how a protected target is opened.
+func (t *target) accessPage() *notice {
+	switch {
+	case t.password() && t.signIn():
+		return pageEither
+	case t.signIn():
+		return pageMembers
+	}
+	return pageAccess
 }
 
 // login checks a password. Guesses are limited per address and per site, because each
@@ -92,6 +119,10 @@ func (e *Edge) login(w *recorder, r *http.Request, t *target, host string) {
 		return
 	}
 	if e.Password == nil || given == "" || t.serving.Hash == "" || !e.Password(t.serving.Hash, given) {
+		if t.signIn() {
+			page(w, r, pageEitherDenied)
+			return
+		}
 		page(w, r, pageDenied)
 		return
 	}

@@ -87,9 +87,9 @@ func appendRequest(b []byte, r *http.Request) []byte {
 			continue
 		}
 		for _, v := range values {
-			if name == "Cookie" && strings.Contains(v, accessCookie) {
+			if name == "Cookie" && strings.Contains(v, ourCookies) {
 				h := http.Header{"Cookie": {v}}
-				dropCookie(h, accessCookie) // it is ours
+				dropOurCookies(h)
 				if v = h.Get("Cookie"); v == "" {
 					continue
 				}

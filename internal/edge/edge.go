@@ -90,6 +90,10 @@ type Config struct {
 	// the hash of. Optional: without it nobody passes a protected site.
 	Password func(hash, password string) bool
 
+	// Members lets members of a site in by their sign-in. Optional: without it nobody passes
+	// an address that wants one.
+	Members *Members
+
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
 	AssetBytes int64 // memory for files, and as much again for whole answers. Optional: 0 means 128 MiB.
 

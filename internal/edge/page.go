@@ -14,6 +14,7 @@ type notice struct {
 	text   string
 	retry  int  // seconds, 0 for none
 	form   bool // asks for the site's password
+	signIn bool // offers to sign in at the control plane
 	html   []byte
 }
 
@@ -28,6 +29,14 @@ var (
 		text: "Enter the password to continue."}
 	pageDenied = &notice{status: 401, title: "This site is protected", form: true,
 		text: "Wrong password. Try again."}
+	pageEither = &notice{status: 401, title: "This site is protected", form: true, signIn: true,
+		text: "Enter the password, or sign in as a member."}
+	pageEitherDenied = &notice{status: 401, title: "This site is protected", form: true, signIn: true,
+		text: "Wrong password. Try again, or sign in as a member."}
+	pageMembers = &notice{status: 401, title: "Sign in to continue", signIn: true,
+		text: "Only members of this site can see this page."}
+	pageNoGrant = &notice{status: 401, title: "Sign in again", signIn: true,
+		text: "This sign-in has expired or was begun in another browser."}
 	pageStopped = &notice{status: 503, title: "This site is offline",
 		text: "Its owner has stopped it. Try again later."}
 	pagePaused = &notice{status: 503, title: "This site is paused", retry: 3600,
@@ -56,17 +65,17 @@ var notices = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{.Title}}</title>
 <style>html{color-scheme:light dark;font:17px/1.5 system-ui,sans-serif}body{margin:18vh auto;max-width:32rem;padding:0 1.5rem}h1{font-size:1.5rem;line-height:1.2}p{opacity:.8}</style>
-</head><body><h1>{{.Title}}</h1><p>{{.Text}}</p>{{if .Form}}<form method="post"><p><label>Password <input type="password" name="slipway_password" required maxlength="200" autocomplete="current-password" autofocus></label> <button>Continue</button></p></form>{{end}}</body></html>
+</head><body><h1>{{.Title}}</h1><p>{{.Text}}</p>{{if .Form}}<form method="post"><p><label>Password <input type="password" name="slipway_password" required maxlength="200" autocomplete="current-password" autofocus></label> <button>Continue</button></p></form>{{end}}{{if .SignIn}}<p><a href="/.slipway/sign-in">Sign in</a></p>{{end}}</body></html>
 `))
 
 // The pages are made once, at start: nothing of a request is in them.
 func init() {
-	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageAccess, pageDenied, pageStopped, pagePaused, pageEmpty, pageError, pageStarting, pageBusy, pageWaking, pageCrashed, pageTimeout, pageBroken} {
+	for _, n := range []*notice{pageUnknown, pageMissing, pageLogin, pageAccess, pageDenied, pageEither, pageEitherDenied, pageMembers, pageNoGrant, pageStopped, pagePaused, pageEmpty, pageError, pageStarting, pageBusy, pageWaking, pageCrashed, pageTimeout, pageBroken} {
 		var b bytes.Buffer
 		if err := notices.Execute(&b, struct {
-			Title, Text string
-			Form        bool
-		}{n.title, n.text, n.form}); err != nil {
+			Title, Text  string
+			Form, SignIn bool
+		}{n.title, n.text, n.form, n.signIn}); err != nil {
 			panic(err)
 		}
 		n.html = b.Bytes()

@@ -41,7 +41,7 @@ func (e *Edge) pass(q *fastpath.Request) (taken, ok bool) {
 		return false, false
 	}
 	for _, f := range q.Fields {
-		if upstream.Is(f.Name, "cookie") && bytes.Contains(f.Value, []byte(accessCookie)) {
+		if upstream.Is(f.Name, "cookie") && bytes.Contains(f.Value, []byte(ourCookies)) {
 			return false, false
 		}
 	}

@@ -192,7 +192,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	addr, proto, forwarded := whoAsks(p.In)
 	h := p.Out.Header
 	if len(h["Cookie"]) > 0 {
-		dropCookie(h, accessCookie) // it is ours
+		dropOurCookies(h)
 	}
 	h["X-Forwarded-For"] = []string{addr}
 	h["X-Real-Ip"] = h["X-Forwarded-For"]

@@ -105,7 +105,7 @@ func TestProgramSeesWhoAsks(t *testing.T) {
 	defer c.Close()
 	io.WriteString(c, "GET //a/%2e%2e/b?x=1;y=2 HTTP/1.1\r\nHost: app.sites.test\r\n"+
 		"X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil.test\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded: 6.6.6.6\r\nx_forwarded_for: 6.6.6.6\r\n"+
-		"X-Real-IP: 6.6.6.6\r\nX_Real_Ip: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nProxy: http://6.6.6.6\r\nConnection: X-Forwarded-For, close\r\nCookie: a=b\r\n\r\n")
+		"X-Real-IP: 6.6.6.6\r\nX_Real_Ip: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nProxy: http://6.6.6.6\r\nConnection: X-Forwarded-For, close\r\nCookie: __Host-slipway_access=x; a=b; __Host-slipway_member=y\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)

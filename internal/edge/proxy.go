@@ -62,7 +62,7 @@ func (e *Edge) proxied(w *recorder, r *http.Request, t *target, a *release.Answe
 			}
 			if a.Auth != nil || t.protected() {
 				p.Out.Header.Del("Authorization") // it was meant for us
-				dropCookie(p.Out.Header, accessCookie)
+				dropOurCookies(p.Out.Header)
 			}
 			p.SetXForwarded()
 			p.Out.Header.Add("Via", "1.1 "+viaName)
@@ -122,6 +122,15 @@ func (e *Edge) strayCookie(line, host string) bool {
 		}
 	}
 	return false
+}
+
+// ourCookies is how the names of cookies begin that are the edge's own business.
+const ourCookies = "__Host-slipway_"
+
+// dropOurCookies takes them out of a request.
+func dropOurCookies(h http.Header) {
+	dropCookie(h, accessCookie)
+	dropCookie(h, memberCookie)
 }
 
 // dropCookie takes one cookie out of a request.

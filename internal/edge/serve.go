@@ -61,7 +61,7 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	switch {
 	case err != nil:
 		if r.Context().Err() == nil && !errors.Is(err, errCrowded) {
-			e.Log.ErrorContext(r.Context(), "host not found out", "host", host, "err", err)
+			e.Log.ErrorContext(r.Context(), "host lookup failed", "host", host, "err", err)
 		}
 		page(rec, r, pageBusy)
 	case t == nil && !e.Ready():

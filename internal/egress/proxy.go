@@ -110,9 +110,6 @@ func (p *Proxy) Refused() error {
 	return p.first
 }
 
-// Transferred is the number of bytes moved so far, in both directions.
-func (p *Proxy) Transferred() int64 { return p.moved.Load() }
-
 // ServeHTTP is one request of the child.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.authorised(r) {

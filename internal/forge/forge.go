@@ -46,6 +46,7 @@ type Event struct {
 	Name          string // as the forge calls it
 	Kind          Kind
 	Repository    []string // its addresses, in several spellings
+	FullName      string   // owner/repo of GitHub's and Gitea's repository; else empty
 	Path          string   // of Bitbucket Server's repository below its host, which it may not name; else empty
 	DefaultBranch string   // empty where the forge doesn't say
 	Changes       []Change // of a push
@@ -117,7 +118,7 @@ func Delivery(h http.Header) string {
 func Read(h http.Header, body []byte) (Event, error) {
 	p, name, ok := Recognize(h)
 	if !ok {
-		return Event{}, &fault.Error{Kind: fault.Invalid, Message: "This is no event of a Git forge that is known here",
+		return Event{}, &fault.Error{Kind: fault.Invalid, Message: "The request is not an event of a known Git host",
 			Details: "GitHub, GitLab, Gitea, Forgejo and Bitbucket name theirs in X-GitHub-Event, X-Gitlab-Event, X-Gitea-Event and X-Event-Key", Code: "unknown_forge"}
 	}
 	if rest, form := bytes.CutPrefix(bytes.TrimSpace(body), []byte("payload=")); form {

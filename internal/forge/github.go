@@ -69,7 +69,7 @@ func (e *Event) github(body []byte) error {
 		return err
 	}
 	r := b.Repository
-	e.Repository, e.DefaultBranch = addresses(r.CloneURL, r.SSHURL, r.HTMLURL), r.DefaultBranch
+	e.Repository, e.FullName, e.DefaultBranch = addresses(r.CloneURL, r.SSHURL, r.HTMLURL), r.FullName, r.DefaultBranch
 	switch e.Name {
 	case "ping":
 		e.Kind = Ping

@@ -1,12 +1,12 @@
-// Package framework owns the guess: from the files of a repository to the plan that
-// turns them into a site.
+// Package framework owns framework detection: from the files of a repository to the plan
+// by which it is built and served.
 //
 // Detect is a pure function. It reads file names and a bounded number of small files
-// through Files, so the same code serves a checked-out directory and a listing of git
-// objects, and it answers a Plan in which every decision names its source. The presets
-// stand in one ordered list (presets.go); the first one that recognises the folder
-// plans it. What a person said goes before the guess: site settings, then
-// slipway.toml, then netlify.toml and vercel.json.
+// through Files, so the same code works on a checked-out directory and a listing of git
+// objects, and it returns a Plan in which every decision names its source. The presets
+// are one ordered list (presets.go); the first that recognizes the folder makes the plan.
+// What a person has configured takes precedence: site settings, then slipway.toml, then
+// netlify.toml and vercel.json.
 //
 // The package never runs anything, never evaluates a configuration file written in a
 // programming language (it looks for the few words that decide, see config.go), never
@@ -30,8 +30,8 @@ const (
 	WordPress = "wordpress" // PHP-FPM answers, from a core that all sites share
 )
 
-// Plan says how a repository becomes a site. It is data: it carries JSON names because
-// a deployment keeps the plan that it used.
+// Plan says how a repository becomes a site. It has JSON names because a deployment
+// stores the plan that it used.
 //
 // Root is relative to the repository; Output, OutputCandidates and Cache are relative
 // to Root; every one of them is a clean slash-separated path inside the repository,
@@ -127,8 +127,8 @@ type AssetFolder struct {
 	At     string `json:"at,omitempty"` // the path below which they are served, without slashes around it
 }
 
-// Overrides holds the build settings of the site or the deploy request. A nil field was not
-// said. An empty Install or Command skips that step; an empty Output or Root names the
+// Overrides holds the build settings of the site or the deploy request. A nil field is not
+// set. An empty Install or Command skips that step; an empty Output or Root names the
 // folder itself; an empty Framework or Node is as good as nil.
 type Overrides struct {
 	Framework *string // a preset's id; an unknown one is ignored with a warning

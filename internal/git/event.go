@@ -55,6 +55,23 @@ func (g *Git) HandleTx(ctx context.Context, tx *db.Tx, id HookID, h http.Header,
 			return Outcome{}, &fault.Error{Kind: fault.Forbidden, Message: "The event is of another repository", Details: "this hook is for " + s.Repository, Code: "wrong_repository"}
 		}
 	}
+	return g.handleTx(ctx, tx, set, s, incoming{e, string(e.Provider)}, h, body)
+}
+
+// incoming is an event and the way it came: a forge's name, ViaApp or ViaPoll.
+type incoming struct {
+	forge.Event
+	via string
+}
+
+// The ways that an event comes beside a site's own hook.
+const (
+	ViaApp  = "github_app" // a GitHub App's webhook
+	ViaPoll = "poll"
+)
+
+// handleTx does what a verified event of a site's repository asks for, once.
+func (g *Git) handleTx(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming, h http.Header, body []byte) (Outcome, error) {
 	again, err := seenTx(ctx, tx, s.ID, e.Provider, h, body)
 	if err != nil {
 		return Outcome{}, err
@@ -70,7 +87,7 @@ func (g *Git) HandleTx(ctx context.Context, tx *db.Tx, id HookID, h http.Header,
 	if out.Reason != "" {
 		said = out.Reason
 	}
-	if err := noteEventTx(ctx, tx, s.ID, string(e.Provider), e, out, said); err != nil {
+	if err := noteEventTx(ctx, tx, s.ID, e, out, said); err != nil {
 		return Outcome{}, err
 	}
 	_, err = tx.Exec(ctx, `UPDATE git_settings SET provider = $2, last_event = $3, last_event_at = $4 WHERE site_id = $1`, s.ID, e.Provider, clean(e.Name+": "+said, 500), db.Now())
@@ -88,10 +105,10 @@ func (s Settings) Verify(h http.Header, body []byte) error {
 
 func skipped(why string) Outcome { return Outcome{Message: "Nothing to deploy", Reason: why} }
 
-func (g *Git) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event) (Outcome, error) {
+func (g *Git) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming) (Outcome, error) {
 	switch e.Kind {
 	case forge.Ping:
-		return Outcome{Message: "The hook is set up", Reason: "A ping doesn't trigger a deployment"}, nil
+		return Outcome{Message: "The Git hook works", Reason: "A ping doesn't trigger a deployment"}, nil
 	case forge.Push:
 		out := skipped("The push changed no branch")
 		for _, c := range e.Changes {
@@ -113,13 +130,13 @@ func (g *Git) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e f
 }
 
 // push does what one change of a push asks for.
-func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event, c forge.Change) (Outcome, error) {
+func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming, c forge.Change) (Outcome, error) {
 	main := s.Branch
 	if main == "" {
 		main = e.DefaultBranch
 	}
 	if c.Tag != "" {
-		return g.tag(ctx, tx, set, s, c)
+		return g.tag(ctx, tx, set, s, e, c)
 	}
 	switch {
 	case c.Branch == "":
@@ -159,11 +176,11 @@ func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 			return Outcome{}, err
 		}
 	}
-	return g.deploy(ctx, tx, s, deploy.Trigger{Target: target, Branch: c.Branch, Commit: c.Commit, Attach: pull}, c, why)
+	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: target, Branch: c.Branch, Commit: c.Commit, Attach: pull}, c, why)
 }
 
 // tag does what a pushed tag asks for: nothing, or a preview that is called like the tag.
-func (g *Git) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, c forge.Change) (Outcome, error) {
+func (g *Git) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming, c forge.Change) (Outcome, error) {
 	switch {
 	case set.Tags != TagPreviews:
 		return skipped("Tags don't trigger deployments, as the settings say"), nil
@@ -183,11 +200,22 @@ func (g *Git) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, c f
 	if err != nil {
 		return Outcome{}, err
 	}
-	return g.deploy(ctx, tx, s, deploy.Trigger{Target: deploy.Preview, Branch: c.Tag, Commit: c.Commit}, c, why)
+	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deploy.Preview, Branch: c.Tag, Commit: c.Commit}, c, why)
 }
 
 // deploy asks for a deployment, or puts on record why there is none.
-func (g *Git) deploy(ctx context.Context, tx *db.Tx, s site.Site, t deploy.Trigger, c forge.Change, why string) (Outcome, error) {
+func (g *Git) deploy(ctx context.Context, tx *db.Tx, s site.Site, e incoming, t deploy.Trigger, c forge.Change, why string) (Outcome, error) {
+	ref := t.Branch
+	if e.Pull != nil {
+		ref = pullRef(t.Pull)
+	}
+	before, err := triggeredTx(ctx, tx, s.ID, e.via, ref, t.Commit)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if before != "" {
+		return skipped("Deployment " + string(before) + " of this commit was triggered already"), nil
+	}
 	if why != "" {
 		_, err := g.c.Deployments.SkipTx(ctx, tx, s.Owner, s.ID, deploy.Skipped{Branch: t.Branch, Commit: t.Commit, Target: t.Target, Pull: t.Pull, Message: clean(c.Message, 500), Author: clean(c.Author, 200), Reason: "Skipped: " + why})
 		return skipped(why), err

@@ -7,7 +7,6 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
-	"slipway/internal/forge"
 	"slipway/internal/site"
 )
 
@@ -17,7 +16,7 @@ const keepEvents = 50
 // Logged holds what a forge told of, or a poll found, and what came of it.
 type Logged struct {
 	ID         string
-	Provider   string // of forge.Provider, or poll
+	Provider   string // of forge.Provider, ViaApp or ViaPoll
 	Name       string // as the forge calls it
 	Ref        string // branch, tag or pull request; empty: none
 	Commit     string
@@ -43,11 +42,11 @@ func (g *Git) Events(ctx context.Context, r db.Reader, owner account.OwnerID, id
 }
 
 // noteEventTx remembers an event.
-func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, provider string, e forge.Event, out Outcome, said string) error {
+func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, e incoming, out Outcome, said string) error {
 	ref, commit, deployment := "", "", deploy.ID("")
 	switch {
 	case e.Pull != nil:
-		ref, commit = fmt.Sprintf("#%d", e.Pull.Number), e.Pull.Commit
+		ref, commit = pullRef(e.Pull.Number), e.Pull.Commit
 	case len(e.Changes) > 0:
 		c := e.Changes[0]
 		ref, commit = c.Branch, c.Commit
@@ -63,7 +62,7 @@ func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, provider string, e 
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO git_events (id, site_id, provider, name, ref, commit_hash, outcome, deployment_id, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		db.NewID("gev"), id, provider, clean(e.Name, 100), clean(ref, 200), clean(commit, 64), clean(said, 500), deployment, db.Now())
+		db.NewID("gev"), id, e.via, clean(e.Name, 100), clean(ref, 200), clean(commit, 64), clean(said, 500), deployment, db.Now())
 	if err != nil {
 		return fmt.Errorf("note git event: %w", err)
 	}
@@ -74,4 +73,33 @@ func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, provider string, e 
 		return fmt.Errorf("forget git events: %w", err)
 	}
 	return nil
+}
+
+// pullRef is how a pull request is called among branches and tags.
+func pullRef(number int) string { return fmt.Sprintf("#%d", number) }
+
+// triggeredTx returns the deployment that an earlier event of a branch, tag or pull request
+// triggered, where it was of the same commit, came another way, and no event of another
+// commit came since: by the site's own hook, a GitHub App and polling the same push may be
+// told of three times. Empty: there is none.
+func triggeredTx(ctx context.Context, tx *db.Tx, id site.ID, via, ref, commit string) (deploy.ID, error) {
+	type event struct {
+		via, commit string
+		deployment  deploy.ID
+	}
+	rows, err := tx.Query(ctx, `SELECT provider, commit_hash, deployment_id FROM git_events WHERE site_id = $1 AND ref = $2 ORDER BY id DESC LIMIT 5`, id, clean(ref, 200))
+	list, err := db.Collect(rows, err, func(r db.Scanner) (e event, err error) { return e, r.Scan(&e.via, &e.commit, &e.deployment) })
+	if err != nil {
+		return "", fmt.Errorf("find events: %w", err)
+	}
+	beside := func(via string) bool { return via == ViaApp || via == ViaPoll }
+	for _, e := range list {
+		if e.commit != commit || e.via == via && e.deployment != "" {
+			break
+		}
+		if e.deployment != "" && (beside(e.via) || beside(via)) {
+			return e.deployment, nil
+		}
+	}
+	return "", nil
 }

@@ -267,7 +267,7 @@ func (g *Git) actOnPollTx(ctx context.Context, tx *db.Tx, set Settings, s site.S
 		return 0
 	})
 	for _, c := range changes[:min(len(changes), maxPollChanges)] {
-		e := forge.Event{Name: "poll", Kind: forge.Push, DefaultBranch: byDefault, Changes: []forge.Change{c}}
+		e := incoming{forge.Event{Name: "poll", Kind: forge.Push, DefaultBranch: byDefault, Changes: []forge.Change{c}}, ViaPoll}
 		out, err := g.push(ctx, tx, set, s, e, c)
 		if f := fault.As(err); f != nil && f.Kind != fault.Internal { // such as too many deployments that wait
 			out, err = skipped(f.Message), nil
@@ -279,7 +279,7 @@ func (g *Git) actOnPollTx(ctx context.Context, tx *db.Tx, set Settings, s site.S
 		if out.Reason != "" {
 			said = out.Reason
 		}
-		if err := noteEventTx(ctx, tx, s.ID, "poll", e, out, said); err != nil {
+		if err := noteEventTx(ctx, tx, s.ID, e, out, said); err != nil {
 			return err
 		}
 	}

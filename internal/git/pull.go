@@ -99,7 +99,7 @@ func (g *Git) ApproveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 }
 
 // pull does what an event of a pull request asks for.
-func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e forge.Event) (Outcome, error) {
+func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming) (Outcome, error) {
 	p := *e.Pull
 	c := forge.Change{Branch: p.Branch, Commit: p.Commit, Message: p.Title, Author: p.Author}
 	switch {
@@ -149,7 +149,7 @@ func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 	if err != nil {
 		return Outcome{}, err
 	}
-	return g.deploy(ctx, tx, s, deploy.Trigger{Target: deploy.Preview, Branch: p.Branch, Commit: p.Commit, Pull: p.Number}, c, why)
+	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deploy.Preview, Branch: p.Branch, Commit: p.Commit, Pull: p.Number}, c, why)
 }
 
 // notePullTx remembers a pull request. An approval is for one commit and ends with it.

@@ -106,6 +106,7 @@ type Policy struct {
 	Attempts int                                                     // errors and crashes before it is given up. 0 means 10.
 	Backoff  func(failures int) time.Duration                        // nil means 1s, doubling up to 5 minutes
 	GivenUp  func(ctx context.Context, args []byte, why error) error // says so where users look. It may be called again.
+	Formerly string                                                  // what the kind was called before: such jobs may be waiting, or come from nodes of an earlier version
 }
 
 // Config holds what Jobs needs.
@@ -159,11 +160,15 @@ func Handle[A Args](j *Jobs, p Policy, fn func(ctx context.Context, a A, attempt
 	if p.Backoff == nil {
 		p.Backoff = doubling
 	}
-	j.handlers[zero.Kind()] = handler{policy: p, call: func(ctx context.Context, c *leased) error {
+	h := handler{policy: p, call: func(ctx context.Context, c *leased) error {
 		var a A
 		if err := json.Unmarshal(c.args, &a); err != nil {
 			return fmt.Errorf("read job arguments: %w", err)
 		}
 		return fn(ctx, a, c.attempt)
 	}}
+	j.handlers[zero.Kind()] = h
+	if p.Formerly != "" {
+		j.handlers[p.Formerly] = h
+	}
 }

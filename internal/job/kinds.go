@@ -50,7 +50,7 @@ func (j *Jobs) retire(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		j.c.Log.WarnContext(ctx, "node not taken off the list", "err", err)
+		j.c.Log.WarnContext(ctx, "node not deregistered", "err", err)
 	}
 }
 

@@ -106,3 +106,31 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("an empty back-off waits %v", got)
 	}
 }
+
+type renamed struct{ Name string }
+
+func (renamed) Kind() string { return "test.renamed" }
+
+// A kind that has another name now is still done where it waits under its former one, or
+// comes from a node of an earlier version.
+func TestFormerKindIsDone(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	var r recorder
+	j := New(Config{DB: d, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 1}, Poll: 20 * time.Millisecond})
+	Handle(j, Policy{Formerly: "test.novel"}, func(_ context.Context, a renamed, _ int64) error { r.add("done " + a.Name); return nil })
+	if err := d.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := Enqueue(t.Context(), tx, novel{}, Options{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- j.Run(ctx) }()
+	until(t, "the job of the former kind is done", func() bool { return slices.Equal(r.all(), []string{"done "}) && count(t, d, "TRUE") == 0 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

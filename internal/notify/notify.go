@@ -186,7 +186,7 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	case w.URL != "":
 		return Channel{}, invalid("A mail channel has no URL", "mails go to the address of the account")
 	case n.c.MailTx == nil || n.c.Mails == nil || !n.c.Mails():
-		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Mail is not set up on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
+		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
 	}
 	var have int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM notify_channels WHERE owner_id = $1`, owner).Scan(&have); err != nil {

@@ -1,5 +1,5 @@
-// Package operation owns what is known of work that outlives a request and is not a
-// deployment: what it is, how far it has come and how it ended.
+// Package operation owns the progress of work that outlives a request and is not a
+// deployment: what it is, how far it is and how it ended.
 //
 // A service opens an operation in the transaction that enqueues the job which does it
 // (OpenTx), notes how far it is (AdvanceTx) and writes its end once (EndTx). Whoever asked
@@ -26,7 +26,7 @@ type ID string
 // Status says where an operation stands.
 type Status string
 
-// The states. The last three are for ever.
+// The states. The last three are final.
 const (
 	Pending  Status = "pending"
 	Running  Status = "running"
@@ -201,7 +201,7 @@ func (o *Operations) List(ctx context.Context, owner account.OwnerID, site strin
 	return list, total, err
 }
 
-// Run forgets what ended long ago, until ctx ends.
+// Run deletes operations that ended longer ago than Config.Keep, until ctx ends.
 func (o *Operations) Run(ctx context.Context) error {
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()

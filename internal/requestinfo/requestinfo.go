@@ -1,8 +1,8 @@
-// Package requestinfo owns who is at the other end of a request, as far as it can be known
-// before anybody is asked: the address, what that counts as, the request's id, and how
-// many streams somebody holds open.
+// Package requestinfo owns what is known of a client before it has authenticated: its address
+// behind trusted proxies, the network that the address counts as, the request's id, and how
+// many streams a user holds open.
 //
-// Both transports ask here, so that what is trusted of a request is decided once. It never
+// Both transports use it, so that what is trusted of a request is decided once. It never
 // believes a header unless a trusted proxy sent it.
 package requestinfo
 
@@ -18,7 +18,7 @@ import (
 
 var requestIDs = regexp.MustCompile(`^[\w-]{8,64}$`)
 
-// RequestID takes the client's id when it is harmless in logs, else makes one.
+// RequestID returns the client's X-Request-Id when it is harmless in logs, else a new id.
 func RequestID(r *http.Request) string {
 	if id := r.Header["X-Request-Id"]; len(id) == 1 && requestIDs.MatchString(id[0]) {
 		return id[0]
@@ -26,9 +26,9 @@ func RequestID(r *http.Request) string {
 	return db.NewID("req")
 }
 
-// Addr returns the address of who is asking: the connection's, or, when a trusted proxy
-// is at the other end, the last one in X-Forwarded-For that is no trusted proxy. It is
-// invalid for a connection without an address.
+// Addr returns the client's address: the connection's, or, behind a trusted proxy, the last
+// one in X-Forwarded-For that is not a trusted proxy. It is invalid for a connection without
+// an address.
 func Addr(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -55,8 +55,8 @@ func Addr(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	return addr
 }
 
-// Networks are the networks an address may share with other addresses of whoever holds it, the
-// narrowest first: providers give out an IPv6 /64, /56 or /48 to one customer.
+// Networks returns the networks that one customer of a provider may hold around an address,
+// the narrowest first: an IPv4 address alone, an IPv6 /64, /56 or /48.
 func Networks(ip netip.Addr) []string {
 	if !ip.Is6() {
 		return []string{ip.String()}
@@ -69,8 +69,8 @@ func Networks(ip netip.Addr) []string {
 	return out
 }
 
-// Network returns the network that an address counts as: one machine has as many IPv6 addresses of a /64
-// as it likes.
+// Network returns the network that an address counts as: itself, or its IPv6 /64, all of whose
+// addresses one machine can use.
 func Network(ip netip.Addr) string {
 	if ip.Is6() {
 		p, _ := ip.Prefix(64)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -69,6 +70,18 @@ func (p *Processes) ForgetStorage(site string) error {
 		}
 	}
 	return nil
+}
+
+// MakeStorage makes a folder of a site's storage, for a path in the project, and returns the
+// directory of this host that holds it. The site's programs own it from their next start.
+func (p *Processes) MakeStorage(site, name string) (dir string, err error) {
+	if name != sessions && (name == "" || path.Clean("/"+name) != "/"+name || strings.ContainsRune(name, 0)) {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid storage folder", Received: name, Code: "invalid_storage"}
+	}
+	if have, err := p.StorageFolders(site); err != nil || have[name] != "" {
+		return have[name], err
+	}
+	return p.storage(site, name, nil, name, 0)
 }
 
 // siteName reports whether a site's id may name a directory.
@@ -169,7 +182,7 @@ func fill(tree *os.Root, name, dir string) error {
 			return nil
 		}
 		if n++; n > maxFill {
-			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too many files to begin as storage", name), Details: fmt.Sprintf("at most %d", maxFill), Code: "invalid_storage"}
+			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too many files to become storage", name), Details: fmt.Sprintf("at most %d", maxFill), Code: "invalid_storage"}
 		}
 		switch {
 		case e.IsDir():
@@ -186,7 +199,7 @@ func fill(tree *os.Root, name, dir string) error {
 			}
 			m, err := io.Copy(dst, src)
 			if bytes += m; err == nil && bytes > maxFillBytes {
-				err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too much in it to begin as storage", name), Details: "at most 1 GiB", Code: "invalid_storage"}
+				err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s is too large to become storage", name), Details: "at most 1 GiB", Code: "invalid_storage"}
 			}
 			return errors.Join(err, dst.Close())
 		}

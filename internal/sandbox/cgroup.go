@@ -87,17 +87,7 @@ func newGroup(hs []hierarchy, parent, id string, l Limits) (*group, error) {
 			continue
 		}
 		dir := filepath.Join(h.point, parent, id)
-		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-			if denied(err) {
-				continue
-			}
-			g.remove(0)
-			return nil, fmt.Errorf("make cgroup: %w", err)
-		}
-		if h.v2 {
-			delegate(h, parent)
-		}
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		if err := makeLeaf(h, parent, dir); err != nil {
 			if denied(err) {
 				continue
 			}
@@ -134,6 +124,23 @@ func newGroup(hs []hierarchy, parent, id string, l Limits) (*group, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// makeLeaf makes dir below parent. The parent goes with the last run of an installation, so
+// it may go between two steps.
+func makeLeaf(h hierarchy, parent, dir string) (err error) {
+	for range 10 {
+		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+			return err
+		}
+		if h.v2 {
+			delegate(h, parent)
+		}
+		if err = os.Mkdir(dir, 0o755); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
 }
 
 func denied(err error) bool {
@@ -361,7 +368,8 @@ func (g *group) strike() {
 }
 
 // remove deletes the leaves; the kernel refuses while anything lives in them, so
-// this is the last proof. Accounting may lag behind a death, hence the patience.
+// this is the last proof. Accounting may lag behind a death, hence the patience. With the
+// last leaf goes the installation's own group, so that nothing stays of one that is gone.
 func (g *group) remove(patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for _, dir := range g.dirs {
@@ -375,8 +383,17 @@ func (g *group) remove(patience time.Duration) error {
 			}
 			time.Sleep(pause)
 		}
+		_ = unix.Rmdir(filepath.Dir(dir)) // refused while it has other leaves
 	}
 	return nil
+}
+
+// removeEmpty removes the installation's own groups where a process that was killed left
+// them, without leaves.
+func (e *engine) removeEmpty() {
+	for _, h := range e.hs {
+		_ = unix.Rmdir(filepath.Join(h.point, e.parent))
+	}
 }
 
 // oom counts the processes that the memory limit killed.

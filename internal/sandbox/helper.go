@@ -57,6 +57,7 @@ func NewHelpers(ctx context.Context, dir string, log *slog.Logger) (*Helpers, er
 			e.log.WarnContext(ctx, "helper of an earlier process left behind", "err", err)
 		}
 	}
+	e.removeEmpty()
 	h := &Helpers{engine: e, used: map[int]bool{}}
 	if !mayLimitOthers() {
 		// Without it they keep our uid: the limits are worth more.

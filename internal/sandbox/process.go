@@ -148,7 +148,9 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	if r.group != nil {
 		u := r.group.usage()
 		res.Usage.CPU, res.Usage.MaxMemory = max(res.Usage.CPU, u.CPU), max(res.Usage.MaxMemory, u.MaxMemory)
-		if r.group.oom() > 0 && killed != Canceled && killed != Timeout {
+		// A process manager may stop us because the kernel killed one of our processes, before
+		// we have seen that ourselves: canceled after that, the command died of its memory.
+		if r.group.oom() > 0 && killed != Timeout {
 			killed = OutOfMemory
 		}
 	}

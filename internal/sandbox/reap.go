@@ -36,6 +36,7 @@ func (e *engine) Reap(ctx context.Context) error {
 			return fmt.Errorf("reap: %w", err)
 		}
 	}
+	e.removeEmpty()
 	return ctx.Err()
 }
 

@@ -2,29 +2,35 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"filippo.io/age"
 
 	"slipway/internal/account"
 	"slipway/internal/backup"
 	"slipway/internal/blob"
+	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/seal"
 	"slipway/internal/site"
+	"slipway/internal/wordpress"
 )
 
 // Backup says where backups are stored.
 type Backup struct {
-	To         string   // s3://… or a directory; empty: in DataDir. It may hold credentials: never print it.
-	Recipients []string // age public keys that can open them besides the installation's key
+	To         string        // s3://… or a directory; empty: in DataDir. It may hold credentials: never print it.
+	Recipients []string      // age public keys that can open them besides the installation's key
+	Every      time.Duration // how often the whole installation is backed up. Optional: 0 means never by itself.
 }
 
 // repository opens the place of backups, without talking to it. Where there is none it
@@ -57,6 +63,12 @@ func checkBackup(b Backup) error {
 	} else if strings.Contains(b.To, "://") && !strings.HasPrefix(b.To, "file:///") {
 		return errors.New("--backup-to: the address must be a directory, or begin with s3://")
 	}
+	if b.Every < 0 || b.Every > 0 && b.Every < time.Minute {
+		return errors.New("--backup-every: at least 1m, or 0")
+	}
+	if b.Every > 0 && b.To == "" {
+		return errors.New("--backup-every: the setting --backup-to must say where the backups go")
+	}
 	_, err := parseRecipients(b.Recipients)
 	return err
 }
@@ -75,34 +87,102 @@ func parseRecipients(list []string) (out []age.Recipient, err error) {
 // backupConfig tells the service of backups what it knows nobody of.
 func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.Config, error) {
 	c := backup.Config{DB: h.db, Limits: limits, Sites: h.sites, Deployments: h.deployments, Hooks: h.webhooks, Operations: h.operations, Blobs: store,
-		Scratch: h.s.path("backup-tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
+		Installation: h.installation(store), Every: h.s.Backup.Every, Scratch: h.s.path("backup-tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
 	var err error
 	if c.Repository, c.Why, err = h.s.repository(h.s.Backup, h.seal, h.s.Log); err != nil {
 		return c, err
 	}
-	// Databases are not part of backups yet: a backup that would lack them fails, in words.
-	c.Databases = func(ctx context.Context, id site.ID) ([]backup.Database, error) {
-		env, _, err := h.databases.Env(ctx, string(id))
-		if err == nil && len(env) > 0 {
-			err = &fault.Error{Kind: fault.Conflict, Message: "The site's databases can't be backed up yet", Details: "leave them out: includes config and files", Code: "databases_not_backed_up"}
-		}
-		return nil, err
+	c.Databases, c.Renew = h.siteDatabases, h.renew
+	c.Extra, c.ExtraTx = h.exportWordPress, h.importWordPressTx
+	if h.databases.Unavailable() == "" {
+		c.Load = h.loadDatabase
 	}
 	if e := h.engine; e != nil {
-		c.Storage = func(_ context.Context, id site.ID) ([]backup.Folder, error) {
-			folders, err := e.StorageFolders(string(id))
-			list := make([]backup.Folder, 0, len(folders))
-			for _, name := range slices.Sorted(maps.Keys(folders)) {
-				list = append(list, backup.Folder{Name: name, Dir: folders[name]})
-			}
-			return list, err
+		c.Storage, c.Hold = h.storageFolders, h.hold
+		c.MakeFolder = func(_ context.Context, id site.ID, name string) (backup.Folder, error) {
+			dir, err := e.MakeStorage(string(id), name)
+			return backup.Folder{Name: name, Dir: dir}, err
 		}
-		c.Hold = func(_ context.Context, id site.ID) (func(), error) { return e.Hold(string(id)), nil }
 	}
 	if err := os.RemoveAll(c.Scratch); err != nil { // what a crash left there
 		return c, fmt.Errorf("clear scratch space of backups: %w", err)
 	}
 	return c, os.MkdirAll(c.Scratch, 0o700)
+}
+
+func (h *node) storageFolders(_ context.Context, id site.ID) ([]backup.Folder, error) {
+	folders, err := h.engine.StorageFolders(string(id))
+	list := make([]backup.Folder, 0, len(folders))
+	for _, name := range slices.Sorted(maps.Keys(folders)) {
+		list = append(list, backup.Folder{Name: name, Dir: folders[name]})
+	}
+	return list, err
+}
+
+func (h *node) hold(_ context.Context, id site.ID) (release func(), err error) {
+	return h.engine.Hold(string(id)), nil
+}
+
+// exportWordPress returns what a backup has of a WordPress besides files and database.
+func (h *node) exportWordPress(ctx context.Context, id site.ID) (json.RawMessage, error) {
+	e, err := h.wordpress.Export(ctx, id)
+	if err != nil || e == nil {
+		return nil, err
+	}
+	return json.Marshal(e)
+}
+
+// importWordPressTx is the inverse of exportWordPress.
+func (h *node) importWordPressTx(ctx context.Context, tx *db.Tx, s site.Site, extra json.RawMessage, ready bool) error {
+	if s.Type != site.WordPress {
+		return nil
+	}
+	var e wordpress.Export
+	if err := json.Unmarshal(extra, &e); err != nil {
+		return fmt.Errorf("read WordPress of backup: %w", err)
+	}
+	return h.wordpress.ImportTx(ctx, tx, s, e, ready)
+}
+
+// renew ends a site's programs and forgets what is cached of it.
+func (h *node) renew(ctx context.Context, id site.ID) error {
+	h.apps.Renew(string(id))
+	return h.db.Write(ctx, func(tx *db.Tx) error {
+		x, err := h.sites.ByID(ctx, tx, id)
+		if err == nil && x.Type == site.WordPress {
+			err = h.wordpress.PurgeTx(ctx, tx, x.Owner, id, nil)
+		}
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// siteDatabases lists a site's databases for a backup, which fails where one can't be read.
+func (h *node) siteDatabases(ctx context.Context, id site.ID) ([]backup.Database, error) {
+	list, err := h.databases.OfSite(ctx, id)
+	out := make([]backup.Database, 0, len(list))
+	for _, x := range list {
+		if x.Status != database.Active {
+			return nil, &fault.Error{Kind: fault.Conflict, Message: "The database " + x.Name + " can't be backed up", Details: "its status is " + string(x.Status), Code: "database_not_active"}
+		}
+		out = append(out, backup.Database{Name: x.Name, Place: x.Place(), Dump: func(ctx context.Context, w io.Writer) error { return h.databases.Dump(ctx, x.ID, w) }})
+	}
+	return out, err
+}
+
+// loadDatabase loads a dump into a database of its own.
+func (h *node) loadDatabase(ctx context.Context, r io.Reader, check bool) (backup.Loaded, error) {
+	x, err := h.databases.Load(ctx, r, database.LoadOptions{Check: check})
+	if err != nil {
+		return backup.Loaded{}, err
+	}
+	put := func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
+		_, err := x.PutTx(ctx, tx, owner, id, name, place)
+		return err
+	}
+	return backup.Loaded{PutTx: put, Drop: x.Drop}, nil
 }
 
 // warnOfBackups mails the owner of a site that has had no verified backup for long.

@@ -32,7 +32,7 @@ func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egres
 	if err != nil {
 		return nil, nil, fmt.Errorf("data directory: %w", err)
 	}
-	b := build.Config{DB: database, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds,
+	b := build.Config{DB: database, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Lacks: s.lacks,
 		Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Wall: s.BuildTime}}
 	c := sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Log: s.Log}
 	if s.InsecureBuilds {

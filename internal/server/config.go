@@ -27,7 +27,7 @@ import (
 	"slipway/internal/wordpress"
 )
 
-// Config is everything an operator can say, as it was said.
+// Config holds the operator's settings as they were given.
 type Config struct {
 	Store
 	Version string
@@ -83,7 +83,7 @@ type Config struct {
 	Backup Backup
 }
 
-// settings is Config once it is known to make sense.
+// settings is a Config that check has found valid, with what follows from it.
 type settings struct {
 	Config
 	baseURL, apiURL string
@@ -102,7 +102,7 @@ type settings struct {
 
 var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// check turns what was said into what is meant, or says in one line what is wrong.
+// check validates the settings and returns what follows from them. Its error is one line.
 // It changes nothing.
 func (c Config) check() (settings, error) {
 	s := settings{Config: c, gitHosts: map[string]string{}}

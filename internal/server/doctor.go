@@ -36,7 +36,7 @@ func Doctor(ctx context.Context, s Store, m SMTP, c Certificates, out io.Writer)
 	for _, c := range checks {
 		width = max(width, len(c.name))
 	}
-	colour := isTerminal(out)
+	color := isTerminal(out)
 	for _, c := range checks {
 		mark, paint := "ok     ", "32"
 		switch {
@@ -46,7 +46,7 @@ func Doctor(ctx context.Context, s Store, m SMTP, c Certificates, out io.Writer)
 		case !c.ok:
 			mark, paint = "limited", "33"
 		}
-		if colour {
+		if color {
 			mark = "\x1b[" + paint + "m" + mark + "\x1b[0m"
 		}
 		fmt.Fprintf(out, "%s  %-*s  %s\n", mark, width, c.name, c.text)
@@ -88,14 +88,13 @@ func dataDir(s Store) check {
 	}
 	f.Close()
 	os.Remove(f.Name())
-	var fs unix.Statfs_t
-	if err := unix.Statfs(s.DataDir, &fs); err != nil {
+	_, free, err := diskSpace(s.DataDir)
+	if err != nil {
 		c.text = err.Error()
 		return c
 	}
-	free := fs.Bavail * uint64(fs.Bsize) >> 20
-	c.ok, c.text = true, fmt.Sprintf("%s can be written; %d MiB are free", s.DataDir, free)
-	if free < 1024 {
+	c.ok, c.text = true, fmt.Sprintf("%s can be written; %d MiB are free", s.DataDir, free>>20)
+	if free < 1<<30 {
 		c.ok, c.required = false, false
 		c.text += ", which is little"
 	}

@@ -18,7 +18,8 @@ import (
 // wireForges makes what speaks to forges and to people elsewhere.
 func (h *node) wireForges(out *egress.Egress) {
 	h.connections = connection.New(connection.Config{DB: h.db, Seal: h.seal, Out: out.Client(30 * time.Second), Hosts: h.s.gitHosts,
-		HostClient: func(addr string) *http.Client { return out.ClientTo(30*time.Second, addr) }, Facts: h.deploymentFacts, Log: h.s.Log})
+		HostClient: func(addr string) *http.Client { return out.ClientTo(30*time.Second, addr) }, Facts: h.deploymentFacts,
+		Base: h.s.baseURL, Hooks: h.s.apiURL, Log: h.s.Log})
 	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), MailTx: h.accounts.TellOwnerTx, Mails: h.accounts.Mails, Base: h.s.baseURL, Log: h.s.Log})
 }
 

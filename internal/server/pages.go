@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"slipway/internal/account"
 	"slipway/internal/app"
 	"slipway/internal/dashboard"
@@ -28,7 +26,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 	return dashboard.Config{Certificates: h.addresses(),
 		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Connections: h.connections, Notify: h.notify, Domains: h.domains, Databases: h.databases, WordPress: h.wordpress, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
-		Branches: h.branches, Detect: h.detect, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
+		Branches: h.branches, Detect: h.detect, Answer: h.answerQuestion, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
 		Process: h.processOf, ProgramLog: h.programLog, Figures: h.programFigures, Tasks: h.programTasks, RunCommandTx: h.runOnceTx,
 	}
 }
@@ -176,11 +174,11 @@ func (h *node) queues(ctx context.Context) ([]dashboard.Queue, error) {
 
 // disk returns the size of the data directory, and the space left.
 func (h *node) disk(ctx context.Context) (dashboard.Disk, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(h.s.DataDir, &st); err != nil {
+	size, free, err := diskSpace(h.s.DataDir)
+	if err != nil {
 		return dashboard.Disk{}, fmt.Errorf("read disk usage: %w", err)
 	}
-	d := dashboard.Disk{Path: h.s.DataDir, Size: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize}
+	d := dashboard.Disk{Path: h.s.DataDir, Size: size, Free: free}
 	parts := map[string]string{"Files of releases": h.s.blobDir(), "Repositories": h.s.path("source"), "Builds, tools and caches": h.s.path("builds")}
 	if h.s.remote() {
 		delete(parts, "Files of releases")

@@ -28,6 +28,9 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if err := s.interrupted(); err != nil {
+		return err
+	}
 	listeners, err := listen(s)
 	if err != nil {
 		return err

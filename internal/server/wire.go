@@ -123,7 +123,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	}
 	releases := release.New(release.Config{Blobs: store, Log: s.Log,
 		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
-	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Depth: s.GitHistory, Log: s.Log})
+	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Depth: s.GitHistory, Lacks: s.lacks, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 			return nil, err
 		}
 		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, Awake: h.awakeProgram, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: country, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Log: s.Log, Metrics: h.metrics})
+			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: country, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: h.members(), Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
@@ -361,7 +361,7 @@ func (h *node) workers() []service {
 		{"program files", h.bundles.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},
-		{"git", h.git.Run},
+		{"git", h.git.Run}, {"connections", h.connections.Run},
 	}
 }
 

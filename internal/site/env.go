@@ -183,7 +183,7 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 		_, production := at[slot{v.Key, scopes[0]}]
 		_, preview := at[slot{v.Key, scopes[1]}]
 		if v.Branch == "" && both || place.scope == "" && (production || preview) {
-			return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "A variable is sent for both targets and for one of them", Details: "send a key once for both, or once for production and once for preview",
+			return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "A variable is given for both targets and again for one of them", Details: "send a key once for both, or once for production and once for preview",
 				Received: short(v.Key), Code: "invalid_variable"}
 		}
 		at[place] = len(out.vars)

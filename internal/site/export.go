@@ -47,7 +47,7 @@ func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 	if err != nil {
 		return Export{}, err
 	}
-	e.Credential, err = s.CredentialOf(ctx, x)
+	e.Credential, err = s.ownCredential(x) // a connected account's is no site's
 	return e, err
 }
 

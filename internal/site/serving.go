@@ -28,6 +28,7 @@ type Serving struct {
 	ProxyHosts []string `json:"proxyHosts,omitempty"` // hosts that rules may forward requests to
 	Protection string   `json:"protection,omitempty"` // none, previews or all: which addresses ask for the password
 	Hash       string   `json:"hash,omitempty"`       // of the password
+	SignIn     string   `json:"signIn,omitempty"`     // none, previews or all: which addresses a member's sign-in opens, and nothing else but the password
 
 	AccessLog     string `json:"accessLog,omitempty"`     // truncated, no-addresses or off: what the access log holds
 	SinglePage    string `json:"singlePage,omitempty"`    // auto, on or off: whether index.html answers for paths without a file
@@ -36,6 +37,7 @@ type Serving struct {
 
 // The values of settings that are one of several words, the default first.
 var (
+	signIns         = []string{"none", "previews", "all"}
 	accessLogs      = []string{"truncated", "no-addresses", "off"}
 	singlePages     = []string{"auto", "on", "off"}
 	trailingSlashes = []string{"auto", "always", "never"}
@@ -47,7 +49,7 @@ type ServingPatch struct {
 	Protection *string
 	Password   *string
 
-	AccessLog, SinglePage, TrailingSlash *string
+	SignIn, AccessLog, SinglePage, TrailingSlash *string
 }
 
 const (
@@ -65,7 +67,7 @@ func (s *Sites) Serving(ctx context.Context, r db.Reader, owner account.OwnerID,
 
 // ServingOf returns a site's settings whoever owns it.
 func (s *Sites) ServingOf(ctx context.Context, r db.Reader, id ID) (Serving, error) {
-	v := Serving{Protection: "none", AccessLog: accessLogs[0], SinglePage: singlePages[0], TrailingSlash: trailingSlashes[0]}
+	v := Serving{Protection: "none", SignIn: signIns[0], AccessLog: accessLogs[0], SinglePage: singlePages[0], TrailingSlash: trailingSlashes[0]}
 	var text string
 	err := r.QueryRow(ctx, `SELECT settings FROM site_serving WHERE site_id = $1`, id).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -146,7 +148,7 @@ func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		to      *string
 		given   *string
 		allowed []string
-	}{{"accessLog", &v.AccessLog, p.AccessLog, accessLogs}, {"singlePage", &v.SinglePage, p.SinglePage, singlePages}, {"trailingSlash", &v.TrailingSlash, p.TrailingSlash, trailingSlashes}} {
+	}{{"signIn", &v.SignIn, p.SignIn, signIns}, {"accessLog", &v.AccessLog, p.AccessLog, accessLogs}, {"singlePage", &v.SinglePage, p.SinglePage, singlePages}, {"trailingSlash", &v.TrailingSlash, p.TrailingSlash, trailingSlashes}} {
 		if word.given == nil {
 			continue
 		}

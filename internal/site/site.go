@@ -189,6 +189,17 @@ func (s *Sites) ByID(ctx context.Context, r db.Reader, id ID) (Site, error) {
 	return got, missing(err)
 }
 
+// OfRepository returns the sites of a repository, host/owner/repo in any letter case,
+// whoever owns them.
+func (s *Sites) OfRepository(ctx context.Context, r db.Reader, repository string) ([]Site, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM sites WHERE LOWER(repository) = $1 AND deleted_at = 0 ORDER BY id`, strings.ToLower(repository))
+	list, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("find sites of a repository: %w", err)
+	}
+	return list, nil
+}
+
 func missing(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.Missing("site")
@@ -217,6 +228,11 @@ func (s *Sites) CredentialOf(ctx context.Context, of Site) (*source.Credential, 
 	if of.sealed == "" && s.c.Connected != nil {
 		return s.c.Connected(ctx, of.ID, of.Repository)
 	}
+	return s.ownCredential(of)
+}
+
+// ownCredential opens the credential that is stored with a site; nil when there is none.
+func (s *Sites) ownCredential(of Site) (*source.Credential, error) {
 	if of.sealed == "" {
 		return nil, nil
 	}

@@ -35,28 +35,44 @@ type generation struct {
 
 // lock waits for the site's turn.
 func (s *Source) lock(ctx context.Context, id string) (unlock func(), err error) {
-	s.mu.Lock()
-	st := s.sites[id]
-	if st == nil {
-		st = &site{turn: make(chan struct{}, 1)}
-		st.turn <- struct{}{}
-		s.sites[id] = st
-	}
-	st.wait++
-	s.mu.Unlock()
-	done := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if st.wait--; st.wait == 0 && !st.read { // so nobody has the turn either
-			delete(s.sites, id)
-		}
-	}
+	st, done := s.enter(id)
 	select {
 	case <-st.turn:
 		return func() { st.turn <- struct{}{}; done() }, nil
 	case <-ctx.Done():
 		done()
 		return nil, fmt.Errorf("wait for another fetch of the site: %w", context.Cause(ctx))
+	}
+}
+
+// tryLock takes the site's turn if nobody has it.
+func (s *Source) tryLock(id string) (unlock func(), ok bool) {
+	st, done := s.enter(id)
+	select {
+	case <-st.turn:
+		return func() { st.turn <- struct{}{}; done() }, true
+	default:
+		done()
+		return nil, false
+	}
+}
+
+// enter returns the site's entry, which stays until done is called.
+func (s *Source) enter(id string) (st *site, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st = s.sites[id]; st == nil {
+		st = &site{turn: make(chan struct{}, 1)}
+		st.turn <- struct{}{}
+		s.sites[id] = st
+	}
+	st.wait++
+	return st, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if st.wait--; st.wait == 0 && !st.read { // so nobody has the turn either
+			delete(s.sites, id)
+		}
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Whatever a crash or a disk did to a cache, the next fetch delivers.
@@ -211,5 +213,60 @@ func BenchmarkFetch(b *testing.B) {
 				tree.Close()
 			}
 		})
+	}
+}
+
+// While the disk lacks room, the caches that were fetched longest ago go first, and no more
+// than it takes; one that somebody reads or fetches stays, and a site whose cache went is
+// fetched whole.
+func TestCachesMakeRoom(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.commit(t, "acme/site", "main", map[string]string{"x": "1"})
+	room := 10 // how many caches the disk has room for
+	var s *Source
+	list := func() string {
+		entries, _ := os.ReadDir(s.path("sites"))
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return strings.Join(names, " ")
+	}
+	s = open(t, h, func(c *Config) {
+		c.Lacks = func() int64 { return int64(len(strings.Fields(list())) - room) }
+	})
+	get := func(id string) *Tree {
+		return fetch(t, s, Request{Site: id, Repository: repo(t, "git.test/acme/site"), Branch: "main"})
+	}
+	reading := get("a")
+	for i, id := range []string{"b", "c", "d"} {
+		get(id).Close()
+		old := time.Now().Add(-time.Duration(10-i) * time.Minute)
+		dir, err := s.latest(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		os.Chtimes(dir, old, old)
+	}
+	long := time.Now().Add(-time.Hour)
+	os.Chtimes(reading.g.dir, long, long)
+	for _, step := range []struct {
+		room int
+		want string
+	}{{4, "a b c d"}, {2, "a d"}, {0, "a"}} {
+		room = step.room
+		if err := s.makeRoom(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(); got != step.want {
+			t.Fatalf("with room for %d: %q, want %q", step.room, got, step.want)
+		}
+	}
+	if got := contents(t, reading); got["x"] != "1" {
+		t.Errorf("the one that was read is damaged: %v", got)
+	}
+	if got := contents(t, get("b")); got["x"] != "1" || list() != "a b" { // a is still being read
+		t.Errorf("fetched again: %v, and there is %q", got, list())
 	}
 }

@@ -49,6 +49,7 @@ type Config struct {
 	Fetches     int               // that work at once; 0 means 8, of which one owner has 2 at most
 	Looks       int               // that work at once; 0 means 3, of which one owner has 1
 	HourlyLooks int               // of one owner; 0 means 600
+	Lacks       func() int64      // bytes that the disk lacks, for which caches make room. Optional.
 	Log         *slog.Logger
 }
 
@@ -64,6 +65,8 @@ type Source struct {
 
 	fetches, looks, polls *pool
 	hourly                quota // of looks
+
+	sweeping sync.Mutex // one makes room at a time
 
 	helpers    *sandbox.Helpers
 	ids        sync.Mutex           // guards identities and the uids of generations
@@ -216,6 +219,9 @@ func (s *Source) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 		return nil, err
 	}
 	defer unlock()
+	if err := s.makeRoom(ctx); err != nil {
+		return nil, err
+	}
 
 	t, err = s.fetch(ctx, r)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // head holds a page's title, description and icons.
 type head struct {
 	title, ogTitle, description, heading string
-	colours                              []string
+	colors                               []string
 	icons                                []icon
 	images                               []string // paths
 	manifest                             string   // path
@@ -114,10 +114,10 @@ func (h *head) meta(t html.Token) {
 		h.ogTitle = cmp.Or(h.ogTitle, content)
 	case "theme-color":
 		if !strings.Contains(attr(t, "media"), "dark") {
-			h.colours = append(h.colours, content)
+			h.colors = append(h.colors, content)
 		}
 	case "msapplication-tilecolor":
-		h.colours = append(h.colours, content)
+		h.colors = append(h.colors, content)
 	case "og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src":
 		if at, ok := local(content, ""); ok && len(h.images) < 4 && !slices.Contains(h.images, at) {
 			h.images = append(h.images, at)
@@ -162,7 +162,7 @@ func (h *head) readManifest(b []byte) {
 	}
 	h.ogTitle = cmp.Or(h.ogTitle, m.Name, m.ShortName)
 	h.description = cmp.Or(h.description, m.Description)
-	h.colours = append(h.colours, m.ThemeColor, m.BackgroundColor)
+	h.colors = append(h.colors, m.ThemeColor, m.BackgroundColor)
 	for _, i := range m.Icons {
 		h.addIcon(i.Src, path.Dir(h.manifest), i.Sizes, 192)
 	}

@@ -55,7 +55,7 @@ func decodeBitmap(b []byte) image.Image {
 	}
 	le := binary.LittleEndian
 	header, w, h2 := int(le.Uint32(b)), int(int32(le.Uint32(b[4:]))), int(int32(le.Uint32(b[8:])))
-	bits, compression, colours := int(le.Uint16(b[14:])), le.Uint32(b[16:]), int(le.Uint32(b[32:]))
+	bits, compression, colors := int(le.Uint16(b[14:])), le.Uint32(b[16:]), int(le.Uint32(b[32:]))
 	h := h2 / 2
 	if header < 40 || header > len(b) || w < 1 || h < 1 || w > 256 || h > 256 || compression != 0 {
 		return nil
@@ -64,13 +64,13 @@ func decodeBitmap(b []byte) image.Image {
 	pixels := b[header:]
 	switch bits {
 	case 1, 4, 8:
-		if colours <= 0 || colours > 1<<bits {
-			colours = 1 << bits
+		if colors <= 0 || colors > 1<<bits {
+			colors = 1 << bits
 		}
-		if len(pixels) < 4*colours {
+		if len(pixels) < 4*colors {
 			return nil
 		}
-		palette, pixels = pixels[:4*colours], pixels[4*colours:]
+		palette, pixels = pixels[:4*colors], pixels[4*colors:]
 	case 24, 32:
 	default:
 		return nil
@@ -98,7 +98,7 @@ func decodeBitmap(b []byte) image.Image {
 			default:
 				per := 8 / bits
 				i := int(line[x/per]>>(8-bits-x%per*bits)) & (1<<bits - 1)
-				if i >= colours {
+				if i >= colors {
 					return nil
 				}
 				c.R, c.G, c.B = palette[4*i+2], palette[4*i+1], palette[4*i]

@@ -1,5 +1,5 @@
 // Package thumbnail owns what a site looks like at a glance: its title, what it says of
-// itself, its colour, an icon and a picture, taken from the files of its release.
+// itself, its color, an icon and a picture, taken from the files of its release.
 //
 // All of it comes from strangers. Text is cut and cleaned, colors are parsed and written
 // anew, raster images are decoded within limits of memory and time and encoded again. An
@@ -17,11 +17,11 @@ import (
 
 // Thumbnail holds what a site looks like. Every field may be empty.
 type Thumbnail struct {
-	Title  string
-	Text   string
-	Colour string // #rrggbb
-	Icon   []byte // PNG of IconSize on each side, or a checked SVG: see IconType
-	Image  []byte // JPEG, ImageWidth by ImageHeight
+	Title string
+	Text  string
+	Color string // #rrggbb
+	Icon  []byte // PNG of IconSize on each side, or a checked SVG: see IconType
+	Image []byte // JPEG, ImageWidth by ImageHeight
 }
 
 // budget is the time that one thumbnail may take, all its files together.
@@ -75,7 +75,7 @@ func Of(ctx context.Context, f Files) Thumbnail {
 			break
 		}
 	}
-	p.Colour = choose(h.colours, dominant)
+	p.Color = choose(h.colors, dominant)
 	return p
 }
 
@@ -99,7 +99,7 @@ func findIcon(ctx context.Context, h head, f Files) ([]byte, rgb) {
 			return b, rgb{}
 		}
 		if img := decode(ctx, b); img != nil {
-			return encodeIcon(img), dominantColour(img)
+			return encodeIcon(img), dominantColor(img)
 		}
 	}
 	return nil, rgb{}

@@ -67,7 +67,7 @@ func icoOf(images ...[]byte) []byte {
 	return append(out, bytes.Join(images, nil)...)
 }
 
-// bitmap is a square of one colour as icon files hold it: bits per pixel, colours as
+// bitmap is a square of one color as icon files hold it: bits per pixel, colors as
 // blue, green, red, and a mask that hides the bottom row.
 func bitmap(side, bits int, c color.NRGBA, alpha byte) []byte {
 	le := binary.LittleEndian
@@ -111,7 +111,7 @@ func site(page string, files map[string][]byte) Files {
 	}
 }
 
-// look decodes an icon of ours and returns the colour of its middle.
+// look decodes an icon of ours and returns the color of its middle.
 func look(t *testing.T, icon []byte) color.NRGBA {
 	t.Helper()
 	img, err := png.Decode(bytes.NewReader(icon))
@@ -139,8 +139,8 @@ func TestThumbnail(t *testing.T) {
 		<link rel="shortcut icon" href="small.png" sizes="16x16"><link rel=icon href=/img/large.png sizes="192x192 512x512">
 		<body><h1>Welcome <em>ashore</em></h1><title>late</title>`,
 		map[string][]byte{"img/cover art.jpg": jpegOf(plain(1200, 630, red)), "small.png": pngOf(plain(16, 16, red)), "img/large.png": pngOf(plain(192, 192, teal))}))
-	if p.Title != "Harbor & Journal" || p.Text != "News from the quay." || p.Colour != "#0a78c8" {
-		t.Errorf("%q, %q, %s", p.Title, p.Text, p.Colour)
+	if p.Title != "Harbor & Journal" || p.Text != "News from the quay." || p.Color != "#0a78c8" {
+		t.Errorf("%q, %q, %s", p.Title, p.Text, p.Color)
 	}
 	if c := look(t, p.Icon); !near(c, teal) {
 		t.Errorf("the icon is %v", c)
@@ -164,27 +164,27 @@ func TestSources(t *testing.T) {
 		"no page of words":    {"\x00\xff<<<>>><title", nil, Thumbnail{}},
 		"a heading":           {"<h1>\n Hello <b>there</b></h1>", nil, Thumbnail{Title: "Hello there", Text: "Hello there"}},
 		"og words":            {`<meta property=og:title content=Shop><meta property=og:description content="We sell">`, nil, Thumbnail{Title: "Shop", Text: "We sell"}},
-		"by custom":           {"<title>x</title>", map[string][]byte{"favicon.ico": icoOf(icon)}, Thumbnail{Title: "x", Colour: "#1e3cdc", Icon: icon}},
-		"touch icon":          {"<title>x</title>", map[string][]byte{"apple-touch-icon.png": icon}, Thumbnail{Title: "x", Colour: "#1e3cdc", Icon: icon}},
-		"data":                {`<link rel=icon href="data:image/png;base64,` + base64.StdEncoding.EncodeToString(icon) + `">`, nil, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
-		"manifest":            {`<link rel=manifest href=/app/site.webmanifest>`, map[string][]byte{"app/site.webmanifest": []byte(`{"name":"App","theme_color":"tomato","icons":[{"src":"i.png","sizes":"32x32"}]}`), "app/i.png": icon}, Thumbnail{Title: "App", Colour: "#ff6347", Icon: icon}},
-		"broken first":        {`<link rel=icon href=a.png><link rel=icon href=b.png>`, map[string][]byte{"a.png": icon[:60], "b.png": icon}, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
-		"a wrong name":        {`<link rel=icon href=a.svg>`, map[string][]byte{"a.svg": icon}, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
+		"by custom":           {"<title>x</title>", map[string][]byte{"favicon.ico": icoOf(icon)}, Thumbnail{Title: "x", Color: "#1e3cdc", Icon: icon}},
+		"touch icon":          {"<title>x</title>", map[string][]byte{"apple-touch-icon.png": icon}, Thumbnail{Title: "x", Color: "#1e3cdc", Icon: icon}},
+		"data":                {`<link rel=icon href="data:image/png;base64,` + base64.StdEncoding.EncodeToString(icon) + `">`, nil, Thumbnail{Color: "#1e3cdc", Icon: icon}},
+		"manifest":            {`<link rel=manifest href=/app/site.webmanifest>`, map[string][]byte{"app/site.webmanifest": []byte(`{"name":"App","theme_color":"tomato","icons":[{"src":"i.png","sizes":"32x32"}]}`), "app/i.png": icon}, Thumbnail{Title: "App", Color: "#ff6347", Icon: icon}},
+		"broken first":        {`<link rel=icon href=a.png><link rel=icon href=b.png>`, map[string][]byte{"a.png": icon[:60], "b.png": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
+		"a wrong name":        {`<link rel=icon href=a.svg>`, map[string][]byte{"a.svg": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
 		"another host's":      {`<link rel=icon href="//cdn.example/i.png"><meta property=og:image content=javascript:alert(1)>`, nil, Thumbnail{}},
-		"upwards":             {`<link rel=icon href="../../../etc/i.png">`, map[string][]byte{"etc/i.png": icon}, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
+		"upwards":             {`<link rel=icon href="../../../etc/i.png">`, map[string][]byte{"etc/i.png": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
 		"a logo for og":       {`<meta property=og:image content=/logo.png>`, map[string][]byte{"logo.png": pngOf(plain(500, 500, red))}, Thumbnail{}},
-		"white is no colour":  {`<meta name=theme-color content=white>`, nil, Thumbnail{}},
-		"dark is one":         {`<meta name=theme-color content=#0a0a0b>`, nil, Thumbnail{Colour: "#0a0a0b"}},
-		"vivid before grey":   {`<meta name=theme-color content=#222><link rel=icon href=i.png>`, map[string][]byte{"i.png": icon}, Thumbnail{Colour: "#1e3cdc", Icon: icon}},
-		"no colour":           {`<meta name=theme-color content="url(x)"><meta name=theme-color content="#12"><meta name=theme-color content="rgb(NaN,1,2)">`, nil, Thumbnail{}},
+		"white is no color":   {`<meta name=theme-color content=white>`, nil, Thumbnail{}},
+		"dark is one":         {`<meta name=theme-color content=#0a0a0b>`, nil, Thumbnail{Color: "#0a0a0b"}},
+		"vivid before grey":   {`<meta name=theme-color content=#222><link rel=icon href=i.png>`, map[string][]byte{"i.png": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
+		"no color":            {`<meta name=theme-color content="url(x)"><meta name=theme-color content="#12"><meta name=theme-color content="rgb(NaN,1,2)">`, nil, Thumbnail{}},
 		"marks of direction":  {"<title>a\u202eb\u200bc\x07 \u2066d</title>", nil, Thumbnail{Title: "abc d"}},
 		"markup in the title": {"<title><script>alert(1)</script></title>", nil, Thumbnail{Title: "<script>alert(1)</script>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := Of(context.Background(), site(tt.page, tt.files))
-			if p.Title != tt.want.Title || p.Text != tt.want.Text || p.Colour != tt.want.Colour || (p.Icon == nil) != (tt.want.Icon == nil) || (p.Image == nil) != (tt.want.Image == nil) {
-				t.Errorf("%q, %q, %s, icon %d, image %d", p.Title, p.Text, p.Colour, len(p.Icon), len(p.Image))
+			if p.Title != tt.want.Title || p.Text != tt.want.Text || p.Color != tt.want.Color || (p.Icon == nil) != (tt.want.Icon == nil) || (p.Image == nil) != (tt.want.Image == nil) {
+				t.Errorf("%q, %q, %s, icon %d, image %d", p.Title, p.Text, p.Color, len(p.Icon), len(p.Image))
 			}
 			if p.Icon != nil && !near(look(t, p.Icon), blue) {
 				t.Errorf("the icon is %v", look(t, p.Icon))
@@ -248,7 +248,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Whatever a site's files hold: the title is one clean line, the colour is #rrggbb, the
+// Whatever a site's files hold: the title is one clean line, the color is #rrggbb, the
 // icon is a PNG of our measures or a checked SVG, and nothing else of the bytes is handed on.
 func FuzzThumbnail(f *testing.F) {
 	f.Add("<title>x</title><link rel=icon href=/i><meta property=og:image content=/i><meta name=theme-color content=#123>", pngOf(plain(300, 200, red)))
@@ -261,8 +261,8 @@ func FuzzThumbnail(f *testing.F) {
 		if strings.ContainsAny(p.Title+p.Text, "\n\r\t\x00\u202e") || len([]rune(p.Title)) > 80 || len([]rune(p.Text)) > 200 {
 			t.Errorf("%q, %q", p.Title, p.Text)
 		}
-		if p.Colour != "" && (len(p.Colour) != 7 || p.Colour[0] != '#' || strings.Trim(p.Colour[1:], "0123456789abcdef") != "") {
-			t.Errorf("colour %q", p.Colour)
+		if p.Color != "" && (len(p.Color) != 7 || p.Color[0] != '#' || strings.Trim(p.Color[1:], "0123456789abcdef") != "") {
+			t.Errorf("color %q", p.Color)
 		}
 		if p.Icon != nil && IconType(p.Icon) == "image/svg+xml" {
 			if !harmlessSVG(p.Icon) {

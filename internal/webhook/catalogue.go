@@ -65,7 +65,7 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{SiteUpdated(s, "name", "branch"), "The name, branch, settings, env or status of a site changed."},
 		{SiteDeleted(s), "The deletion of a site was accepted."},
 		{BackupCompleted(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "completed", 48_213_004, 0, ""}), "A backup was taken."},
-		{BackupFailed(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "failed", 0, 0, "There is no room left where backups are stored"}), "A backup could not be taken."},
+		{BackupFailed(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "failed", 0, 0, "The backup storage is full"}), "A backup could not be taken."},
 		{SubscriptionCreated(sub("active")), "A subscription began."},
 		{SubscriptionRenewed(sub("active")), "A subscription entered its next period."},
 		{SubscriptionCanceled(sub("canceled")), "A subscription will not be renewed."},

@@ -56,6 +56,9 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights 
 			return err
 		}
 		if free > 0 {
+			if err := answerCalls(ctx, tx, db.Now()); err != nil {
+				return err
+			}
 			if flights, err = w.claim(ctx, tx, free, q); err != nil {
 				return err
 			}
@@ -70,11 +73,14 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights 
 	return flights, next, nil
 }
 
-// upcoming returns when the first endpoint has its turn whose host can take more.
+// upcoming returns when the first endpoint has its turn whose host can take more: at once
+// where one is called for.
 func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 	next := never
 	but, args := w.notFull(int64(never))
-	err := r.QueryRow(ctx, `SELECT COALESCE(min(turn_at), $1) FROM webhooks WHERE active AND deleted_at = 0`+but, args...).Scan(&next)
+	err := r.QueryRow(ctx, `
+		SELECT CASE WHEN EXISTS (SELECT 1 FROM webhook_calls) THEN 0 ELSE COALESCE(min(turn_at), $1) END
+		FROM webhooks WHERE active AND deleted_at = 0`+but, args...).Scan(&next)
 	if err != nil {
 		return 0, fmt.Errorf("find next turn: %w", err)
 	}
@@ -105,6 +111,7 @@ type endpoint struct {
 	most, leased int
 	due          []flight      // as many as an endpoint may have in flight, the longest due first
 	visited      bool          // it had its turn
+	left         int           // of due, after it
 	wait         time.Duration // until its host has room, or its owner's pace towards it; 0: they have
 }
 
@@ -115,7 +122,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]
 	but, args := w.notFull(now)
 	rows, err := tx.Query(ctx, `
 		SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, `+window+`,
-			(SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
+			`+underWay+`
 		FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+`
 		ORDER BY turn_at, id LIMIT `+strconv.Itoa(claimable)+tx.SkipLocked(), args...)
 	endpoints, err := db.Collect(rows, err, func(r db.Scanner) (*endpoint, error) {
@@ -193,42 +200,44 @@ func take(part []*endpoint, room int, q *quota) (out []flight) {
 			q.plan(key, n)
 			e.leased += n
 		}
+		e.left = len(e.due) - n
 	}
 	return out
 }
 
 // moveOn sets the next turns of those that had one: after the leases, which count.
 func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error {
-	var full, open []ID
-	var waiting []*endpoint
+	var visited []*endpoint
+	var drained []ID // nothing more is due: what is later decides
 	for _, e := range part {
-		switch {
-		case !e.visited:
-		case e.wait > 0:
-			waiting = append(waiting, e)
-		case e.leased >= e.most: // an outcome will give it its turn
-			full = append(full, e.hook)
-		default:
-			open = append(open, e.hook)
+		if !e.visited {
+			continue
+		}
+		visited = append(visited, e)
+		if e.leased < e.most && e.left == 0 {
+			drained = append(drained, e.hook)
 		}
 	}
-	for _, x := range []struct {
-		hooks []ID
-		turn  string
-	}{{full, neverTurn}, {open, turnAfter(`CAST($1 AS BIGINT)`)}} {
-		err := inChunks(x.hooks, func(part []ID) error {
-			args := db.Args{now}
-			_, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $1, turn_at = `+x.turn+` WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("move webhooks on: %w", err)
+	err := inChunks(visited, func(part []*endpoint) error {
+		var args []any
+		for _, e := range part {
+			floor := now.Add(e.wait)
+			turn := floor
+			if e.leased >= e.most { // an outcome will give it its turn
+				turn = never
+			}
+			args = append(args, e.hook, floor, turn)
 		}
+		_, err := tx.Exec(ctx, `
+			UPDATE webhooks SET floor_at = v.column2, turn_at = v.column3
+			FROM (VALUES `+values(len(part), "TEXT", "BIGINT", "BIGINT")+`) AS v WHERE webhooks.id = v.column1`, args...)
+		return err
+	})
+	if err == nil {
+		err = retimeAll(ctx, tx, drained)
 	}
-	for _, e := range waiting {
-		if _, err := tx.Exec(ctx, `UPDATE webhooks SET floor_at = $2, turn_at = `+turnAfter(`CAST($2 AS BIGINT)`)+` WHERE id = $1`, e.hook, now.Add(e.wait)); err != nil {
-			return fmt.Errorf("move webhook on: %w", err)
-		}
+	if err != nil {
+		return fmt.Errorf("move webhooks on: %w", err)
 	}
 	return nil
 }
@@ -242,7 +251,7 @@ func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.T
 		}
 		n, err := tx.Exec(ctx, `
 			UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1
-			WHERE id IN (`+strings.Join(marks, ", ")+`) AND state = 'pending'`, args...)
+			WHERE id IN (`+strings.Join(marks, ", ")+`) AND `+stateIs("pending"), args...)
 		if err == nil && n != int64(len(part)) {
 			err = fmt.Errorf("%d of %d are pending", n, len(part))
 		}

@@ -64,7 +64,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 			flights, soon, err := w.turn(context.WithoutCancel(ctx), done, free)
 			if err != nil {
 				// Outcomes are kept and tried again; the leases run on meanwhile.
-				w.c.Log.ErrorContext(ctx, "webhook turn not written", "err", err)
+				w.c.Log.ErrorContext(ctx, "webhook schedule not written", "err", err)
 				if work.Err() != nil {
 					return nil // the time to drain is over: the leases say what is to be done again
 				}
@@ -150,7 +150,7 @@ func (w *Webhooks) maintain(ctx context.Context) {
 			err = errors.Join(w.repairTurns(ctx), w.reviewFailing(ctx), w.purgeListeners(ctx), w.purge(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
-			w.c.Log.ErrorContext(ctx, "webhook housekeeping", "err", err)
+			w.c.Log.ErrorContext(ctx, "webhook maintenance failed", "err", err)
 		}
 	}
 }

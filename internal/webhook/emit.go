@@ -89,12 +89,6 @@ func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d De
 	return d, err
 }
 
-// giveTurn moves a webhook's turn forward to a new delivery. Always a write: its lock
-// keeps a dispatcher from overlooking the new row (retime).
-const giveTurn = `
-	UPDATE webhooks SET turn_at = CASE WHEN turn_at <= $2 THEN turn_at WHEN floor_at > $2 THEN floor_at ELSE $2 END
-	WHERE id = $1`
-
 // recipients are the webhooks that want an event under one name.
 type recipients struct {
 	active    []ID // get it
@@ -118,27 +112,40 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		id, owner, name, e.site(), string(body), e.hops, now); err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
-	for _, hook := range to.active {
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
-			VALUES ($1, $2, $3, 'pending', 0, 0, $4, 0, $4, 0, '')`,
-			db.NewID("dlv"), id, hook, now); err != nil {
-			return fmt.Errorf("queue delivery: %w", err)
-		}
-		if _, err := tx.Exec(ctx, giveTurn, hook, now); err != nil {
-			return fmt.Errorf("queue delivery: %w", err)
+	for _, x := range []struct {
+		hooks []ID
+		state string
+	}{{to.active, "pending"}, {to.disabled, "skipped"}, {to.listening, "offered"}} {
+		if err := addDeliveries(ctx, tx, id, x.hooks, x.state, now); err != nil {
+			return fmt.Errorf("queue deliveries: %w", err)
 		}
 	}
-	for _, hook := range to.disabled {
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
-			VALUES ($1, $2, $3, 'skipped', 0, 0, $4, 0, $4, $4, '')`,
-			db.NewID("dlv"), id, hook, now); err != nil {
-			return fmt.Errorf("note missed delivery: %w", err)
-		}
+	if err := call(ctx, tx, to.active); err != nil {
+		return fmt.Errorf("queue deliveries: %w", err)
+	}
+	for _, hook := range to.listening {
+		tx.Notify(listenerTopic(hook))
 	}
 	if len(to.active) > 0 {
 		tx.Notify(topic)
 	}
-	return offer(ctx, tx, id, to.listening, now)
+	return nil
+}
+
+// addDeliveries inserts a delivery of an event for each webhook, in one state.
+func addDeliveries(ctx context.Context, tx *db.Tx, event string, hooks []ID, state string, now db.Time) error {
+	finished := db.Time(0)
+	if state == "skipped" {
+		finished = now
+	}
+	return inChunks(hooks, func(part []ID) error {
+		args, rows := db.Args{event, state, now, finished}, make([]string, len(part))
+		for i, hook := range part {
+			rows[i] = `(` + args.Add(db.NewID("dlv")) + `, $1, ` + args.Add(hook) + `, $2, 0, 0, $3, 0, $3, $4, '')`
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
+			VALUES `+strings.Join(rows, ", "), args...)
+		return err
+	})
 }

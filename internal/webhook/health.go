@@ -33,12 +33,35 @@ func silent(o outcome) bool {
 	return false
 }
 
+// lock takes the rows of endpoints, in the order of their ids, where other nodes write too, and
+// notes which of them failed meanwhile where of is given.
+func lock(ctx context.Context, tx *db.Tx, ids []ID, of map[ID]*health) error {
+	if tx.Single() {
+		return nil
+	}
+	err := inChunks(ids, func(part []ID) error {
+		var args db.Args
+		rows, err := tx.Query(ctx, `SELECT id, failures > 0 OR succeeded_at = 0 FROM webhooks WHERE id IN (`+db.AddList(&args, part)+`) ORDER BY id FOR UPDATE`, args...)
+		_, err = db.Collect(rows, err, func(r db.Scanner) (_ struct{}, err error) {
+			var id ID
+			var troubled bool
+			if err = r.Scan(&id, &troubled); err == nil && troubled && of != nil {
+				of[id].troubled = true
+			}
+			return struct{}{}, err
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("lock webhooks: %w", err)
+	}
+	return nil
+}
+
 // updateHealth writes what outcomes say of an endpoint; its turn is the caller's to set.
 func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health, now db.Time) error {
-	if h.ok || h.failures > 0 {
-		// On one node this matters only when something changes; on several it takes the lock.
-		if h.failures > 0 || h.troubled || !w.c.DB.Single() {
-			if _, err := tx.Exec(ctx, `
+	if h.failures > 0 || h.ok && h.troubled { // else nothing changes
+		if _, err := tx.Exec(ctx, `
 				UPDATE webhooks SET
 					failures = CASE WHEN $2 THEN 0 ELSE failures END + $3,
 					failing_since = CASE WHEN $3 = 0 THEN CASE WHEN $2 THEN 0 ELSE failing_since END
@@ -51,12 +74,7 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 						WHEN $3 = 0 AND $2 AND timeouts >= CAST($8 AS BIGINT) THEN CAST($4 AS BIGINT)
 						WHEN floor_at < CAST($5 AS BIGINT) THEN CAST($5 AS BIGINT) ELSE floor_at END
 				WHERE id = $1`, id, h.ok, h.failures, now, h.cool, h.answered, h.timeouts, breakerAfter, now.Add(probeEvery)); err != nil {
-				return fmt.Errorf("write health of webhook: %w", err)
-			}
-		}
-	} else if !w.c.DB.Single() {
-		if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id); err != nil {
-			return fmt.Errorf("lock webhook: %w", err)
+			return fmt.Errorf("write health of webhook: %w", err)
 		}
 	}
 	if h.gone {

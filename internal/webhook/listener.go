@@ -184,20 +184,6 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 	return nil
 }
 
-// offer notes an event for listeners, in the transaction that causes it.
-func offer(ctx context.Context, tx *db.Tx, event string, to []ID, now db.Time) error {
-	for _, id := range to {
-		_, err := tx.Exec(ctx, `
-			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
-			VALUES ($1, $2, $3, 'offered', 0, 0, $4, 0, $4, 0, '')`, db.NewID("dlv"), event, id, now)
-		if err != nil {
-			return fmt.Errorf("offer delivery: %w", err)
-		}
-		tx.Notify(listenerTopic(id))
-	}
-	return nil
-}
-
 // purgeListeners removes listeners that have ended, and what nobody fetched for an hour.
 func (w *Webhooks) purgeListeners(ctx context.Context) error {
 	now := db.Now()

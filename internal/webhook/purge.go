@@ -84,7 +84,7 @@ func (w *Webhooks) repairTurns(ctx context.Context) error {
 			return fmt.Errorf("repair turns: %w", err)
 		}
 		if n > 0 {
-			w.c.Log.ErrorContext(ctx, "webhooks without a turn", "count", n)
+			w.c.Log.ErrorContext(ctx, "webhooks missing from the schedule", "count", n)
 			tx.Notify(topic)
 		}
 		return nil

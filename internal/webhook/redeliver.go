@@ -109,7 +109,7 @@ func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]Delivery
 		}
 		ids = append(ids, id)
 	}
-	if _, err := tx.Exec(ctx, giveTurn, hook, now); err != nil {
+	if err := call(ctx, tx, []ID{hook}); err != nil {
 		return nil, fmt.Errorf("queue redelivery: %w", err)
 	}
 	tx.Notify(topic)

@@ -65,6 +65,9 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
 			attempts = append(attempts, x)
 		}
 	}
+	if err := lock(ctx, tx, order, hooks); err != nil {
+		return err
+	}
 	mine, err := writeSettled(ctx, tx, all)
 	if err != nil {
 		return fmt.Errorf("write outcomes: %w", err)

@@ -33,7 +33,7 @@ func (w *Webhooks) send(ctx context.Context, f flight) outcome {
 	default:
 		o.err = reason(ctx, err)
 		if o.err == errUnreadable {
-			w.c.Log.ErrorContext(ctx, "webhook secret does not open", "webhook", f.hook, "err", err)
+			w.c.Log.ErrorContext(ctx, "webhook secret not decrypted", "webhook", f.hook, "err", err)
 		}
 	}
 	return o

@@ -3,6 +3,9 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"slipway/internal/db"
 )
@@ -21,14 +24,65 @@ const neverTurn = `1152921504606846976` // never
 
 const firstDue = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending')`
 
-// turnAfter works out turn_at: floor or what is first due, whichever is later.
-func turnAfter(floor string) string {
-	return `CASE
-		WHEN (SELECT count(*) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased')
-			>= ` + window + ` THEN ` + neverTurn + `
-		WHEN ` + firstDue + ` IS NULL THEN ` + neverTurn + `
-		WHEN ` + firstDue + ` > ` + floor + ` THEN ` + firstDue + `
-		ELSE ` + floor + ` END`
+// underWay counts the requests that an endpoint has in flight, no further than it may have.
+// In order, so that PostgreSQL walks the index and clears away the leases that ended; to
+// a bitmap of it every lease since the last vacuum would count.
+var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased' ORDER BY d.lease_until LIMIT ` + strconv.Itoa(maxInFlight) + `) AS l)`
+
+// retimeAll is retime for many endpoints.
+func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
+	return inChunks(hooks, func(part []ID) error {
+		var args db.Args
+		_, err := tx.Exec(ctx, `
+			UPDATE webhooks SET turn_at = CASE WHEN v.busy OR v.due IS NULL THEN `+neverTurn+` WHEN v.due > floor_at THEN v.due ELSE floor_at END
+			FROM (SELECT id AS hook, `+underWay+` >= `+window+` AS busy, `+firstDue+` AS due FROM webhooks WHERE id IN (`+db.AddList(&args, part)+`)) AS v
+			WHERE webhooks.id = v.hook`, args...)
+		return err
+	})
 }
 
-var setTurn = `UPDATE webhooks SET turn_at = ` + turnAfter("floor_at")
+// call asks for a turn for webhooks that have new deliveries.
+func call(ctx context.Context, tx *db.Tx, hooks []ID) error {
+	if len(hooks) == 0 {
+		return nil
+	}
+	ids := make([]string, len(hooks))
+	for i, id := range hooks {
+		ids[i] = string(id)
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO webhook_calls (id, hooks) VALUES ($1, $2)`, db.NewID("call"), strings.Join(ids, " "))
+	return err
+}
+
+// answerCalls gives webhooks the turns that were asked for. What has been queued after
+// this has a call of its own.
+func answerCalls(ctx context.Context, tx *db.Tx, now db.Time) error {
+	rows, err := tx.Query(ctx, `
+		DELETE FROM webhook_calls WHERE id IN (SELECT id FROM webhook_calls ORDER BY id LIMIT 256`+tx.SkipLocked()+`) RETURNING hooks`)
+	calls, err := db.Collect(rows, err, func(r db.Scanner) (hooks string, err error) { return hooks, r.Scan(&hooks) })
+	if err != nil {
+		return fmt.Errorf("find calls: %w", err)
+	}
+	var hooks []ID
+	for _, list := range calls {
+		for id := range strings.FieldsSeq(list) {
+			hooks = append(hooks, ID(id))
+		}
+	}
+	slices.Sort(hooks)
+	hooks = slices.Compact(hooks)
+	if err := lock(ctx, tx, hooks, nil); err != nil {
+		return err
+	}
+	err = inChunks(hooks, func(part []ID) error {
+		args := db.Args{now}
+		_, err := tx.Exec(ctx, `
+			UPDATE webhooks SET turn_at = CASE WHEN turn_at <= $1 THEN turn_at WHEN floor_at > $1 THEN floor_at ELSE $1 END
+			WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("give webhooks their turn: %w", err)
+	}
+	return nil
+}

@@ -99,7 +99,7 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 			return core{}, &fault.Error{Kind: fault.Unavailable, Message: "WordPress can't be downloaded", Code: "wordpress_unavailable",
 				Details: fmt.Sprintf("wordpress.org does not answer (%s); the operator can install Debian's package (apt-get install wordpress) or name a copy with --wordpress-source", err)}
 		}
-		w.c.Log.WarnContext(ctx, "wordpress.org does not answer: Debian's package is used", "err", err)
+		w.c.Log.WarnContext(ctx, "wordpress.org is unreachable; using Debian's package", "err", err)
 		source = debianCore
 	}
 	if address, sum, ok := strings.Cut(source, "#sha256="); ok {
@@ -107,7 +107,7 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 	}
 	version, err := os.ReadFile(filepath.Join(source, "wp-includes/version.php"))
 	if err != nil {
-		return core{}, &fault.Error{Kind: fault.Unavailable, Message: "There is no WordPress on this server", Code: "wordpress_unavailable",
+		return core{}, &fault.Error{Kind: fault.Unavailable, Message: "WordPress is not available on this server", Code: "wordpress_unavailable",
 			Details: fmt.Sprintf("the operator's source %s holds none", source)}
 	}
 	sum := sha256.Sum256(append([]byte(source+"\x00"), version...))
@@ -190,7 +190,7 @@ func (w *WordPress) unpack(ctx context.Context, address string, digest hash.Hash
 	case n > maxArchive:
 		return errors.New("the archive of WordPress is too large")
 	case hex.EncodeToString(digest.Sum(nil)) != sum:
-		return &fault.Error{Kind: fault.Unavailable, Message: "The downloaded WordPress is not the right one", Details: "its checksum differs; nothing of it was used", Code: "wordpress_unavailable"}
+		return &fault.Error{Kind: fault.Unavailable, Message: "The checksum of the downloaded WordPress is wrong", Details: "the download was discarded", Code: "wordpress_unavailable"}
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -40,7 +40,7 @@ func (w *WordPress) events(ctx context.Context) {
 	ids, err := db.Collect(rows, err, func(s db.Scanner) (id site.ID, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		if ctx.Err() == nil {
-			w.c.Log.WarnContext(ctx, "events of WordPress not read", "err", err)
+			w.c.Log.WarnContext(ctx, "scheduled events of WordPress not read", "err", err)
 		}
 		return
 	}

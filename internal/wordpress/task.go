@@ -55,7 +55,7 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name stri
 		return &fault.Error{Kind: fault.Conflict, Message: "WordPress reports an error", Details: fmt.Sprintf("%s (status %d)", why, resp.StatusCode), Code: "wordpress_failed"}
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return &fault.Error{Kind: fault.Conflict, Message: "WordPress gives no answer", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
+		return &fault.Error{Kind: fault.Conflict, Message: "WordPress does not respond", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
 	}
 	return nil
 }

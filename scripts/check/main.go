@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -22,10 +23,13 @@ import (
 
 // step is one thing that must be green: a command without output, or with any.
 type step struct {
-	name   string
-	argv   []string
-	silent bool // any output is a failure
-	shown  bool // output appears as it comes
+	name    string
+	argv    []string
+	env     []string // beside this process's own
+	without []string // instead of argv where that ends with unavailable …
+	lost    string   // … and what is not run then
+	silent  bool     // any output is a failure
+	shown   bool     // output appears as it comes
 }
 
 // pictures is the sheet of what the browser tests saw, for people to look at.
@@ -34,7 +38,7 @@ var pictures = filepath.Join(cmp.Or(os.Getenv("SLIPWAY_SHOTS"), "bin/shots"), "i
 const unavailable = 77 // exit status of withpostgres where there is no PostgreSQL
 
 func main() {
-	paint := machine.Colours(os.Stdout)
+	paint := machine.Colors(os.Stdout)
 	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "mariadb-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
 		fmt.Println(err)
 	}
@@ -42,17 +46,25 @@ func main() {
 		fmt.Println(err)
 	}
 	os.Remove(pictures) // of an earlier run: no word of it if this one makes none
+	root, err := os.Getwd()
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	started := time.Now()
 	var failed, missing []string
-	for _, s := range steps() {
+	for _, s := range steps(root) {
 		fmt.Printf("%s %s  %s\n", paint("36", "▸"), paint("1", s.name), paint("2", short(s.argv)))
 		at := time.Now()
-		switch err := s.run(); {
+		err := s.run(s.argv)
+		if s.without != nil && exitCode(err) == unavailable {
+			missing = append(missing, s.lost)
+			fmt.Printf("  %s\n", paint("33;1", "NOT RUN, what it needs is not there: "+s.lost))
+			err = s.run(s.without)
+		}
+		switch {
 		case err == nil:
 			fmt.Printf("  %s %s\n", paint("32", "ok"), paint("2", took(at)))
-		case exitCode(err) == unavailable:
-			missing = append(missing, s.name)
-			fmt.Printf("  %s\n", paint("33;1", "NOT RUN: what this needs is not there"))
 		default:
 			failed = append(failed, s.name)
 			fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", took(at)), err)
@@ -72,36 +84,41 @@ func main() {
 	fmt.Printf("%s in %s\n", paint("32;1", "green"), took(started))
 }
 
-func steps() []step {
-	rooms := append([]string{"bin/withpostgres", "go", "test", "-count=1"}, packages("slipway/internal/dbtest")...)
+// tags are of tests that need more than Go: a browser, and linters from the npm registry.
+const tags = "-tags=browser,lint"
+
+func steps(root string) []step {
+	bin := func(name string) string { return filepath.Join(root, "bin", name) }
+	// Half of what the tests do is waiting, so more packages than processors run at once.
+	tests := []string{"go", "test", "-count=1", "-timeout=8m", "-vet=off", tags, fmt.Sprintf("-p=%d", 2*runtime.NumCPU()), "-exec=" + bin("ondatabases"), "./..."}
 	return []step{
 		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
-		{name: "go vet", argv: []string{"go", "vet", "-tags=browser", "./..."}},
-		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", "-tags=browser", "./..."}},
-		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres"}}, // go run would hide its exit status
-		{name: "tests", argv: []string{"go", "test", "-count=1", "-timeout=8m", "./..."}, shown: true},
-		{name: "pages in a browser", argv: []string{"go", "test", "-count=1", "-tags=browser", "-parallel=4", "-run=Browser", "./internal/dashboard", "./e2e/browser"}, shown: true},
-		{name: "linters of the OpenAPI document", argv: []string{"go", "test", "-count=1", "-v", "-tags=lint", "-run=TestLinters", "./internal/api"}, shown: true},
-		{name: "services on PostgreSQL", argv: rooms, shown: true},
+		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}},
+		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}},
+		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases"}}, // go run would hide its exit status
+		{name: "program", argv: []string{"go", "build", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}},
+		// Everything once, and what needs a database once more on PostgreSQL.
+		{name: "tests", argv: append([]string{bin("withpostgres")}, tests...), without: tests, lost: "services on PostgreSQL", shown: true,
+			env: []string{"CGO_ENABLED=0", "SLIPWAY_E2E_BUILT=" + bin("e2e"), "SLIPWAY_TEST_BOTH=" + strings.Join(folders("slipway/internal/dbtest"), string(filepath.ListSeparator))}},
 	}
 }
 
-// packages returns the packages whose tests import the one named.
-func packages(imported string) []string {
-	out, err := exec.Command("go", "list", "-f",
-		"{{.ImportPath}} {{.TestImports}} {{.XTestImports}}", "./internal/...").Output()
+// folders returns those of the packages whose tests import the one named.
+func folders(imported string) []string {
+	out, err := exec.Command("go", "list", tags, "-f", "{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/...").Output()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "go list:", err)
-		return []string{"./internal/..."}
+		return nil
 	}
 	return importing(string(out), imported)
 }
 
-// importing reads lines of a package and what it imports, in brackets.
+// importing reads lines of a folder and what its tests import, in brackets.
 func importing(list, imported string) (found []string) {
 	for line := range strings.Lines(list) {
-		path, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
+		path, imports, _ := strings.Cut(strings.TrimSpace(line), " [")
+		imports = "[" + imports
 		if strings.Contains(strings.NewReplacer("[", " ", "]", " ").Replace(imports)+" ", " "+imported+" ") {
 			found = append(found, path)
 		}
@@ -109,13 +126,14 @@ func importing(list, imported string) (found []string) {
 	return found
 }
 
-func (s step) run() error {
+func (s step) run(argv []string) error {
 	var kept bytes.Buffer
 	out := io.Writer(&kept)
 	if s.shown {
 		out = &indented{to: os.Stdout}
 	}
-	cmd := exec.Command(s.argv[0], s.argv[1:]...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
 	if err == nil && s.silent && kept.Len() > 0 {

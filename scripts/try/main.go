@@ -46,7 +46,7 @@ func run(binary, example string) error {
 		listen: cmp.Or(os.Getenv("SLIPWAY_LISTEN"), "127.0.0.1:8080"),
 		http:   cmp.Or(os.Getenv("SLIPWAY_EDGE_HTTP"), "127.0.0.1:8081"),
 		https:  cmp.Or(os.Getenv("SLIPWAY_EDGE_HTTPS"), "127.0.0.1:8443"),
-		paint:  machine.Colours(os.Stdout),
+		paint:  machine.Colors(os.Stdout),
 	}
 	if err := t.portsAreFree(); err != nil {
 		return err

@@ -32,27 +32,34 @@ const unavailable = 77
 
 func main() {
 	runtime.LockOSThread() // the cluster dies with the thread that started it
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: withpostgres COMMAND…")
+	argv := os.Args[1:]
+	durable := len(argv) > 0 && argv[0] == "-durable"
+	if durable {
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
+		fmt.Fprintln(os.Stderr, "usage: withpostgres [-durable] COMMAND…")
 		os.Exit(2)
 	}
 	if err := machine.Install("postgresql"); err != nil {
 		fmt.Fprintln(os.Stderr, "NOT RUN ON POSTGRESQL:", err)
 		os.Exit(unavailable)
 	}
-	status, err := run(os.Args[1:])
+	status, err := run(argv, durable)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "withpostgres:", err)
 	}
 	os.Exit(status)
 }
 
-func run(argv []string) (int, error) {
+// run runs the command beside a cluster that loses what it likes with the machine, or,
+// durable, with PostgreSQL's own settings.
+func run(argv []string, durable bool) (int, error) {
 	bin, err := binaries()
 	if err != nil {
 		return 1, err
 	}
-	dir, err := os.MkdirTemp("/tmp", "slipway-pg-") // a socket's path may have 107 bytes at most
+	dir, err := os.MkdirTemp(place(), "slipway-pg-") // a socket's path may have 107 bytes at most
 	if err != nil {
 		return 1, err
 	}
@@ -78,8 +85,11 @@ func run(argv []string) (int, error) {
 		return 1, err
 	}
 	defer log.Close()
-	server := command("postgres", "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "synchronous_commit=off",
-		"-c", "full_page_writes=off", "-c", "shared_buffers=64MB", "-c", "max_connections=400")
+	settings := []string{"-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "shared_buffers=64MB", "-c", "max_connections=400"}
+	if !durable {
+		settings = append(settings, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+	}
+	server := command("postgres", settings...)
 	server.Stdout, server.Stderr = log, log
 	if err := server.Start(); err != nil {
 		return 1, fmt.Errorf("start postgres: %w", err)
@@ -161,4 +171,15 @@ func ready(command func(string, ...string) *exec.Cmd, dir string) error {
 		time.Sleep(20 * time.Millisecond) // pg_isready is the condition; there is nothing to listen to
 	}
 	return fmt.Errorf("postgres didn't become ready: %s", strings.TrimSpace(string(last)))
+}
+
+// place is where the cluster lies: in memory where there is room for some hundred databases,
+// since making and dropping them is mostly files. A socket's path may have 107 bytes at most.
+func place() string {
+	const memory = "/dev/shm"
+	var st syscall.Statfs_t
+	if syscall.Statfs(memory, &st) == nil && st.Bavail*uint64(st.Bsize) > 4<<30 && syscall.Access(memory, 2) == nil {
+		return memory
+	}
+	return "/tmp"
 }

@@ -101,6 +101,7 @@
   // Search as you type: the page for what is typed is fetched, and its results take the place
   // of those that are shown. Only the newest answer counts.
   for (const b of document.querySelectorAll('[data-needless]')) b.hidden = true;
+  for (const f of document.querySelectorAll('[data-submit-at-once]')) f.requestSubmit();
   for (const s of document.querySelectorAll('[data-submit-on-change]')) s.addEventListener('change', () => s.form.requestSubmit());
   for (const input of document.querySelectorAll('[data-search-as-typed]')) {
     let typing, asked;
@@ -159,7 +160,7 @@
     (e.shiftKey ? stops.at(-1) : stops[0]).focus();
   });
 
-  // Colours change at once; the server remembers them.
+  // Colors change at once; the server remembers them.
   for (const f of document.querySelectorAll('[data-theme-form]')) {
     f.addEventListener('submit', (e) => {
       const theme = e.submitter && e.submitter.value;

@@ -125,9 +125,9 @@ func Terminal(f *os.File) bool {
 	return err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice|os.ModeCharDevice && f.Name() != os.DevNull
 }
 
-// Colours returns a function that paints text with an SGR code ("1" is bold, "2" faint)
+// Colors returns a function that paints text with an SGR code ("1" is bold, "2" faint)
 // where f is a terminal, and leaves it alone elsewhere or where NO_COLOR is set.
-func Colours(f *os.File) func(code, text string) string {
+func Colors(f *os.File) func(code, text string) string {
 	if !Terminal(f) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return func(_, text string) string { return text }
 	}

@@ -58,7 +58,7 @@ func TestMeans(t *testing.T) {
 	}
 }
 
-func TestColoursOnlyOnTerminals(t *testing.T) {
+func TestColorsOnlyOnTerminals(t *testing.T) {
 	t.Parallel()
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
@@ -71,7 +71,7 @@ func TestColoursOnlyOnTerminals(t *testing.T) {
 	}
 	defer null.Close()
 	for _, f := range []*os.File{file, null} {
-		if Terminal(f) || Colours(f)("1", "text") != "text" {
+		if Terminal(f) || Colors(f)("1", "text") != "text" {
 			t.Errorf("%s is taken for a terminal", f.Name())
 		}
 	}

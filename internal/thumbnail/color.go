@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// rgb is a colour; ok says that there is one.
+// rgb is a color; ok says that there is one.
 type rgb struct {
 	r, g, b uint8
 	ok      bool
 }
 
-// String writes a colour the one way in which it leaves this package.
+// String writes a color the one way in which it leaves this package.
 func (c rgb) String() string {
 	if !c.ok {
 		return ""
@@ -21,16 +21,16 @@ func (c rgb) String() string {
 	return fmt.Sprintf("#%02x%02x%02x", c.r, c.g, c.b)
 }
 
-// vivid reports whether a colour is more than a shade of grey.
+// vivid reports whether a color is more than a shade of grey.
 func (c rgb) vivid() bool {
 	return c.ok && int(max(c.r, c.g, c.b))-int(min(c.r, c.g, c.b)) >= 28
 }
 
-// choose returns the first colour that says something, the icon's if the page names none.
+// choose returns the first color that says something, the icon's if the page names none.
 func choose(named []string, icon rgb) string {
 	var grey rgb
 	for _, s := range named {
-		c := parseColour(s)
+		c := parseColor(s)
 		if c.vivid() {
 			return c.String()
 		}
@@ -44,18 +44,18 @@ func choose(named []string, icon rgb) string {
 	return grey.String()
 }
 
-// colourNames are those of CSS that themes are made of.
-var colourNames = map[string]string{"black": "#000000", "white": "#ffffff", "red": "#ff0000", "green": "#008000", "blue": "#0000ff", "navy": "#000080",
+// colorNames are those of CSS that themes are made of.
+var colorNames = map[string]string{"black": "#000000", "white": "#ffffff", "red": "#ff0000", "green": "#008000", "blue": "#0000ff", "navy": "#000080",
 	"teal": "#008080", "purple": "#800080", "orange": "#ffa500", "tomato": "#ff6347", "crimson": "#dc143c", "gold": "#ffd700", "yellow": "#ffff00",
 	"gray": "#808080", "grey": "#808080", "rebeccapurple": "#663399", "indigo": "#4b0082", "maroon": "#800000", "olive": "#808000",
 	"lime": "#00ff00", "aqua": "#00ffff", "cyan": "#00ffff", "fuchsia": "#ff00ff", "magenta": "#ff00ff", "silver": "#c0c0c0", "pink": "#ffc0cb",
 	"coral": "#ff7f50", "salmon": "#fa8072", "royalblue": "#4169e1", "steelblue": "#4682b4", "darkgreen": "#006400", "darkblue": "#00008b"}
 
-// parseColour reads the colours of CSS in their usual spellings: a name, #rgb, #rrggbb,
+// parseColor reads the colors of CSS in their usual spellings: a name, #rgb, #rrggbb,
 // with alpha, which is left out, or rgb(…).
-func parseColour(s string) rgb {
+func parseColor(s string) rgb {
 	s = strings.ToLower(strings.TrimSpace(s))
-	if hex, ok := colourNames[s]; ok {
+	if hex, ok := colorNames[s]; ok {
 		s = hex
 	}
 	if hex, ok := strings.CutPrefix(s, "#"); ok {
@@ -94,9 +94,9 @@ func parseColour(s string) rgb {
 	return rgb{v[0], v[1], v[2], true}
 }
 
-// dominantColour is the colour of most of what one sees of an icon. Vivid ones count
+// dominantColor is the color of most of what one sees of an icon. Vivid ones count
 // more: what stands on a white or black ground is what it is known by.
-func dominantColour(img image.Image) rgb {
+func dominantColor(img image.Image) rgb {
 	type bin struct{ weight, r, g, b uint64 }
 	var bins [4096]bin // four bits of each
 	bounds := img.Bounds()

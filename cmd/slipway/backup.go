@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"slipway/internal/server"
+)
+
+type backupCommand struct {
+	Create  backupCreate  `cmd:"" help:"Back the whole installation up while it runs: database, keys, files, sites' storage and databases. What the last backup has is not stored again."`
+	List    backupList    `cmd:"" help:"List backups of the installation."`
+	Verify  backupVerify  `cmd:"" help:"Prove that a backup can be restored: read all of it, load and compare its databases in a scratch place."`
+	Restore backupRestore `cmd:"" help:"Make an installation of a backup, in an empty data directory."`
+}
+
+type backupCreate struct {
+	common
+	To string `name:"to" help:"Where to: s3://BUCKET?endpoint=https://HOST or a directory. Default: --backup-to of slipway serve." placeholder:"URL"`
+}
+
+// Run has the running service take the backup, and waits for it.
+func (b backupCreate) Run(ctx context.Context) error {
+	return server.CreateBackup(ctx, b.store(), b.To, os.Stdout)
+}
+
+// place holds where backups are and what opens them.
+type place struct {
+	From     string `name:"from" help:"Where the backups are: s3://BUCKET?endpoint=https://HOST or a directory." required:"" placeholder:"URL"`
+	Key      string `name:"key" help:"The installation's secrets.key, which opens its backups. Default: that of the data directory." type:"path" placeholder:"FILE"`
+	Identity string `name:"identity" help:"Identity of age that opens the backups instead." type:"path" placeholder:"FILE"`
+}
+
+func (p place) place() server.Place {
+	return server.Place{From: p.From, Key: p.Key, Identity: p.Identity}
+}
+
+type backupList struct {
+	common
+	place
+}
+
+// Run prints the backups.
+func (b backupList) Run(ctx context.Context) error {
+	return server.ListBackups(ctx, b.store(), b.place.place(), os.Stdout)
+}
+
+type backupVerify struct {
+	common
+	place
+	ID string `name:"id" help:"Which backup. Default: the newest." placeholder:"ID"`
+}
+
+// Run verifies a backup.
+func (b backupVerify) Run(ctx context.Context) error {
+	return server.VerifyBackup(ctx, b.store(), b.place.place(), b.ID, "", os.Stdout)
+}
+
+type backupRestore struct {
+	common
+	place
+	ID      string `name:"id" help:"Which backup. Default: the newest." placeholder:"ID"`
+	MariaDB string `name:"mariadb" help:"MariaDB server for sites' databases, as for slipway serve. Default: a private one." placeholder:"ADDRESS"`
+}
+
+// Run restores a backup.
+func (b backupRestore) Run(ctx context.Context) error {
+	return server.RestoreBackup(ctx, b.store(), b.place.place(), b.ID, b.MariaDB, os.Stdout)
+}

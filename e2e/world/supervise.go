@@ -1,0 +1,151 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/sandbox"
+)
+
+// supervisedVar tells a test program that another one watches over it.
+const supervisedVar = "SLIPWAY_E2E_SUPERVISED"
+
+// supervise runs this test program once more, in a folder for everything that is temporary,
+// and returns its exit status. However it ends, by a panic, a timeout or SIGKILL, what it
+// started is killed and the folder removed: processes whose parent has died become ours.
+func supervise() (status int) {
+	runtime.LockOSThread() // the signal of a parent's death is that of the thread that forked
+	dir, err := os.MkdirTemp("", "e2e-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // some tests run the program as another user
+	}
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), supervisedVar+"=1", "TMPDIR="+dir)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT) // go test sends the last to see where it hangs
+	go func() {
+		for s := range signals {
+			cmd.Process.Signal(s)
+		}
+	}()
+	for {
+		var end syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &end, 0, nil) // orphans too, so that none stays a zombie
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "wait for the tests:", err)
+			status = 1
+		case pid != cmd.Process.Pid:
+			continue
+		case end.Signaled():
+			fmt.Fprintln(os.Stderr, "the tests were ended by", end.Signal())
+			status = 128 + int(end.Signal())
+		default:
+			status = end.ExitStatus()
+		}
+		break
+	}
+	if left := endChildren(10 * time.Second); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "processes %v that the tests started don't end\n", left)
+		status = max(status, 1)
+	}
+	// Installations whose folder is still there were not closed.
+	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() && e.Name() == "builds" {
+			clearGroups(filepath.Dir(path))
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = max(status, 1)
+	}
+	return status
+}
+
+// endChildren kills this process's children, and theirs as soon as they become ours, until
+// there are none. It returns those that are left after so long.
+func endChildren(patience time.Duration) (left []int) {
+	for deadline := time.Now().Add(patience); ; {
+		if left = children(os.Getpid()); len(left) == 0 || time.Now().After(deadline) {
+			return left
+		}
+		for _, pid := range left {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != nil || pid == 0 {
+				break
+			}
+		}
+		time.Sleep(10 * time.Millisecond) // until the kernel is done with them
+	}
+}
+
+// children lists the processes whose parent is pid.
+func children(pid int) (list []int) {
+	names, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		// The name is in parentheses and may hold anything: proc_pid_stat(5).
+		f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			list = append(list, child)
+		}
+	}
+	return list
+}
+
+// clearGroups removes the control groups that an installation which was killed has left.
+func clearGroups(data string) {
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	if dir := filepath.Join(data, "builds", "sandbox"); exists(dir) {
+		if s, err := sandbox.New(sandbox.Config{Dir: dir}); err == nil {
+			s.Reap(ctx)
+		}
+	}
+	if dir := filepath.Join(data, "source"); exists(dir) {
+		sandbox.NewHelpers(ctx, dir, slog.New(slog.DiscardHandler))
+	}
+}
+
+func exists(dir string) bool {
+	_, err := os.Stat(dir)
+	return err == nil
+}

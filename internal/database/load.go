@@ -1,0 +1,364 @@
+package database
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+// Scratch is a database of nobody's: SQL is loaded into it, with the rights that a site has,
+// and then it takes the place of a site's database (PutTx) or is dropped. One that is left
+// behind is dropped after a day.
+type Scratch struct {
+	d        *Databases
+	schema   string
+	password string
+}
+
+// scratchLife is longer than anything takes that makes one.
+const scratchLife = 24 * time.Hour
+
+// Load makes a scratch database and fills it with SQL: with what Dump wrote, or with a
+// stranger's dump where foreign says so. With check the sum of every table is compared with
+// what Dump noted. After an error nothing of it is left.
+func (d *Databases) Load(ctx context.Context, r io.Reader, o LoadOptions) (_ *Scratch, err error) {
+	if why := d.Unavailable(); why != "" {
+		return nil, &fault.Error{Kind: fault.Unavailable, Message: "Databases are not available on this server", Details: why, Code: "databases_unavailable"}
+	}
+	a, err := d.server.admin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scratch{d: d, schema: "s" + strings.TrimPrefix(db.NewID("db"), "db_"), password: newPassword()}
+	// On record before it is there, so that it can't be forgotten.
+	if err := d.c.DB.Write(ctx, func(tx *db.Tx) error { return d.noteTx(ctx, tx, s.schema, db.Now().Add(scratchLife)) }); err != nil {
+		return nil, fmt.Errorf("note scratch database: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			s.Drop(context.WithoutCancel(ctx))
+		}
+	}()
+	if err := a.make(ctx, s.schema, s.password); err != nil {
+		return nil, err
+	}
+	sums, err := s.fill(ctx, r, o)
+	if err != nil || !o.Check {
+		return s, err
+	}
+	return s, s.compare(ctx, a, sums)
+}
+
+// LoadOptions say what is loaded and how.
+type LoadOptions struct {
+	Foreign bool // the SQL is not by Dump: what only its own server knows is left out
+	Check   bool // compare the sums of tables that Dump noted
+}
+
+func (d *Databases) noteTx(ctx context.Context, tx *db.Tx, schema string, until db.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, $3) ON CONFLICT (schema_name) DO UPDATE SET until = excluded.until`, schema, d.name, until)
+	return err
+}
+
+// statementTime is how long one statement of a load may take.
+const statementTime = 10 * time.Minute
+
+// sizeEvery is after how much SQL the size of what it made is looked at.
+const sizeEvery = 16 << 20
+
+// fill executes SQL as the scratch's own user, whose rights end with its schema.
+func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[string]sum, error) {
+	c := mysql.NewConfig()
+	c.User, c.Passwd, c.DBName, c.Net, c.Logger = s.schema, s.password, s.schema, "unix", nobody{}
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = 10*time.Second, statementTime, time.Minute
+	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.d.server.dial(ctx) }
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, fmt.Errorf("load database: %w", err)
+	}
+	conn, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load database: %w", err)
+	}
+	defer conn.Close()
+	run := func(q string) error {
+		ctx, cancel := context.WithTimeout(ctx, statementTime)
+		defer cancel()
+		_, err := conn.(driver.ExecerContext).ExecContext(ctx, q, nil)
+		return err
+	}
+	for q := range strings.SplitSeq(strings.TrimSpace(session), "\n") {
+		if err := run(strings.TrimSuffix(q, ";")); err != nil {
+			return nil, fmt.Errorf("load database: %w", err)
+		}
+	}
+	sums, ended := map[string]sum{}, false
+	read := newStatements(r, func(line []byte) {
+		if rest, ok := bytes.CutPrefix(line, []byte("-- slipway:sum ")); ok {
+			var x sum
+			if json.Unmarshal(rest, &x) == nil {
+				sums[x.Table] = x
+			}
+		}
+		ended = ended || bytes.Equal(line, []byte("-- slipway:end"))
+	})
+	for n, looked := 1, int64(0); ; n++ {
+		q, err := read.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		text := string(q)
+		if o.Foreign {
+			if text = own(text); text == "" {
+				continue
+			}
+		}
+		if err := run(text); err != nil {
+			var refused *mysql.MySQLError
+			if errors.As(err, &refused) {
+				if refused.Number == 1065 { // nothing but comments
+					continue
+				}
+				return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: fmt.Sprintf("statement %d, %q: the server says %q", n, clip(text), refused.Message), Code: "database_not_loaded"}
+			}
+			return nil, fmt.Errorf("load database: %w", err)
+		}
+		if read.read-looked > sizeEvery {
+			looked = read.read
+			if err := s.fits(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if !ended && !o.Foreign {
+		return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: "its dump has no end", Code: "database_not_loaded"}
+	}
+	return sums, s.fits(ctx)
+}
+
+// fits bounds what SQL makes: what was within the limit is so again, give or take what the
+// server rounds up.
+func (s *Scratch) fits(ctx context.Context) error {
+	size, most := int64(0), s.d.c.Size+s.d.c.Size/2+64<<20
+	var err error
+	if s.d.server.dsn == nil {
+		size, err = s.d.server.files(s.schema)
+	} else {
+		var a *admin
+		if a, err = s.d.server.admin(ctx); err == nil {
+			var all map[string]int64
+			all, err = a.sizes(ctx)
+			size = all[s.schema]
+		}
+	}
+	if err == nil && size > most {
+		err = &fault.Error{Kind: fault.TooLarge, Message: "The database is too large", Details: fmt.Sprintf("a database may have %d MiB here", s.d.c.Size>>20), Code: "database_too_large"}
+	}
+	return err
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		s = s[:80] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+var (
+	notOurs    = regexp.MustCompile(`(?is)^(/\*!\d* *)?(USE\s|CREATE\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|DROP\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|ALTER\s+DATABASE|LOCK\s+TABLES|UNLOCK\s+TABLES|FLUSH\s|SET\s+(@@)?GLOBAL|SET\s+@@SESSION\.SQL_LOG_BIN|CHANGE\s+MASTER)`)
+	anyDefiner = regexp.MustCompile("(?i)DEFINER\\s*=\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_]+)\\s*@\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_.%-]+)")
+	anyCreate  = regexp.MustCompile(`(?i)^(/\*!\d* *)?CREATE\b`)
+)
+
+// own leaves out of a stranger's SQL what concerns its own server: other databases, locks,
+// settings, and the users that things belonged to.
+func own(q string) string {
+	head := q[:min(len(q), 512)]
+	if notOurs.MatchString(head) {
+		return ""
+	}
+	if anyCreate.MatchString(head) {
+		return anyDefiner.ReplaceAllString(head, "") + q[len(head):]
+	}
+	return q
+}
+
+// compare reads the scratch as Dump does, and compares what every table holds.
+func (s *Scratch) compare(ctx context.Context, a *admin, want map[string]sum) error {
+	got := &dumper{schema: s.schema}
+	if err := a.read(ctx, got); err != nil {
+		return fmt.Errorf("compare database: %w", err)
+	}
+	have := map[string]sum{}
+	for _, x := range got.sums {
+		have[x.Table] = x
+	}
+	for _, table := range slices.Sorted(maps.Keys(want)) {
+		if have[table] != want[table] {
+			return &fault.Error{Kind: fault.Conflict, Message: "A table differs after it was loaded", Details: fmt.Sprintf("the table %q has %d rows of %d, or rows that differ", table, have[table].Rows, want[table].Rows), Code: "table_differs"}
+		}
+	}
+	if len(have) != len(want) {
+		return &fault.Error{Kind: fault.Conflict, Message: "A table differs after it was loaded", Details: fmt.Sprintf("there are %d tables of %d", len(have), len(want)), Code: "table_differs"}
+	}
+	return nil
+}
+
+// Drop drops the scratch database. After PutTx it does nothing.
+func (s *Scratch) Drop(ctx context.Context) {
+	err := s.d.dropScratch(ctx, s.schema)
+	if err != nil { // watch does it later
+		s.d.c.Log.WarnContext(ctx, "scratch database not dropped yet", "schema", s.schema, "err", err)
+		_ = s.d.c.DB.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE database_scratch SET until = 0 WHERE schema_name = $1`, s.schema)
+			return err
+		})
+	}
+}
+
+// PutTx makes the scratch the owner's site's database of that name. What was there is
+// dropped a minute later; what runs of the site must be started anew, for its variables are
+// others. place is where a database that the site lacks stands in its list.
+func (s *Scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, called string, place int64) (Database, error) {
+	d := s.d
+	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return Database{}, err
+	}
+	if n, err := tx.Exec(ctx, `DELETE FROM database_scratch WHERE schema_name = $1 AND until > $2`, s.schema, db.Now()); err != nil || n == 0 {
+		return Database{}, errors.Join(err, errors.New("the scratch database is gone"))
+	}
+	have, err := d.List(ctx, tx, owner, id)
+	if err != nil {
+		return Database{}, err
+	}
+	places := map[int64]bool{}
+	for _, x := range have {
+		if x.Name == called {
+			return d.replaceTx(ctx, tx, x, s)
+		}
+		places[x.place] = true
+	}
+	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDatabases, 1); err != nil {
+		return Database{}, err
+	}
+	for places[place] {
+		place++
+	}
+	x := Database{ID: ID(db.NewID("db")), Site: id, Owner: owner, Engine: MariaDB, Name: called, Schema: s.schema, Status: Active, Limit: d.c.Size, CreatedAt: db.Now(), place: place, server: d.name}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', 0, FALSE, $11)`,
+		x.ID, id, owner, x.Engine, x.Name, x.place, x.Schema, d.c.Seal.Seal([]byte(s.password), purpose(x.ID)), x.server, x.Status, x.CreatedAt)
+	if err != nil {
+		return Database{}, fmt.Errorf("insert database: %w", err)
+	}
+	return x, nil
+}
+
+// oldLife is how long what was replaced stays: programs that still use it end meanwhile.
+const oldLife = time.Minute
+
+func (d *Databases) replaceTx(ctx context.Context, tx *db.Tx, x Database, s *Scratch) (Database, error) {
+	if x.server == d.name {
+		if err := d.noteTx(ctx, tx, x.Schema, db.Now().Add(oldLife)); err != nil {
+			return x, fmt.Errorf("note replaced database: %w", err)
+		}
+	}
+	x.Schema, x.server, x.Status, x.Reason, x.Full = s.schema, d.name, Active, "", false
+	_, err := tx.Exec(ctx, `UPDATE databases SET schema_name = $2, password = $3, server = $4, status = $5, reason = '', is_full = FALSE WHERE id = $1`,
+		x.ID, x.Schema, d.c.Seal.Seal([]byte(s.password), purpose(x.ID)), x.server, x.Status)
+	if err != nil {
+		return x, fmt.Errorf("replace database: %w", err)
+	}
+	return x, nil
+}
+
+// Place says where a database stands in its site's list: the first one's variables have no
+// prefix.
+func (x Database) Place() int64 { return x.place }
+
+// dropScratch drops a database that is on record as scratch.
+func (d *Databases) dropScratch(ctx context.Context, schema string) error {
+	var n int
+	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM database_scratch WHERE schema_name = $1 AND server = $2`, schema, d.name).Scan(&n); err != nil || n == 0 {
+		return err
+	}
+	a, err := d.server.admin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.drop(ctx, schema); err != nil {
+		return err
+	}
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM database_scratch WHERE schema_name = $1`, schema)
+		return err
+	})
+}
+
+// sweep drops the scratch databases whose time is over.
+func (d *Databases) sweep(ctx context.Context) error {
+	rows, err := d.c.DB.Query(ctx, `SELECT schema_name FROM database_scratch WHERE server = $1 AND until <= $2 LIMIT 100`, d.name, db.Now())
+	list, err := db.Collect(rows, err, func(s db.Scanner) (n string, err error) { return n, s.Scan(&n) })
+	for _, schema := range list {
+		if err := d.dropScratch(ctx, schema); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// Refill makes a database of which there is but a row, as after a restore of the whole
+// installation, and fills it with what Dump wrote. What the server has under its name goes.
+func (d *Databases) Refill(ctx context.Context, id ID, r io.Reader) error {
+	x, err := d.byID(ctx, d.c.DB, id)
+	if err != nil {
+		return err
+	}
+	password, err := d.password(x)
+	if err != nil {
+		return err
+	}
+	a, err := d.server.admin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.drop(ctx, x.Schema); err != nil {
+		return err
+	}
+	if err := a.make(ctx, x.Schema, password); err != nil {
+		return err
+	}
+	s := &Scratch{d: d, schema: x.Schema, password: password}
+	sums, err := s.fill(ctx, r, LoadOptions{})
+	if err == nil {
+		err = s.compare(ctx, a, sums)
+	}
+	if err != nil {
+		return err
+	}
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE databases SET server = $2, status = 'active', reason = '' WHERE id = $1`, id, d.name)
+		return err
+	})
+}

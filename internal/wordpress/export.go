@@ -1,0 +1,73 @@
+package wordpress
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+// Export holds what a backup has of a WordPress besides its files and its database. It has
+// no secret: what comes back gets new ones, and everybody logs in again.
+type Export struct {
+	Title       string `json:"title"`
+	AdminEmail  string `json:"adminEmail"`
+	AdminUser   string `json:"adminUser"`
+	Locale      string `json:"locale"`
+	Installed   string `json:"installed"`
+	XMLRPC      bool   `json:"xmlrpc"`
+	Debug       bool   `json:"debug"`
+	Maintenance bool   `json:"maintenance"`
+	Memory      int64  `json:"memoryMiB"`
+	Upload      int64  `json:"uploadMiB"`
+	Execution   int64  `json:"executionSeconds"`
+}
+
+// Export returns what is stored of a site's WordPress, nil where it is none.
+func (w *WordPress) Export(ctx context.Context, id site.ID) (*Export, error) {
+	x, err := w.get(ctx, w.c.DB, id)
+	if fault.Is(err, fault.Conflict) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Export{x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory, x.Upload, x.Execution}, nil
+}
+
+// ImportTx gives a site the settings of an export. Once its files and its database are in
+// place, ready, it counts as installed; until then the next deployment would install it anew.
+func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, e Export, ready bool) error {
+	_, err := w.get(ctx, tx, s.ID)
+	if fault.Is(err, fault.Conflict) {
+		err = w.CreateTx(ctx, tx, s, Settings{Title: e.Title, AdminEmail: e.AdminEmail, AdminUser: e.AdminUser, Locale: e.Locale}, e.AdminEmail)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE wordpress_sites SET title = $2, admin_email = $3, admin_user = $4, locale = $5, xmlrpc = $6, debug = $7, maintenance = $8, memory_mib = $9, upload_mib = $10, execution_seconds = $11
+		WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload, e.Execution)
+	if err != nil {
+		return fmt.Errorf("import WordPress settings: %w", err)
+	}
+	tx.AfterCommit(func() { w.cache.purge(string(s.ID), "*"); w.known.Clear() })
+	if !ready {
+		return nil
+	}
+	list, err := w.c.Databases.List(ctx, tx, s.Owner, s.ID)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if x.Name == databaseName {
+			_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET database_id = $2, installed = $3, next_cron = $4 WHERE site_id = $1`, s.ID, x.ID, e.Installed, db.Now()+60_000)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("import WordPress settings: %w", err)
+	}
+	return nil
+}
