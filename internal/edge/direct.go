@@ -152,8 +152,9 @@ func appendTarget(b []byte, text string) []byte {
 }
 
 // direct sends a request to a program and answers with what it says. It returns how long the
-// answer's first byte took.
-func (e *Edge) direct(w *recorder, r *http.Request, t *target, p Program, begun time.Time) (first time.Duration) {
+// answer's first byte took, or an error where the program can't be connected to: then it has
+// not got the request, and nobody has been answered.
+func (e *Edge) direct(w *recorder, r *http.Request, t *target, p Program, begun time.Time) (first time.Duration, err error) {
 	out := heads.Get().(*[]byte)
 	defer putHead(out)
 	*out = appendRequest((*out)[:0], r)
@@ -166,8 +167,7 @@ func (e *Edge) direct(w *recorder, r *http.Request, t *target, p Program, begun 
 	for again := false; ; again = true {
 		c, err := p.Upstream.Get(r.Context(), again)
 		if err != nil {
-			e.programFailed(w, r, t, err)
-			return 0
+			return 0, err
 		}
 		x := &exchange{c: c, w: w, r: r, conn: conn, limit: cmp.Or(e.FirstByte, firstByte)}
 		err = x.ask(*out, &h)
@@ -176,9 +176,12 @@ func (e *Edge) direct(w *recorder, r *http.Request, t *target, p Program, begun 
 			continue // the program's end was closed before it read any of it
 		}
 		if err != nil {
+			gone := r.Context().Err() != nil // before the end, which may look like it
 			x.end(false)
-			e.directFailed(w, r, t, x, err)
-			return 0
+			if !gone {
+				e.directFailed(w, r, t, x, err)
+			}
+			return 0, nil
 		}
 		first = time.Since(begun)
 		whole := false
@@ -187,22 +190,23 @@ func (e *Edge) direct(w *recorder, r *http.Request, t *target, p Program, begun 
 		w.page = h.Status == http.StatusOK && r.Method == http.MethodGet && strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
 		w.WriteHeader(h.Status)
 		whole = x.body()
-		return first
+		return first, nil
 	}
 }
 
 // directFailed answers for a program whose answer didn't begin.
 func (e *Edge) directFailed(w *recorder, r *http.Request, t *target, x *exchange, err error) {
 	switch {
-	case r.Context().Err() != nil:
 	case x.lost != nil && !errors.Is(x.lost, os.ErrDeadlineExceeded):
 		fail(w, r, http.StatusBadRequest) // half a body
 	case x.lost != nil:
 		fail(w, r, http.StatusRequestTimeout)
+	case w.status != 0: // half an answer: the connection is all that can still be ended
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		e.programFailed(w, r, t, errFirstByte)
+		page(w, r, pageTimeout)
 	default:
-		e.programFailed(w, r, t, err)
+		e.Log.DebugContext(r.Context(), "application did not answer", "site", t.site, "err", err)
+		page(w, r, pageCrashed)
 	}
 }
 
@@ -343,6 +347,10 @@ func (x *exchange) body() bool {
 	}
 }
 
+// sendTime is how long the end of a request's body is waited for that a program has answered
+// without.
+const sendTime = 100 * time.Millisecond
+
 // end ends the exchange, once; its connection is kept where it may be.
 func (x *exchange) end(whole bool) {
 	if x.c == nil {
@@ -355,8 +363,15 @@ func (x *exchange) end(whole bool) {
 		default: // it answered without all of the request: nothing can follow on either connection
 			whole = false
 			c.Abort()
-			_ = x.conn.SetReadDeadline(time.Unix(1, 0))
-			<-x.sent
+			late := time.NewTimer(sendTime)
+			select {
+			case <-x.sent: // it was about to
+			case <-late.C:
+				x.w.Header().Set("Connection", "close")
+				_ = x.conn.SetReadDeadline(time.Unix(1, 0))
+				<-x.sent
+			}
+			late.Stop()
 		}
 	}
 	x.c = nil

@@ -59,11 +59,16 @@ func (e *Edge) pass(q *fastpath.Request) (taken, ok bool) {
 	if p.Upstream == nil || p.Serve != nil {
 		return false, false
 	}
+	c, err := p.Upstream.Get(context.Background(), false)
+	if err != nil {
+		return false, false // it has ended this moment
+	}
 	x := passing{e: e, q: q, t: t, begun: begun, buf: heads.Get().(*[]byte)}
 	defer func() { putHead(x.buf) }()
-	ok = x.run(p)
-	e.passed(&x, p)
-	return true, ok
+	if taken, ok = x.run(p, c); taken {
+		e.passed(&x, p)
+	}
+	return taken, ok
 }
 
 // passing is a request that the fast path has passed on.
@@ -117,31 +122,24 @@ func (e *Edge) passed(x *passing, p Program) {
 	e.visited.count(x.t.visits, x.status, x.bytes, shown)
 }
 
-// run asks the program and answers. It returns false where the answer is not whole.
-func (x *passing) run(p Program) bool {
+// run asks the program and answers, as pass does.
+func (x *passing) run(p Program, c *upstream.Conn) (taken, ok bool) {
 	var h upstream.Head
-	for again := false; ; again = true {
-		c, err := p.Upstream.Get(context.Background(), again)
-		if err != nil {
-			return x.failed(err)
+	if err := x.ask(c, &h); err != nil {
+		unread := c.Unread(err)
+		c.Close()
+		if unread {
+			return false, false // the program's end was closed before it read any of it
 		}
-		err = x.ask(c, &h)
-		if err != nil && !again && c.Unread(err) {
-			c.Close()
-			continue // the program's end was closed before it read any of it
-		}
-		if err != nil {
-			c.Close()
-			return x.failed(err)
-		}
-		x.first = time.Since(x.begun)
-		if !x.answer(c, &h) {
-			c.Close()
-			return false
-		}
-		c.Put()
-		return true
+		return true, x.failed(err)
 	}
+	x.first = time.Since(x.begun)
+	if !x.answer(c, &h) {
+		c.Close()
+		return true, false
+	}
+	c.Put()
+	return true, true
 }
 
 // told is what a program is told of one connection's other end.

@@ -24,7 +24,8 @@ type Program struct {
 	// Upstream holds connections to it, for all but what is unusual. Optional: nil where it
 	// speaks something else than HTTP.
 	Upstream *upstream.Pool
-	Release  func() // to be called when the request has ended
+	Release  func()          // to be called when the request has ended
+	Ended    <-chan struct{} // closed when the program has ended. Optional.
 	// Serve answers a request that a file answers, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
 	// Answered hears an answer's status, and how long its first byte took. Optional.
@@ -45,11 +46,28 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		return
 	}
 	begun := time.Now()
-	p, err := e.Programs(r.Context(), t.deployment)
-	if err != nil {
-		e.asleep(w, r, t, err)
-		return
+	for tries := 1; ; tries++ {
+		p, err := e.Programs(r.Context(), t.deployment)
+		if err != nil {
+			e.asleep(w, r, t, err)
+			return
+		}
+		if e.ask(w, r, t, p, begun, tries == mostTries) {
+			return
+		}
 	}
+}
+
+// mostTries is how many times a request looks for a program that takes it, where one after
+// the other ends in that moment.
+const mostTries = 3
+
+// endTime is how long the end of a program may take that accepts no connections.
+const endTime = 5 * time.Second
+
+// ask lets a program answer a request. It returns false where the program has ended without
+// having got it, unless it is the last try.
+func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun time.Time, last bool) (done bool) {
 	defer p.Release()
 	first := time.Duration(0) // until the answer's first byte
 	defer func() {
@@ -61,11 +79,18 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
 	if p.Serve != nil && e.programFile(w, r, t, p) {
-		return
+		return true
 	}
 	if p.Upstream != nil && usual(r) {
-		first = e.direct(w, r, t, p, begun)
-		return
+		var err error
+		if first, err = e.direct(w, r, t, p, begun); err == nil {
+			return true
+		}
+		if !last && p.ended(r.Context()) {
+			return false
+		}
+		e.programFailed(w, r, t, err)
+		return true
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -106,6 +131,23 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	proxy.ServeHTTP(&flowing{w, conn}, in)
+	return true
+}
+
+// ended reports whether a program that accepts no connections has ended, or does so soon.
+func (p Program) ended(ctx context.Context) bool {
+	if p.Ended == nil {
+		return false
+	}
+	late := time.NewTimer(endTime)
+	defer late.Stop()
+	select {
+	case <-p.Ended:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // buffers are what answers are copied through: 32 KiB each, which would otherwise be made

@@ -159,7 +159,7 @@ func (h *node) awakeProgram(deployment string) (edge.Program, bool) {
 }
 
 func edgeProgram(e *app.Endpoint) edge.Program {
-	return edge.Program{Transport: e.Transport, Upstream: e.Upstream, Serve: e.Serve, Release: e.Release, Answered: e.Answered}
+	return edge.Program{Transport: e.Transport, Upstream: e.Upstream, Ended: e.Ended, Serve: e.Serve, Release: e.Release, Answered: e.Answered}
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.

@@ -123,6 +123,7 @@ type Conn struct {
 	pool  *Pool
 	since time.Time // waiting
 	used  bool      // it has had a request before
+	heard bool      // something of the answer has come
 
 	buf  *[]byte // nil while it waits
 	r, w int     // what of buf has been read and not been taken
@@ -176,7 +177,7 @@ func (c *Conn) Abort() { _ = c.net.SetDeadline(time.Unix(1, 0)) }
 // came, has provably not been read: the connection was a kept one, and the program's end
 // of it was closed with the request still unread, which the kernel tells by a reset.
 func (c *Conn) Unread(err error) bool {
-	if !c.used || c.w > 0 {
+	if !c.used || c.heard {
 		return false
 	}
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
@@ -201,7 +202,7 @@ func (c *Conn) Put() {
 		_ = c.net.Close()
 		return
 	}
-	c.used, c.mode = true, modeNone
+	c.used, c.heard, c.mode = true, false, modeNone
 	c.pool.put(c)
 }
 
@@ -244,6 +245,7 @@ func (c *Conn) fill() error {
 	}
 	n, err := c.net.Read((*c.buf)[c.w:])
 	if c.w += n; n > 0 {
+		c.heard = true
 		return nil
 	}
 	return err
