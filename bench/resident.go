@@ -12,7 +12,7 @@ import (
 // resident measures what the process takes after many deployments: what they leave behind
 // in memory must not grow with their number.
 func (b *bench) resident(w *world.World) error {
-	idle, err := settled(w)
+	idle, err := rested(w)
 	if err != nil {
 		return err
 	}
@@ -59,12 +59,12 @@ func (b *bench) resident(w *world.World) error {
 			}
 		}
 		if round == 0 {
-			if first, err = settled(w); err != nil {
+			if first, err = rested(w); err != nil {
 				return err
 			}
 		}
 	}
-	all, err := settled(w)
+	all, err := rested(w)
 	if err != nil {
 		return err
 	}
@@ -96,4 +96,16 @@ func (b *bench) ends(w *world.World, path, good, bad string) (err error) {
 		return is.Status == good || is.Status == bad, e
 	})
 	return errors.Join(err, waited)
+}
+
+// rested waits until the process's memory falls no more, for at most half a minute, and
+// returns it.
+func rested(w *world.World) (now int, err error) {
+	for range 10 {
+		before := now
+		if now, err = settled(w); err != nil || before > 0 && now > before*98/100 {
+			break
+		}
+	}
+	return now, err
 }

@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -48,7 +50,7 @@ func TestFirstMinutes(t *testing.T) {
 
 	second := startTry(t, dir, env)
 	again := second.screen(t)
-	if strings.Contains(again, "made") || strings.Contains(again, "deployed") {
+	if strings.Contains(again, "created") || strings.Contains(again, "deployed") {
 		t.Errorf("the second start makes something again:\n%s", again)
 	}
 	line := regexp.MustCompile(`(?m)^  (Key|Live site) .*$`)
@@ -58,6 +60,7 @@ func TestFirstMinutes(t *testing.T) {
 	if out := paste(t, dir, commands[0]); strings.Count(out, `"id":"site_`) != 1 {
 		t.Errorf("after the second start there is not one site: %s", out)
 	}
+	application(t, dir, ports[0])
 	second.end(t)
 	info, err := os.Stat(filepath.Join(dir, "slipway-data/try/memory.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -156,4 +159,44 @@ func paste(t *testing.T, dir, line string) string {
 		t.Errorf("%s: %v", line, err)
 	}
 	return string(out)
+}
+
+// application adds a Node.js application to what make run has made, and waits until it is
+// live: its data directory is a relative path, and what runs in a sandbox has to find it.
+func application(t *testing.T, dir, listen string) {
+	t.Helper()
+	var memory struct{ Key string }
+	text, err := os.ReadFile(filepath.Join(dir, "slipway-data/try/memory.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &memory)
+	}
+	repo := filepath.Join(dir, "slipway-data/try/you/app")
+	if err == nil {
+		err = world.WriteFiles(repo, map[string]string{"package.json": `{"name": "app", "scripts": {"start": "node server.js"}}`,
+			"server.js": "require('http').createServer((q, r) => r.end('up')).listen(process.env.PORT)"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"git init -q --initial-branch=main", "git add -A", "git -c user.name=You -c user.email=you@example.test -c commit.gpgsign=false commit -q -m app"} {
+		paste(t, repo, line)
+	}
+	curl := "curl -sS -H 'Authorization: Bearer " + memory.Key + "' http://" + listen + "/api/v1"
+	var site struct{ Data struct{ ID string } }
+	made := paste(t, dir, curl+`/sites --json '{"name": "app", "type": "static", "repository": "local/you/app", "branch": "main"}'`)
+	if err := json.Unmarshal([]byte(made), &site); err != nil || site.Data.ID == "" {
+		t.Fatalf("no site was made: %s, %v", made, err)
+	}
+	ctx, cancel := deadline()
+	defer cancel()
+	err = world.Until(ctx, 200*time.Millisecond, func() (bool, error) {
+		now := paste(t, dir, curl+"/sites/"+site.Data.ID)
+		if strings.Contains(now, `"status":"error"`) {
+			t.Fatalf("the application is not live: %s", now)
+		}
+		return strings.Contains(now, `"status":"active"`), errors.New(now)
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -143,6 +143,35 @@ func (s *story) goBack() {
 	s.Sees("h1", "Ahoy")
 }
 
+// members lets only members see the site for a while: a browser is led to the sign-in page
+// and comes back to the page that it asked for.
+func (s *story) members() {
+	s.step("only members see the site")
+	choose := func(who string) {
+		s.Go(s.site + "/rules#access")
+		s.Eval(`void (document.querySelector('#f-sign-in').value = '`+who+`')`, nil)
+		s.Press("@save-serving")
+		s.Sees("@flash")
+	}
+	choose("all")
+	s.answers(http.StatusUnauthorized, "Only members of this site can see this page")
+	other := s.window()
+	other.Allow(s.live)
+	other.Expect(http.StatusUnauthorized)
+	other.Go(s.live + "?from=mail")
+	other.Sees("#f-email")
+	other.Type("#f-email", email)
+	other.Type("#f-password", password)
+	other.Press("@submit")
+	other.Sees("h1", "Ahoy")
+	var at string
+	if other.Eval(`location.href`, &at); at != s.live+"?from=mail" {
+		s.t.Errorf("a member comes back to %s", at)
+	}
+	choose("none")
+	s.answers(http.StatusOK, "Ahoy")
+}
+
 func (s *story) brokenBuild() {
 	s.step("a build that fails says why, and takes nothing down")
 	s.commit("acme/harbor", "Run aground", s.project(`// All by one way: what goes out by two comes in any order.

@@ -37,6 +37,7 @@ func TestBrowserStory(t *testing.T) {
 	s.webhook()
 	s.deployHook()
 	s.goBack()
+	s.members()
 	s.brokenBuild()
 	s.domain()
 	s.plainSite()

@@ -41,6 +41,7 @@ func TestFailuresAreExplained(t *testing.T) {
 		{"network", node("fetch('http://169.254.169.254/').then(r => { console.log(r.status); process.exit(r.ok ? 0 : 7) }, e => { console.error(e); process.exit(7) })"), []string{"(exit code 7)"}, ""},
 	} {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
 			h := *h
 			h.t = t
 			repo := "acme/" + strings.ReplaceAll(f.name, " ", "-")

@@ -296,3 +296,19 @@ func (h *harness) heard(path, event, name string, n int) []world.Delivery {
 	}
 	return got
 }
+
+// notify has somebody told of an event in a service's own format.
+func (h *harness) notify(key, kind, path, event string) {
+	h.t.Helper()
+	h.call(key, "POST", "/notifications", map[string]any{"kind": kind, "url": h.Hooks.URL + path, "events": []string{event}}, nil)
+}
+
+// notified waits until a message that holds the text has come to a path.
+func (h *harness) notified(path, text string) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := h.Hooks.Wait(ctx, 1, func(d world.Delivery) bool { return d.Path == path && strings.Contains(string(d.Body), text) }); err != nil {
+		h.t.Fatalf("no message with %q at %s: %v", text, path, err)
+	}
+}

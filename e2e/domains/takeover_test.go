@@ -11,6 +11,7 @@ func TestTakeovers(t *testing.T) {
 	h := newHarness(t, options{flags: []string{"--base-url", "https://panel.example.net"}})
 	bob := h.user("bob@example.test")
 	h.hear(h.ann, "/ann")
+	h.notify(h.ann, "discord", "/discord", "domain.failed")
 	hers, his := h.live(h.ann, "hers", "hers"), h.live(bob, "his", "his")
 	proof := func(key string, s aSite, scratch string) string { return h.add(key, s, scratch).Verification[0].Value }
 	annToken, bobToken := proof(h.ann, hers, "scratch.ann.test"), proof(bob, his, "scratch.bob.test")
@@ -138,6 +139,7 @@ func TestTakeovers(t *testing.T) {
 		t.Errorf("with the record: %s", d.reason())
 	}
 	h.heard("/ann", "domain.failed", "www.lost.test", 1)
+	h.notified("/discord", `"title":"Domain www.lost.test of `)
 	if d := h.get(h.ann, lost); d.Status != "failed" || d.reason() == "" {
 		t.Errorf("the loser: %s, %q", d.Status, d.reason())
 	}

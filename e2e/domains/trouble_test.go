@@ -64,6 +64,7 @@ func TestAuthorityDown(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, options{life: time.Hour})
 	h.hear(h.ann, "/down")
+	h.notify(h.ann, "slack", "/slack", "certificate.failed")
 	blog := h.live(h.ann, "blog", "hello")
 	h.certified(h.ann, h.active(h.ann, blog, "a.customer.test"))
 	h.ca.Stop()
@@ -77,6 +78,7 @@ func TestAuthorityDown(t *testing.T) {
 		t.Errorf("the next attempt is in %v", in)
 	}
 	h.heard("/down", "ssl.failed", "b.customer.test", 1)
+	h.notified("/slack", `"text":"The certificate of b.customer.test could not be issued"`)
 	requests := h.ca.Requests.Load()
 	for range 20 {
 		h.shows("a.customer.test", "hello")

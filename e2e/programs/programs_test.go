@@ -5,10 +5,13 @@ package programs
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +24,13 @@ import (
 // binary is the program, built once.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m, &binary)) }
+func TestMain(m *testing.M) {
+	// Half of what these tests do is waiting: for programs, and for the next minute.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+	os.Exit(world.Main(m, &binary))
+}
 
 // script is the file that the sites of these tests run; by its name their processes are found.
 const script = "app-of-e2e-programs.js"
@@ -155,11 +164,17 @@ func (h *installation) visit(method, path, body string) (string, error) {
 	return "", fmt.Errorf("%s %s: %d %.200s", method, path, a.Status, a.Body)
 }
 
-// processes are the pids of everything that runs the sites' script.
-func processes() (list []string) {
+// processes are the pids of everything of this installation that runs its sites' script.
+func (h *installation) processes() (list []string) {
+	data := []byte(strings.TrimPrefix(h.Data, filepath.Dir(os.TempDir()))) // which may be a file system of its own
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range all {
-		if b, err := os.ReadFile(name); err == nil && bytes.Contains(b, []byte(script)) {
+		b, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(b, []byte(script)) {
+			continue
+		}
+		// What sees none of the installation's folders has ended meanwhile, or is another's.
+		if mounts, err := os.ReadFile(filepath.Join(filepath.Dir(name), "mountinfo")); err == nil && bytes.Contains(mounts, data) {
 			list = append(list, filepath.Base(filepath.Dir(name)))
 		}
 	}
@@ -169,6 +184,7 @@ func processes() (list []string) {
 // While visitors ask without a pause, 100 times another deployment takes over, and the
 // program is restarted: not one request fails.
 func TestSwitchesDropNothing(t *testing.T) {
+	t.Parallel()
 	h := install(t)
 	for _, v := range []string{"two", "three"} {
 		h.deploy(v)
@@ -240,8 +256,12 @@ func TestSwitchesDropNothing(t *testing.T) {
 // Killed during traffic again and again, the service leaves no program behind, and serves
 // what is live as soon as it is back.
 func TestKilledDuringTraffic(t *testing.T) {
+	t.Parallel()
 	h := install(t)
 	h.deploy("two")
+	if len(h.processes()) == 0 {
+		t.Fatal("its program is not found among the processes")
+	}
 	for i := range 10 {
 		stop := make(chan struct{})
 		var visitors sync.WaitGroup
@@ -264,7 +284,7 @@ func TestKilledDuringTraffic(t *testing.T) {
 		close(stop)
 		visitors.Wait()
 		h.until("the end of all programs", func() (bool, error) {
-			left := processes()
+			left := h.processes()
 			return len(left) == 0, fmt.Errorf("processes %v run", left)
 		})
 		if err := h.Start(t.Context()); err != nil {
@@ -283,7 +303,7 @@ func TestKilledDuringTraffic(t *testing.T) {
 	if err := h.World.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := processes(); len(left) > 0 {
+	if left := h.processes(); len(left) > 0 {
 		t.Errorf("after an orderly end processes %v run", left)
 	}
 }

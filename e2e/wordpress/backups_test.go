@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"filippo.io/age"
@@ -79,6 +80,47 @@ func (v *visitor) publish(title, content string) {
 	v.rest("POST", "/posts", "application/json", bytes.NewReader(text), &struct{}{})
 }
 
+// interrupted kills everything in the middle of restores and of a backup, and MariaDB in the
+// middle of another one: what was begun comes to its end, or says why not.
+func (h *installation) interrupted(s siteBody, backup string) {
+	h.t.Helper()
+	for _, message := range []string{"", "Backing up what is there now", "Restoring files"} {
+		var o operationBody
+		h.call("POST", "/backups/"+backup+"/restore", nil, &o)
+		var now struct{ Status, Message string }
+		h.until("the restore is at "+message, func() bool {
+			h.call("GET", "/operations/"+o.ID, nil, &now)
+			return message == "" || now.Message == message || now.Status == "success"
+		})
+		h.Kill()
+		ok(h.t, h.Start(h.t.Context()))
+		h.done(o)
+		h.shows(s.URL, "Second news", false)
+		h.shows(s.URL, "First news", true)
+	}
+	var b backupBody
+	h.call("POST", "/sites/"+s.ID+"/backups", nil, &b)
+	h.Kill()
+	ok(h.t, h.Start(h.t.Context()))
+	h.until("the backup has ended", func() bool {
+		h.call("GET", "/backups/"+b.ID, nil, &b)
+		return b.VerifiedAt != nil || b.Error != nil
+	})
+	if b.Error != nil {
+		h.t.Errorf("a backup that was interrupted: %s", *b.Error)
+	}
+	h.call("POST", "/sites/"+s.ID+"/backups", nil, &b)
+	for pid := range h.servers() {
+		ok(h.t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	h.until("the backup has ended", func() bool {
+		h.call("GET", "/backups/"+b.ID, nil, &b)
+		return b.Status == "completed" || b.Status == "failed" && b.Error != nil
+	})
+	h.backUp(s.ID)
+	h.shows(s.URL, "First news", true)
+}
+
 // A WordPress with its database and its pictures comes back: as it was, in part, on a new
 // site, after its deletion; and with the whole installation on a new machine, by one command
 // and an identity of age.
@@ -105,17 +147,20 @@ func TestBackups(t *testing.T) {
 	ok(t, err)
 	archive, err := zip.NewReader(bytes.NewReader(got.Body), int64(len(got.Body)))
 	ok(t, err)
-	found := map[string]bool{}
+	found, names := map[string]bool{}, []string{}
 	for _, f := range archive.File {
 		r, err := f.Open()
 		ok(t, err)
 		text, err := io.ReadAll(r)
 		ok(t, err)
-		found["picture"] = found["picture"] || strings.HasPrefix(f.Name, "storage/public/wp-content/uploads/") && string(text) == string(picture)
+		if strings.HasPrefix(f.Name, "storage/") {
+			names = append(names, fmt.Sprint(f.Name, " ", len(text)))
+		}
+		found["picture"] = found["picture"] || strings.HasPrefix(f.Name, "storage/wp-content/uploads/") && string(text) == string(picture)
 		found["post"] = found["post"] || f.Name == "database/wordpress.sql" && strings.Contains(string(text), "First news")
 	}
 	if !found["picture"] || !found["post"] {
-		t.Errorf("the archive has %v", found)
+		t.Errorf("the archive has %v of %q", found, names)
 	}
 
 	owner.publish("Second news", "x")
@@ -130,10 +175,12 @@ func TestBackups(t *testing.T) {
 	h.restore(undo, map[string]any{"includes": []string{"database"}})
 	h.shows(s.URL, "Second news", true)
 
+	h.interrupted(s, first.ID)
+
 	// Gone, and back under another name.
-	var o operationBody
-	h.call("DELETE", "/sites/"+s.ID+"?backup=true", nil, &o)
-	last := h.done(o).Result.BackupID
+	var ends struct{ Operation operationBody }
+	h.call("DELETE", "/sites/"+s.ID+"?backup=true", nil, &ends)
+	last := h.done(ends.Operation).Result.BackupID
 	h.until("nothing is left of the site", func() bool {
 		for _, path := range h.left(s.ID) {
 			if strings.Contains(path, s.ID) {
@@ -143,7 +190,7 @@ func TestBackups(t *testing.T) {
 		return true
 	})
 	back := h.ready(h.restore(last, map[string]any{"newSite": map[string]string{"name": "Blog again"}}).Result.SiteID)
-	h.shows(back.URL, "Second news", true)
+	h.shows(back.URL, "First news", true)
 	h.login(back)
 
 	// The installation, twice, and on a new machine.
@@ -175,7 +222,7 @@ func TestBackups(t *testing.T) {
 	ok(t, err)
 	t.Log(out)
 	ok(t, h.Start(t.Context()))
-	h.shows(back.URL, "Second news", true)
+	h.shows(back.URL, "First news", true)
 	if status, _, text := h.visitor(back.URL).get(strings.Replace(image.Source, s.URL, back.URL, 1)); status != 200 || text != string(picture) {
 		t.Errorf("the picture on the new machine: %d", status)
 	}
@@ -184,6 +231,7 @@ func TestBackups(t *testing.T) {
 	h.shows(back.URL, "Third news", true)
 	var b backupBody
 	h.call("GET", "/backups/"+last, nil, &b) // the key works, and backups of sites are there
+	var o operationBody
 	h.call("POST", "/backups/"+last+"/verify", nil, &o)
 	h.done(o)
 }

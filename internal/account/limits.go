@@ -131,8 +131,10 @@ func (l *Limits) CountRows(name Limit, query string) {
 // Until the transaction ends nobody else adds to what the owner has: the limit holds
 // exactly, however many ask at once.
 func (l *Limits) RequireTx(ctx context.Context, tx *db.Tx, owner OwnerID, name Limit, more int64) error {
-	if _, err := tx.Exec(ctx, `UPDATE owners SET kind = kind WHERE id = $1`, owner); err != nil { // takes the row's lock in both dialects
-		return fmt.Errorf("lock owner: %w", err)
+	if !tx.Single() { // an update that changes nothing takes the row's lock
+		if _, err := tx.Exec(ctx, `UPDATE owners SET kind = kind WHERE id = $1`, owner); err != nil {
+			return fmt.Errorf("lock owner: %w", err)
+		}
 	}
 	return l.Require(ctx, tx, owner, name, more)
 }

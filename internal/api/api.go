@@ -79,6 +79,7 @@ type API struct {
 	ops       []Route
 	byPattern map[string]Route // by the mux's pattern
 	streams   requestinfo.Streams
+	pushes    *db.Batch     // that forges tell of
 	spec      func() []byte // openapi.json
 	docs      func() *pages
 }
@@ -94,6 +95,7 @@ func New(c Config) *API {
 		c.Ready = func() bool { return true }
 	}
 	a := &API{Config: c, mux: http.NewServeMux(), streams: requestinfo.Streams{PerUser: maxUserStreams, All: maxStreams}}
+	a.pushes = c.DB.NewBatch()
 	a.huma = newHuma(a.mux, c)
 	a.routes()
 	a.finish()

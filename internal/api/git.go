@@ -13,6 +13,7 @@ import (
 	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/fault"
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/site"
@@ -31,6 +32,7 @@ type gitBody struct {
 	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether commits of pull requests from forks can be approved for a preview, which sees no variables."`
 	Connection  *string  `json:"connectionId" doc:"The connected account that the repository is read with, where the site has no credential of its own, and that reports deployments to the forge."`
 	Report      bool     `json:"report" doc:"Whether deployments are reported to the forge: as the status of the commit, as its record of a deployment, and in one comment on the pull request."`
+	Protection  string   `json:"previewProtection" enum:"none,password,members" doc:"What previews and deployment addresses ask visitors for: nothing, the site's password, or a member's sign-in. See also the serving settings, which can protect all addresses."`
 	PollMinutes int      `json:"pollMinutes" doc:"How often the repository is asked for new commits, for a forge that can't reach this server. 0: never."`
 	PolledAt    *string  `json:"polledAt" format:"date-time"`
 	PollError   *string  `json:"pollError" doc:"Why the last poll failed."`
@@ -43,7 +45,7 @@ func (a *API) gitRoutes() {
 		return Route{Path: path, ID: id, Tag: "Git", Summary: summary, Doc: doc, Scope: s, Noun: "Git settings", Private: true}
 	}
 	get(a, r("/sites/{id}/git", "getGit", "Read a site's Git settings", "With the hook's address, which holds a secret.", account.DeploymentsWrite), a.getGit)
-	change(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "Takes effect with the next push.", account.DeploymentsWrite), a.updateGit)
+	changePrepared(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "Takes effect with the next push; `previewProtection` within a second.", account.DeploymentsWrite), hashPreviewPassword, a.updateGit)
 	create := r("/sites/{id}/git/hook", "createGitHook", "Create a Git hook", "Returns a URL and a secret for the forge's webhook settings. The secret is shown only once. An earlier hook of the site stops working.", account.DeploymentsWrite)
 	create.Status = http.StatusCreated
 	post(a, create, a.createGitHook)
@@ -89,7 +91,18 @@ func (a *API) getGit(ctx context.Context, c account.Caller, in *ByID) (gitBody, 
 func (a *API) showGitWith(ctx context.Context, r db.Reader, s git.Settings) (gitBody, error) {
 	b := a.showGit(s)
 	u, err := a.Connections.UseOf(ctx, r, string(s.Site))
+	if err != nil {
+		return b, err
+	}
 	b.Connection, b.Report = some(string(u.Connection)), u.Report && u.Connection != ""
+	v, err := a.Sites.ServingOf(ctx, r, s.Site)
+	b.Protection = "none"
+	switch {
+	case v.SignIn != "none":
+		b.Protection = "members"
+	case v.Protection != "none":
+		b.Protection = "password"
+	}
 	return b, err
 }
 
@@ -107,10 +120,39 @@ type updateGitIn struct {
 		Connection  *string `json:"connectionId,omitempty" doc:"Of a connected account on the repository's host. An empty one: none."`
 		Report      *bool   `json:"report,omitempty"`
 		PollMinutes *int    `json:"pollMinutes,omitempty" minimum:"0" maximum:"60"`
+		Protection  *string `json:"previewProtection,omitempty" enum:"none,password,members"`
+		Password    *string `json:"previewPassword,omitempty" minLength:"8" maxLength:"200" writeOnly:"true" doc:"The site's password for visitors, 8 to 200 characters."`
 	}
 }
 
-func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn) (_ gitBody, did account.AuditEvent, _ error) {
+// hashPreviewPassword takes its time outside of the transaction.
+func hashPreviewPassword(_ context.Context, _ account.Caller, in *updateGitIn) (string, error) {
+	if in.Body.Password == nil {
+		return "", nil
+	}
+	return site.HashPassword(*in.Body.Password)
+}
+
+// protectPreviews changes what previews ask visitors for.
+func (a *API) protectPreviews(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, how, password *string, hash string) error {
+	v, err := a.Sites.ServingOf(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	p := site.ServingPatch{Password: password}
+	if how != nil {
+		if v.Protection == "all" || v.SignIn == "all" {
+			return &fault.Error{Kind: fault.Conflict, Message: "All addresses of the site are protected", Details: "change protection and signIn in PATCH /sites/{id}/serving", Code: "all_protected"}
+		}
+		word := map[bool]string{true: "previews", false: "none"}
+		protection, signIn := word[*how == "password"], word[*how == "members"]
+		p.Protection, p.SignIn = &protection, &signIn
+	}
+	_, err = a.Sites.UpdateServingTx(ctx, tx, c.Owner, id, p, hash)
+	return err
+}
+
+func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn, hash string) (_ gitBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return gitBody{}, did, err
 	}
@@ -120,7 +162,7 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	}
 	shown, err := a.showGitWith(ctx, tx, now)
 	if err == nil {
-		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "pollMinutes", "connectionId", "report"}, shown, nil)
+		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "pollMinutes", "connectionId", "report", "previewProtection", "previewPassword"}, shown, nil)
 	}
 	if err != nil {
 		return gitBody{}, did, err
@@ -133,6 +175,9 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
 	if err == nil && (in.Body.Connection != nil || in.Body.Report != nil) {
 		err = a.useConnection(ctx, tx, c, site.ID(in.ID), in.Body.Connection, in.Body.Report)
+	}
+	if err == nil && (in.Body.Protection != nil || in.Body.Password != nil) {
+		err = a.protectPreviews(ctx, tx, c, site.ID(in.ID), in.Body.Protection, in.Body.Password, hash)
 	}
 	if err != nil {
 		return gitBody{}, did, err
@@ -204,14 +249,18 @@ func (a *API) postGitHook(r Route) {
 }
 
 func (a *API) callGitHook(ctx context.Context, r Route, id git.HookID) (*reply, error) {
-	set, err := a.Git.ByHook(ctx, a.DB, id)
-	if err != nil {
-		return nil, err
+	req := from(ctx)
+	if req.push == nil { // else it was found just now
+		set, err := a.Git.ByHook(ctx, a.DB, id)
+		if err != nil {
+			return nil, err
+		}
+		req.push = &set
 	}
+	set := *req.push
 	if err := a.Accounts.Stands(ctx, a.DB, set.Owner); err != nil {
 		return nil, err
 	}
-	req := from(ctx)
 	if len(req.body) > maxBody {
 		return nil, errTooLarge
 	}
@@ -230,8 +279,8 @@ func (a *API) callGitHook(ctx context.Context, r Route, id git.HookID) (*reply, 
 			return nil, err
 		}
 	}
-	kept, replayed, err := a.Answers.Once(ctx, k, sha256.Sum256(req.body), func(tx *db.Tx) ([]byte, error) {
-		o, err := a.Git.HandleTx(ctx, tx, id, req.http.Header, req.body)
+	handle := func(ctx context.Context, tx *db.Tx) ([]byte, error) {
+		o, err := a.Git.HandleTx(ctx, tx, set, req.http.Header, req.body)
 		if err != nil {
 			return nil, err
 		}
@@ -252,20 +301,32 @@ func (a *API) callGitHook(ctx context.Context, r Route, id git.HookID) (*reply, 
 			out.DeploymentID, out.Status = string(o.Deployments[0].ID), string(o.Deployments[0].Status)
 		}
 		return r.keep(out)
-	})
+	}
+	if k.Key == "" { // as forges call: many at once go to the disk together
+		var answer []byte
+		err := a.pushes.Write(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+			answer, err = handle(ctx, tx)
+			return err
+		})
+		return unkeep(answer, false, err)
+	}
+	kept, replayed, err := a.Answers.Once(ctx, k, sha256.Sum256(req.body), func(tx *db.Tx) ([]byte, error) { return handle(ctx, tx) })
 	return unkeep(kept, replayed, err)
 }
 
 var gitHookForm = regexp.MustCompile(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
 
 // gitHookKey returns what a call of a Git hook is counted under: see hookKey.
-func (a *API) gitHookKey(ctx context.Context, r *http.Request) (string, bool) {
+func (a *API) gitHookKey(ctx context.Context, r *http.Request, req *request) (string, bool) {
 	m := gitHookForm.FindStringSubmatch(r.URL.Path)
 	if m == nil {
 		return "", false
 	}
 	id := git.HookID(m[1])
-	_, err := a.Git.ByHook(ctx, a.DB, id)
+	set, err := a.Git.ByHook(ctx, a.DB, id)
+	if err == nil {
+		req.push = &set
+	}
 	return "hook:" + id.Digest(), err == nil
 }
 

@@ -234,3 +234,40 @@ func TestForgesCallDeployHooks(t *testing.T) {
 	wants(t, "its branch", call(pushOf("next", shaA, "x"), event("push")), 200, `"deploymentId"`)
 	wants(t, "no forge", call(m{"ref": "refs/heads/main"}), 200, `"deploymentId"`)
 }
+
+// Bitbucket names the commit of a pull request by its first digits: the preview is of the
+// branch, and what was built for the push already is shown.
+func TestBitbucketPullRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	id := w.must(201, "POST", "/sites", key, m{"name": "One", "type": "static", "repository": "bitbucket.org/acme/site", "branch": "main"})["data"].(m)["id"].(string)
+	h := w.gitHook(key, id)
+	w.must(200, "PATCH", "/sites/"+id+"/git", key, m{"previews": "pull_requests"})
+	n := 0
+	send := func(event string, body m) answer {
+		n++
+		body["n"] = n
+		body["repository"] = m{"full_name": "acme/site", "links": m{"html": m{"href": "https://bitbucket.org/acme/site"}}}
+		b, _ := json.Marshal(body)
+		return w.send("POST", h.path, "", string(b), "X-Event-Key: "+event, "X-Hub-Signature: sha256="+hexMAC(h.secret, string(b)))
+	}
+	pull := func(number int, branch, from, commit string) m {
+		return m{"pullrequest": m{"id": number, "title": "x", "state": "OPEN", "source": m{"branch": m{"name": branch}, "commit": m{"hash": commit}, "repository": m{"full_name": from}}}}
+	}
+	wants(t, "created", send("pullrequest:created", pull(1, "cart", "acme/site", shaA[:12])), 200, `"status":"pending"`)
+	if x := h.deployments()[0].(m); x["branch"] != "cart" || x["target"] != "preview" || !strings.HasPrefix(x["previewUrl"].(string), "https://pr-1--") {
+		t.Errorf("its deployment: %v", x)
+	}
+	wants(t, "a fork", send("pullrequest:created", pull(2, "cart", "eve/site", shaB[:12])), 200, "can't be fetched")
+	if p := w.must(200, "GET", "/sites/"+id+"/pulls", key, nil)["data"].([]any)[0].(m); p["number"] != 2.0 || p["waiting"] != false {
+		t.Errorf("the fork's pull request: %v", p)
+	}
+	wants(t, "approving it", w.api("POST", "/sites/"+id+"/pulls/2/approve", key, m{"commit": shaB[:12]}), 409, "commit_not_available")
+	for _, bad := range []string{"", "x", shaA[:7], strings.Repeat("%", 12), strings.Repeat("A", 12)} {
+		wants(t, "commit "+bad, send("pullrequest:updated", pull(1, "cart", "acme/site", bad)), 200, "has no commit")
+	}
+	w.must(200, "PATCH", "/sites/"+id+"/git", key, m{"previews": "all"})
+	wants(t, "a push", send("repo:push", m{"push": m{"changes": []m{{"new": m{"type": "branch", "name": "menu", "target": m{"hash": shaB, "message": "x", "author": m{"raw": "Ada"}}}}}}}), 200, `"status":"pending"`)
+	wants(t, "its pull request", send("pullrequest:created", pull(3, "menu", "acme/site", shaB[:12])), 200, "is of this commit")
+}

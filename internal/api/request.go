@@ -15,6 +15,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/fault"
+	"slipway/internal/git"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
 )
@@ -26,6 +27,7 @@ type request struct {
 	caller account.Caller
 	body   []byte
 	http   *http.Request
+	push   *git.Settings // of the Git hook that is called; nil: none
 }
 
 type requestKey struct{}
@@ -165,7 +167,7 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 		if hook, ok := a.hookKey(ctx, r); ok {
 			return hook, nil
 		}
-		if hook, ok := a.gitHookKey(ctx, r); ok {
+		if hook, ok := a.gitHookKey(ctx, r, req); ok {
 			return hook, nil
 		}
 		if app, ok := a.appHookKey(ctx, r); ok {

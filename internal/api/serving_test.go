@@ -1,6 +1,9 @@
 package api_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Null means nothing here, and what the answer shows can't be set: both are refused, and
 // change nothing.
@@ -32,4 +35,33 @@ func TestServingRefusesWhatItIgnores(t *testing.T) {
 		t.Errorf("after refusals they are %v", now)
 	}
 	w.must(200, "PATCH", path, key, m{"hasPassword": true, "unknown": 1, "protection": "previews"})
+}
+
+// Previews can be protected with the Git settings too, by the site's password or a member's
+// sign-in.
+func TestPreviewProtection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	id := w.site(key, "One")
+	git := func(body m) answer { return w.api("PATCH", "/sites/"+id+"/git", key, body) }
+	serving := func() m { return w.must(200, "GET", "/sites/"+id+"/serving", key, nil) }
+	if got := w.must(200, "GET", "/sites/"+id+"/git", key, nil); got["previewProtection"] != "none" {
+		t.Errorf("at first: %v", got)
+	}
+	wants(t, "a password that is none", git(m{"previewProtection": "password"}), 400, "Password required")
+	wants(t, "a short one", git(m{"previewProtection": "password", "previewPassword": "short"}), 400, "previewPassword")
+	wants(t, "a password", git(m{"previewProtection": "password", "previewPassword": "right horse"}), 200, `"previewProtection":"password"`)
+	if v := serving(); v["protection"] != "previews" || v["signIn"] != "none" || v["hasPassword"] != true {
+		t.Errorf("with a password: %v", v)
+	}
+	a := git(m{"previewProtection": "members"})
+	wants(t, "members", a, 200, `"previewProtection":"members"`)
+	if v := serving(); v["protection"] != "none" || v["signIn"] != "previews" || strings.Contains(a.body, "horse") {
+		t.Errorf("for members: %v %s", v, a)
+	}
+	wants(t, "nothing", git(m{"previewProtection": "none"}), 200, `"previewProtection":"none"`)
+	w.must(200, "PATCH", "/sites/"+id+"/serving", key, m{"signIn": "all"})
+	wants(t, "all are protected", git(m{"previewProtection": "none"}), 409, "all_protected")
+	wants(t, "no value", w.api("PATCH", "/sites/"+id+"/serving", key, m{"signIn": "x"}), 400, "signIn")
 }

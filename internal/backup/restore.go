@@ -164,6 +164,9 @@ func clip(s string) string {
 // at hand.
 func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
 	err := s.restoreStep(ctx, r)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = &fault.Error{Kind: fault.Unavailable, Message: "There is no room left on the server for what is to be restored", Details: "nothing was changed; the operator can make room, then restore again", Code: "disk_full"}
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -466,8 +469,13 @@ type swap struct {
 func (w swap) drop() { os.RemoveAll(w.next) }
 
 // prepare writes files beside the folder, owned as it is.
-func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool) (swap, error) {
-	w := swap{folder: f, next: filepath.Join(filepath.Dir(f.Dir), ".restore-"+filepath.Base(f.Dir)), merge: merge}
+func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool) (w swap, err error) {
+	defer func() {
+		if err != nil {
+			w.drop()
+		}
+	}()
+	w = swap{folder: f, next: filepath.Join(filepath.Dir(f.Dir), ".restore-"+filepath.Base(f.Dir)), merge: merge}
 	if err := os.RemoveAll(w.next); err != nil { // of an attempt that a crash ended
 		return w, err
 	}

@@ -80,10 +80,13 @@ func (Report) Kind() string { return "connection.report" }
 // QueueName is the job queue that reports wait in: a forge that is slow holds up nothing else.
 const QueueName = "report"
 
+// schedule is that of webhooks: ten attempts within 75 h 35 min.
+var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
+
 // Work registers this service's jobs.
 func (s *Connections) Work(j *job.Jobs) {
-	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 12, Backoff: func(failures int) time.Duration {
-		return job.Jitter(min(5*time.Second<<min(failures-1, 20), time.Hour))
+	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: len(schedule) + 1, Backoff: func(failures int) time.Duration {
+		return job.Jitter(schedule[min(failures, len(schedule))-1])
 	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, s.report) // the connection says why
 	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 8, Backoff: func(failures int) time.Duration {
 		return job.Jitter(min(10*time.Second<<min(failures-1, 20), time.Hour))

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/backup"
 	"slipway/internal/certs"
 	"slipway/internal/connection"
 	"slipway/internal/database"
@@ -61,6 +62,7 @@ type Config struct {
 	Notify       *notify.Notifications
 	Domains      *domain.Domains
 	Databases    *database.Databases
+	Backups      *backup.Backups
 	WordPress    *wordpress.WordPress
 	Traffic      *traffic.Traffic
 	Webhooks     *webhook.Webhooks

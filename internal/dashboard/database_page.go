@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 
 	"slipway/internal/account"
 	"slipway/internal/database"
@@ -21,8 +22,12 @@ func (d *Dashboard) databaseRoutes() []route {
 type databasesData struct {
 	siteHead
 	List []database.Database
-	Why  string // no database can be made here
+	Why  string        // no database can be made here
+	Slow []ProgramLine // the latest slow queries, the newest first
 }
+
+// slowQueries is how many of them the page shows.
+const slowQueries = 10
 
 func (d *Dashboard) databasesPage(ctx context.Context, q *request) (answer, error) {
 	head, err := d.head(ctx, q, "databases")
@@ -30,7 +35,13 @@ func (d *Dashboard) databasesPage(ctx context.Context, q *request) (answer, erro
 		return answer{}, err
 	}
 	data := databasesData{siteHead: head, Why: d.Databases.Unavailable()}
-	data.List, err = d.Databases.List(ctx, d.DB, q.caller.Owner, head.Site.ID)
+	if data.List, err = d.Databases.List(ctx, d.DB, q.caller.Owner, head.Site.ID); err != nil {
+		return answer{}, err
+	}
+	if d.ProgramLog != nil && len(data.List) > 0 {
+		data.Slow, err = d.ProgramLog(ctx, head.Site.ID, ProgramFilter{Stream: "system", Search: "Slow query", Limit: slowQueries})
+		slices.Reverse(data.Slow)
+	}
 	return page("site_databases", "Databases of "+head.Site.Name, data), err
 }
 

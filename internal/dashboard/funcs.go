@@ -132,6 +132,7 @@ var words = map[string]map[string][2]string{
 	"check":       {"ok": {"OK", "ok"}, "limited": {"Limited", "wait"}, "missing": {"Missing", "bad"}},
 	"process":     {"none": {"Not running", "off"}, "starting": {"Starting", "busy"}, "running": {"Running", "ok"}, "sleeping": {"Sleeping", "off"}, "stopped": {"Stopped", "off"}, "crashed": {"Crashed", "bad"}},
 	"database":    {"creating": {"Creating", "busy"}, "active": {"Active", "ok"}, "error": {"Failed", "bad"}},
+	"backup":      {"pending": {"Queued", "wait"}, "running": {"Running", "busy"}, "completed": {"Not verified", "wait"}, "verified": {"Verified", "ok"}, "damaged": {"Can't be restored", "bad"}, "failed": {"Failed", "bad"}},
 	"switch":      {"on": {"Enabled", "ok"}, "off": {"Disabled", "off"}},
 }
 

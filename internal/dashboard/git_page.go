@@ -11,6 +11,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/fault"
+	"slipway/internal/forge"
 	"slipway/internal/git"
 )
 
@@ -21,6 +22,8 @@ func (d *Dashboard) gitRoutes() []route {
 		post("/sites/{id}/git", user, d.saveGit, d.gitPage),
 		post("/sites/{id}/git/hook", user, d.newGitHook, d.gitPage),
 		post("/sites/{id}/git/approve", user, d.approvePull, d.gitPage),
+		get("/sites/{id}/pulls/{number}", user, d.pullPage),
+		get("/sites/{id}/pulls/{number}/follow", user, d.pullLive),
 	}
 }
 
@@ -76,6 +79,9 @@ type gitData struct {
 	Previews []previewRow
 	Events   []git.Logged
 }
+
+// ForgeName is how people call the repository's forge; empty where it is not known.
+func (g gitData) ForgeName() string { return forge.Provider(g.Forge).Name() }
 
 // pullsShown keeps the page of a busy repository under 100 KB.
 const pullsShown = 30

@@ -169,10 +169,29 @@ func TestGitPage(t *testing.T) {
 	if strings.Contains(p.body, "<script>alert") || !p.has("pull-12") || !p.has("previews") {
 		t.Error(main(p.body))
 	}
+	ours := b.get(base+"/pulls/4").want(t, 200, "Ours", "pr-4--", "Open preview", string(id), "Promote to production")
+	if strings.Contains(ours.body, "Build aaaaaaa") || ours.has("waits") {
+		t.Error("a pull request of the repository itself asks for approval")
+	}
+	p = b.get(base+"/pulls/12").want(t, 200, "eve/site:menu", "a member has to approve commit aaaaaaa", "None yet", "No deployments yet")
+	if strings.Contains(p.body, "<script>alert") || strings.Contains(p.body, "Promote") || p.has("open-preview") {
+		t.Error(main(p.body))
+	}
+	for _, none := range []string{"13", "x", "-1", "99999999999999999999"} {
+		b.get(base+"/pulls/"+none).want(t, 404)
+	}
 	to := b.press(p, "Build aaaaaaa").to(t, base+"/deployments/")
 	x, err := w.dash.Deployments.Get(t.Context(), s.Owner, deploy.ParseID(strings.TrimPrefix(to, base+"/deployments/")))
 	if err != nil || x.CommitHash != commitA || !x.Fork || x.Pull != 12 || x.Branch != "menu" {
 		t.Errorf("Build aaaaaaa asked for %+v, %v", x, err)
+	}
+	p = b.get(base+"/pulls/12").want(t, 200, string(x.ID), "Commit aaaaaaa was approved")
+	if p.has("waits") {
+		t.Error("an approved commit waits for approval")
+	}
+	b.press(b.get(base+"/pulls/4"), "Promote").to(t, base+"/deployments/")
+	if list, _, err := w.dash.Deployments.List(t.Context(), s.Owner, s.ID, deploy.Filter{Page: 1, Limit: 1}); err != nil || list[0].ReleaseOf != id || list[0].CommitHash != commitB || !list[0].Current {
+		t.Errorf("Promote on the page of the pull request made live %+v, %v", list[0], err)
 	}
 	if p := b.post(base+"/git/approve", "pull", "12 "+commitB); p.status != 409 {
 		t.Errorf("approving a commit that isn't the pull request's: %s", p)

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -48,7 +49,8 @@ func (w *world) things() things {
 		ch, err = w.dash.Notify.CreateTx(ctx, tx, ada.Owner, notify.NewChannel{Kind: notify.Slack, URL: "https://hooks.example.test/x"})
 		return err
 	}))
-	return things{"{connection}": string(con.ID), "{channel}": string(ch.ID), "{picture}": w.withThumbnail(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
+	must(w.t, w.db.Admin(ctx, fmt.Sprintf("INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%s', 7, 'Cart', 'cart', '', 'octo', '%s', TRUE, FALSE, '', 1)", s.ID, commitA)))
+	return things{"{number}": "7", "{connection}": string(con.ID), "{channel}": string(ch.ID), "{picture}": w.withThumbnail(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
 		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
 		"{passkey}": "psk_none", "{app}": "gap_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
 }

@@ -20,6 +20,9 @@ import (
 // lookTime is how long a new site's repository may keep its owner waiting.
 const lookTime = 45 * time.Second
 
+// pickTime is how long an account's repositories may.
+const pickTime = 10 * time.Second
+
 // newData is the form of a new site. One page carries all of it: what was typed comes
 // back in every step, the credential too, since it is stored only with the site.
 type newData struct {
@@ -239,6 +242,9 @@ func (d *Dashboard) pick(ctx context.Context, q *request, n *newData) error {
 	if n.Accounts, err = d.Connections.List(ctx, d.DB, q.caller.Owner); err != nil {
 		return err
 	}
+	if len(n.Accounts) == 1 && n.Connection == "" && n.Repository == "" && q.PostForm == nil { // there is nothing to choose
+		n.Connection = string(n.Accounts[0].ID)
+	}
 	if n.Account() == nil {
 		n.Connection = ""
 		return nil
@@ -246,6 +252,8 @@ func (d *Dashboard) pick(ctx context.Context, q *request, n *newData) error {
 	if q.PostForm != nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, pickTime)
+	defer cancel()
 	n.Found, err = d.Connections.Repositories(ctx, q.caller.Owner, connection.ID(n.Connection), n.Search)
 	if fault.As(err) != nil && q.problem == nil {
 		q.problem, _ = describe(err, "")

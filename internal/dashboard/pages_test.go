@@ -160,7 +160,7 @@ func TestProgramPage(t *testing.T) {
 	if asked != "stderr|oops" || strings.Contains(p.body, "<script>alert") {
 		t.Errorf("asked for %q", asked)
 	}
-	for _, want := range []string{"worker:mail", "node &lt;mail&gt;.js", "@daily", "Answers of the application", "12 requests, 2 5xx, 3 wakes", "p50 1ms, p95 40ms", "Run command"} {
+	for _, want := range []string{"worker:mail", "node &lt;mail&gt;.js", "@daily", "Responses of the application", "12 requests, 2 5xx, 3 wakes", "p50 1ms, p95 40ms", "Run command"} {
 		if !strings.Contains(p.body, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -54,7 +54,7 @@ func (d *Dashboard) programPlots(ctx context.Context, id site.ID) ([]plot, error
 	}
 	ms := func(n int64) string { return thousands(n) + " ms" }
 	return []plot{
-		draw(plot{ID: "answers", Title: "Answers of the application", Sum: thousands(requests),
+		draw(plot{ID: "answers", Title: "Responses of the application", Sum: thousands(requests),
 			Says:   fmt.Sprintf("Answers over time by status: %s in the last 24 hours, %s, %s", pluralize(requests, "request"), pluralize(wakes, "wake"), pluralize(restarts, "restart")),
 			Series: []plotSeries{{"2xx", "s-ok"}, {"3xx", "s-moved"}, {"4xx", "s-client"}, {"5xx", "s-server"}}}, rough, roundTop,
 			func(f ProgramFigures) []int64 { return f.Statuses[:] },

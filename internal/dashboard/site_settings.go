@@ -95,6 +95,13 @@ func (d *Dashboard) deleteSite(ctx context.Context, q *request) (answer, error) 
 	if strings.TrimSpace(q.value("confirm")) != head.Site.Name {
 		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The name doesn't match", Details: "nothing was deleted: type " + head.Site.Name + " to confirm"}
 	}
+	if q.checked("backup") {
+		err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+			_, err := d.Backups.DeleteSiteTx(ctx, tx, q.caller.Owner, head.Site.ID)
+			return account.AuditEvent{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, err
+		})
+		return goTo(head.Base()+"/backups", "Backing up "+head.Site.Name+". It is deleted once the backup is completed"), err
+	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		return account.AuditEvent{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, d.Sites.DeleteTx(ctx, tx, q.caller.Owner, head.Site.ID)
 	})

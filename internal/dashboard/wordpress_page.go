@@ -48,7 +48,7 @@ func (d *Dashboard) wordpressPage(ctx context.Context, q *request) (answer, erro
 		if f == nil {
 			return answer{}, err
 		}
-		data.Error = f.Message + ". " + f.Details
+		data.Error = f.Message + ": " + f.Details
 	}
 	return page("site_wordpress", "WordPress of "+head.Site.Name, data), nil
 }

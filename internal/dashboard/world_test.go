@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/backup"
 	"slipway/internal/blob"
 	"slipway/internal/connection"
 	"slipway/internal/database"
@@ -85,6 +86,12 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
+	at, err := blob.Dir(filepath.Join(t.TempDir(), "backups"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Backups = backup.New(backup.Config{DB: d, Sites: sites, Deployments: c.Deployments, Hooks: hooks, Operations: operation.New(operation.Config{DB: d}), Blobs: blobs,
+		Repository: backup.NewRepository(backup.RepositoryConfig{Backend: at, Seal: s}), Scratch: t.TempDir()})
 	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)

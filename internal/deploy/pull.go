@@ -4,16 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/framework"
 	"slipway/internal/site"
 )
 
 // AttachPullTx gives a pull request the newest preview of its branch that is of this very
 // commit and has not failed, so that one commit is not built twice. It reports whether
-// there is one.
+// there is one. The commit may be the beginning of its id, in hexadecimal digits.
 func (d *Deployments) AttachPullTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch, commit string, pull int) (Deployment, bool, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -21,9 +24,9 @@ func (d *Deployments) AttachPullTx(ctx context.Context, tx *db.Tx, owner account
 	}
 	x, err := d.scan(tx.QueryRow(ctx, `
 		SELECT `+columns+from+`
-		WHERE d.site_id = $1 AND d.branch = $2 AND d.commit_hash = $3 AND d.target = 'preview' AND NOT d.fork AND d.pull_request IN (0, $4)
+		WHERE d.site_id = $1 AND d.branch = $2 AND d.commit_hash LIKE $3 AND d.target = 'preview' AND NOT d.fork AND d.pull_request IN (0, $4)
 			AND (d.status = 'success' AND d.release <> '' OR d.status IN `+open+`)
-		ORDER BY d.id DESC LIMIT 1`, id, branch, commit, pull))
+		ORDER BY d.id DESC LIMIT 1`, id, branch, commit+"%", pull))
 	if fault.Is(err, fault.NotFound) {
 		return Deployment{}, false, nil
 	}
@@ -96,30 +99,27 @@ func (d *Deployments) Previews(ctx context.Context, owner account.OwnerID, id si
 }
 
 // WatchOf returns build.watch of the slipway.toml that the site's live deployment was
-// built with; nil where there is none.
-func (d *Deployments) WatchOf(ctx context.Context, r db.Reader, s site.Site) ([]string, error) {
+// built with, nil where there is none, and the folders of the workspace's members that it was
+// made of, nil where they are not known.
+func (d *Deployments) WatchOf(ctx context.Context, r db.Reader, s site.Site) (watch, uses []string, err error) {
 	if s.LiveDeployment == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	x, err := d.byID(ctx, r, ID(s.LiveDeployment))
 	if fault.Is(err, fault.NotFound) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return x.watch(), nil
-}
-
-// watch returns what the deployment's slipway.toml says under build.watch.
-func (x Deployment) watch() []string {
-	var plan struct {
-		Watch []string `json:"watch"`
+	var plan framework.Plan
+	if len(x.Plan) == 0 || json.Unmarshal(x.Plan, &plan) != nil { // of another version of the program
+		return nil, nil, nil
 	}
-	if len(x.Plan) == 0 || json.Unmarshal(x.Plan, &plan) != nil {
-		return nil
+	if s.Build.Root != nil && strings.Trim(path.Clean("/"+*s.Build.Root), "/") != plan.Root {
+		return plan.Watch, nil, nil // the root was changed since
 	}
-	return plan.Watch
+	return plan.Watch, plan.Uses, nil
 }
 
 // CommitURL is the page of the commit at the forge; empty where the forge or the commit is

@@ -68,7 +68,7 @@ func TestWatchOfSlipwayTOML(t *testing.T) {
 	w := newWorld(t)
 	w.commit("site", map[string]string{"index.html": "one", "slipway.toml": "[build]\nwatch = [\"src/**\", \"!**/*.md\"]\n"})
 	s := w.live(w.site("git.test/acme/site").ID)
-	if got, err := w.WatchOf(t.Context(), w.db, s); err != nil || strings.Join(got, " ") != "src/** !**/*.md" {
+	if got, _, err := w.WatchOf(t.Context(), w.db, s); err != nil || strings.Join(got, " ") != "src/** !**/*.md" {
 		t.Errorf("watch is %v, %v (%s)", got, err, s.StatusReason)
 	}
 	w.commit("site", map[string]string{"slipway.toml": "[build]\nwatch = [\"" + strings.Repeat("x", 300) + "\"]\n"})

@@ -12,14 +12,14 @@ import (
 
 // PushTx asks for a deployment of a commit that was pushed. It takes the place of older
 // ones of the same branch that hooks and pushes asked for and that still wait.
-func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, t Trigger) (Deployment, error) {
+func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (Deployment, error) {
 	t.Cause = ByPush
-	x, err := d.TriggerTx(ctx, tx, owner, id, t)
+	x, err := d.insert(ctx, tx, s, t)
 	if err != nil {
 		return Deployment{}, err
 	}
 	if t.Attach > 0 {
-		if x, _, err = d.AttachPullTx(ctx, tx, owner, id, t.Branch, t.Commit, t.Attach); err != nil {
+		if x, _, err = d.AttachPullTx(ctx, tx, s.Owner, s.ID, t.Branch, t.Commit, t.Attach); err != nil {
 			return Deployment{}, err
 		}
 	}
@@ -29,7 +29,7 @@ func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, owner account.Owner
 // Skipped is a pushed commit that is not deployed.
 type Skipped struct {
 	Branch  string
-	Commit  string
+	Commit  string // empty where its full id is not known
 	Message string
 	Author  string
 	Target  Target
@@ -47,8 +47,10 @@ func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err := source.CheckBranch(k.Branch); err != nil {
 		return Deployment{}, err
 	}
-	if err := source.CheckCommit(k.Commit); err != nil {
-		return Deployment{}, err
+	if k.Commit != "" {
+		if err := source.CheckCommit(k.Commit); err != nil {
+			return Deployment{}, err
+		}
 	}
 	now := db.Now()
 	x := Deployment{ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Canceled, Cause: ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true, Pull: k.Pull, Repository: s.Repository,

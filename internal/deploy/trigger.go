@@ -268,13 +268,15 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id ID, end Status, w
 		return err
 	}
 	// A site that was never live is in error once nothing is left that may bring it up.
-	var left int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND target = 'production' AND status IN `+open, x.Site).Scan(&left); err != nil {
-		return fmt.Errorf("count open deployments: %w", err)
-	}
-	if left == 0 && x.Target == Production {
-		if err := d.c.Sites.FailTx(ctx, tx, x.Site, why); err != nil && !fault.Is(err, fault.NotFound) {
-			return err
+	if x.Target == Production {
+		var left bool
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM deployments WHERE site_id = $1 AND target = 'production' AND status IN `+open+`)`, x.Site).Scan(&left); err != nil {
+			return fmt.Errorf("find open deployments: %w", err)
+		}
+		if !left {
+			if err := d.c.Sites.FailTx(ctx, tx, x.Site, why); err != nil && !fault.Is(err, fault.NotFound) {
+				return err
+			}
 		}
 	}
 	return d.emit(ctx, tx, x, webhook.DeploymentFailed)

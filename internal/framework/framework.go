@@ -74,6 +74,10 @@ type Plan struct {
 	SPA    bool           `json:"spa,omitempty"`    // the browser's router answers for paths without a file
 	Watch  []string       `json:"watch,omitempty"`  // patterns of slipway.toml: a push that changes none of these files is not deployed
 
+	// Uses are the folders of the workspace's members that the project is made of: its own and
+	// those that it depends on, however far. Empty where it is a member of no workspace.
+	Uses []string `json:"uses,omitempty"`
+
 	Cache    []string          `json:"cache,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`     // what the preset and the repository's files ask for; the site's own variables win
 	Sources  map[string]string `json:"sources,omitempty"` // field → who said it: "site settings", "slipway.toml", ".nvmrc", …
@@ -185,6 +189,7 @@ func Detect(files Files, o Overrides) (Plan, error) {
 	}
 	hashed(p, d)
 	d.SPA = singlePage(p, d)
+	d.Uses = p.uses()
 	return d.finish(p), nil
 }
 

@@ -140,7 +140,27 @@ func (t *tree) manifest(dir string) *manifest {
 
 // siblings returns the members that the project needs built before itself, in the
 // order in which they have to be.
-func (p *project) siblings() []string {
+func (p *project) siblings() (order []string) {
+	for _, dir := range p.needs() {
+		if s, _ := p.t.manifest(dir).script("build"); s != "" {
+			order = append(order, dir)
+		}
+	}
+	return order
+}
+
+// uses returns the project's folder and those of the members that it needs; nil where it is
+// a member of no workspace.
+func (p *project) uses() []string {
+	if _, ok := p.t.workspaceOf(p.root); !ok || p.pkg == nil || p.root == "" {
+		return nil
+	}
+	return append(p.needs(), p.root)
+}
+
+// needs returns the members of the workspace that the project depends on, however far, each
+// behind those that it depends on itself.
+func (p *project) needs() (order []string) {
 	w, ok := p.t.workspaceOf(p.root)
 	if !ok || p.pkg == nil {
 		return nil
@@ -151,7 +171,6 @@ func (p *project) siblings() []string {
 			dirs[m.name] = dir
 		}
 	}
-	var order []string
 	seen := map[string]bool{p.root: true}
 	var visit func(m *manifest, depth int)
 	visit = func(m *manifest, depth int) {
@@ -161,11 +180,8 @@ func (p *project) siblings() []string {
 				continue
 			}
 			seen[dir] = true
-			next := p.t.manifest(dir)
-			visit(next, depth+1)
-			if s, _ := next.script("build"); s != "" {
-				order = append(order, dir)
-			}
+			visit(p.t.manifest(dir), depth+1)
+			order = append(order, dir)
 		}
 	}
 	visit(p.pkg, 0)

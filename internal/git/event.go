@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"path"
@@ -22,8 +23,11 @@ import (
 	"slipway/internal/source"
 )
 
-// keepDeliveries is how many calls of a site are remembered.
+// keepDeliveries is how many calls of a site are remembered, and some more.
 const keepDeliveries = 1000
+
+// trims reports whether a call also forgets what is over the bounds: one of many does.
+func trims() bool { return rand.IntN(16) == 0 }
 
 // Outcome says what came of an event.
 type Outcome struct {
@@ -32,13 +36,10 @@ type Outcome struct {
 	Deployments []deploy.Deployment // that it asked for
 }
 
-// HandleTx does what a call of a site's hook asks for, once. It is an Unauthorized fault
-// where the call isn't signed with the hook's secret.
-func (g *Git) HandleTx(ctx context.Context, tx *db.Tx, id HookID, h http.Header, body []byte) (Outcome, error) {
-	set, err := g.ByHook(ctx, tx, id)
-	if err != nil {
-		return Outcome{}, err
-	}
+// HandleTx does what a call of a site's hook asks for, once. The settings are those that
+// ByHook has just returned. It is an Unauthorized fault where the call isn't signed with the
+// hook's secret, and a NotFound fault where the hook was replaced meanwhile.
+func (g *Git) HandleTx(ctx context.Context, tx *db.Tx, set Settings, h http.Header, body []byte) (Outcome, error) {
 	if err := set.Verify(h, body); err != nil {
 		return Outcome{}, err
 	}
@@ -90,9 +91,16 @@ func (g *Git) handleTx(ctx context.Context, tx *db.Tx, set Settings, s site.Site
 	if err := noteEventTx(ctx, tx, s.ID, e, out, said); err != nil {
 		return Outcome{}, err
 	}
-	_, err = tx.Exec(ctx, `UPDATE git_settings SET provider = $2, last_event = $3, last_event_at = $4 WHERE site_id = $1`, s.ID, e.Provider, clean(e.Name+": "+said, 500), db.Now())
+	hook := ""
+	if e.via != ViaApp {
+		hook = set.Hook.Digest()
+	}
+	n, err := tx.Exec(ctx, `UPDATE git_settings SET provider = $2, last_event = $3, last_event_at = $4 WHERE site_id = $1 AND ($5 = '' OR hook_digest = $5)`, s.ID, e.Provider, clean(e.Name+": "+said, 500), db.Now(), hook)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("note git event: %w", err)
+	}
+	if n == 0 { // it was replaced since the settings were read
+		return Outcome{}, fault.Missing("git hook")
 	}
 	tx.Notify(s.Owner.Topic())
 	return out, nil
@@ -220,7 +228,7 @@ func (g *Git) deploy(ctx context.Context, tx *db.Tx, s site.Site, e incoming, t 
 		_, err := g.c.Deployments.SkipTx(ctx, tx, s.Owner, s.ID, deploy.Skipped{Branch: t.Branch, Commit: t.Commit, Target: t.Target, Pull: t.Pull, Message: clean(c.Message, 500), Author: clean(c.Author, 200), Reason: "Skipped: " + why})
 		return skipped(why), err
 	}
-	x, err := g.c.Deployments.PushTx(ctx, tx, s.Owner, s.ID, t)
+	x, err := g.c.Deployments.PushTx(ctx, tx, s, t)
 	return Outcome{Message: "Deployment triggered", Deployments: []deploy.Deployment{x}}, err
 }
 
@@ -240,9 +248,10 @@ func (g *Git) unwanted(ctx context.Context, r db.Reader, set Settings, s site.Si
 		return "", nil // what the forge doesn't say can't be left out
 	}
 	watch := set.Watch
+	var uses []string
 	if len(watch) == 0 {
 		var err error
-		if watch, err = g.c.Deployments.WatchOf(ctx, r, s); err != nil {
+		if watch, uses, err = g.c.Deployments.WatchOf(ctx, r, s); err != nil {
 			return "", err
 		}
 		if slices.ContainsFunc(c.Files, func(f string) bool { return path.Base(f) == "slipway.toml" }) {
@@ -252,7 +261,7 @@ func (g *Git) unwanted(ctx context.Context, r db.Reader, set Settings, s site.Si
 	switch {
 	case len(watch) > 0 && !watched(watch, c.Files):
 		return "no watched file changed", nil
-	case len(watch) == 0 && s.Build.Root != nil && !concerns(*s.Build.Root, c.Files):
+	case len(watch) == 0 && s.Build.Root != nil && !concerns(*s.Build.Root, uses, c.Files):
 		return "nothing changed below " + *s.Build.Root, nil
 	}
 	return "", nil
@@ -269,17 +278,25 @@ func seenTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.Provider, h http
 	if p != forge.GitLab || len(names) == 0 {
 		names = append(names, "body "+string(body))
 	}
-	for _, name := range names {
+	values, args := "($1, $2, $3)", []any{id}
+	for i, name := range names {
+		if i == 1 {
+			values += ", ($1, $4, $5)"
+		}
 		sum := sha256.Sum256([]byte(name))
-		n, err := tx.Exec(ctx, `INSERT INTO git_deliveries (site_id, digest, seq) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, id, hex.EncodeToString(sum[:]), db.NewID("gdl"))
-		if err != nil {
-			return false, fmt.Errorf("note delivery: %w", err)
-		}
-		if n == 0 {
-			return true, nil
-		}
+		args = append(args, hex.EncodeToString(sum[:]), db.NewID("gdl"))
 	}
-	_, err := tx.Exec(ctx, `
+	n, err := tx.Exec(ctx, `INSERT INTO git_deliveries (site_id, digest, seq) VALUES `+values+` ON CONFLICT DO NOTHING`, args...)
+	if err != nil {
+		return false, fmt.Errorf("note delivery: %w", err)
+	}
+	if n < int64(len(names)) {
+		return true, nil
+	}
+	if !trims() {
+		return false, nil
+	}
+	_, err = tx.Exec(ctx, `
 		DELETE FROM git_deliveries WHERE site_id = $1 AND seq < (
 			SELECT MIN(seq) FROM (SELECT seq FROM git_deliveries WHERE site_id = $1 ORDER BY seq DESC LIMIT $2) AS kept)`, id, keepDeliveries)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/site"
 )
 
-// keepEvents is how many events of a site are remembered.
+// keepEvents is how many events of a site are shown; some more are remembered.
 const keepEvents = 50
 
 // Logged holds what a forge told of, or a poll found, and what came of it.
@@ -65,6 +65,9 @@ func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, e incoming, out Out
 		db.NewID("gev"), id, e.via, clean(e.Name, 100), clean(ref, 200), clean(commit, 64), clean(said, 500), deployment, db.Now())
 	if err != nil {
 		return fmt.Errorf("note git event: %w", err)
+	}
+	if !trims() {
+		return nil
 	}
 	_, err = tx.Exec(ctx, `
 		DELETE FROM git_events WHERE site_id = $1 AND id < (

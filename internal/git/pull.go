@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -36,7 +37,15 @@ type Pull struct {
 }
 
 // Waits reports whether a member has to approve its commit before it is built.
-func (p Pull) Waits() bool { return p.Open && p.Fork && p.Approved != p.Commit }
+func (p Pull) Waits() bool {
+	return p.Open && p.Fork && p.Approved != p.Commit && source.CheckCommit(p.Commit) == nil
+}
+
+// abbreviated reports whether a commit is the beginning of a full id: Bitbucket names those of
+// pull requests by 12 digits.
+func abbreviated(commit string) bool {
+	return len(commit) >= 12 && len(commit) < 40 && strings.Trim(commit, "0123456789abcdef") == ""
+}
 
 const pullColumns = `number, title, branch, source, author, commit_hash, open, fork, approved, updated_at`
 
@@ -92,6 +101,9 @@ func (g *Git) ApproveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 	case p.Commit != commit:
 		return refuse("The pull request has a newer commit", "look at "+p.Commit+" and approve that", "pull_request_moved")
 	}
+	if abbreviated(p.Commit) {
+		return refuse("The commit can't be fetched", "Bitbucket doesn't offer a fork's commits in the repository that the pull request is for", "commit_not_available")
+	}
 	if _, err := tx.Exec(ctx, `UPDATE git_pulls SET approved = $3 WHERE site_id = $1 AND number = $2`, id, number, commit); err != nil {
 		return deploy.Deployment{}, fmt.Errorf("approve pull request: %w", err)
 	}
@@ -108,7 +120,7 @@ func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 	case source.CheckBranch(p.Branch) != nil:
 		return skipped("The branch's name has characters that are not supported"), nil
 	case !p.Open: // some forges leave the commit out
-	case source.CheckCommit(p.Commit) != nil:
+	case source.CheckCommit(p.Commit) != nil && !abbreviated(p.Commit):
 		return skipped("The pull request has no commit"), nil
 	}
 	if err := g.notePullTx(ctx, tx, s.ID, p); err != nil {
@@ -130,6 +142,8 @@ func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 		return skipped("The pull request has no new commit"), nil
 	case p.Fork && set.Forks == Ignore:
 		return skipped("Pull requests from forks are not deployed, as the settings say"), nil
+	case p.Fork && abbreviated(p.Commit):
+		return skipped("Bitbucket doesn't offer a fork's commits: they can't be fetched"), nil
 	case p.Fork:
 		return skipped("Pull requests from forks are built after a member approved the commit"), nil
 	}
@@ -148,6 +162,9 @@ func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 	why, err := g.unwanted(ctx, tx, set, s, c)
 	if err != nil {
 		return Outcome{}, err
+	}
+	if abbreviated(p.Commit) { // the branch's newest commit is that one, or a newer one
+		p.Commit = ""
 	}
 	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deploy.Preview, Branch: p.Branch, Commit: p.Commit, Pull: p.Number}, c, why)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -93,16 +94,22 @@ func watched(globs, files []string) bool {
 }
 
 // concerns reports whether files of a repository may matter to the project in one of its
-// folders: those below the folder, those at the repository's root (lock files, workspace
-// definitions), and those of packages that workspaces share, which by custom lie below
-// packages and libs.
-func concerns(root string, files []string) bool {
+// folders: those below the folder, those directly in a folder above it (lock files, workspace
+// definitions), and those of packages that it shares: below the folders that it uses, where
+// they are known, else below packages and libs, as is the custom.
+func concerns(root string, uses, files []string) bool {
 	root = strings.Trim(path.Clean("/"+root), "/")
 	if root == "" {
 		return true
 	}
+	shared := uses
+	if len(shared) == 0 {
+		shared = []string{"packages", "libs"}
+	}
 	for _, f := range files {
-		if strings.HasPrefix(f, root+"/") || !strings.Contains(f, "/") || strings.HasPrefix(f, "packages/") || strings.HasPrefix(f, "libs/") {
+		dir := path.Dir(f)
+		if strings.HasPrefix(f, root+"/") || dir == "." || strings.HasPrefix(root, dir+"/") ||
+			slices.ContainsFunc(shared, func(s string) bool { return strings.HasPrefix(f, s+"/") }) {
 			return true
 		}
 	}

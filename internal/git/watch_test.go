@@ -38,6 +38,39 @@ func TestWatched(t *testing.T) {
 	}
 }
 
+// In a monorepo a push matters to a project when it changes the project's folder, a folder of
+// the workspace that it uses, or what lies in a folder above.
+func TestConcerns(t *testing.T) {
+	t.Parallel()
+	uses := []string{"shared/ui", "tools/tokens", "apps/web"}
+	for name, tt := range map[string]struct {
+		uses []string
+		file string
+		want bool
+	}{
+		"its folder":                  {uses, "apps/web/src/a.ts", true},
+		"a folder that it uses":       {uses, "shared/ui/button.tsx", true},
+		"one that it uses from there": {uses, "tools/tokens/colors.json", true},
+		"another member":              {uses, "shared/api/a.ts", false},
+		"another app":                 {uses, "apps/docs/a.md", false},
+		"named alike":                 {uses, "shared/ui-old/a.ts", false},
+		"packages that it uses not":   {uses, "packages/x/a.ts", false},
+		"the repository's root":       {uses, "pnpm-lock.yaml", true},
+		"a folder above":              {uses, "apps/tsconfig.json", true},
+		"not known: packages":         {nil, "packages/x/a.ts", true},
+		"not known: libs":             {nil, "libs/x/a.ts", true},
+		"not known: another app":      {nil, "apps/docs/a.md", false},
+		"not known: its folder":       {nil, "apps/web/a", true},
+	} {
+		if got := concerns("/apps/web/", tt.uses, []string{"apps/docs/x.md", tt.file}); got != tt.want {
+			t.Errorf("%s: %s: %v", name, tt.file, got)
+		}
+	}
+	if !concerns("", nil, []string{"x/y"}) {
+		t.Error("a project at the repository's root is not concerned by a file")
+	}
+}
+
 func TestSameRepository(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]bool{

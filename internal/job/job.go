@@ -64,10 +64,14 @@ func Enqueue(ctx context.Context, tx *db.Tx, a Args, o Options) (bool, error) {
 // caller's transaction, one that runs has its context ended (cause ErrCanceled) after
 // the commit, wherever it runs. It reports whether a job was running.
 func Cancel(ctx context.Context, tx *db.Tx, unique string) (running bool, err error) {
-	if _, err := tx.Exec(ctx, `DELETE FROM jobs WHERE uniq = $1 AND state = 'ready'`, unique); err != nil {
+	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE uniq = $1 AND state = 'ready'`, unique)
+	if err != nil {
 		return false, fmt.Errorf("cancel job: %w", err)
 	}
-	n, err := tx.Exec(ctx, `UPDATE jobs SET canceled = TRUE WHERE uniq = $1 AND state = 'running'`, unique)
+	if n > 0 { // at most one unfinished job has the key
+		return false, nil
+	}
+	n, err = tx.Exec(ctx, `UPDATE jobs SET canceled = TRUE WHERE uniq = $1 AND state = 'running'`, unique)
 	if err != nil {
 		return false, fmt.Errorf("cancel job: %w", err)
 	}

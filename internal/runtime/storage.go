@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -73,15 +74,19 @@ func (p *Processes) ForgetStorage(site string) error {
 }
 
 // MakeStorage makes a folder of a site's storage, for a path in the project, and returns the
-// directory of this host that holds it. The site's programs own it from their next start.
-func (p *Processes) MakeStorage(site, name string) (dir string, err error) {
+// directory of this host that holds it.
+func (p *Processes) MakeStorage(ctx context.Context, site, name string) (dir string, err error) {
 	if name != sessions && (name == "" || path.Clean("/"+name) != "/"+name || strings.ContainsRune(name, 0)) {
 		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid storage folder", Received: name, Code: "invalid_storage"}
 	}
 	if have, err := p.StorageFolders(site); err != nil || have[name] != "" {
 		return have[name], err
 	}
-	return p.storage(site, name, nil, name, 0)
+	uid, err := p.c.UID(ctx, site)
+	if err != nil {
+		return "", err
+	}
+	return p.storage(site, name, nil, name, uid)
 }
 
 // siteName reports whether a site's id may name a directory.

@@ -99,8 +99,8 @@ func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.C
 	}
 	if e := h.engine; e != nil {
 		c.Storage, c.Hold = h.storageFolders, h.hold
-		c.MakeFolder = func(_ context.Context, id site.ID, name string) (backup.Folder, error) {
-			dir, err := e.MakeStorage(string(id), name)
+		c.MakeFolder = func(ctx context.Context, id site.ID, name string) (backup.Folder, error) {
+			dir, err := e.MakeStorage(ctx, string(id), name)
 			return backup.Folder{Name: name, Dir: dir}, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -106,6 +107,10 @@ var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-
 // It changes nothing.
 func (c Config) check() (settings, error) {
 	s := settings{Config: c, gitHosts: map[string]string{}}
+	var err error
+	if s.DataDir, err = filepath.Abs(c.DataDir); err != nil { // what runs in sandboxes is mounted from there
+		return s, fmt.Errorf("--data-dir: %w", err)
+	}
 	for flag, addr := range map[string]string{"--listen": c.Listen, "--edge-http": c.EdgeHTTP, "--edge-https": c.EdgeHTTPS, "--acme-dns": c.ACMEDNS} {
 		if addr == "" && flag != "--listen" {
 			continue
@@ -122,7 +127,6 @@ func (c Config) check() (settings, error) {
 	if !domainForm.MatchString(s.SiteDomain) || len(s.SiteDomain) > 190 {
 		return s, fmt.Errorf("--site-domain: %q is not a domain name", c.SiteDomain)
 	}
-	var err error
 	if s.baseURL, err = baseURL("--base-url", cmp.Or(c.BaseURL, "http://"+c.Listen)); err != nil {
 		return s, err
 	}

@@ -172,3 +172,21 @@ func TestLockKeepsASecondProcessOut(t *testing.T) {
 	}
 	again()
 }
+
+// A data directory is known by its whole path, whatever it was called: programs run from
+// folders in it that are mounted elsewhere.
+func TestDataDirectoryIsAbsolute(t *testing.T) {
+	t.Parallel()
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"./slipway-data": filepath.Join(wd, "slipway-data"), "/var/lib/slipway/": "/var/lib/slipway"} {
+		c := good()
+		c.DataDir = given
+		s, err := c.check()
+		if err != nil || s.DataDir != want || s.path("bundles") != filepath.Join(want, "bundles") {
+			t.Errorf("%s becomes %s, %v", given, s.DataDir, err)
+		}
+	}
+}

@@ -129,7 +129,7 @@ func files(ctx context.Context, s Store) check {
 		return c
 	}
 	if !s.remote() {
-		c.ok, c.text = true, "kept in "+s.blobDir()
+		c.ok, c.text = true, "stored in "+s.blobDir()
 		return c
 	}
 	elsewhere := s // the cache belongs to the process that serves

@@ -24,7 +24,7 @@ import (
 
 func (h *node) dashboardConfig() dashboard.Config {
 	return dashboard.Config{Certificates: h.addresses(),
-		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Connections: h.connections, Notify: h.notify, Domains: h.domains, Databases: h.databases, WordPress: h.wordpress, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
+		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Connections: h.connections, Notify: h.notify, Domains: h.domains, Databases: h.databases, Backups: h.backups, WordPress: h.wordpress, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
 		Branches: h.branches, Detect: h.detect, Answer: h.answerQuestion, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
 		Process: h.processOf, ProgramLog: h.programLog, Figures: h.programFigures, Tasks: h.programTasks, RunCommandTx: h.runOnceTx,

@@ -338,6 +338,7 @@ func (h *node) services() []service {
 		{"answers", h.answers.Run},
 		{"operations", h.operations.Run},
 		{"rate limit", h.limiter.Run},
+		{"memory", giveBack},
 	}
 	if h.pages != nil {
 		list = append(list, service{"dashboard", h.pages.Run})

@@ -62,7 +62,10 @@ func recount(ctx context.Context, tx *db.Tx, site Site, to Status) error {
 
 // LockByIDTx is LockTx whoever owns the site, for jobs.
 func (s *Sites) LockByIDTx(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
-	// An update that changes nothing takes the row's lock in both dialects.
+	if tx.Single() {
+		return s.ByID(ctx, tx, id)
+	}
+	// An update that changes nothing takes the row's lock.
 	got, err := scan(tx.QueryRow(ctx, `UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns, id))
 	return got, missing(err)
 }

@@ -118,7 +118,7 @@ func (w *WordPress) live(s site.Site) error {
 	case s.Status == site.Stopped:
 		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
 	case s.LiveDeployment == "":
-		return &fault.Error{Kind: fault.Conflict, Message: "WordPress is not installed yet", Details: fmt.Sprintf("the site is %s", s.Status), Code: "not_installed"}
+		return &fault.Error{Kind: fault.Conflict, Message: "WordPress is not installed yet", Details: "it is installed by the site's first successful deployment", Code: "not_installed"}
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (t *try) prepare(example string) error {
 	if t.memory.Key != "" {
 		return nil
 	}
-	done := t.step("made a first user and key")
+	done := t.step("created a first user and key")
 	t.memory.Email = email
 	t.memory.Request = "try-" + rand.Text()
 	if t.memory.Password == "" {
@@ -124,7 +124,7 @@ func (t *try) repository(example string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	done := t.step("made a Git repository of %s in %s", example, dir)
+	done := t.step("created a Git repository of %s in %s", example, dir)
 	making := dir + ".making"
 	if err := errors.Join(os.RemoveAll(making), os.MkdirAll(filepath.Dir(making), 0o700)); err != nil {
 		return err

@@ -13,8 +13,8 @@ func (t *try) screen(s site) {
 		{"Live site", s.URL, "the browser asks once: the certificate is from your local certificate authority"},
 		{"Dashboard", base + "/", "sign in as " + t.memory.Email + " with " + t.memory.Password},
 		{"REST", base + "/api/v1", "described in /api/v1/openapi.json"},
-		{"Reference", base + "/docs", "every endpoint, to be read"},
-		{"Root", root, "trust this certificate to make the browser quiet"},
+		{"Reference", base + "/docs", "every endpoint, documented"},
+		{"Root", root, "trust this certificate to avoid the browser's warning"},
 		{"Key", t.memory.Key, ""},
 	}
 	if s.URL == "" { // its owner deleted it
@@ -33,7 +33,7 @@ func (t *try) screen(s site) {
 	command("See your sites", "curl "+authorized+" "+base+"/api/v1/sites")
 	if s.URL != "" {
 		command("See the page", "curl --cacert "+root+" "+s.URL)
-		command("Change "+t.path("you/hello")+", commit, and send it out", "curl -X POST "+authorized+" "+base+"/api/v1/sites/"+s.ID+"/deploy")
+		command("Change "+t.path("you/hello")+", commit, and deploy it", "curl -X POST "+authorized+" "+base+"/api/v1/sites/"+s.ID+"/deploy")
 	}
 	fmt.Printf("\n  All of it stays in %s. Ctrl-C ends it; %s starts it again.\n\n",
 		t.data, t.paint("1", "make run"))

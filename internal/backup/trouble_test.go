@@ -1,0 +1,207 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/blob"
+	"slipway/internal/db"
+	"slipway/internal/operation"
+	"slipway/internal/site"
+)
+
+// full is a place that takes so many objects more.
+type full struct {
+	blob.Backend
+	room atomic.Int64
+}
+
+func (f *full) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	if f.room.Add(-1) < 0 {
+		return &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+	}
+	return f.Backend.Put(ctx, name, r, size)
+}
+
+// A place that is full fails the backup in words, wherever that happens, and spoils nothing
+// that is there.
+func TestPlaceIsFull(t *testing.T) {
+	t.Parallel()
+	var place full
+	w := newWorld(t, func(c *Config) {
+		place.Backend = c.Repository.at
+		place.room.Store(1 << 30)
+		c.Repository = NewRepository(RepositoryConfig{Backend: &place, Seal: c.Repository.seal})
+	})
+	s := w.site("big", map[string]string{"index.html": "hello"})
+	dir := w.folder(s.ID, map[string]string{"a": strings.Repeat("one ", 100)})
+	good := w.backUp(s.ID, NewBackup{})
+	for room := range int64(2) { // the pack, and the list
+		ok(t, os.WriteFile(filepath.Join(dir, "a"), []byte(strings.Repeat("two ", 100+int(room))), 0o644))
+		place.room.Store(room)
+		if b := w.backUp(s.ID, NewBackup{}); b.Status != Failed || !strings.Contains(b.Error, "The backup storage is full") {
+			t.Errorf("room for %d: %+v", room, b)
+		}
+	}
+	place.room.Store(1 << 30)
+	if o, _ := w.restoreTo(good.ID, RestoreTo{}); o.Status != operation.Success || contents(t, dir)["a"] != strings.Repeat("one ", 100) {
+		t.Errorf("the earlier backup: %+v", o)
+	}
+}
+
+// A disk without room for what is to be restored leaves the site as it is, and says so.
+func TestDiskIsFull(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a small file system")
+	}
+	w := newWorld(t)
+	s := w.site("big", map[string]string{"index.html": "hello"})
+	w.folder(s.ID, map[string]string{"large": strings.Repeat("x", 1<<20), "small": "first"})
+	b := w.backUp(s.ID, NewBackup{})
+	small := filepath.Join(t.TempDir(), "small")
+	ok(t, os.MkdirAll(small, 0o755))
+	ok(t, syscall.Mount("tmpfs", small, "tmpfs", 0, "size=256k"))
+	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
+	there := filepath.Join(small, "uploads")
+	ok(t, os.MkdirAll(there, 0o755))
+	ok(t, os.WriteFile(filepath.Join(there, "small"), []byte("second"), 0o644))
+	w.storage[s.ID] = []Folder{{Name: "uploads", Dir: there}}
+	o, _ := w.restoreTo(b.ID, RestoreTo{})
+	if o.Status != operation.Failed || !strings.Contains(o.Error, "no room left") {
+		t.Errorf("%+v", o)
+	}
+	if got := contents(t, small); !maps.Equal(got, map[string]string{"uploads/small": "second"}) {
+		t.Errorf("the storage holds %q", got)
+	}
+}
+
+// Who has a schedule and no backup that could be verified for long is told, once.
+func TestAlarm(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // guards told
+	var told []string
+	w := newWorld(t, func(c *Config) {
+		c.Warn = func(_ context.Context, _ *db.Tx, owner account.OwnerID, name string, since db.Time) error {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, string(owner)+" "+name)
+			return nil
+		}
+	})
+	s := w.site("blog", map[string]string{"index.html": "hello"})
+	b := w.backUp(s.ID, NewBackup{})
+	every := "daily"
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.ScheduleTx(t.Context(), tx, anna, s.ID, SchedulePatch{Every: &every})
+		return err
+	}))
+	for _, after := range []time.Duration{time.Hour, 2 * 24 * time.Hour} {
+		ok(t, w.warn(t.Context(), b.VerifiedAt.Time().Add(after)))
+	}
+	if len(told) != 0 {
+		t.Errorf("told too early: %q", told)
+	}
+	for range 2 {
+		ok(t, w.warn(t.Context(), b.VerifiedAt.Time().Add(3*24*time.Hour+time.Minute)))
+	}
+	if len(told) != 1 || told[0] != "usr_anna blog" {
+		t.Errorf("told %q", told)
+	}
+}
+
+// A restore that is interrupted anywhere changes nothing that is half, and the next attempt
+// brings it to its end.
+func TestRestoreIsInterrupted(t *testing.T) {
+	t.Parallel()
+	stopped := errors.New("the process is gone")
+	for _, point := range []string{"load", "hold", "tx", "renew"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			var d memory
+			var on atomic.Bool
+			once := func(at string) error {
+				if at == point && on.CompareAndSwap(true, false) {
+					return stopped
+				}
+				return nil
+			}
+			w := newWorld(t, d.wire, func(c *Config) {
+				load, renew := c.Load, c.Renew
+				c.Load = func(ctx context.Context, in io.Reader, check bool) (Loaded, error) {
+					if err := once("load"); err != nil {
+						_, _ = io.CopyN(io.Discard, in, 3)
+						return Loaded{}, err
+					}
+					l, err := load(ctx, in, check)
+					put := l.PutTx
+					l.PutTx = func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
+						if err := put(ctx, tx, owner, id, name, place); err != nil {
+							return err
+						}
+						return once("tx")
+					}
+					return l, err
+				}
+				c.Hold = func(context.Context, site.ID) (func(), error) { return func() {}, once("hold") }
+				c.Renew = func(ctx context.Context, id site.ID) error { return errors.Join(renew(ctx, id), once("renew")) }
+			})
+			s := w.site("data", map[string]string{"index.html": "hello"})
+			dir := w.folder(s.ID, map[string]string{"cat.jpg": "meow"})
+			d.text[s.ID] = "rows v1"
+			b := w.backUp(s.ID, NewBackup{})
+			before := w.backUp(s.ID, NewBackup{}) // what the restore takes first is another one
+			d.text[s.ID] = "rows v2"
+			ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("purr"), 0o640))
+			o, r := w.begun(b.ID)
+			for {
+				if _, ready, err := w.backUpFirst(t.Context(), r, anna); err != nil {
+					t.Fatal(err)
+				} else if ready {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			on.Store(true)
+			if err := w.restore(t.Context(), r, 1); err == nil {
+				t.Fatal("it was not interrupted")
+			}
+			if point != "renew" && d.text[s.ID] != "rows v2" {
+				t.Errorf("the database holds %q before the end", d.text[s.ID])
+			}
+			ok(t, w.restore(t.Context(), r, 2))
+			if o, _ := w.operation(o.ID); o.Status != operation.Success || d.text[s.ID] != "rows v1" || contents(t, dir)["cat.jpg"] != "meow" || d.scratch != 0 {
+				t.Errorf("%+v: %q, %q, %d are left", o, d.text, contents(t, dir), d.scratch)
+			}
+			if got, err := w.Get(t.Context(), anna, before.ID); err != nil || got.Status != Completed {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// begun opens a restore's operation without its job, so that the test does the work itself.
+func (w *world) begun(id ID) (operation.Operation, Restore) {
+	w.t.Helper()
+	p, err := w.PlanRestore(w.t.Context(), anna, id, RestoreTo{})
+	ok(w.t, err)
+	var o operation.Operation
+	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
+		o, err = w.c.Operations.OpenTx(w.t.Context(), tx, anna, operation.NewOperation{Kind: "backup.restore", Site: string(p.restore.Site)})
+		return err
+	}))
+	r := p.restore
+	r.Operation = o.ID
+	return o, r
+}

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// How often the process's memory is examined, how much must be gained for it to be given
+// back to the system, and below which rate of allocations per second nothing is going on.
+const (
+	memoryEvery = 2 * time.Second
+	memoryGain  = 16 << 20
+	memoryCalm  = 4 << 20
+)
+
+// usage is what the Go runtime says of its heap, in bytes.
+type usage struct {
+	allocated uint64 // since the start
+	objects   uint64 // living ones, and those that no collection has found dead yet
+	live      uint64 // at the last collection
+	free      uint64 // kept from the system without an object in it
+}
+
+// gain is what a collection now would give back, as far as it is known.
+func (u usage) gain() uint64 { return u.free + u.objects - min(u.objects, u.live) }
+
+// giveBack returns memory to the system once a burst of work is over. By itself the runtime
+// collects what a burst has left after two minutes at the earliest, and gives it back slowly
+// then: after deployments, and between them, the process would look twice its size, and
+// builds and programs beside it would have that much less.
+func giveBack(ctx context.Context) error {
+	tick := time.NewTicker(memoryEvery)
+	defer tick.Stop()
+	before := readUsage()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now := readUsage()
+		if worthwhile(before, now) {
+			debug.FreeOSMemory()
+			now = readUsage()
+		}
+		before = now
+	}
+}
+
+// worthwhile reports whether the work has calmed down between two looks and a collection
+// would give back much, in itself and beside what is live.
+func worthwhile(before, now usage) bool {
+	calm := now.allocated-before.allocated < memoryCalm*uint64(memoryEvery/time.Second)
+	return calm && now.gain() > max(memoryGain, now.live/4)
+}
+
+func readUsage() (u usage) {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(s)
+	for i, to := range []*uint64{&u.allocated, &u.objects, &u.live, &u.free} {
+		if s[i].Value.Kind() == metrics.KindUint64 {
+			*to = s[i].Value.Uint64()
+		}
+	}
+	return u
+}

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// Memory is given back when it is much and nothing is going on, and at no other time.
+func TestMemoryIsGivenBackWhenItIsCalm(t *testing.T) {
+	t.Parallel()
+	const mb = 1 << 20
+	for name, tt := range map[string]struct {
+		before, now usage
+		want        bool
+	}{
+		"after a burst":           {usage{allocated: 900 * mb}, usage{allocated: 901 * mb, objects: 80 * mb, live: 30 * mb, free: 20 * mb}, true},
+		"free alone":              {usage{allocated: 900 * mb}, usage{allocated: 901 * mb, objects: 30 * mb, live: 30 * mb, free: 20 * mb}, true},
+		"during it":               {usage{allocated: 900 * mb}, usage{allocated: 990 * mb, objects: 80 * mb, live: 30 * mb, free: 20 * mb}, false},
+		"little":                  {usage{allocated: 900 * mb}, usage{allocated: 901 * mb, objects: 35 * mb, live: 30 * mb, free: 5 * mb}, false},
+		"little beside much":      {usage{allocated: 900 * mb}, usage{allocated: 901 * mb, objects: 420 * mb, live: 400 * mb, free: 20 * mb}, false},
+		"more live than there is": {usage{}, usage{objects: 10 * mb, live: 30 * mb}, false},
+	} {
+		if got := worthwhile(tt.before, tt.now); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// The figures are those of this process.
+func TestMemoryUsageIsRead(t *testing.T) {
+	before := readUsage()
+	block := make([]byte, 64<<20)
+	after := readUsage()
+	runtime.KeepAlive(block)
+	if after.allocated-before.allocated < 64<<20 || after.objects == 0 || after.live == 0 {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := giveBack(ctx); err != nil {
+		t.Error(err)
+	}
+}
