@@ -174,7 +174,7 @@ func TestInsideAnApplication(t *testing.T) {
 			t.Errorf("writing %s: %s", path, got)
 		}
 	}
-	for _, pid := range append(processes(), fmt.Sprint(os.Getpid()), fmt.Sprint(h.PID())) {
+	for _, pid := range append(h.processes(), fmt.Sprint(os.Getpid()), fmt.Sprint(h.PID())) {
 		if len(pid) > 2 { // a number that is none of its own
 			if got := ask("/kill", "pid", pid); !strings.HasPrefix(got, "nothing") {
 				t.Errorf("process %s: %s", pid, got)
