@@ -25,7 +25,7 @@ func (b *bench) wordpress(w *world.World) error {
 		return err
 	}
 	var made []time.Duration
-	var url string
+	var url, id string
 	for i := range 4 {
 		name := fmt.Sprintf("blog %d", i)
 		start := time.Now()
@@ -33,7 +33,7 @@ func (b *bench) wordpress(w *world.World) error {
 		if err := w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": name, "type": "wordpress"}, &created); err != nil {
 			return err
 		}
-		url = created.Data.URL
+		url, id = created.Data.URL, created.Data.ID
 		if err := world.Until(b.ctx, 5*time.Millisecond, func() (bool, error) {
 			a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: url + "/"})
 			return err == nil && a.Status == http.StatusOK && strings.Contains(string(a.Body), "<title>"+name), err
@@ -82,6 +82,9 @@ func (b *bench) wordpress(w *world.World) error {
 	}
 	b.timing("a page past the cache, p50", median(uncached), 0, "", "")
 
+	if err := b.besideNginx(w, browser, id, url); err != nil {
+		return err
+	}
 	var cold []time.Duration
 	for range 5 {
 		if err := w.Stop(b.ctx); err != nil {

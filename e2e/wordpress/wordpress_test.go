@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,22 +31,88 @@ func TestMain(m *testing.M) { os.Exit(world.Main(m, &binary)) }
 // installation is one with a user in it.
 type installation struct {
 	*world.World
-	t   *testing.T
-	key string
+	t    *testing.T
+	key  string
+	core string // Debian's WordPress under a version of ours
+}
+
+// offer makes Debian's WordPress the core of new sites, under this version.
+func (h *installation) offer(version string) {
+	h.t.Helper()
+	const debian = "/usr/share/wordpress"
+	text, err := os.ReadFile(debian + "/wp-includes/version.php")
+	ok(h.t, err)
+	text = regexp.MustCompile(`\$wp_version = '[^']*'`).ReplaceAll(text, []byte("$$wp_version = '"+version+"'"))
+	ok(h.t, os.MkdirAll(filepath.Join(h.core, "wp-includes"), 0o755))
+	for _, dir := range []string{"", "wp-includes"} {
+		entries, err := os.ReadDir(filepath.Join(debian, dir))
+		ok(h.t, err)
+		for _, e := range entries {
+			if e.Name() != "wp-includes" && e.Name() != "version.php" {
+				err := os.Symlink(filepath.Join(debian, dir, e.Name()), filepath.Join(h.core, dir, e.Name()))
+				if err != nil && !os.IsExist(err) {
+					h.t.Fatal(err)
+				}
+			}
+		}
+	}
+	ok(h.t, os.WriteFile(filepath.Join(h.core, "wp-includes/version.php"), text, 0o644))
+}
+
+// story is a part of a longer life.
+func (h *installation) story(t *testing.T, name string, tell func(h *installation)) {
+	t.Run(name, func(t *testing.T) {
+		begun := time.Now()
+		own := *h
+		own.t = t
+		defer func() {
+			if t.Failed() {
+				t.Logf("the program's last words:\n%s", h.Log(2500))
+			}
+		}()
+		tell(&own)
+		t.Logf("%s took %s", name, time.Since(begun).Round(time.Millisecond))
+	})
+}
+
+// Everything that is promised of WordPress, on one installation.
+func TestWordPress(t *testing.T) {
+	t.Parallel()
+	h := install(t)
+	names := []string{"Blog", "Two"}
+	sites := make([]siteBody, len(names))
+	for i, name := range names {
+		sites[i] = h.create(name)
+	}
+	for i := range sites {
+		sites[i] = h.ready(sites[i].ID)
+	}
+	blog, two := sites[0], sites[1]
+	h.story(t, "life", func(h *installation) { h.life(blog) })
+	h.story(t, "network", func(h *installation) { h.network(blog) })
+	h.story(t, "repository", (*installation).repository)
+	h.story(t, "update", func(h *installation) { h.updates(blog) })
+	h.story(t, "replace", func(h *installation) { h.replaces(blog) })
+	h.story(t, "copy", func(h *installation) { h.copies(blog) })
+	h.story(t, "hostile", func(h *installation) { h.hostile(two, blog) })
+	h.story(t, "database killed", func(h *installation) { h.databaseKilled(blog) })
+	h.story(t, "killed", func(h *installation) { h.killed(blog) })
+	h.story(t, "end", func(h *installation) { h.ends(blog) })
 }
 
 func install(t *testing.T) *installation {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
 	ok(t, err)
+	h := &installation{World: w, t: t, core: filepath.Join(w.Dir, "core")}
+	h.offer("6.1.90")
 	t.Cleanup(w.Close)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the program's last words:\n%s", w.Log(3000))
 		}
 	})
-	w.Flags = append(w.Flags, "--wordpress-source", "debian")
-	h := &installation{World: w, t: t}
+	w.Flags = append(w.Flags, "--wordpress-source", h.core)
 	h.key, err = w.User("ada@example.test")
 	ok(t, err)
 	ok(t, w.Start(t.Context()))
@@ -168,10 +235,8 @@ var picture, _ = base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAA
 
 // One WordPress from its creation to its end: logged into by a link, a post with a picture
 // published, seen cached and purged, closed to strangers, gone without a trace.
-func TestLife(t *testing.T) {
-	t.Parallel()
-	h := install(t)
-	s := h.ready(h.create("Blog").ID)
+func (h *installation) life(s siteBody) {
+	t := h.t
 	stranger := h.visitor(s.URL)
 	if status, _, text := stranger.get("/"); status != 200 || !strings.Contains(text, "<title>Blog</title>") {
 		t.Fatalf("the front page: %d %.300s", status, text)
@@ -240,7 +305,11 @@ func TestLife(t *testing.T) {
 	if info.Version == "" || info.PHPVersion == "" || len(info.Themes) == 0 {
 		t.Errorf("it says of itself %+v", info)
 	}
+}
 
+// ends kills everything, and then deletes the site.
+func (h *installation) ends(s siteBody) {
+	t := h.t
 	// SIGKILL of everything: the next visitor has it again.
 	h.Kill()
 	ok(t, h.Start(t.Context()))
@@ -248,11 +317,21 @@ func TestLife(t *testing.T) {
 		t.Errorf("after a kill: %d", status)
 	}
 
-	h.call("DELETE", "/sites/"+s.ID, nil, nil)
+	var all struct{ Data []siteBody }
+	h.call("GET", "/sites?limit=100", nil, &all)
+	for _, x := range all.Data {
+		h.call("DELETE", "/sites/"+x.ID, nil, nil)
+	}
 	if status, _, _ := h.visitor(s.URL).get("/"); status == 200 {
 		t.Error("a deleted site is served")
 	}
-	h.until("nothing is left of the site", func() bool { return len(h.left(s.ID)) == 0 })
+	h.until("nothing is left of the sites", func() bool {
+		n := 0
+		for _, x := range all.Data {
+			n += len(h.left(x.ID))
+		}
+		return n == 0
+	})
 }
 
 // closed holds what strangers can't reach.
@@ -308,7 +387,7 @@ func (h *installation) left(id string) (list []string) {
 }
 
 // A plugin that means harm: it reads, dials and fills what it can.
-const hostile = `<?php
+const hostilePlugin = `<?php
 if (isset($_GET['hostile'])) add_action('init', function () {
 	global $wpdb;
 	$out = [];
@@ -316,32 +395,34 @@ if (isset($_GET['hostile'])) add_action('init', function () {
 	foreach (['wp-config.php', 'index.php', 'wp-includes/version.php', '../slipway/plugin.php'] as $f) $out['write ' . $f] = @file_put_contents(ABSPATH . $f, 'x') !== false;
 	$out['databases'] = $wpdb->get_col("SHOW DATABASES");
 	$out['users'] = $wpdb->get_col("SELECT user FROM mysql.user");
-	$out['other'] = $wpdb->get_col("SELECT option_value FROM " . $_GET['schema'] . ".wp_options LIMIT 1");
+	$out['other'] = [];
+	foreach (explode(',', $_GET['schemas']) as $s) if ($s !== DB_NAME) $out['other'] = array_merge($out['other'], $wpdb->get_col("SELECT option_value FROM $s.wp_options LIMIT 1"));
+	$out['schema'] = DB_NAME;
 	$m = mysqli_init();
 	foreach (['root', 'slipway', 'mysql'] as $u) $out['as ' . $u] = @mysqli_connect('localhost', $u, '', '', 0, '/run/mysqld/mysqld.sock') !== false;
 	foreach (explode(',', $_GET['ports']) as $port) $out['dial ' . $port] = @fsockopen('127.0.0.1', (int) $port, $e, $s, 1) !== false;
 	$n = 0; while ($n < 3000 && function_exists('proc_open') && ($p[] = @proc_open(['sleep', '30'], [], $pipes))) { if (!end($p)) break; $n++; }
 	$out['processes'] = $n;
 	foreach ($p ?? [] as $x) if ($x) proc_terminate($x, 9);
+	if (isset($_GET['fill'])) for ($i = 0; $i < 100; $i++) file_put_contents(WP_CONTENT_DIR . '/uploads/fill' . $i, str_repeat('x', 8 << 20));
 	echo json_encode($out); exit;
 });
 `
 
 // What runs in one WordPress reaches nothing of another, nor of the host.
-func TestHostilePlugin(t *testing.T) {
-	t.Parallel()
-	h := install(t)
-	a, b := h.create("One"), h.create("Two")
-	a, b = h.ready(a.ID), h.ready(b.ID)
-	plugins := filepath.Join(h.Data, "storage", a.ID, "wp-content", "mu-plugins")
-	ok(t, os.MkdirAll(plugins, 0o755))
-	ok(t, os.WriteFile(filepath.Join(plugins, "hostile.php"), []byte(hostile), 0o644))
-	var of struct{ Data []struct{ ID string } }
-	h.call("GET", "/sites/"+b.ID+"/databases", nil, &of)
-	schema := "s" + strings.TrimPrefix(of.Data[0].ID, "db_")
+func (h *installation) hostile(a, b siteBody) {
+	t := h.t
+	h.plant(a, "mu-plugins/hostile.php", hostilePlugin)
+	var schemas []string // of all sites
+	found, _ := filepath.Glob(filepath.Join(h.Data, "mariadb/server/data/s??????????????????????????"))
+	for _, dir := range found {
+		schemas = append(schemas, filepath.Base(dir))
+	}
+	if len(schemas) < 2 {
+		t.Fatalf("there are only the databases %v", schemas)
+	}
 	_, port, _ := strings.Cut(h.Listen, ":")
-	_, https, _ := strings.Cut(h.HTTPS, ":")
-	query := url.Values{"hostile": {"1"}, "dir": {h.Data}, "schema": {schema}, "ports": {port + "," + https}}
+	query := url.Values{"hostile": {"1"}, "dir": {h.Data}, "schemas": {strings.Join(schemas, ",")}, "ports": {port}}
 	status, _, text := h.visitor(a.URL).get("/?" + query.Encode())
 	var out map[string]any
 	if err := json.Unmarshal([]byte(text), &out); err != nil || status != 200 {
@@ -351,7 +432,7 @@ func TestHostilePlugin(t *testing.T) {
 		switch {
 		case what == "databases":
 			for _, name := range got.([]any) {
-				if name == schema || name == "mysql" {
+				if name != out["schema"] && name != "information_schema" {
 					t.Errorf("it sees the database %v", name)
 				}
 			}
@@ -367,16 +448,41 @@ func TestHostilePlugin(t *testing.T) {
 			t.Errorf("it could %s", what)
 		}
 	}
-	if status, _, _ := h.visitor(b.URL).get("/"); status != 200 {
+	if status, _, _ := h.visitor(b.URL).get("/?h=1"); status != 200 {
 		t.Errorf("the other site answers %d", status)
 	}
+
+	// It fills its storage: it is ended within its limit, and the others don't notice.
+	h.call("PATCH", "/sites/"+a.ID, map[string]any{"run": map[string]any{"storageMiB": 100}}, nil)
+	h.restart(a)
+	query.Set("fill", "1")
+	status, _, _ = h.visitor(a.URL).get("/?" + query.Encode())
+	if status == 200 {
+		t.Error("it may write 800 MiB")
+	}
+	var size int64
+	_ = filepath.WalkDir(h.content(a, ""), func(_ string, e os.DirEntry, err error) error {
+		if info, e := e.Info(); err == nil && e == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	if size > 200<<20 {
+		t.Errorf("it has stored %d MiB of 100", size>>20)
+	}
+	if status, _, _ := h.visitor(b.URL).get("/?h=2"); status != 200 {
+		t.Errorf("the other site answers %d", status)
+	}
+	h.until("the site answers again", func() bool {
+		status, _, _ := h.visitor(a.URL).get("/?h=3")
+		return status == 200
+	})
+	h.logged(a, "Storage is full")
 }
 
 // MariaDB killed under a site: it is back within seconds, and the site says why.
-func TestDatabaseServerIsKilled(t *testing.T) {
-	t.Parallel()
-	h := install(t)
-	s := h.ready(h.create("Blog").ID)
+func (h *installation) databaseKilled(s siteBody) {
+	t := h.t
 	v := h.visitor(s.URL)
 	v.get("/?nocache=0")
 	for pid := range h.servers() {
@@ -420,10 +526,10 @@ func (h *installation) servers() map[int]bool {
 }
 
 // Killed at several points of its provisioning, a site is there afterwards, whole.
-func TestKilledWhileProvisioned(t *testing.T) {
-	t.Parallel()
-	h := install(t)
-	for _, point := range []string{"Preparing WordPress", "Starting PHP-FPM", "Installing"} {
+func (h *installation) killed(blog siteBody) {
+	t := h.t
+	h.killedWhileUpdated(blog)
+	for _, point := range []string{"Starting PHP-FPM", "Installing"} {
 		s := h.create("Site " + point)
 		h.until(point, func() bool {
 			var list struct{ Data []struct{ ID string } }

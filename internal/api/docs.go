@@ -187,7 +187,10 @@ func (a *API) describe(doc *huma.OpenAPI, r Route) docOperation {
 	if !r.Hook && !r.Open {
 		curl += " \\\n  -H \"Authorization: Bearer $SLIPWAY_KEY\""
 	}
-	if op.RequestBody != nil {
+	switch {
+	case r.Raw:
+		curl += " \\\n  -H \"Content-Type: application/gzip\" \\\n  --data-binary @site.tar.gz"
+	case op.RequestBody != nil:
 		s := op.RequestBody.Content["application/json"].Schema
 		o.Body = fields(registry, s, 0)
 		text, _ := json.MarshalIndent(sample(registry, s, "", 0), "  ", "  ")

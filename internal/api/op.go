@@ -39,6 +39,7 @@ type Route struct {
 	Limited bool          // what it makes has a limit: 402 when that is used up. Optional.
 	Asks    bool          // asks the site's own program: 409 where there is none. Optional.
 	Stream  bool          // can be followed as server-sent events. Optional.
+	Raw     bool          // its body is no JSON, and read by the handler. Optional.
 	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 

@@ -200,7 +200,7 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 }
 
 // prepare checks what every request must keep to, and reads the body.
-func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request) (err error) {
+func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw bool) (err error) {
 	if !utf8.ValidString(r.URL.Path) || strings.ContainsRune(r.URL.Path, 0) {
 		return errNoPath
 	}
@@ -224,6 +224,9 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request) (err
 	if empty {
 		r.URL.RawQuery = q.Encode()
 	}
+	if raw {
+		return nil
+	}
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch || r.Method == http.MethodPut {
 		if under(r.URL.Path, "/hooks") {
 			req.body, err = readAnyBody(w, r)
@@ -246,11 +249,12 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, req *request) {
 	}
 	if _, pattern := a.mux.Handler(r); pattern != "" {
 		var err error
-		if route, ok := a.byPattern[pattern]; ok && !route.Open && !route.Hook {
+		route, ok := a.byPattern[pattern]
+		if ok && !route.Open && !route.Hook {
 			err = route.permit(req.caller)
 		}
 		if err == nil {
-			err = a.prepare(w, r, req)
+			err = a.prepare(w, r, req, route.Raw)
 		}
 		if err != nil {
 			a.fail(w, r, err)

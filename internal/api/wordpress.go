@@ -31,8 +31,10 @@ type wordpressBody struct {
 	Debug         bool            `json:"debug"`
 	XMLRPC        bool            `json:"xmlrpc"`
 	PHP           wordpressPHP    `json:"php"`
+	AutoUpdate    string          `json:"autoUpdate" enum:"off,minor" doc:"minor: versions whose first two numbers stay are installed daily, with a backup before and a check after."`
 	Plugins       []extensionBody `json:"plugins"`
 	Themes        []extensionBody `json:"themes"`
+	DiskBytes     int64           `json:"diskBytes" doc:"Of wp-content."`
 	DatabaseBytes int64           `json:"databaseBytes"`
 }
 
@@ -58,10 +60,63 @@ func (a *API) wordpressRoutes() {
 	read.Asks = true
 	get(a, read, a.getWordPress)
 	change(a, http.MethodPatch, r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings", "Takes effect with the next start of its PHP; see `POST /sites/{id}/restart`. In maintenance visitors who are not logged in get a page with status 503.", account.SitesWrite), a.updateWordPress)
+	for _, x := range []struct {
+		path, id, summary, doc string
+	}{{"users", "listWordPressUsers", "List a WordPress site's users", "Administrators first, at most 500."}, {"crons", "listWordPressCrons", "List a WordPress site's scheduled events", "What WordPress and its plugins do by themselves; Slipway runs it when it is due."}} {
+		list := r("", "/sites/{id}/wordpress/"+x.path, x.id, x.summary, x.doc+" Asks WordPress itself, waking it where it sleeps.", account.SitesRead)
+		list.Asks = true
+		if x.path == "users" {
+			get(a, list, a.wordpressUsers)
+		} else {
+			get(a, list, a.wordpressEvents)
+		}
+	}
+	a.wordpressWork()
 	login := r("", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress", "A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite)
 	login.Status, login.Private = http.StatusCreated, true
 	postPrepared(a, login, a.prepareLogin, a.loginWordPress)
 	post(a, r("", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache", "All pages, or those of the paths. The next visitor of each gets a new one.", account.SitesWrite), a.purgeWordPress)
+}
+
+type wpUser struct {
+	ID           int64    `json:"id"`
+	Login        string   `json:"login"`
+	Email        string   `json:"email"`
+	Name         string   `json:"name"`
+	Roles        []string `json:"roles"`
+	RegisteredAt string   `json:"registeredAt" format:"date-time"`
+}
+
+type listWordPressIn struct {
+	ByID
+	PartIn
+}
+
+func (a *API) wordpressUsers(ctx context.Context, c account.Caller, in *listWordPressIn) (data[wpUser], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[wpUser]{}, err
+	}
+	list, _, err := a.WordPress.Users(ctx, c.Owner, site.ID(in.ID))
+	return part(in.PartIn, each(list, func(u wordpress.User) wpUser {
+		return wpUser{u.ID, u.Login, u.Email, u.Name, append([]string{}, u.Roles...), u.Registered.UTC().Format(time.RFC3339)}
+	}), err)
+}
+
+type wpEvent struct {
+	Hook         string  `json:"hook"`
+	Schedule     *string `json:"schedule" doc:"Null: once."`
+	EverySeconds int64   `json:"everySeconds"`
+	NextAt       string  `json:"nextAt" format:"date-time"`
+}
+
+func (a *API) wordpressEvents(ctx context.Context, c account.Caller, in *listWordPressIn) (data[wpEvent], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[wpEvent]{}, err
+	}
+	list, err := a.WordPress.Events(ctx, c.Owner, site.ID(in.ID))
+	return part(in.PartIn, each(list, func(e wordpress.Event) wpEvent {
+		return wpEvent{e.Hook, some(e.Schedule), int64(e.Every.Seconds()), e.Next.UTC().Format(time.RFC3339)}
+	}), err)
 }
 
 func (a *API) getWordPress(ctx context.Context, c account.Caller, in *ByID) (wordpressBody, error) {
@@ -77,15 +132,16 @@ func (a *API) getWordPress(ctx context.Context, c account.Caller, in *ByID) (wor
 	}
 	return wordpressBody{Version: st.Version, LatestVersion: some(st.LatestVersion), PHPVersion: st.PHPVersion, Title: st.Title, Locale: st.Locale, AdminURL: st.AdminURL,
 		Maintenance: st.Maintenance, Debug: st.Debug, XMLRPC: st.XMLRPC, PHP: wordpressPHP{st.Memory, st.Upload, st.Execution},
-		Plugins: each(st.Plugins, extension), Themes: each(st.Themes, extension), DatabaseBytes: st.DatabaseBytes}, nil
+		Plugins: each(st.Plugins, extension), Themes: each(st.Themes, extension), DatabaseBytes: st.DatabaseBytes, DiskBytes: st.DiskBytes, AutoUpdate: st.AutoUpdate}, nil
 }
 
 type updateWordPressIn struct {
 	ByID
 	Body struct {
-		Maintenance *bool `json:"maintenance,omitempty"`
-		Debug       *bool `json:"debug,omitempty"`
-		XMLRPC      *bool `json:"xmlrpc,omitempty"`
+		Maintenance *bool   `json:"maintenance,omitempty"`
+		Debug       *bool   `json:"debug,omitempty"`
+		XMLRPC      *bool   `json:"xmlrpc,omitempty"`
+		AutoUpdate  *string `json:"autoUpdate,omitempty" enum:"off,minor"`
 		PHP         *struct {
 			MemoryMiB           *int64 `json:"memoryMiB,omitempty" minimum:"64" maximum:"2048"`
 			UploadMiB           *int64 `json:"uploadMiB,omitempty" minimum:"1" maximum:"1024"`
@@ -98,7 +154,7 @@ func (a *API) updateWordPress(ctx context.Context, tx *db.Tx, c account.Caller, 
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return message{}, did, err
 	}
-	p := wordpress.Patch{Maintenance: in.Body.Maintenance, Debug: in.Body.Debug, XMLRPC: in.Body.XMLRPC}
+	p := wordpress.Patch{Maintenance: in.Body.Maintenance, Debug: in.Body.Debug, XMLRPC: in.Body.XMLRPC, AutoUpdate: in.Body.AutoUpdate}
 	if b := in.Body.PHP; b != nil {
 		p.Memory, p.Upload, p.Execution = b.MemoryMiB, b.UploadMiB, b.MaxExecutionSeconds
 	}

@@ -190,3 +190,47 @@ func (w *walk) tooMany() error {
 func tooLarge(why, details string) error {
 	return &fault.Error{Kind: fault.Invalid, Message: "The application can't be stored: " + why, Details: details, Code: "application_too_large"}
 }
+
+// Join stores a bundle that holds what base holds and, below the folder at, what over holds.
+// Nothing of their files is read. base must have nothing at that folder.
+func (b *Bundles) Join(ctx context.Context, base, over ID, at string) (Stored, error) {
+	m, err := b.load(ctx, base)
+	if err != nil {
+		return Stored{}, fmt.Errorf("join bundles: %w", err)
+	}
+	more, err := b.load(ctx, over)
+	if err != nil {
+		return Stored{}, fmt.Errorf("join bundles: %w", err)
+	}
+	for _, e := range m.Entries {
+		if e.Path == at || strings.HasPrefix(e.Path, at+"/") {
+			return Stored{}, fmt.Errorf("join bundles: %s is there already", at)
+		}
+	}
+	for _, e := range more.Entries {
+		e.Path = path.Join(at, e.Path)
+		m.Entries = append(m.Entries, e)
+	}
+	if len(m.Entries) > b.c.MaxFiles {
+		return Stored{}, tooLarge("there are too many files", fmt.Sprintf("at most %d", b.c.MaxFiles))
+	}
+	slices.SortFunc(m.Entries, func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
+	var stored Stored
+	batch := b.c.Blobs.Batch(ctx)
+	for _, e := range m.Entries {
+		if e.Link == "" {
+			stored.Files++
+			stored.Bytes += e.Size
+		}
+	}
+	text, err := m.encode()
+	if err != nil {
+		return Stored{}, fmt.Errorf("join bundles: %w", err)
+	}
+	id, err := batch.PutBytes(text)
+	if err = errors.Join(err, batch.Flush()); err != nil {
+		return Stored{}, fmt.Errorf("join bundles: %w", err)
+	}
+	stored.ID = ID(id.String())
+	return stored, nil
+}

@@ -16,12 +16,34 @@ import (
 
 // built makes a release of what a build leaves in its output folder.
 func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress) (rel release.Sealed, err error) {
+	err = d.build(ctx, s, x, tree, plan, p, func(ctx context.Context, a build.Artefact) error {
+		if a.Runtime != framework.Static {
+			rel, err = d.bundled(ctx, s, x, tree, plan, a, p)
+			return err
+		}
+		made, err := d.publish(ctx, s, func(w *release.Writer) error {
+			if err := d.serving(ctx, w, s, tree, plan); err != nil {
+				return err
+			}
+			if err := w.AddDir(ctx, a.Files, func(name, why string) { p.Printf("warn", "Skipped %s: %s", name, why) }); err != nil {
+				return fmt.Errorf("collect output: %w", err)
+			}
+			return nil
+		})
+		rel, err = d.published(made, err, a.Folder, p)
+		return err
+	})
+	return rel, err
+}
+
+// build carries a build out and hands what it leaves to use, which returns before that goes.
+func (d *Deployments) build(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress, use func(context.Context, build.Artefact) error) error {
 	if err := d.c.Limits.Require(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes, 1); err != nil {
-		return rel, err
+		return err
 	}
 	caches, err := d.c.Limits.LimitOf(ctx, d.c.DB, s.Owner, account.LimitCaches)
 	if err != nil {
-		return rel, err
+		return err
 	}
 	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: storageOf(s, plan), Tree: tree, Plan: plan, MaxCaches: &caches,
 		Commands: otherCommands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
@@ -29,7 +51,7 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 		spec.Branch, spec.ClearCache = pullKey(x.Pull), true
 	}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
-		return rel, err
+		return err
 	}
 	var time meter
 	time.start()
@@ -60,25 +82,9 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 			d.working(ctx, x.ID)
 		},
 	}
-	err = d.c.Builds.Run(ctx, spec, report, func(ctx context.Context, a build.Artefact) error {
-		if a.Runtime != framework.Static {
-			rel, err = d.bundled(ctx, s, x, tree, plan, a, p)
-			return err
-		}
-		made, err := d.publish(ctx, s, func(w *release.Writer) error {
-			if err := d.serving(ctx, w, s, tree, plan); err != nil {
-				return err
-			}
-			if err := w.AddDir(ctx, a.Files, func(name, why string) { p.Printf("warn", "Skipped %s: %s", name, why) }); err != nil {
-				return fmt.Errorf("collect output: %w", err)
-			}
-			return nil
-		})
-		rel, err = d.published(made, err, a.Folder, p)
-		return err
-	})
+	err = d.c.Builds.Run(ctx, spec, report, use)
 	d.noteBuildTime(ctx, s, time)
-	return rel, err
+	return err
 }
 
 // variables returns the site's variables for the build or the program of a deployment. A

@@ -187,6 +187,8 @@ type Config struct {
 
 	Log *slog.Logger
 
+	Countries bool // visitors' countries are known, so rules may ask for them
+
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
 	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
 	History int           // deployments of a site that are remembered. Optional: 0 means 500.

@@ -38,6 +38,8 @@ type Program struct {
 	Processes []framework.Process
 	Crons     []framework.Cron
 
+	Content []string // of WordPress: the folders of wp-content that the repository holds
+
 	Secrets []string // values that no log shows
 }
 
@@ -266,7 +268,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 		}
 	}
 	return Program{Site: s, Bundle: x.Bundle, Fork: x.Fork, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Preview: x.Target == Preview, Env: env, Secrets: secrets,
-		Run: runSettings(plan.Run), Processes: plan.Processes, Crons: plan.Crons}, nil
+		Content: plan.Content, Run: runSettings(plan.Run), Processes: plan.Processes, Crons: plan.Crons}, nil
 }
 
 // bundleRoots marks the blobs of every bundle that a deployment refers to.

@@ -71,8 +71,10 @@ type Plan struct {
 
 	Hashed []HashedFolder `json:"hashed,omitempty"` // where the output's files have a digest in their names
 	Assets []AssetFolder  `json:"assets,omitempty"` // of a server: folders whose files are served without it
-	SPA    bool           `json:"spa,omitempty"`    // the browser's router answers for paths without a file
-	Watch  []string       `json:"watch,omitempty"`  // patterns of slipway.toml: a push that changes none of these files is not deployed
+	// Content are the folders of a WordPress site's wp-content that come from the repository.
+	Content []string `json:"content,omitempty"`
+	SPA     bool     `json:"spa,omitempty"`   // the browser's router answers for paths without a file
+	Watch   []string `json:"watch,omitempty"` // patterns of slipway.toml: a push that changes none of these files is not deployed
 
 	// Uses are the folders of the workspace's members that the project is made of: its own and
 	// those that it depends on, however far. Empty where it is a member of no workspace.

@@ -43,6 +43,9 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 				return place{}, err
 			}
 			x.files.done = append(x.files.done, done)
+			if dir, err = folderOf(dir, t.From); err != nil {
+				return place{}, fmt.Errorf("mount %s: %w", at, err)
+			}
 			return place{at: at, source: dir}, nil
 		}})
 	}
@@ -90,6 +93,26 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: pl.source, Target: path.Join(AppDir, pl.at), Write: pl.stored, Stored: pl.kept})
 	}
 	return p.layFiles(s.Files, x, cmd, dir)
+}
+
+// folderOf returns a folder of a tree, to which no link leads.
+func folderOf(tree, from string) (string, error) {
+	if from == "" {
+		return tree, nil
+	}
+	from, err := cleanPath(from)
+	if err != nil {
+		return "", err
+	}
+	for part := range strings.SplitSeq(from, "/") {
+		tree = filepath.Join(tree, part)
+		if info, err := os.Lstat(tree); err != nil {
+			return "", err
+		} else if !info.IsDir() {
+			return "", fmt.Errorf("%s is not a folder", from)
+		}
+	}
+	return tree, nil
 }
 
 // layFiles shows single files of the specification.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -35,7 +37,13 @@ type Config struct {
 	// Database returns the socket that leads to a site's databases. Required where a Spec
 	// asks for it.
 	Database func(site string) (string, error)
-	Log      *slog.Logger // Optional.
+	// Edge is where this machine's own sites answer over TLS, host:port. Optional: without it
+	// no program reaches its own site.
+	Edge string
+	// Mail takes a program's connections to its mail server until ctx ends. Optional: without
+	// it there is none.
+	Mail func(ctx context.Context, site string, l net.Listener)
+	Log  *slog.Logger // Optional.
 }
 
 // Processes is the Engine that runs programs in sandboxes on this machine.
@@ -141,10 +149,16 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	cmd.Stdout, cmd.Stderr = out, errs
 	closeNetwork := func() {}
 	if s.Egress {
-		if cmd.Network, closeNetwork, err = p.network(dir, s.Ports, errs); err != nil {
+		if cmd.Network, closeNetwork, err = p.network(dir, s, errs); err != nil {
 			clean()
 			return nil, err
 		}
+	}
+	closeMail, err := p.mail(&cmd, s, dir)
+	if err != nil {
+		closeNetwork()
+		clean()
+		return nil, err
 	}
 	life, kill := context.WithCancel(context.Background()) // the program's own: the caller's ends with the start
 	x.kill = kill
@@ -159,6 +173,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		defer p.forget(x)
 		res, err := p.c.Runner.Run(life, cmd)
 		closeNetwork()
+		closeMail()
 		out.flush()
 		errs.flush()
 		clean()
@@ -224,24 +239,77 @@ func environment(s Spec, tools toolchain.Tools) []string {
 		"PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
 }
 
-// network opens the program's only way out: our proxy, which reaches public addresses.
-func (p *Processes) network(dir string, more []int, say *lines) (sandbox.Network, func(), error) {
+// network opens the program's only way out: our proxy, which reaches public addresses, and
+// the program's own site.
+func (p *Processes) network(dir string, s Spec, say *lines) (sandbox.Network, func(), error) {
 	l, name, err := sandbox.Listen(dir, "egress.sock")
 	if err != nil {
 		return sandbox.Network{}, nil, err
 	}
 	network, ports, idle := sandbox.Network{Proxy: name}, []int{443, 80}, time.Duration(0)
-	for _, port := range more {
+	for _, port := range s.Ports {
 		network.Ports, ports = append(network.Ports, uint16(port)), append(ports, port)
 		idle = time.Hour // a pool of connections to a database is silent for long
+	}
+	own := p.own(s)
+	for addr := range own {
+		_, port, _ := net.SplitHostPort(addr)
+		if n, _ := strconv.ParseUint(port, 10, 16); n > 0 && !slices.Contains(ports, int(n)) {
+			network.Ports, ports = append(network.Ports, uint16(n)), append(ports, int(n))
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		p.c.Egress.Proxy(egress.ProxyConfig{Conns: 512, Resolve: true, Ports: ports, Idle: idle, Refused: say.refused()}).Serve(ctx, l)
+		p.c.Egress.Proxy(egress.ProxyConfig{Conns: 512, Resolve: true, Ports: ports, Idle: idle, Direct: own, Refused: say.refused()}).Serve(ctx, l)
 	}()
 	return network, func() { cancel(); <-served }, nil
+}
+
+// own returns where the addresses of the program's own site lead: to the edge of this
+// machine, whatever its name resolves to outside.
+func (p *Processes) own(s Spec) map[string]string {
+	if p.c.Edge == "" || len(s.Own) == 0 {
+		return nil
+	}
+	direct := map[string]string{}
+	for _, addr := range s.Own {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			continue
+		}
+		direct[addr] = p.c.Edge
+		if strings.HasSuffix(host, ".localhost") { // as clients call it that don't ask
+			direct[net.JoinHostPort("localhost", port)] = p.c.Edge
+		}
+	}
+	return direct
+}
+
+const mailSocket = "/run/slipway/mail.sock"
+
+// mail opens the program's way to a mail server, and returns what closes it.
+func (p *Processes) mail(cmd *sandbox.Command, s Spec, dir string) (done func(), err error) {
+	if !s.Mail || p.c.Mail == nil {
+		return func() {}, nil
+	}
+	l, name, err := sandbox.Listen(dir, "mail.sock")
+	if err != nil {
+		return nil, err
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: name, Target: mailSocket})
+	if cmd.Forwards == nil {
+		cmd.Forwards = map[int]string{}
+	}
+	cmd.Forwards[MailPort] = mailSocket
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		p.c.Mail(ctx, s.Site, l)
+	}()
+	return func() { cancel(); <-served }, nil
 }
 
 func exitOf(res sandbox.Result, err error) Exit {

@@ -21,6 +21,9 @@ import (
 // program and nothing on the host has it.
 const Port = 3000
 
+// MailPort is where a program with Mail finds the mail server, on its own loopback.
+const MailPort = 2525
+
 // AppDir is where a program finds the bundle that it runs from.
 const AppDir = "/app"
 
@@ -46,7 +49,12 @@ type Spec struct {
 	Egress bool  // whether it may connect to public addresses, on ports 80 and 443
 	Ports  []int // and these, with Egress
 
+	// Own are the addresses of its own site, host:port, at which it reaches the edge of this
+	// installation. With Egress.
+	Own []string
+
 	Database bool // whether it reaches the databases of its site
+	Mail     bool // whether it may hand mails to a server at MailPort of its loopback
 
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
 }
@@ -55,6 +63,7 @@ type Spec struct {
 type Tree struct {
 	Path   string // where it appears, relative to the first bundle; what is there is covered
 	Bundle bundle.ID
+	From   string // the folder of it that is seen; "" is all of it
 }
 
 // File is a file that a program sees, read-only, and nobody else does.

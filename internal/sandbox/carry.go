@@ -66,6 +66,9 @@ func (n *names) carry(c *net.TCPConn, port uint16) {
 	defer c.Close()
 	local, _ := netip.ParseAddrPort(c.LocalAddr().String())
 	host, ok := n.of(local.Addr())
+	if local.Addr().IsLoopback() { // a client may know where .localhost leads without asking (RFC 6761)
+		host, ok = "localhost", true
+	}
 	if !ok {
 		_ = c.SetLinger(0)
 		return

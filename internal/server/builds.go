@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,10 +25,17 @@ const (
 	probeUID = 199_998
 )
 
+// programWays are where programs get to beside public addresses.
+type programWays struct {
+	database func(site string) (string, error)
+	edge     string // host:port; empty: no edge here
+	mail     func(ctx context.Context, site string, l net.Listener)
+}
+
 // builds makes what builds run in. A host where the sandbox doesn't hold refuses builds,
 // with the reason, and serves everything else. The engine runs programs in the same
 // sandbox; it is nil where there is none.
-func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egress, bundles *bundle.Bundles, socket func(site string) (string, error)) (*build.Builds, *runtime.Processes, error) {
+func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egress, bundles *bundle.Bundles, ways programWays) (*build.Builds, *runtime.Processes, error) {
 	dir, err := filepath.Abs(s.path("builds"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("data directory: %w", err)
@@ -72,7 +80,7 @@ func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egres
 		return builds, nil, nil // without a sandbox nothing of a program is its own
 	}
 	engine, err := runtime.NewProcesses(runtime.Config{Runner: b.Runner, Bundles: bundles, Toolchain: b.Toolchain, Egress: out,
-		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Database: socket, Storage: filepath.Join(filepath.Dir(dir), "storage"), Log: s.Log})
+		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Database: ways.database, Edge: ways.edge, Mail: ways.mail, Storage: filepath.Join(filepath.Dir(dir), "storage"), Log: s.Log})
 	return builds, engine, err
 }
 

@@ -25,6 +25,10 @@ func applyPHP(w *app.Wanted, p deploy.Program) {
 		for _, folder := range l.Storage {
 			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})
 		}
+		for _, name := range p.Content { // over what the site has there
+			w.Spec.Trees = append(w.Spec.Trees, runtime.Tree{Path: path.Join(l.Content, name), Bundle: p.Bundle, From: path.Join(deploy.ContentAt, name)})
+		}
+		w.Spec.Dir = l.Root // wp-cli, where it is installed, looks for WordPress from here
 		w.Spec.Argv, w.Spec.Shell = nil, ""
 		return
 	}

@@ -43,7 +43,7 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 	if err := h.addDatabases(ctx, &w, &p); err != nil {
 		return app.Wanted{}, err
 	}
-	if err := h.addWordPress(ctx, &p); err != nil {
+	if err := h.addWordPress(ctx, &w, &p); err != nil {
 		return app.Wanted{}, err
 	}
 	applyPHP(&w, p)

@@ -90,7 +90,7 @@ type node struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2,
+var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2, wordpress.QueueName: 4,
 	connection.QueueName: 4, notify.QueueName: 4,
 }
 
@@ -136,7 +136,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: h.wanted, Log: s.Log}
 	if s.role("worker") {
 		var engine *runtime.Processes
-		if builds, engine, err = s.builds(ctx, h.db, out, bundles, h.databaseSocket); err != nil {
+		if builds, engine, err = s.builds(ctx, h.db, out, bundles, h.programWays(l)); err != nil {
 			return nil, err
 		}
 		if engine != nil {
@@ -161,9 +161,8 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	if err := h.openDatabases(limits, whyNot(apps)); err != nil {
 		return nil, err
 	}
-	h.openWordPress(out, bundles)
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
-	h.deployments = deploy.New(deploy.Config{WordPress: deploy.WordPress{Prepare: h.wordpress.Prepare, Install: h.wordpress.Install}, DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
+	h.deployments = deploy.New(deploy.Config{WordPress: h.wordPressDeploys(), DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Countries: s.CountryDatabase != "", Log: s.Log,
 		Tell:         h.tellOfDeployment,
 		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks, h.forgetBackups}})
@@ -171,12 +170,13 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 		Heads: h.heads, Log: s.Log})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
-	h.gc.Register("WordPress", h.wordpress.Roots)
 	kept, err := h.backupConfig(store, limits)
 	if err != nil {
 		return nil, err
 	}
 	h.backups = backup.New(kept)
+	h.openWordPress(out, bundles)
+	h.gc.Register("WordPress", h.wordpress.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
@@ -191,6 +191,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.apps.Work(h.jobs)
 	h.databases.Work(h.jobs)
 	h.backups.Work(h.jobs)
+	h.wordpress.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {

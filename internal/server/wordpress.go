@@ -1,25 +1,110 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"time"
 
+	"slipway/internal/app"
 	"slipway/internal/bundle"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/egress"
+	"slipway/internal/fault"
 	"slipway/internal/framework"
+	"slipway/internal/mail"
+	"slipway/internal/runtime"
+	"slipway/internal/sandbox"
 	"slipway/internal/site"
 	"slipway/internal/wordpress"
 )
 
-// openWordPress makes the service of WordPress sites.
+// openWordPress makes the service of WordPress sites, which stands on those of deployments
+// and backups.
 func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
 	h.wordpress = wordpress.New(wordpress.Config{DB: h.db, Sites: h.sites, Databases: h.databases, Bundles: bundles, Seal: h.seal, Out: out.Client(5 * time.Minute),
-		Dir: h.s.path("wordpress"), Source: h.s.WordPressSource, Task: h.wordPressTask, Say: h.apps.Note, Log: h.s.Log})
+		Operations: h.operations, Backups: h.backups, Deployments: h.deployments,
+		Dir: h.s.path("wordpress"), Source: h.s.WordPressSource, Task: h.wordPressTask, Ask: h.askWordPress, Say: h.apps.Note, Log: h.s.Log,
+		Address: h.visitorsAddress, Errors: h.phpErrors, Content: h.contentFolder, Disk: h.contentSize, StorageLimit: storageLimit,
+		Hold: h.hold, Renew: h.apps.Renew})
+}
+
+// wordPressDeploys says how deployments of WordPress sites come to run. The service is made
+// after that of deployments.
+func (h *node) wordPressDeploys() deploy.WordPress {
+	return deploy.WordPress{
+		Prepare: func(ctx context.Context, s site.Site, say func(string, ...any)) (bundle.ID, error) {
+			return h.wordpress.Prepare(ctx, s, say)
+		},
+		Install: func(ctx context.Context, s site.Site, deployment string, themes []string, say func(string, ...any)) error {
+			return h.wordpress.Install(ctx, s, deployment, themes, say)
+		},
+	}
+}
+
+// phpErrors returns fatal errors of PHP in a site's log.
+func (h *node) phpErrors(ctx context.Context, id string, since db.Time) []string {
+	lines, err := h.apps.Logs(ctx, id, app.LogFilter{Since: since, Search: "PHP Fatal error", Limit: 10, Flush: true})
+	if err != nil {
+		h.s.Log.WarnContext(ctx, "application log not read", "site", id, "err", err)
+	}
+	var out []string
+	for _, l := range lines {
+		out = append(out, l.Message)
+	}
+	return out
+}
+
+// contentFolder is where this host has a site's wp-content.
+func (h *node) contentFolder(_ context.Context, id site.ID) (string, error) {
+	if h.engine != nil {
+		folders, err := h.engine.StorageFolders(string(id))
+		if dir := folders["wp-content"]; err != nil || dir != "" {
+			return dir, err
+		}
+	}
+	return "", &fault.Error{Kind: fault.Conflict, Message: "The site's files are not on this node", Code: "storage_elsewhere"}
+}
+
+// maxCounted bounds what is counted of a site's files.
+const maxCounted = 1 << 40
+
+func (h *node) contentSize(id site.ID) int64 {
+	dir, err := h.contentFolder(context.Background(), id)
+	if err != nil {
+		return 0
+	}
+	return sandbox.Size(dir, maxCounted)
+}
+
+// storageLimit is how many bytes a site may store.
+func storageLimit(s site.Site) int64 {
+	if s.Run.StorageMiB != nil {
+		return int64(*s.Run.StorageMiB) << 20
+	}
+	return programStorage
+}
+
+// askWordPress asks a deployment's program as a visitor does, past the page cache.
+func (h *node) askWordPress(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
+	e, err := h.apps.Acquire(ctx, deployment)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := e.Transport.RoundTrip(r)
+	if err != nil {
+		e.Release()
+		return nil, err
+	}
+	resp.Body = released{resp.Body, e.Release}
+	return resp, nil
 }
 
 // wordPressTask asks a deployment's program to run one of our scripts.
@@ -54,7 +139,7 @@ func (h *node) acquireWordPress(deployment string) func(ctx context.Context) (wo
 
 // addWordPress adds what a WordPress finds in its environment. Nothing that the owner sets
 // takes its place.
-func (h *node) addWordPress(ctx context.Context, p *deploy.Program) error {
+func (h *node) addWordPress(ctx context.Context, w *app.Wanted, p *deploy.Program) error {
 	if p.Runtime != framework.WordPress {
 		return nil
 	}
@@ -66,11 +151,49 @@ func (h *node) addWordPress(ctx context.Context, p *deploy.Program) error {
 	if err != nil {
 		return err
 	}
+	if len(p.Content) > 0 {
+		env["SLIPWAY_WP_MANAGED"] = "1"
+	}
+	for _, own := range []string{address, h.sites.URL(p.Site.Slug)} {
+		if own = ownAddress(own); own != "" && !slices.Contains(w.Spec.Own, own) {
+			w.Spec.Own = append(w.Spec.Own, own)
+		}
+	}
+	if h.s.mailer != nil {
+		w.Spec.Mail, env["SLIPWAY_WP_MAIL"] = true, strconv.Itoa(runtime.MailPort)
+	}
 	for k, v := range env {
 		p.Env[k] = v
 	}
 	p.Secrets = append(p.Secrets, secrets...)
 	return nil
+}
+
+// programWays returns where programs of this node get to.
+func (h *node) programWays(l listeners) programWays {
+	w := programWays{database: h.databaseSocket}
+	if l.https != nil {
+		if a, ok := l.https.Addr().(*net.TCPAddr); ok {
+			at := a.IP
+			if at.IsUnspecified() {
+				at = net.IPv4(127, 0, 0, 1)
+			}
+			w.edge = net.JoinHostPort(at.String(), strconv.Itoa(a.Port))
+		}
+	}
+	if h.s.mailer != nil {
+		w.mail = mail.NewRelay(h.s.mailer, func(site, line string) { h.apps.Note(site, line) }).Serve
+	}
+	return w
+}
+
+// ownAddress is the host and port of a site's URL.
+func ownAddress(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
 }
 
 // visitorsAddress is where visitors know a site: its primary domain, or its own address.

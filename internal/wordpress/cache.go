@@ -211,6 +211,20 @@ func (c *cache) purge(site string, paths ...string) {
 	}
 }
 
+// purgeOlder makes the pages of a site stale that were made before a moment.
+func (c *cache) purgeOlder(site string, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.began[site].Before(at) {
+		c.began[site] = at
+	}
+	for key := range c.sites[site] {
+		if p := c.pages[key].Value.(*cached); p.at.Before(at) {
+			p.stale = true
+		}
+	}
+}
+
 // write answers with the page.
 func (p *cached) write(w http.ResponseWriter, r *http.Request, how string) {
 	h := w.Header()
@@ -237,6 +251,5 @@ func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if len(paths) == 0 {
 		paths = []string{"*"}
 	}
-	tx.AfterCommit(func() { w.cache.purge(string(id), paths...) })
-	return nil
+	return w.purgeTx(ctx, tx, id, paths)
 }

@@ -394,7 +394,12 @@ func (w *WordPress) stored(ctx context.Context, name string, fill func(dir strin
 
 // addOurs puts our files into a core.
 func addOurs(dir string) error {
-	if err := os.MkdirAll(filepath.Join(dir, contentDir, "uploads"), 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, contentDir, "uploads"), 0o755), os.MkdirAll(filepath.Join(dir, slipwayDir), 0o755)); err != nil {
+		return err
+	}
+	// Languages are many: a site gets those that it uses.
+	err := os.Rename(filepath.Join(dir, contentDir, "languages"), filepath.Join(dir, slipwayDir, "languages"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return fs.WalkDir(ours, "core", func(name string, e fs.DirEntry, err error) error {

@@ -21,6 +21,7 @@ const (
 // Run runs the events of every live WordPress when they are due, until ctx ends. A sleeping
 // one is woken for that.
 func (w *WordPress) Run(ctx context.Context) error {
+	go w.followPurges(ctx)
 	tick := time.NewTicker(cronTick)
 	defer tick.Stop()
 	for {
@@ -29,6 +30,7 @@ func (w *WordPress) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			w.events(ctx)
+			w.updates(ctx)
 		}
 	}
 }

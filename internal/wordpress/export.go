@@ -1,6 +1,7 @@
 package wordpress
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -23,6 +24,8 @@ type Export struct {
 	Memory      int64  `json:"memoryMiB"`
 	Upload      int64  `json:"uploadMiB"`
 	Execution   int64  `json:"executionSeconds"`
+	Prefix      string `json:"tablePrefix,omitempty"` // empty: wp_
+	AutoUpdate  string `json:"autoUpdate,omitempty"`  // empty: off
 }
 
 // Export returns what is stored of a site's WordPress, nil where it is none.
@@ -34,7 +37,7 @@ func (w *WordPress) Export(ctx context.Context, id site.ID) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Export{x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory, x.Upload, x.Execution}, nil
+	return &Export{x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory, x.Upload, x.Execution, x.Prefix, x.Auto}, nil
 }
 
 // ImportTx gives a site the settings of an export. Once its files and its database are in
@@ -48,8 +51,8 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, e Expo
 		return err
 	}
 	_, err = tx.Exec(ctx, `
-		UPDATE wordpress_sites SET title = $2, admin_email = $3, admin_user = $4, locale = $5, xmlrpc = $6, debug = $7, maintenance = $8, memory_mib = $9, upload_mib = $10, execution_seconds = $11
-		WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload, e.Execution)
+		UPDATE wordpress_sites SET title = $2, admin_email = $3, admin_user = $4, locale = $5, xmlrpc = $6, debug = $7, maintenance = $8, memory_mib = $9, upload_mib = $10, execution_seconds = $11, table_prefix = $12, auto_update = $13
+		WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload, e.Execution, cmp.Or(e.Prefix, "wp_"), cmp.Or(e.AutoUpdate, AutoOff))
 	if err != nil {
 		return fmt.Errorf("import WordPress settings: %w", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"slipway/internal/site"
 )
 
 // Program is the program of one request, as who serves sites holds it.
@@ -192,7 +194,7 @@ func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
-		g.w.cache.purge(g.site, strings.Fields(paths)...)
+		g.w.purge(r.Context(), site.ID(g.site), strings.Fields(paths))
 	}
 	page := resp.Header.Get("X-Slipway-Cache") == "page"
 	resp.Header.Del("X-Slipway-Purge")

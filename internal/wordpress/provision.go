@@ -47,17 +47,32 @@ func (w *WordPress) Prepare(ctx context.Context, s site.Site, say func(format st
 
 const databaseName = "wordpress"
 
-// Install installs the WordPress of a deployment that runs, where it isn't yet.
-func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string, say func(format string, args ...any)) error {
+// Install installs the WordPress of a deployment that runs, where it isn't yet, with the
+// first of the themes that works, and else sees that the database is what its core needs.
+func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string, themes []string, say func(format string, args ...any)) error {
 	x, err := w.get(ctx, w.c.DB, s.ID)
-	if err != nil || x.Installed != "" {
-		return err
-	}
-	say("Installing %q in %s", x.Title, x.Locale)
-	var out struct{ Version, Warning string }
-	err = w.task(ctx, s, deployment, "install", map[string]any{"title": x.Title, "user": x.AdminUser, "email": x.AdminEmail, "locale": x.Locale, "theme": "twentytwentythree"}, &out)
 	if err != nil {
 		return err
+	}
+	if x.Installed == "" {
+		say("Installing %q in %s", x.Title, x.Locale)
+	}
+	if themes == nil {
+		themes = []string{}
+	}
+	var out struct {
+		Version, Warning string
+		Upgraded         bool
+	}
+	err = w.task(ctx, s, deployment, "install", map[string]any{"title": x.Title, "user": x.AdminUser, "email": x.AdminEmail, "locale": x.Locale, "themes": themes}, &out)
+	if err != nil {
+		return err
+	}
+	if out.Upgraded {
+		say("The database is that of WordPress %s now", out.Version)
+	}
+	if out.Version == x.Installed {
+		return nil
 	}
 	if out.Warning != "" {
 		say("%s", out.Warning)
@@ -89,7 +104,7 @@ func (w *WordPress) Environment(ctx context.Context, id site.ID, address string)
 	env = map[string]string{
 		"SLIPWAY_WP_DATABASE": a.Schema, "SLIPWAY_WP_DATABASE_USER": a.User, "SLIPWAY_WP_DATABASE_PASSWORD": a.Password, "SLIPWAY_WP_DATABASE_SOCKET": database.Socket,
 		"SLIPWAY_WP_KEY": string(key), "SLIPWAY_WP_URL": address, "SLIPWAY_WP_UPLOAD": strconv.FormatInt(x.Upload, 10), "SLIPWAY_WP_MEMORY": strconv.FormatInt(x.Memory, 10),
-		"SLIPWAY_WP_SECONDS": strconv.FormatInt(x.Execution, 10),
+		"SLIPWAY_WP_PREFIX": x.Prefix, "SLIPWAY_WP_SECONDS": strconv.FormatInt(x.Execution, 10),
 	}
 	for name, on := range map[string]bool{"SLIPWAY_WP_XMLRPC": x.XMLRPC, "SLIPWAY_WP_DEBUG": x.Debug, "SLIPWAY_WP_MAINTENANCE": x.Maintenance} {
 		if on {
@@ -102,12 +117,13 @@ func (w *WordPress) Environment(ctx context.Context, id site.ID, address string)
 // Layout says where the parts of a WordPress lie in its bundle.
 type Layout struct {
 	Root, Front, Tasks string   // the document root, its front controller, and the scripts that are nobody's but ours
+	Content            string   // themes, plugins and uploads
 	Storage            []string // folders that the site writes to
 }
 
 // TheLayout is that of every WordPress.
 func TheLayout() Layout {
-	return Layout{Root: publicDir, Front: "index.php", Tasks: tasksDir, Storage: []string{contentDir}}
+	return Layout{Root: publicDir, Front: "index.php", Tasks: tasksDir, Content: contentDir, Storage: []string{contentDir}}
 }
 
 // live returns the owner's site if a WordPress runs there.

@@ -44,7 +44,7 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name stri
 		return fmt.Errorf("run %s: %w", name, err)
 	}
 	if p := resp.Header.Get("X-Slipway-Purge"); p != "" {
-		w.cache.purge(string(s.ID), strings.Fields(p)...)
+		w.purge(ctx, s.ID, strings.Fields(p))
 	}
 	var failed struct{ Error string }
 	if json.Unmarshal(b, &failed) == nil && failed.Error != "" || resp.StatusCode != http.StatusOK {
@@ -89,7 +89,11 @@ func (w *WordPress) Login(ctx context.Context, owner account.OwnerID, id site.ID
 	if err != nil {
 		return Login{}, err
 	}
-	return Login{w.c.Sites.URL(s.Slug) + "/wp-login.php?slipway-login=" + token, until}, nil
+	address, err := w.c.Address(ctx, s) // where its cookies are valid
+	if err != nil {
+		return Login{}, err
+	}
+	return Login{address + "/wp-login.php?slipway-login=" + token, until}, nil
 }
 
 // Extension is a plugin or a theme.
@@ -104,7 +108,8 @@ type State struct {
 	Maintenance, Debug, XMLRPC                                  bool
 	Memory, Upload, Execution                                   int64
 	Plugins, Themes                                             []Extension
-	DatabaseBytes                                               int64
+	AutoUpdate                                                  string
+	DatabaseBytes, DiskBytes                                    int64
 }
 
 // Read asks the owner's WordPress how it is.
@@ -123,12 +128,15 @@ func (w *WordPress) Read(ctx context.Context, owner account.OwnerID, id site.ID)
 	if err := w.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &st); err != nil {
 		return st, err
 	}
-	st.Maintenance, st.Debug, st.XMLRPC, st.Memory, st.Upload, st.Execution = x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution
+	st.Maintenance, st.Debug, st.XMLRPC, st.Memory, st.Upload, st.Execution, st.AutoUpdate = x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto
 	if st.LatestVersion, err = newest(ctx, w.c.DB); err != nil {
 		return st, fmt.Errorf("find WordPress: %w", err)
 	}
 	if d, err := w.c.Databases.Get(ctx, w.c.DB, owner, x.Database); err == nil {
 		st.DatabaseBytes = d.Size
+	}
+	if w.c.Disk != nil {
+		st.DiskBytes = w.c.Disk(id)
 	}
 	return st, nil
 }

@@ -26,10 +26,13 @@ import (
 	"unicode/utf8"
 
 	"slipway/internal/account"
+	"slipway/internal/backup"
 	"slipway/internal/bundle"
 	"slipway/internal/database"
 	"slipway/internal/db"
+	"slipway/internal/deploy"
 	"slipway/internal/fault"
+	"slipway/internal/operation"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 )
@@ -45,6 +48,26 @@ type Config struct {
 
 	Dir    string // ours: where a core is put together
 	Source string // of the core, see openSource. Optional: empty means the current release, or Debian's package where it can't be fetched.
+
+	Operations  *operation.Operations
+	Backups     *backup.Backups
+	Deployments *deploy.Deployments
+
+	// Address returns where visitors know a site.
+	Address func(ctx context.Context, s site.Site) (string, error)
+	// Ask asks the program of a deployment as a visitor does, past the page cache.
+	Ask func(ctx context.Context, deployment string, r *http.Request) (*http.Response, error)
+	// Errors returns fatal errors of PHP in a site's log since then.
+	Errors func(ctx context.Context, site string, since db.Time) []string
+	// Content returns the directory of a site's wp-content, StorageLimit how many bytes it may
+	// hold, Disk how many it holds.
+	Content      func(ctx context.Context, id site.ID) (string, error)
+	StorageLimit func(s site.Site) int64
+	Disk         func(id site.ID) int64
+	// Hold keeps a site's programs from writing until release is called. Renew ends them:
+	// they start with the next request.
+	Hold  func(ctx context.Context, id site.ID) (release func(), err error)
+	Renew func(site string)
 
 	// Task asks the program of a deployment to run a script of core/tasks, waking it where
 	// it sleeps. The request's path names the script.
@@ -95,17 +118,19 @@ type row struct {
 	XMLRPC      bool
 	Debug       bool
 	Maintenance bool
-	Memory      int64 // MiB of one request
-	Upload      int64 // MiB
-	Execution   int64 // seconds
+	Memory      int64  // MiB of one request
+	Upload      int64  // MiB
+	Execution   int64  // seconds
+	Prefix      string // of its tables
+	Auto        string // what is updated without being asked for
 
 	sealed string
 }
 
-const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds`
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update`
 
 func scan(s db.Scanner) (x row, err error) {
-	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution)
+	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution, &x.Prefix, &x.Auto)
 }
 
 func (w *WordPress) get(ctx context.Context, r db.Reader, id site.ID) (row, error) {
@@ -191,6 +216,7 @@ func (w *WordPress) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 type Patch struct {
 	Maintenance, Debug, XMLRPC *bool
 	Memory, Upload, Execution  *int64
+	AutoUpdate                 *string // AutoOff or AutoMinor
 }
 
 // UpdateTx changes settings of the owner's site. Its program has them with its next start.
@@ -223,11 +249,17 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		}
 		*n.to = *n.from
 	}
-	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7 WHERE site_id = $1`,
-		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution)
+	if p.AutoUpdate != nil {
+		if *p.AutoUpdate != AutoOff && *p.AutoUpdate != AutoMinor {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid autoUpdate", Details: "autoUpdate must be off or minor", Received: *p.AutoUpdate, Code: "invalid_wordpress"}
+		}
+		x.Auto = *p.AutoUpdate
+	}
+	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8 WHERE site_id = $1`,
+		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto)
 	if err != nil {
 		return fmt.Errorf("change WordPress settings: %w", err)
 	}
-	tx.AfterCommit(func() { w.cache.purge(string(id), "*"); w.known.Clear() })
-	return nil
+	tx.AfterCommit(w.known.Clear)
+	return w.purgeTx(ctx, tx, id, []string{"*"})
 }

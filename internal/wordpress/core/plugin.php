@@ -60,9 +60,15 @@ add_filter('oembed_response_data', function ($data) {
 });
 add_filter('wp_sitemaps_add_provider', fn($provider, $name) => $name === 'users' ? false : $provider, 10, 2);
 add_filter('login_errors', fn() => 'The user name or password is incorrect.');
-add_filter('lostpassword_errors', function ($errors) { // the answer is the same whoever exists
+
+// Asking for a new password answers the same whoever exists.
+add_filter('lostpassword_errors', function ($errors, $user) {
+	if (!$user && !wp_doing_ajax()) {
+		wp_safe_redirect('wp-login.php?checkemail=confirm');
+		exit;
+	}
 	return $errors;
-});
+}, 10, 2);
 
 // The old interface is off unless the owner turns it on.
 if (!getenv('SLIPWAY_WP_XMLRPC')) {
@@ -78,12 +84,25 @@ add_filter('wp_headers', function ($headers) {
 remove_action('wp_head', 'wp_generator');
 add_filter('the_generator', '__return_empty_string');
 
-// Mail goes nowhere without the operator's server, and the log says so.
-add_filter('pre_wp_mail', function ($sent, $mail) {
-	$to = is_array($mail['to']) ? implode(', ', $mail['to']) : (string) $mail['to'];
-	error_log('Mail not sent: this server has no mail server for sites. To: ' . preg_replace('/[^\x20-\x7e]/', '?', $to));
-	return false;
-}, 10, 2);
+// Mail goes to the operator's server; where there is none it goes nowhere, and the log says so.
+if (getenv('SLIPWAY_WP_MAIL')) {
+	add_action('phpmailer_init', function ($mailer) {
+		$mailer->isSMTP();
+		$mailer->Host = '127.0.0.1';
+		$mailer->Port = (int) getenv('SLIPWAY_WP_MAIL');
+		$mailer->SMTPAuth = false;
+		$mailer->SMTPSecure = '';
+		$mailer->SMTPAutoTLS = false;
+	}, PHP_INT_MAX);
+	add_filter('wp_mail_from', fn($from) => filter_var($from, FILTER_VALIDATE_EMAIL) ? $from : 'wordpress@example.invalid'); // localhost is no domain
+	add_action('wp_mail_failed', function ($error) { error_log('Mail not sent: ' . $error->get_error_message()); });
+} else {
+	add_filter('pre_wp_mail', function ($sent, $mail) {
+		$to = is_array($mail['to']) ? implode(', ', $mail['to']) : (string) $mail['to'];
+		error_log('Mail not sent: this server has no mail server for sites. To: ' . preg_replace('/[^\x20-\x7e]/', '?', $to));
+		return false;
+	}, 10, 2);
+}
 
 // Uploads are as large as the owner's setting says.
 add_filter('upload_size_limit', fn($size) => min($size, max(1, (int) getenv('SLIPWAY_WP_UPLOAD')) << 20));
@@ -101,7 +120,7 @@ add_filter('user_has_cap', function ($caps) {
 	return $caps;
 });
 add_filter('site_status_tests', function ($tests) {
-	unset($tests['async']['background_updates'], $tests['direct']['background_updates'], $tests['async']['loopback_requests']);
+	unset($tests['async']['background_updates'], $tests['direct']['background_updates']);
 	return $tests;
 });
 

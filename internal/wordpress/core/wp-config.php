@@ -21,7 +21,7 @@ define('DISABLE_WP_CRON', true);            // Slipway runs it
 define('AUTOMATIC_UPDATER_DISABLED', true); // Slipway updates: the core is read-only
 define('WP_AUTO_UPDATE_CORE', false);
 define('DISALLOW_FILE_EDIT', true);
-if (getenv('SLIPWAY_WP_MANAGED')) {
+if (getenv('SLIPWAY_WP_MANAGED') && !defined('SLIPWAY_INSTALLING')) {
 	define('DISALLOW_FILE_MODS', true);     // themes and plugins come from the repository
 }
 define('WP_MEMORY_LIMIT', ((int) getenv('SLIPWAY_WP_MEMORY') ?: 256) . 'M');

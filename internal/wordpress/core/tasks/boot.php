@@ -33,4 +33,5 @@ function wordpress(): void {
 	$_SERVER['REQUEST_METHOD'] = 'GET';
 	$_SERVER['SCRIPT_NAME'] = $_SERVER['PHP_SELF'] = '/index.php';
 	require core() . 'wp-load.php';
+	set_time_limit(0); // wp-config.php bounds visitors
 }

@@ -3,14 +3,35 @@
 // began is begun anew, what it finished is left alone.
 require __DIR__ . '/boot.php';
 define('WP_INSTALLING', true);
+define('SLIPWAY_INSTALLING', true); // languages may be downloaded whatever the site may
 function wp_new_blog_notification() {} // pluggable: nobody is mailed a password
 wordpress();
 require ABSPATH . 'wp-admin/includes/upgrade.php';
 require ABSPATH . 'wp-admin/includes/translation-install.php';
+
+// Languages that came with the core lie beside it.
+function shipped_language(string $locale): void {
+	$from = dirname(core()) . '/slipway/languages';
+	$to = WP_CONTENT_DIR . '/languages';
+	$files = array_merge(glob("$from/$locale.*") ?: [], glob("$from/$locale-*.json") ?: []);
+	foreach (['admin', 'admin-network', 'continents-cities'] as $part) {
+		$files = array_merge($files, glob("$from/$part-$locale.*") ?: []);
+	}
+	if ($files && (is_dir($to) || mkdir($to, 0755, true))) {
+		foreach ($files as $file) {
+			copy($file, $to . '/' . basename($file));
+		}
+	}
+}
+
 add_filter('pre_http_request', fn($pre, $args, $url) => strpos($url, home_url()) === 0 ? new WP_Error('blocked', 'no request to itself during the installation') : $pre, 10, 3);
 
 if (is_blog_installed() && get_option('slipway_installed')) {
-	answer(['installed' => false, 'version' => $GLOBALS['wp_version']]);
+	$old = (int) get_option('db_version');
+	if ($old !== (int) $GLOBALS['wp_db_version']) { // the core is another one
+		wp_upgrade();
+	}
+	answer(['installed' => false, 'version' => $GLOBALS['wp_version'], 'upgraded' => $old !== (int) $GLOBALS['wp_db_version']]);
 }
 foreach ($wpdb->get_col("SHOW TABLES LIKE '" . $wpdb->esc_like($wpdb->prefix) . "%'") as $table) { // of a run that was cut off
 	$wpdb->query('DROP TABLE IF EXISTS `' . str_replace('`', '``', $table) . '`');
@@ -19,6 +40,7 @@ wp_cache_flush();
 $locale = 'en_US';
 $warning = '';
 if ($in['locale'] !== 'en_US') {
+	shipped_language($in['locale']);
 	if (in_array($in['locale'], get_available_languages(), true)) {
 		$locale = $in['locale'];
 	} elseif (($got = wp_can_install_language_pack() ? wp_download_language_pack($in['locale']) : false)) {
@@ -39,8 +61,11 @@ update_option('permalink_structure', '/%postname%/');
 update_option('blog_public', 1);
 update_option('default_ping_status', 'closed');
 update_option('uploads_use_yearmonth_folders', 1);
-if (wp_get_theme($in['theme'])->exists()) {
-	switch_theme($in['theme']);
+foreach (array_merge($in['themes'], ['twentytwentythree']) as $theme) {
+	if (wp_get_theme($theme)->exists() && !wp_get_theme($theme)->errors()) {
+		switch_theme($theme);
+		break;
+	}
 }
 flush_rewrite_rules(false);
 update_option('slipway_installed', time(), false); // last: it says that all of it was done

@@ -1,0 +1,80 @@
+//go:build browser
+
+package wordpress
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// In a real browser: logged in by the link, a post with a picture is written in the editor
+// and published; strangers see it, from the cache, and after a change the new one.
+func TestBrowserPublishes(t *testing.T) {
+	h := install(t)
+	s := h.ready(h.create("Blog").ID)
+	var l struct{ URL string }
+	h.call("POST", "/sites/"+s.ID+"/wordpress/login", nil, &l)
+
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"))
+	if p := os.Getenv("SLIPWAY_CHROMIUM"); p != "" {
+		opts = append(opts, chromedp.ExecPath(p))
+	}
+	alloc, stop := chromedp.NewExecAllocator(t.Context(), opts...)
+	defer stop()
+	ctx, stop := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	run := func(what string, actions ...chromedp.Action) {
+		t.Helper()
+		if err := chromedp.Run(ctx, actions...); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	var title string
+	run("log in", chromedp.Navigate(l.URL), chromedp.WaitVisible("#wpadminbar", chromedp.ByQuery), chromedp.Title(&title))
+	if !strings.HasPrefix(title, "Dashboard") {
+		t.Errorf("the link leads to %q", title)
+	}
+	await := func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+	var out string
+	run("write a post", chromedp.Navigate(s.URL+"/wp-admin/post-new.php"), chromedp.Poll(`window.wp && wp.data && wp.blocks && wp.data.select('core/editor') && wp.data.select('core/editor').getCurrentPostId() > 0 && wp.blocks.getBlockType('core/image')`, nil),
+		chromedp.Evaluate(`(async () => {
+			const canvas = document.createElement('canvas'); canvas.width = canvas.height = 8;
+			const picture = await new Promise(done => canvas.toBlob(done, 'image/png'));
+			const form = new FormData(); form.append('file', picture, 'drawn.png');
+			const media = await wp.apiFetch({ path: '/wp/v2/media', method: 'POST', body: form });
+			const { createBlock } = wp.blocks;
+			wp.data.dispatch('core/block-editor').insertBlocks([createBlock('core/paragraph', { content: 'Written in a browser' }), createBlock('core/image', { id: media.id, url: media.source_url })]);
+			wp.data.dispatch('core/editor').editPost({ title: 'From the browser', status: 'publish' });
+			await wp.data.dispatch('core/editor').savePost();
+			return JSON.stringify({ link: wp.data.select('core/editor').getPermalink(), image: media.source_url, status: wp.data.select('core/editor').getCurrentPost().status });
+		})()`, &out, await))
+	var post struct{ Link, Image, Status string }
+	ok(t, json.Unmarshal([]byte(out), &post))
+	if post.Status != "publish" {
+		t.Fatalf("the post is %s", out)
+	}
+	stranger := h.visitor(s.URL)
+	if status, header, text := stranger.get(post.Link); status != 200 || header.Get("X-Cache") != "MISS" || !strings.Contains(text, "Written in a browser") || !strings.Contains(text, post.Image) {
+		t.Errorf("the post: %d %s", status, header.Get("X-Cache"))
+	}
+	if status, header, _ := stranger.get(post.Image); status != 200 || header.Get("Content-Type") != "image/png" {
+		t.Errorf("its picture: %d", status)
+	}
+	if _, header, _ := stranger.get(post.Link); header.Get("X-Cache") != "HIT" {
+		t.Errorf("the post is not cached: %s", header.Get("X-Cache"))
+	}
+	run("change it", chromedp.Evaluate(`(async () => { wp.data.dispatch('core/editor').editPost({ title: 'Changed in the browser' }); await wp.data.dispatch('core/editor').savePost(); return ''; })()`, &out, await))
+	if _, header, text := stranger.get(post.Link); header.Get("X-Cache") != "MISS" || !strings.Contains(text, "Changed in the browser") {
+		t.Errorf("after the change: %s, has it: %v", header.Get("X-Cache"), strings.Contains(text, "Changed in the browser"))
+	}
+}

@@ -1,0 +1,146 @@
+package wordpress
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"slipway/e2e/world"
+)
+
+// A clone has everything under its own address; what is tried there is pushed back; and an
+// export of it becomes another site.
+func (h *installation) copies(s siteBody) {
+	t := h.t
+	var op workBody
+	h.call("POST", "/sites/"+s.ID+"/clone", map[string]any{"name": "Staging"}, &op)
+	op = h.ended(op.ID, "success")
+	id, _ := op.Result["siteId"].(string)
+	staging := h.ready(id)
+	v := h.visitor(staging.URL)
+	status, _, text := v.get("/news-of-the-day/")
+	if status != 200 || !strings.Contains(text, "dot.png") || strings.Contains(text, s.URL) || !strings.Contains(text, staging.URL) {
+		t.Errorf("the clone: %d, names the original: %v", status, strings.Contains(text, s.URL))
+	}
+	at := strings.Index(text, staging.URL+"/wp-content/uploads/")
+	if at < 0 {
+		t.Fatalf("the clone's picture is elsewhere: %.2000s", text)
+	}
+	image := text[at:]
+	image = image[:strings.IndexAny(image, `"'`)]
+	if status, _, text := v.get(image); status != 200 || text != string(picture) {
+		t.Errorf("the clone's picture: %d", status)
+	}
+	if _, header, text := v.get("/?x=1"); !strings.Contains(text, "noindex") {
+		t.Errorf("search engines may have the clone: %v", header)
+	}
+
+	owner, _ := h.login(staging)
+	owner.rest("POST", "/posts", "application/json", strings.NewReader(`{"title": "Tried out", "content": "see `+staging.URL+`/x", "status": "publish"}`), &struct{}{})
+	h.call("POST", "/sites/"+staging.ID+"/push", map[string]any{"to": s.ID, "database": true, "files": true}, &op)
+	op = h.ended(op.ID, "success")
+	if op.Result["backupId"] == nil {
+		t.Errorf("the push names no backup: %v", op.Result)
+	}
+	if status, _, text := h.visitor(s.URL).get("/tried-out/"); status != 200 || !strings.Contains(text, s.URL+"/x") || strings.Contains(text, staging.URL) {
+		t.Errorf("after the push: %d, names staging: %v", status, strings.Contains(text, staging.URL))
+	}
+	if _, _, text := h.visitor(s.URL).get("/?x=pushed"); strings.Contains(text, "noindex") {
+		t.Error("the push hides the site from search engines")
+	}
+	if owner, _ := h.login(s); owner != nil {
+		if status, _, _ := owner.get("/wp-admin/"); status != 200 {
+			t.Errorf("wp-admin after the push: %d", status)
+		}
+	}
+
+	archive := h.export(s)
+	for name, body := range map[string][]byte{"cut off": archive[:len(archive)/2], "no archive": []byte("hello"), "empty": {}} {
+		op, status := h.upload(staging, body)
+		if status == 202 {
+			op = h.ended(op.ID, "failed")
+		}
+		if status != 202 && status != 400 {
+			t.Errorf("an archive that is %s: %d", name, status)
+		}
+	}
+	if status, _, _ := v.get("/tried-out/?x=1"); status != 200 {
+		t.Errorf("the site after bad imports: %d", status)
+	}
+	op, status = h.upload(staging, archive)
+	if status != 202 {
+		t.Fatalf("the import: %d", status)
+	}
+	h.ended(op.ID, "success")
+	if status, _, text := v.get("/tried-out/?x=2"); status != 200 || !strings.Contains(text, staging.URL+"/x") || strings.Contains(text, s.URL) {
+		t.Errorf("after the import: %d, names the other: %v", status, strings.Contains(text, s.URL))
+	}
+	if status, _, text := v.get(image); status != 200 || text != string(picture) {
+		t.Errorf("the imported picture: %d", status)
+	}
+	owner, _ = h.login(staging)
+	if status, _, _ := owner.get("/wp-admin/"); status != 200 {
+		t.Errorf("wp-admin after the import: %d", status)
+	}
+	h.call("DELETE", "/sites/"+staging.ID, nil, nil)
+}
+
+// export makes of a backup what a plugin for moving sites makes: wp-content and a dump,
+// whose tables have another prefix.
+func (h *installation) export(s siteBody) []byte {
+	t := h.t
+	t.Helper()
+	var b struct{ ID, Status, Error string }
+	h.call("POST", "/sites/"+s.ID+"/backups", nil, &b)
+	h.until("the backup", func() bool {
+		h.call("GET", "/backups/"+b.ID, nil, &b)
+		return b.Status == "completed" || b.Status == "failed"
+	})
+	a, err := h.Do(t.Context(), world.Request{Method: "GET", URL: "http://" + h.Listen + "/api/v1/backups/" + b.ID + "/download?format=zip", Header: http.Header{"Authorization": {"Bearer " + h.key}}})
+	ok(t, err)
+	z, err := zip.NewReader(bytes.NewReader(a.Body), int64(len(a.Body)))
+	ok(t, err)
+	var out bytes.Buffer
+	gz := gzip.NewWriter(&out)
+	w := tar.NewWriter(gz)
+	for _, f := range z.File {
+		in, err := f.Open()
+		ok(t, err)
+		body, err := io.ReadAll(in)
+		ok(t, err)
+		name, ok1 := strings.CutPrefix(f.Name, "storage/")
+		if !ok1 {
+			if name, ok1 = strings.CutPrefix(f.Name, "database/"); !ok1 {
+				continue
+			}
+			body = []byte(strings.NewReplacer("`wp_", "`moved_", "'wp_capabilities'", "'moved_capabilities'", "'wp_user_level'", "'moved_user_level'", "'wp_user_roles'", "'moved_user_roles'").Replace(string(body)))
+		}
+		ok(t, w.WriteHeader(&tar.Header{Name: "public_html/" + name, Mode: 0o644, Size: int64(len(body)), Typeflag: tar.TypeReg}))
+		_, err = w.Write(body)
+		ok(t, err)
+	}
+	ok(t, w.WriteHeader(&tar.Header{Name: "public_html/wp-content/../../../../../../tmp/escaped", Mode: 0o644, Typeflag: tar.TypeReg}))
+	ok(t, w.WriteHeader(&tar.Header{Name: "public_html/wp-content/link", Linkname: "/etc/passwd", Typeflag: tar.TypeSymlink}))
+	ok(t, w.Close())
+	ok(t, gz.Close())
+	return out.Bytes()
+}
+
+func (h *installation) upload(s siteBody, archive []byte) (op workBody, status int) {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), "POST", "http://"+h.Listen+"/api/v1/sites/"+s.ID+"/wordpress/import", bytes.NewReader(archive))
+	ok(h.t, err)
+	r.Header.Set("Authorization", "Bearer "+h.key)
+	r.Header.Set("Content-Type", "application/gzip")
+	a, err := world.Read(http.DefaultClient.Do(r))
+	ok(h.t, err)
+	if a.Status == 202 {
+		ok(h.t, a.JSON(&op))
+	}
+	return op, a.Status
+}

@@ -1,0 +1,151 @@
+package wordpress
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// content is where a site's wp-content is on disk.
+func (h *installation) content(s siteBody, name string) string {
+	return filepath.Join(h.Data, "storage", s.ID, "wp-content", name)
+}
+
+// plant puts a file into a site's wp-content.
+func (h *installation) plant(s siteBody, name, text string) {
+	h.t.Helper()
+	at := h.content(s, name)
+	info, err := os.Stat(h.content(s, ""))
+	ok(h.t, err)
+	owner := info.Sys().(*syscall.Stat_t)
+	for dir := filepath.Dir(at); dir != h.content(s, ""); dir = filepath.Dir(dir) { // the site's own, as if it had made it
+		ok(h.t, os.MkdirAll(dir, 0o755))
+		ok(h.t, os.Lchown(dir, int(owner.Uid), int(owner.Gid)))
+	}
+	ok(h.t, os.WriteFile(at, []byte(text), 0o644))
+	ok(h.t, os.Lchown(at, int(owner.Uid), int(owner.Gid)))
+}
+
+// probe answers questions of tests from inside, past the page cache.
+const probe = `<?php
+if (isset($_GET['probe'])) add_action('init', function () {
+	header('Content-Type: application/json');
+	switch ($_GET['probe']) {
+	case 'loopback':
+		$r = wp_remote_get(home_url('/?p=1&loop=1'), ['sslverify' => false, 'timeout' => 20]);
+		echo json_encode(is_wp_error($r) ? $r->get_error_message() : wp_remote_retrieve_response_code($r) . ' ' . (strpos(wp_remote_retrieve_body($r), 'Hello world') !== false ? 'whole' : 'odd'));
+		break;
+	case 'https':
+		echo json_encode([is_ssl(), home_url(), $_SERVER['SERVER_PORT'], $_SERVER['REQUEST_SCHEME']]);
+		break;
+	case 'mail':
+		echo json_encode(wp_mail('someone@example.test', 'A subject', 'A text'));
+		break;
+	case 'option':
+		if (isset($_GET['set'])) update_option('probe', ['deep' => ['url' => 'https://old.example/x/äö', 'n' => 7, 'again' => serialize(['u' => 'https://old.example/y'])], 'json' => '{"u":"https:\\/\\/old.example"}']);
+		wp_cache_delete('probe', 'options'); wp_cache_delete('alloptions', 'options');
+		$o = get_option('probe'); if (is_array($o)) $o['again'] = unserialize($o['deep']['again']);
+		echo json_encode($o, JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE);
+		break;
+	case 'uploads':
+		echo json_encode(wp_max_upload_size());
+		break;
+	}
+	exit;
+});
+`
+
+func (h *installation) ask(s siteBody, what string, more ...string) string {
+	h.t.Helper()
+	q := url.Values{"probe": {what}}
+	for i := 0; i+1 < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	status, _, text := h.visitor(s.URL).get("/?" + q.Encode())
+	if status != 200 {
+		h.t.Errorf("%s: %d %.300s", what, status, text)
+	}
+	return text
+}
+
+// network holds what a WordPress reaches: its own site, and mail where the operator has a
+// server for it.
+func (h *installation) network(s siteBody) {
+	t := h.t
+	h.plant(s, "mu-plugins/probe.php", probe)
+	if got := h.ask(s, "loopback"); got != `"200 whole"` {
+		t.Errorf("a request to itself: %s", got)
+	}
+	if got := h.ask(s, "https"); !strings.HasPrefix(got, "[true,\"https:") {
+		t.Errorf("it knows of HTTPS: %s", got)
+	}
+	if got := h.ask(s, "mail"); got != "false" {
+		t.Errorf("a mail without a server: %s", got)
+	}
+	h.logged(s, "Mail not sent: this server has no mail server for sites. To: someone@example.test")
+	if got := h.ask(s, "uploads"); got != "67108864" {
+		t.Errorf("uploads may have %s bytes", got)
+	}
+	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"php": map[string]any{"uploadMiB": 3}}, nil)
+	h.restart(s)
+	if got := h.ask(s, "uploads"); got != "3145728" {
+		t.Errorf("uploads may have %s bytes after the change", got)
+	}
+	var info struct {
+		DiskBytes, DatabaseBytes int64
+		AutoUpdate               string
+	}
+	h.call("GET", "/sites/"+s.ID+"/wordpress", nil, &info)
+	if info.DiskBytes < 100_000 || info.AutoUpdate != "off" {
+		t.Errorf("it says of itself %+v", info)
+	}
+	var users, crons struct{ Data []map[string]any }
+	h.call("GET", "/sites/"+s.ID+"/wordpress/users", nil, &users)
+	h.call("GET", "/sites/"+s.ID+"/wordpress/crons", nil, &crons)
+	if len(users.Data) != 1 || users.Data[0]["email"] != "ada@example.test" || len(crons.Data) < 3 {
+		t.Errorf("users %v, events %v", users.Data, crons.Data)
+	}
+}
+
+// restart has a site's settings applied.
+func (h *installation) restart(s siteBody) {
+	h.t.Helper()
+	var op workBody
+	h.call("POST", "/sites/"+s.ID+"/restart", nil, &op)
+	h.ended(op.ID, "success")
+}
+
+// logged waits for a line of a site's log.
+func (h *installation) logged(s siteBody, line string) {
+	h.t.Helper()
+	h.until("the log's line "+line, func() bool {
+		var logs struct{ Logs []struct{ Message string } }
+		h.call("GET", "/sites/"+s.ID+"/logs?limit=1000", nil, &logs)
+		for _, l := range logs.Logs {
+			if strings.Contains(l.Message, line) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+type workBody struct {
+	ID, Status, Message, Error string
+	Result                     map[string]any
+}
+
+// ended waits for an operation's end.
+func (h *installation) ended(id, status string) (op workBody) {
+	h.t.Helper()
+	h.until("the end of "+id, func() bool {
+		_ = h.Call(h.t.Context(), h.key, "GET", "/operations/"+id, nil, &op)
+		return op.Status == "success" || op.Status == "failed" || op.Status == "canceled"
+	})
+	if op.Status != status {
+		h.t.Fatalf("the operation ended %s: %s %s %v", op.Status, op.Message, op.Error, op.Result)
+	}
+	return op
+}

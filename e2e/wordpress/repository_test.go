@@ -1,0 +1,115 @@
+package wordpress
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"slipway/e2e/world"
+)
+
+// A theme and a plugin of ours, as small as they can be.
+func ourContent(version string) map[string]string {
+	return map[string]string{
+		"themes/ours/style.css":   "/*\nTheme Name: Ours\nVersion: " + version + "\n*/\nbody{color:#123}",
+		"themes/ours/index.php":   "<!doctype html><html><head><title><?php bloginfo('name'); ?></title><?php wp_head(); ?></head><body>Theme " + version + " <?php while (have_posts()) { the_post(); the_title('<h2>', '</h2>'); the_content(); } wp_footer(); ?></body></html>",
+		"plugins/ours/ours.php":   "<?php\n/* Plugin Name: Ours\n Version: " + version + " */\nadd_action('wp_footer', function () { echo 'Plugin " + version + "'; });",
+		"mu-plugins/always.php":   "<?php add_action('wp_footer', function () { echo 'Always " + version + "'; });",
+		"mu-plugins/probe.php":    probe,
+		"uploads/not-a-upload":    "x",
+		"README.md":               "ours",
+		"plugins/ours/direct.php": "<?php echo 'owned';",
+	}
+}
+
+// commit makes these files the repository's newest commit.
+func (h *installation) commit(files map[string]string) {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	ok(h.t, world.WriteFiles(dir, files))
+	_, err := h.Git.Commit("ada/content", "main", dir, "Content")
+	ok(h.t, err)
+}
+
+// A repository is the site's wp-content: deployed, rolled back, with what was uploaded kept.
+func (h *installation) repository() {
+	t := h.t
+	h.commit(ourContent("1.0"))
+	var made struct{ Data siteBody }
+	h.call("POST", "/sites", map[string]any{"name": "Ours", "type": "wordpress", "repository": "git.test/ada/content"}, &made)
+	s := h.ready(made.Data.ID)
+	v := h.visitor(s.URL)
+	if status, _, text := v.get("/?x=1"); status != 200 || !strings.Contains(text, "Theme 1.0") || !strings.Contains(text, "Always 1.0") {
+		t.Fatalf("the first deployment: %d %.500s", status, text)
+	}
+	owner, _ := h.login(s)
+	owner.rest("PUT", "/plugins/ours/ours", "application/json", strings.NewReader(`{"status": "active"}`), &struct{}{})
+	var image struct {
+		Source string `json:"source_url"`
+	}
+	owner.rest("POST", "/media", "image/png", strings.NewReader(string(picture)), &image, "Content-Disposition", `attachment; filename="kept.png"`)
+	if _, _, text := v.get("/?x=2"); !strings.Contains(text, "Plugin 1.0") {
+		t.Errorf("the plugin is not active: %.500s", text)
+	}
+	if status, _, text := v.get("/wp-content/plugins/ours/direct.php"); status == 200 || strings.Contains(text, "owned") {
+		t.Errorf("a plugin's file runs directly: %d", status)
+	}
+	if status, header, _ := v.get("/wp-content/themes/ours/style.css"); status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/css") {
+		t.Errorf("the theme's style: %d %s", status, header.Get("Content-Type"))
+	}
+	if status, _, text := owner.get("/wp-admin/plugin-install.php"); status == 200 && strings.Contains(text, "Upload Plugin") {
+		t.Error("plugins can be installed beside the repository's")
+	}
+
+	h.commit(ourContent("2.0"))
+	h.deploy(s)
+	both := func(version string) {
+		t.Helper()
+		if _, _, text := v.get("/?v=" + version); !strings.Contains(text, "Theme "+version) || !strings.Contains(text, "Plugin "+version) || !strings.Contains(text, "Always "+version) {
+			t.Errorf("after version %s: %.800s", version, text)
+		}
+		if status, _, text := v.get(image.Source); status != 200 || text != string(picture) {
+			t.Errorf("the upload after version %s: %d", version, status)
+		}
+	}
+	both("2.0")
+	h.call("POST", "/sites/"+s.ID+"/rollback", nil, nil)
+	both("1.0")
+	if b, err := os.ReadFile(filepath.Join(h.Data, "storage", s.ID, "wp-content", "uploads/not-a-upload")); err == nil {
+		t.Errorf("the repository's uploads were taken: %s", b)
+	}
+
+	// A commit that breaks the site does not go live.
+	bad := ourContent("3.0")
+	bad["mu-plugins/always.php"] = "<?php this is no PHP"
+	h.commit(bad)
+	h.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"healthCheck": map[string]any{"timeoutSeconds": 4}}}, nil)
+	var d struct{ DeploymentID string }
+	h.call("POST", "/sites/"+s.ID+"/deploy", nil, &d)
+	if status := h.deployed(d.DeploymentID); status != "failed" {
+		t.Errorf("a broken commit ended %s", status)
+	}
+	both("1.0")
+	h.call("DELETE", "/sites/"+s.ID, nil, nil)
+}
+
+// deploy deploys a site, which must go well.
+func (h *installation) deploy(s siteBody) {
+	h.t.Helper()
+	var d struct{ DeploymentID string }
+	h.call("POST", "/sites/"+s.ID+"/deploy", nil, &d)
+	if status := h.deployed(d.DeploymentID); status != "success" {
+		h.t.Fatalf("the deployment ended %s", status)
+	}
+}
+
+// deployed waits for a deployment's end.
+func (h *installation) deployed(id string) string {
+	h.t.Helper()
+	var d struct{ Status string }
+	h.until("the deployment's end", func() bool {
+		_ = h.Call(h.t.Context(), h.key, "GET", "/deployments/"+id, nil, &d)
+		return d.Status == "success" || d.Status == "failed" || d.Status == "canceled"
+	})
+	return d.Status
+}

@@ -1,0 +1,151 @@
+package wordpress
+
+import (
+	"archive/zip"
+	"bytes"
+	"os"
+	"strings"
+)
+
+// offers is what wordpress.org says of a plugin, said by a file: a package that is there.
+const offers = `<?php
+add_filter('site_transient_update_plugins', function ($v) {
+	$zip = WP_CONTENT_DIR . '/offer.zip';
+	if (!is_file($zip)) return $v;
+	$v = is_object($v) ? $v : new stdClass;
+	$v->response = ['gadget/gadget.php' => (object) ['slug' => 'gadget', 'plugin' => 'gadget/gadget.php', 'new_version' => trim(file_get_contents(WP_CONTENT_DIR . '/offer.txt')), 'package' => $zip]];
+	return $v;
+});
+`
+
+func gadget(version, body string) string {
+	return "<?php\n/* Plugin Name: Gadget\n Version: " + version + " */\nadd_action('wp_footer', function () { echo 'Gadget " + version + "'; });\n" + body
+}
+
+// offerPlugin makes a version of the gadget what an update finds.
+func (h *installation) offerPlugin(s siteBody, version, body string) {
+	h.t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	f, err := z.Create("gadget/gadget.php")
+	ok(h.t, err)
+	_, err = f.Write([]byte(gadget(version, body)))
+	ok(h.t, err)
+	ok(h.t, z.Close())
+	h.plant(s, "offer.zip", b.String())
+	h.plant(s, "offer.txt", version)
+}
+
+func (h *installation) update(s siteBody, body map[string]any) string {
+	h.t.Helper()
+	var op workBody
+	h.call("POST", "/sites/"+s.ID+"/wordpress/update", body, &op)
+	return op.ID
+}
+
+// An update that breaks the site is taken back; one that doesn't stays.
+func (h *installation) updates(s siteBody) {
+	t := h.t
+	h.plant(s, "plugins/gadget/gadget.php", gadget("1.0", ""))
+	h.plant(s, "mu-plugins/offers.php", offers)
+	owner, _ := h.login(s)
+	owner.rest("PUT", "/plugins/gadget/gadget", "application/json", strings.NewReader(`{"status": "active"}`), &struct{}{})
+	v := h.visitor(s.URL)
+	is := func(version string) {
+		t.Helper()
+		if status, _, text := v.get("/?u=" + version); status != 200 || !strings.Contains(text, "Gadget "+version) {
+			t.Errorf("the site has not %s: %d %.300s", version, status, text)
+		}
+	}
+	is("1.0")
+	h.offerPlugin(s, "2.0", "add_action('template_redirect', function () { update_option('blogname', 'Broken'); gadget_is_missing(); });")
+	op := h.ended(h.update(s, map[string]any{"plugins": []string{"gadget"}}), "failed")
+	if !strings.Contains(op.Error, "The update broke the site: The page / answers with status 500") || op.Result["restored"] != true || op.Result["backupId"] == nil {
+		t.Errorf("%s %v", op.Error, op.Result)
+	}
+	is("1.0")
+	if _, _, text := v.get("/?u=title"); !strings.Contains(text, "<title>Blog</title>") {
+		t.Errorf("the database is not as it was: %.300s", text)
+	}
+	h.offerPlugin(s, "2.1", "add_filter('bloginfo', fn() => '');add_filter('pre_get_document_title', fn() => 'Hacked');")
+	if op = h.ended(h.update(s, map[string]any{"plugins": "all"}), "failed"); !strings.Contains(op.Error, `has the title "Hacked"`) {
+		t.Errorf("a changed title: %s", op.Error)
+	}
+	is("1.0")
+
+	// A good one, with the core in the same operation.
+	h.offerPlugin(s, "2.2", "")
+	h.offer("6.1.91")
+	op = h.ended(h.update(s, map[string]any{"plugins": "all", "core": true}), "success")
+	if list, _ := op.Result["updated"].([]any); len(list) != 2 {
+		t.Errorf("it updated %v", op.Result)
+	}
+	is("2.2")
+	var info struct {
+		Version string
+		Plugins []struct{ Slug, Version string }
+	}
+	h.call("GET", "/sites/"+s.ID+"/wordpress", nil, &info)
+	if info.Version != "6.1.91" {
+		t.Errorf("the core is %s", info.Version)
+	}
+	ok(t, os.Remove(h.content(s, "offer.zip")))
+}
+
+// killedWhileUpdated kills everything at several points of an update: the site works
+// afterwards, and the operation has ended.
+func (h *installation) killedWhileUpdated(s siteBody) {
+	t := h.t
+	for i, point := range []string{"Backing up", "Updating", "Checking", "Restoring"} {
+		version, body := []string{"3.0", "3.1", "3.2", "3.3"}[i], ""
+		if point == "Restoring" {
+			body = "add_action('template_redirect', function () { gadget_is_missing(); });"
+		}
+		h.offerPlugin(s, version, body)
+		id := h.update(s, map[string]any{"plugins": "all"})
+		var op workBody
+		h.until(point, func() bool {
+			_ = h.Call(t.Context(), h.key, "GET", "/operations/"+id, nil, &op)
+			return strings.HasPrefix(op.Message, point) || op.Status == "success" || op.Status == "failed"
+		})
+		h.Kill()
+		ok(t, h.Start(t.Context()))
+		h.until("the operation's end", func() bool {
+			_ = h.Call(t.Context(), h.key, "GET", "/operations/"+id, nil, &op)
+			return op.Status == "success" || op.Status == "failed"
+		})
+		if op.Status == "failed" && op.Result["restored"] != true {
+			t.Errorf("killed at %q: %s %v", point, op.Error, op.Result)
+		}
+		if status, _, text := h.visitor(s.URL).get("/?k=" + version); status != 200 || !strings.Contains(text, "Gadget ") || op.Status == "success" && !strings.Contains(text, "Gadget "+version) {
+			t.Errorf("killed at %q, ended %s: %d %.300s", point, op.Status, status, text)
+		}
+	}
+}
+
+// Text is replaced wherever it stands, serialized or not, and a dry run changes nothing.
+func (h *installation) replaces(s siteBody) {
+	t := h.t
+	before := h.ask(s, "option", "set", "1")
+	replace := func(dry bool) workBody {
+		t.Helper()
+		var op workBody
+		h.call("POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{"from": "https://old.example", "to": "https://new-address.example", "dryRun": dry}, &op)
+		return h.ended(op.ID, "success")
+	}
+	if op := replace(true); op.Result["rows"] != 1.0 || op.Result["replacements"] != 2.0 || op.Result["backupId"] != nil {
+		t.Errorf("the dry run: %v", op.Result)
+	}
+	if got := h.ask(s, "option"); got != before {
+		t.Errorf("the dry run has changed it: %s", got)
+	}
+	if op := replace(false); op.Result["replacements"] != 2.0 || op.Result["backupId"] == nil {
+		t.Errorf("the replacement: %v", op.Result)
+	}
+	if got, want := h.ask(s, "option"), strings.ReplaceAll(before, "https://old.example", "https://new-address.example"); !strings.Contains(got, `"url":"https://new-address.example/x/äö"`) || !strings.Contains(got, `"again":{"u":"https://new-address.example/y"}`) {
+		t.Errorf("it has become %s, want about %s", got, want)
+	}
+	if op := replace(true); op.Result["rows"] != 0.0 {
+		t.Errorf("a second dry run: %v", op.Result)
+	}
+}

@@ -1,0 +1,84 @@
+package mail
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+
+	"slipway/internal/mail/mailtest"
+)
+
+// What a program sends arrives with the operator's sender, its own as the address of
+// replies, and nothing of it becomes another header.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	server := mailtest.New(t, mailtest.Config{Refuse: func(to string) error {
+		if to == "gone@example.test" {
+			return mailtest.Permanent("no such user")
+		}
+		return nil
+	}})
+	m, err := New(Config{Addr: server.Addr, From: "Slipway <noreply@operator.test>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var said []string
+	r := NewRelay(m, func(sender, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, sender+": "+line)
+	})
+	path := filepath.Join(t.TempDir(), "mail.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go r.Serve(t.Context(), "site_1", l)
+	send := func(to []string, text string) error {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return smtp.NewClient(c).SendMail("wordpress@blog.test", to, strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")))
+	}
+	if err := send([]string{"ada@example.test", "bob@example.test"}, "From: My blog <wordpress@blog.test>\nTo: ada@example.test\nBcc: bob@example.test\nSender: x@y.test\nSubject: New\n comment\n\nHello\n"); err != nil {
+		t.Fatal(err)
+	}
+	got := server.Wait(1)[0]
+	if got.From != "noreply@operator.test" || got.Header.Get("From") != `"My blog" <noreply@operator.test>` || got.Header.Get("Reply-To") != "<wordpress@blog.test>" {
+		t.Errorf("the sender is %s, %q, replies to %q", got.From, got.Header.Get("From"), got.Header.Get("Reply-To"))
+	}
+	if got.Header.Get("Bcc") != "" || got.Header.Get("Sender") != "" || got.Header.Get("Subject") != "New comment" || !strings.Contains(got.Text, "Hello") {
+		t.Errorf("it arrived as %v %q", got.Header, got.Text)
+	}
+	if err := send([]string{"gone@example.test"}, "Subject: x\n\nx\n"); err == nil {
+		t.Error("a refused mail was taken")
+	}
+	if err := send([]string{"a@example.test"}, "no header at all\n\nx\n"); err == nil {
+		t.Error("a mail without a header was taken")
+	}
+	for i := range 10 { // 50 recipients each
+		var many []string
+		for range maxRecipients {
+			many = append(many, "ada@example.test")
+		}
+		if err := send(many, "Subject: spam\n\nx\n"); err != nil {
+			break
+		}
+		if i == 9 {
+			t.Error("a site may send without end")
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	all := strings.Join(said, "\n")
+	if !strings.Contains(all, "site_1: Mail not sent: the mail server refuses it: 550") || !strings.Contains(all, "recipients within an hour") {
+		t.Errorf("the site's log has %s", all)
+	}
+}
