@@ -61,7 +61,7 @@ func (b *bench) backups(w *world.World) error {
 		return err
 	}
 	var x struct{ ID string }
-	if err := w.Call(b.ctx, b.key, "POST", "/sites/"+id+"/databases", map[string]string{"name": "main"}, &x); err != nil {
+	if err := w.Call(b.ctx, b.key, "POST", "/sites/"+id+"/databases", map[string]string{"engine": "mariadb", "name": "main"}, &x); err != nil {
 		return err
 	}
 	if err := b.ended(w, "/databases/"+x.ID, "active", "error"); err != nil {

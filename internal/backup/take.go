@@ -372,8 +372,11 @@ func (c *collection) moment(ctx context.Context, b Backup) (err error) {
 	defer func() { release() }()
 	at := time.Now()
 	c.m.At = at.UTC()
-	dumps, stop := c.dumps(ctx, databases) // their moment is when they begin
+	dumps, stop, err := c.dumps(ctx, databases) // their moment is when they begin
 	defer stop()
+	if err != nil {
+		return err
+	}
 	for _, f := range folders {
 		if err := c.folder(ctx, f); err != nil {
 			return err
@@ -388,8 +391,9 @@ func (c *collection) moment(ctx context.Context, b Backup) (err error) {
 	return dumps()
 }
 
-// dumps begins to dump every database and returns what adds the dumps.
-func (c *collection) dumps(ctx context.Context, databases []Database) (add func() error, stop func()) {
+// dumps begins to dump every database and returns what adds the dumps. The site's writes are
+// held meanwhile, so that it doesn't wait for long.
+func (c *collection) dumps(ctx context.Context, databases []Database) (add func() error, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type stream struct {
 		name string
@@ -409,22 +413,29 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 			w.CloseWithError(err) // nil is the end of the dump
 		}()
 	}
+	stop = func() {
+		cancel()
+		for _, st := range streams {
+			st.r.CloseWithError(context.Canceled)
+		}
+	}
+	late := time.NewTimer(maxHold)
+	defer late.Stop()
 	for range databases { // a dump has its moment before its first byte
-		<-began
+		select {
+		case <-began:
+		case <-late.C:
+			return nil, stop, &fault.Error{Kind: fault.Unavailable, Message: "The database server is too slow", Details: "the site's writes may be held for 2 seconds, and the dump had not begun by then; try again later", Code: "database_slow"}
+		}
 	}
 	return func() error {
-			for _, st := range streams {
-				if err := c.file(inDatabase+c.inside+st.name+".sql", "", 0o600, func() (io.ReadCloser, error) { return st.r, nil }); err != nil {
-					return fmt.Errorf("dump %s: %w", st.name, err)
-				}
-			}
-			return nil
-		}, func() {
-			cancel()
-			for _, st := range streams {
-				st.r.CloseWithError(context.Canceled)
+		for _, st := range streams {
+			if err := c.file(inDatabase+c.inside+st.name+".sql", "", 0o600, func() (io.ReadCloser, error) { return st.r, nil }); err != nil {
+				return fmt.Errorf("dump %s: %w", st.name, err)
 			}
 		}
+		return nil
+	}, stop, nil
 }
 
 // firstWrite tells when a dump has begun.

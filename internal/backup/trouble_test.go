@@ -205,3 +205,17 @@ func (w *world) begun(id ID) (operation.Operation, Restore) {
 	r.Operation = o.ID
 	return o, r
 }
+
+// A dump that doesn't begin fails the backup: the site's writes are not held any longer.
+func TestDumpDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) {
+		c.Databases = func(context.Context, site.ID) ([]Database, error) {
+			return []Database{{Name: "main", Dump: func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return ctx.Err() }}}, nil
+		}
+	})
+	s := w.site("data", map[string]string{"index.html": "hello"})
+	if b := w.backUp(s.ID, NewBackup{}); b.Status != Failed || !strings.Contains(b.Error, "too slow") || w.held != 1001 {
+		t.Errorf("%+v, held %d", b, w.held)
+	}
+}

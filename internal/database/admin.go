@@ -27,7 +27,7 @@ func (s *server) connect(c *mysql.Config, host string) (*admin, error) {
 		return nil, fmt.Errorf("connect to database server: %w", err)
 	}
 	pool := sql.OpenDB(connector)
-	pool.SetMaxOpenConns(8)
+	pool.SetMaxOpenConns(8 + 3*maxPerSite) // a backup reads all databases of a site at once, and few run at once
 	pool.SetConnMaxIdleTime(time.Minute)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

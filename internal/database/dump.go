@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/go-sql-driver/mysql"
 
 	"slipway/internal/db"
 	"slipway/internal/fault"
@@ -43,6 +44,10 @@ func (d *Databases) Dump(ctx context.Context, id ID, w io.Writer) error {
 	}
 	out := &dumper{w: bufio.NewWriterSize(w, 256<<10), schema: x.Schema}
 	if err := a.read(ctx, out); err != nil {
+		var refused *mysql.MySQLError
+		if errors.As(err, &refused) && refused.Number == 1205 {
+			return &fault.Error{Kind: fault.Conflict, Message: "The database " + x.Name + " can't be backed up", Details: "a table has been locked for 20 seconds by LOCK TABLES, or by a statement that changes its columns; try again later", Code: "table_locked"}
+		}
 		return fmt.Errorf("dump database %s: %w", x.Name, away(err))
 	}
 	return nil
@@ -93,7 +98,7 @@ func (a *admin) read(ctx context.Context, o *dumper) (err error) {
 		_ = c.Close()
 	}()
 	for _, q := range []string{
-		"SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00'", "SET SESSION sql_mode = ''", "SET SESSION sql_quote_show_create = 1", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+		"SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00'", "SET SESSION sql_mode = ''", "SET SESSION sql_quote_show_create = 1", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET SESSION lock_wait_timeout = 20",
 		"USE " + name(o.schema), "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
 	} {
 		if _, err := c.ExecContext(ctx, q); err != nil {

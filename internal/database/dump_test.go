@@ -262,3 +262,27 @@ func TestKilledInTheMiddle(t *testing.T) {
 		return n == 0
 	})
 }
+
+// Many databases of a site are dumped at once, each in a transaction of its own that has
+// begun before any of them is read.
+func TestDumpsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.site(anna, "one")
+	x := w.database(anna, one)
+	w.exec(w.connect(one), "CREATE TABLE t (x INT)")
+	const all = 20
+	began, goOn, done := make(chan struct{}, all), make(chan struct{}), make(chan error, all)
+	for range all {
+		go func() {
+			done <- w.Dump(t.Context(), x.ID, &triggered{Writer: io.Discard, left: 1, fire: func() { began <- struct{}{}; <-goOn }})
+		}()
+	}
+	for range all {
+		<-began
+	}
+	close(goOn)
+	for range all {
+		ok(t, <-done)
+	}
+}
