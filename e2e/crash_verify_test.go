@@ -73,7 +73,7 @@ type crashDeployment struct{ ID, SiteID, Status, Trigger, Error string }
 // of. I1: those that were acknowledged are there as long as their site is.
 func (k *killing) verifyDeployments(t *testing.T, l *ledger) {
 	since := time.Now()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 60*time.Second, fmt.Errorf("I2: deployments hang"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), world.Patience(60*time.Second), fmt.Errorf("I2: deployments hang"))
 	defer cancel()
 	ended := func(s string) bool { return s == "success" || s == "failed" || s == "canceled" }
 	for id, s := range l.deploys {
@@ -214,7 +214,7 @@ func (k *killing) verifyEvents(t *testing.T, l *ledger) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 60*time.Second, fmt.Errorf("the minute for deliveries is over"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), world.Patience(60*time.Second), fmt.Errorf("the minute for deliveries is over"))
 	defer cancel()
 	have, seen := map[expectation]bool{}, 0
 	missing := func() (out []expectation) {

@@ -297,22 +297,11 @@ func (h *harness) cancel(s aSite, id string) {
 func (h *harness) until(patience time.Duration, what string, ok func() bool) {
 	h.t.Helper()
 	for start := time.Now(); !ok(); {
-		if took := time.Since(start); took > patience && took > patient(patience) {
+		if took := time.Since(start); took > patience && took > world.Patience(patience) {
 			h.t.Fatalf("no %s in %s", what, took)
 		}
 		time.Sleep(15 * time.Millisecond) // between looks
 	}
-}
-
-// patient is how long something may take here that takes at most d on a machine with
-// nothing else to do: as many times longer as there are processes that want to run for each
-// processor.
-func patient(d time.Duration) time.Duration {
-	var load float64
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		fmt.Sscan(string(text), &load)
-	}
-	return time.Duration(float64(d) * max(1, load/float64(runtime.NumCPU())))
 }
 
 // wait returns a deployment when it has ended.
@@ -389,7 +378,7 @@ func (h *harness) shows(address, text string) world.Answer {
 		if a.Status == 200 && strings.Contains(string(a.Body), text) {
 			return a
 		}
-		if took := time.Since(start); took > 5*time.Second && took > patient(5*time.Second) {
+		if took := time.Since(start); took > 5*time.Second && took > world.Patience(5*time.Second) {
 			h.t.Fatalf("%s answers %d without %q:\n%.1000s", address, a.Status, text, a.Body)
 		}
 	}

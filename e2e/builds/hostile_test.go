@@ -96,7 +96,7 @@ func (h *harness) watch(s aSite) (stop func() time.Duration) {
 func TestGreedyBuilds(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h, mark := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "6s"), strconv.Itoa(as)
+		h, mark := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", world.Patience(6*time.Second).Round(time.Second).String()), strconv.Itoa(as)
 		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
 		good := h.site("acme/good", nil)
 		h.built(good, h.first(good))
@@ -124,7 +124,7 @@ func TestGreedyBuilds(t *testing.T) {
 		if left := processes("sleep\x00863996" + mark); len(left) > 0 {
 			t.Errorf("processes %v are alive", left)
 		}
-		if p99 := stop(); p99 > patient(500*time.Millisecond) {
+		if p99 := stop(); p99 > world.Patience(500*time.Millisecond) {
 			t.Errorf("the service's own p99 was %s meanwhile, want at most 500 ms", p99)
 		}
 		h.shows(good.URL, "good")

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway/e2e/world"
 )
@@ -254,7 +255,7 @@ func (h *installation) site(name string, files map[string]string) {
 	h.t.Helper()
 	h.commitFiles(name, files)
 	var made struct{ Data struct{ ID, URL string } }
-	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main", "run": map[string]any{"healthCheck": map[string]any{"timeoutSeconds": 4}}}, &made)
+	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main", "run": map[string]any{"healthCheck": map[string]any{"timeoutSeconds": min(600, int(world.Patience(4*time.Second).Seconds()))}}}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
 	var list struct{ Data []struct{ ID string } }
 	h.until("the first deployment", func() (bool, error) {

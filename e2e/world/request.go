@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -170,4 +172,15 @@ func Until(ctx context.Context, pause time.Duration, look func() (bool, error)) 
 		case <-time.After(pause):
 		}
 	}
+}
+
+// Patience is how long something may take here that takes at most d on a machine with
+// nothing else to do: as many times longer as there are processes that want to run for each
+// processor.
+func Patience(d time.Duration) time.Duration {
+	var load float64
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		fmt.Sscan(string(text), &load)
+	}
+	return time.Duration(float64(d) * max(1, load/float64(runtime.NumCPU())))
 }

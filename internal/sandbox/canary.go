@@ -86,7 +86,7 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 	t.Pid = holder.Process.Pid
 
 	// It runs behind a network as builds do, whose proxy refuses everything.
-	proxy, err := net.Listen("unix", filepath.Join(scratch, "proxy"))
+	proxy, socket, err := Listen(scratch, "proxy")
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
@@ -100,15 +100,12 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 			_ = c.Close()
 		}
 	}()
-	if err := os.Chmod(filepath.Join(scratch, "proxy"), 0o666); err != nil {
-		return nil, fmt.Errorf("canary: %w", err)
-	}
 	told, err := json.Marshal(t)
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
 	var out, complaint bytes.Buffer
-	res, err := b.Run(ctx, Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: work, UID: uid, Network: Network{Proxy: filepath.Join(scratch, "proxy")},
+	res, err := b.Run(ctx, Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: work, UID: uid, Network: Network{Proxy: socket},
 		Limits: Limits{Wall: 20 * time.Second, Memory: 256 << 20}, Stdout: &out, Stderr: &complaint})
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)

@@ -415,7 +415,12 @@ func nothingLeft(t *testing.T, b *Bubblewrap, token string) {
 
 func TestTwelveForbiddenActions(t *testing.T) {
 	t.Parallel()
-	got, err := newSandbox(t).Canary(t.Context(), siteUID())
+	b := newSandbox(t)
+	b.Dir = filepath.Join(b.Dir, strings.Repeat("longer-than-the-address-of-a-socket/", 4))
+	if err := os.MkdirAll(b.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Canary(t.Context(), siteUID())
 	if err != nil {
 		t.Fatal(err)
 	}
