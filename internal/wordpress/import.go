@@ -136,7 +136,7 @@ func (r *run) importSite(ctx context.Context) error {
 		}
 		return r.fill(ctx)
 	case atChange: // a crash cut the exchange off
-		return r.goBack(ctx, errInterrupted.Error())
+		return r.goBack(ctx, interrupted)
 	case atCheck:
 		return r.imported(ctx)
 	}

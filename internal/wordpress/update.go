@@ -95,7 +95,7 @@ func (r *run) update(ctx context.Context) error {
 		}
 		return r.change(ctx)
 	case atChange: // a crash cut it off
-		return r.goBack(ctx, errInterrupted.Error())
+		return r.goBack(ctx, interrupted)
 	case atDeploy:
 		return r.deployed(ctx)
 	case atCheck:
