@@ -7,7 +7,9 @@
 // folders and the dumps of its databases, all of one moment. Content that an earlier
 // backup has is not stored again. Taking, verifying and restoring are jobs, which a crash
 // repeats; nothing of a site changes before all that is to be put in its place is at hand.
-// The package never serves anything, and knows storage and databases only through the
+// A copy of the whole installation (TakeCopy, OpenCopy) is a manifest too, in the same
+// repository or another, which lists its copies itself: where nothing else is left they are
+// found. The package never serves anything, and knows storage and databases only through the
 // functions that it is given.
 package backup
 

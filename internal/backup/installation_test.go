@@ -15,6 +15,7 @@ import (
 	"filippo.io/age"
 
 	"slipway/internal/blob"
+	"slipway/internal/blob/s3test"
 	"slipway/internal/fault"
 	"slipway/internal/seal"
 	"slipway/internal/site"
@@ -137,6 +138,17 @@ func TestInstallation(t *testing.T) {
 	if _, err := NewRepository(RepositoryConfig{Backend: empty, Seal: w.seal, ReadOnly: true}).Copies(t.Context()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an empty place: %v", err)
 	}
+	// The same in a bucket.
+	cloud, _, err := blob.OpenBackend(s3test.New(t).Bucket(t), blob.Options{Cache: t.TempDir(), Opaque: true})
+	ok(t, err)
+	defer cloud.Close()
+	far := NewRepository(RepositoryConfig{Backend: cloud, Seal: w.seal})
+	_, err = TakeCopy(t.Context(), far, source, false)
+	ok(t, err)
+	c, err = OpenCopy(t.Context(), far, "")
+	ok(t, err)
+	ok(t, c.Check(t.Context(), func(int64, int64) {}))
+
 	// Scheduled ones go by the schedule, those by hand stay.
 	for range 2 {
 		_, err := TakeCopy(t.Context(), repo, source, true)

@@ -7,6 +7,9 @@
 // reaches it over a socket of the site's own, which only its sandboxes hold and through
 // which so many connections fit at once; while the server starts, connections wait.
 //
+// A database is dumped as SQL in one transaction (Dump), and loaded with the rights of a site
+// into one of nobody's (Load), which then takes its place in a transaction.
+//
 // What is asked for is a row and a job in one transaction, so that a crash neither loses a
 // database nor leaves one behind. Passwords are sealed, and no method but Env shows them.
 package database

@@ -169,7 +169,7 @@ type Config struct {
 
 	// StartProgram brings a deployment's program up and returns once it is healthy. Until
 	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
-	StartProgram func(ctx context.Context, id ID) (release func(), err error)
+	StartProgram func(ctx context.Context, id ID, say func(line string)) (release func(), err error)
 	WhyNot       string
 	// WordPress prepares and installs sites of that type. Optional: nil refuses them, with WhyNot.
 	WordPress WordPress

@@ -195,54 +195,68 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// open opens the repository of a place to read it.
-func (p Place) open(s Store, log *slog.Logger) (*backup.Repository, error) {
+// open opens the repository of a place to read it, until done is called.
+func (p Place) open(s Store, log *slog.Logger) (repo *backup.Repository, done func(), err error) {
 	if p.From == "" {
-		return nil, errors.New("--from: name the directory or s3://… where the backups are")
+		return nil, nil, errors.New("--from: name the directory or s3://… where the backups are")
 	}
 	if !strings.Contains(p.From, "://") {
 		if info, err := os.Stat(p.From); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("--from: there is no directory %s", p.From)
+			return nil, nil, fmt.Errorf("--from: there is no directory %s", p.From)
 		}
 	}
 	c := backup.RepositoryConfig{ReadOnly: true}
-	switch {
-	case p.Identity != "":
-		f, err := os.Open(p.Identity)
-		if err != nil {
-			return nil, fmt.Errorf("--identity: %w", err)
-		}
-		defer f.Close()
-		if c.Identities, err = age.ParseIdentities(io.LimitReader(f, 1<<20)); err != nil {
-			return nil, errors.New("--identity: the file holds no identity of age (AGE-SECRET-KEY-1…)")
-		}
-	default:
-		file, flag := p.Key, "--key"
-		if file == "" {
-			file, flag = s.path("secrets.key"), "--data-dir"
-		}
-		if _, err := os.Stat(file); err != nil {
-			return nil, fmt.Errorf("%s: %w; name the installation's secrets.key with --key, or an identity of age with --identity", flag, err)
-		}
-		var err error
-		if c.Seal, err = seal.Load(file); err != nil {
-			return nil, err
-		}
+	if p.Identity != "" {
+		c.Identities, err = identities(p.Identity)
+	} else {
+		c.Seal, err = p.sealer(s)
 	}
-	at, _, err := blob.OpenBackend(p.From, blob.Options{Cache: filepath.Join(os.TempDir(), fmt.Sprintf("slipway-restore-%d", os.Getpid())), CacheSize: 64 << 20, Opaque: true, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("--from: %w", err)
+		return nil, nil, err
 	}
-	c.Backend = at
-	return backup.NewRepository(c), nil
+	cache, err := os.MkdirTemp("", "slipway-backup-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Backend, _, err = blob.OpenBackend(p.From, blob.Options{Cache: cache, CacheSize: 64 << 20, Opaque: true, Log: log}); err != nil {
+		os.RemoveAll(cache)
+		return nil, nil, fmt.Errorf("--from: %w", err)
+	}
+	return backup.NewRepository(c), func() { c.Backend.Close(); os.RemoveAll(cache) }, nil
+}
+
+func identities(file string) ([]age.Identity, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("--identity: %w", err)
+	}
+	defer f.Close()
+	list, err := age.ParseIdentities(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, errors.New("--identity: the file holds no identity of age (AGE-SECRET-KEY-1…)")
+	}
+	return list, nil
+}
+
+// sealer reads the installation's key, and makes none.
+func (p Place) sealer(s Store) (*seal.Sealer, error) {
+	file, flag := p.Key, "--key"
+	if file == "" {
+		file, flag = s.path("secrets.key"), "--data-dir"
+	}
+	if _, err := os.Stat(file); err != nil {
+		return nil, fmt.Errorf("%s: %w; name the installation's secrets.key with --key, or an identity of age with --identity", flag, err)
+	}
+	return seal.Load(file)
 }
 
 // ListBackups prints the backups of an installation that are at a place.
 func ListBackups(ctx context.Context, s Store, p Place, out io.Writer) error {
-	repo, err := p.open(s, quiet())
+	repo, done, err := p.open(s, quiet())
 	if err != nil {
 		return err
 	}
+	defer done()
 	list, err := repo.Copies(ctx)
 	if err != nil {
 		return sentence(err)

@@ -29,10 +29,11 @@ const restoring = "restore.incomplete"
 // its database is opened and checked, and each site's database is loaded into a server of
 // its own and compared. Nothing of the installation is touched.
 func VerifyBackup(ctx context.Context, s Store, p Place, id, mariaDB string, out io.Writer) error {
-	repo, err := p.open(s, quiet())
+	repo, done, err := p.open(s, quiet())
 	if err != nil {
 		return err
 	}
+	defer done()
 	c, err := backup.OpenCopy(ctx, repo, backup.ID(id))
 	if err != nil {
 		return sentence(err)
@@ -121,10 +122,11 @@ func RestoreBackup(ctx context.Context, s Store, p Place, id, mariaDB string, ou
 	if p.Key == "" && p.Identity == "" {
 		return errors.New("name what opens the backup: --key with the old installation's secrets.key, or --identity with an identity of age")
 	}
-	repo, err := p.open(s, quiet())
+	repo, done, err := p.open(s, quiet())
 	if err != nil {
 		return err
 	}
+	defer done()
 	c, err := backup.OpenCopy(ctx, repo, backup.ID(id))
 	if err != nil {
 		return sentence(err)
@@ -231,7 +233,7 @@ func loadDatabases(ctx context.Context, c *backup.CopyReader, s Store, d *db.DB,
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { // the server has another identity
+	if err := errors.Join(os.MkdirAll(dir, 0o711), os.Chmod(dir, 0o711)); err != nil { // the server has another identity
 		return err
 	}
 	boxes, err := filepath.Abs(s.path("builds", "sandbox"))
