@@ -62,11 +62,11 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 	if err != nil {
 		return Import{}, nil, fmt.Errorf("store import: %w", err)
 	}
-	drop = func() { _ = os.Remove(f.Name()) }
+	remove := func() { _ = os.Remove(f.Name()) }
 	defer func() {
 		_ = f.Close()
 		if err != nil {
-			drop()
+			remove()
 		}
 	}()
 	most := w.c.StorageLimit(s)
@@ -82,7 +82,7 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 	if err := f.Sync(); err != nil {
 		return Import{}, nil, fmt.Errorf("store import: %w", err)
 	}
-	return Import{File: filepath.Base(f.Name())}, drop, nil
+	return Import{File: filepath.Base(f.Name())}, remove, nil
 }
 
 // sweepImports removes archives that were forgotten.
@@ -136,7 +136,7 @@ func (r *run) importSite(ctx context.Context) error {
 		}
 		return r.fill(ctx)
 	case atChange: // a crash cut the exchange off
-		return r.goBack(ctx, errInterrupted.Error())
+		return r.goBack(ctx, interrupted)
 	case atCheck:
 		return r.imported(ctx)
 	}

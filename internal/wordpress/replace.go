@@ -100,7 +100,7 @@ func (r *run) replace(ctx context.Context) error {
 // where it was: WordPress notes the place with each change.
 func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dry bool, from float64) (replaceResult, error) {
 	var found replaceResult
-	for {
+	for range maxRounds {
 		var out struct {
 			Done     bool
 			Place    json.RawMessage
@@ -116,12 +116,22 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dr
 			}
 			return found, nil
 		}
+		if len(out.Place) > maxPlace {
+			break
+		}
 		r.step.Place = out.Place
 		if err := r.to(ctx, r.step.At, from+(0.95-from)*out.Progress, "Replacing"); err != nil {
 			return found, err
 		}
 	}
+	return found, &fault.Error{Kind: fault.Conflict, Message: "The replacement does not end", Details: "a plugin may have changed its answers", Code: "wordpress_failed"}
 }
+
+// What a replacement may take: rounds of some seconds, and the place between two of them.
+const (
+	maxRounds = 2000
+	maxPlace  = 256 << 10
+)
 
 // addressPairs are the forms in which an address of a site stands in its database: as it
 // is, over the other protocol, in JSON, and encoded for a query.

@@ -95,7 +95,7 @@ func (r *run) update(ctx context.Context) error {
 		}
 		return r.change(ctx)
 	case atChange: // a crash cut it off
-		return r.goBack(ctx, errInterrupted.Error())
+		return r.goBack(ctx, interrupted)
 	case atDeploy:
 		return r.deployed(ctx)
 	case atCheck:
@@ -128,7 +128,9 @@ func (r *run) change(ctx context.Context) error {
 			return err
 		}
 	}
-	r.step.Updated = out.Updated
+	for _, c := range out.Updated[:min(len(out.Updated), 2*maxSlugs)] { // plugins have a say in it
+		r.step.Updated = append(r.step.Updated, Changed{Kind: clip(c.Kind, 20), Slug: clip(c.Slug, 200), From: clip(c.From, 50), To: clip(c.To, 50)})
+	}
 	if len(out.Failed) > 0 {
 		f := out.Failed[0]
 		return r.goBack(ctx, fmt.Sprintf("The %s %s could not be updated to %s: %s", f.Kind, clip(f.Slug, 100), clip(f.To, 30), clip(f.Error, 300)))

@@ -3,7 +3,6 @@ package wordpress
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -285,5 +284,5 @@ func (r *run) waitRestore(ctx context.Context) (ready bool, result map[string]an
 	return false, nil, nil
 }
 
-// errInterrupted is why what a restart cut off goes back.
-var errInterrupted = errors.New("It was interrupted by a restart of the server")
+// interrupted is why what a restart cut off goes back.
+const interrupted = "It was interrupted by a restart of the server"
