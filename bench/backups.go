@@ -139,7 +139,6 @@ func (b *bench) backups(w *world.World) error {
 	}
 
 	for range 2 {
-		schema = strings.TrimSpace(client.must("SELECT table_schema FROM information_schema.tables WHERE table_name = 't' ORDER BY create_time DESC LIMIT 1"))
 		out := filepath.Join(w.Dir, "yard")
 		os.RemoveAll(out)
 		os.MkdirAll(out, 0o755)

@@ -17,7 +17,7 @@ import (
 )
 
 // pushHook is a Git hook of a site.
-type pushHook struct{ site, repo, url, secret string }
+type pushHook struct{ site, repo, address, url, secret string }
 
 // pushSite makes a site of a small repository, waits until it is live, and gives it a hook.
 func (b *bench) pushSite(w *world.World, name string) (h pushHook, err error) {
@@ -25,12 +25,12 @@ func (b *bench) pushSite(w *world.World, name string) (h pushHook, err error) {
 	if err := b.commit(w, h.repo, 3, "first"); err != nil {
 		return h, err
 	}
-	var created struct{ Data struct{ ID string } }
+	var created struct{ Data struct{ ID, URL string } }
 	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": name, "type": "static", "repository": "git.test/" + h.repo, "branch": "main"}, &created)
 	if err != nil {
 		return h, err
 	}
-	h.site = created.Data.ID
+	h.site, h.address = created.Data.ID, created.Data.URL
 	var hook struct{ URL, Secret string }
 	err = w.Call(b.ctx, b.key, "POST", "/sites/"+h.site+"/git/hook", nil, &hook)
 	h.url, h.secret = hook.URL, hook.Secret
@@ -93,6 +93,38 @@ func (b *bench) settled(w *world.World, hooks []pushHook) error {
 	return nil
 }
 
+// pushedLive measures from git commit and git push, with a post-receive hook that tells of
+// it as GitHub does, to the new page being served.
+func (b *bench) pushedLive(w *world.World, h pushHook) (took []time.Duration, err error) {
+	if err := w.Git.Tell(h.repo, h.url, h.secret); err != nil {
+		return nil, err
+	}
+	visitor, err := w.Browser()
+	if err != nil {
+		return nil, err
+	}
+	defer visitor.CloseIdleConnections()
+	for n := range 20 {
+		marker := fmt.Sprint("pushed ", n)
+		if err := world.WriteFiles(b.content(h.repo), map[string]string{"index.html": marker}); err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		if _, err := w.Git.Commit(h.repo, "main", b.content(h.repo), marker); err != nil {
+			return nil, err
+		}
+		err := world.Until(b.ctx, 2*time.Millisecond, func() (bool, error) {
+			a, err := w.Site(b.ctx, visitor, world.Request{Method: http.MethodGet, URL: h.address + "/"})
+			return string(a.Body) == marker, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(start))
+	}
+	return took, nil
+}
+
 // push measures from a push being answered to its deployment being started, and what a
 // thousand calls at once meet, with the program killed right after the last answer.
 func (b *bench) push(w *world.World) error {
@@ -131,6 +163,12 @@ func (b *bench) push(w *world.World) error {
 	}
 	b.add(row{what: "push, until it is answered", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(answered, .5)), ms(quantile(answered, .99))), goal: "< 1 s"})
 	b.add(row{what: "push, from its answer to the start of its deployment", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(started, .5)), ms(quantile(started, .99))), goal: "p50 < 100 ms"})
+
+	live, err := b.pushedLive(w, one)
+	if err != nil {
+		return err
+	}
+	b.add(row{what: "git commit and git push, until the new page is served", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(live, .5)), ms(quantile(live, .99)))})
 
 	const sites, each = 100, 10
 	hooks := make([]pushHook, sites)

@@ -148,7 +148,7 @@ func (s *story) goBack() {
 func (s *story) members() {
 	s.step("only members see the site")
 	choose := func(who string) {
-		s.Go(s.site + "/rules#access")
+		s.Go(s.site + "/rules")
 		s.Eval(`void (document.querySelector('#f-sign-in').value = '`+who+`')`, nil)
 		s.Press("@save-serving")
 		s.Sees("@flash")

@@ -58,11 +58,14 @@ type installation struct {
 	versions []string // ids of deployments
 }
 
-func install(t *testing.T) *installation {
+func install(t *testing.T, change ...func(*world.World)) *installation {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(w)
 	}
 	t.Cleanup(w.Close)
 	t.Cleanup(func() {

@@ -151,16 +151,33 @@ func (w *World) Close() {
 	w.client.CloseIdleConnections()
 }
 
+// claims keep the ports of this process from other tests: while they are open nobody else
+// gets one of the same name.
+var claims struct {
+	sync.Mutex
+	of []net.Listener
+}
+
 // FreePorts finds addresses that nobody listens on, below the range from which the
 // kernel takes ports for outgoing connections (32768 and up on Linux): they stay free
-// while the program is down between two lives.
+// while the program is down between two lives, from other tests too.
 func FreePorts(n int) ([]string, error) {
 	var out []string
 	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)))
+		port := 10_000 + rand.IntN(22_000)
+		// Ours until this process ends, also while the program that listens there is dead.
+		claim, err := net.Listen("unix", fmt.Sprintf("@slipway-e2e-port-%d", port))
 		if err != nil {
 			continue
 		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			claim.Close()
+			continue
+		}
+		claims.Lock()
+		claims.of = append(claims.of, claim)
+		claims.Unlock()
 		defer l.Close()
 		if out = append(out, l.Addr().String()); len(out) == n {
 			return out, nil

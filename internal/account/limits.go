@@ -24,16 +24,16 @@ const (
 	LimitDeployments  Limit = "deployments.pending"
 	LimitWebhooks     Limit = "webhooks"
 	LimitKeys         Limit = "keys"
-	LimitEnv          Limit = "env"              // of all sites; one has at most 1,000
-	LimitHooks        Limit = "hooks"            // of all sites; one has at most 100
-	LimitDatabases    Limit = "databases"        // of all sites; one has at most 20
-	LimitPrograms     Limit = "programs.running" // on each node, commands and background processes included
-	LimitPreviews     Limit = "previews"         // preview addresses of all sites; one has at most 100
-	LimitStorage      Limit = "storage.bytes"    // files of stored releases
-	LimitBuildMinutes Limit = "build.minutes"    // in a calendar month, UTC
-	LimitBandwidth    Limit = "bandwidth.bytes"  // in a calendar month, UTC
-	LimitCaches       Limit = "caches.bytes"     // of builds; what exceeds it is dropped, the oldest first
-	LimitBackups      Limit = "backups.bytes"    // that backups added to where they are stored
+	LimitEnv          Limit = "env"             // of all sites; one has at most 1,000
+	LimitHooks        Limit = "hooks"           // of all sites; one has at most 100
+	LimitDatabases    Limit = "databases"       // of all sites; one has at most 20
+	LimitPrograms     Limit = "sites.running"   // on each node, commands and background processes included
+	LimitPreviews     Limit = "previews"        // preview addresses of all sites; one has at most 100
+	LimitStorage      Limit = "storage.bytes"   // files of stored releases
+	LimitBuildMinutes Limit = "build.minutes"   // in a calendar month, UTC
+	LimitBandwidth    Limit = "bandwidth.bytes" // in a calendar month, UTC
+	LimitCaches       Limit = "caches.bytes"    // of builds; what exceeds it is dropped, the oldest first
+	LimitBackups      Limit = "backups.bytes"   // that backups added to where they are stored
 )
 
 // Unlimited is the limit of those who have none.

@@ -21,6 +21,7 @@ type testRulesIn struct {
 	Body struct {
 		Path         string            `json:"path" maxLength:"4096" doc:"Path and query of the request, or a full URL." example:"/old/page?a=1"`
 		Headers      map[string]string `json:"headers,omitempty" doc:"Headers of the request: Host, Accept-Language and Cookie. Rules depend on no others."`
+		Country      string            `json:"country,omitempty" pattern:"^([A-Za-z]{2})?$" doc:"ISO 3166 code of the visitor's country, for rules that ask for it." example:"DE"`
 		DeploymentID string            `json:"deploymentId,omitempty" doc:"Test against this deployment. Default: the live one."`
 		Rules        map[string]string `json:"rules,omitempty" doc:"Content of _redirects, _headers, slipway.toml, netlify.toml or vercel.json by name, at most 64 KiB each."`
 	}
@@ -36,6 +37,7 @@ type ruleAnswerBody struct {
 	Removed      []string      `json:"removed" doc:"Names of headers removed by rules."`
 	HeaderRules  []string      `json:"headerRules" doc:"File and line of the header rules that apply."`
 	Vary         []string      `json:"vary" doc:"Request headers that the answer depends on."`
+	ByCountry    bool          `json:"byCountry" doc:"Whether the answer depends on the visitor's country."`
 	Problems     []ruleProblem `json:"problems" doc:"Rules that would be ignored, with the reason."`
 	DeploymentID string        `json:"deploymentId"`
 }
@@ -55,7 +57,7 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return ruleAnswerBody{}, err
 	}
-	t := deploy.RuleTest{Path: in.Body.Path, Files: in.Body.Rules}
+	t := deploy.RuleTest{Path: in.Body.Path, Country: in.Body.Country, Files: in.Body.Rules}
 	if in.Body.DeploymentID != "" {
 		t.Deployment = deploy.ParseID(in.Body.DeploymentID)
 	}
@@ -78,7 +80,7 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 	}
 	b := ruleAnswerBody{Action: got.Action, Status: got.Status, Rule: some(got.Rule), Location: some(got.Location), File: some(got.File), Headers: []ruleHeader{},
 		Removed: append([]string{}, got.Unset...), HeaderRules: append([]string{}, got.HeaderRules...), Vary: append([]string{}, got.Vary...),
-		Problems: []ruleProblem{}, DeploymentID: string(got.Deployment)}
+		ByCountry: got.ByCountry, Problems: []ruleProblem{}, DeploymentID: string(got.Deployment)}
 	for _, f := range got.Set {
 		b.Headers = append(b.Headers, ruleHeader{f.Name, f.Value})
 	}

@@ -27,6 +27,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/operation"
 	"slipway/internal/runtime"
+	"slipway/internal/upstream"
 )
 
 // Wanted says what a deployment runs, and how it is kept running.
@@ -136,6 +137,9 @@ func (a *Apps) Status(deployment string) Process {
 // request has ended.
 type Endpoint struct {
 	Transport http.RoundTripper // connects to the program whatever the address
+	// Upstream holds connections to the program, for all but what is unusual. It is nil where
+	// the program speaks something else than HTTP.
+	Upstream *upstream.Pool
 	// Serve answers a request that a file answers, without the program, and reports whether
 	// it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool

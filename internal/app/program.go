@@ -92,6 +92,9 @@ var errWakeTimeout = &fault.Error{Kind: fault.Unavailable, Message: "The applica
 // Acquire returns the deployment's program for one request, and starts it first where it
 // sleeps. It waits for WakeTime at most; what it can't wake is an Unavailable fault.
 func (a *Apps) Acquire(ctx context.Context, deployment string) (*Endpoint, error) {
+	if e, ok := a.Awake(deployment); ok {
+		return e, nil
+	}
 	late := time.NewTimer(a.c.WakeTime)
 	defer late.Stop()
 	for {
@@ -118,10 +121,32 @@ func (a *Apps) Acquire(ctx context.Context, deployment string) (*Endpoint, error
 	}
 }
 
+// Awake returns the deployment's program for one request if it runs, without waiting for
+// anything.
+func (a *Apps) Awake(deployment string) (*Endpoint, bool) {
+	a.mu.Lock()
+	p, closing := a.programs[deployment], a.closing
+	a.mu.Unlock()
+	if p == nil || closing {
+		return nil, false
+	}
+	p.mu.Lock()
+	in := p.now
+	if in == nil || p.gone {
+		p.mu.Unlock()
+		return nil, false
+	}
+	in.hold()
+	p.mu.Unlock()
+	return p.endpoint(in), true
+}
+
 // Start brings the deployment's program up and returns once it has shown that it is
 // healthy, or with a fault that says why it is not, after one start. Until release is
 // called it does not go to sleep.
-func (a *Apps) Start(ctx context.Context, deployment string) (release func(), err error) {
+//
+// say hears of what keeps it from being healthy, as long as that may pass. Optional.
+func (a *Apps) Start(ctx context.Context, deployment string, say func(line string)) (release func(), err error) {
 	for tried := false; ; {
 		p, err := a.program(deployment)
 		if err != nil {
@@ -140,7 +165,7 @@ func (a *Apps) Start(ctx context.Context, deployment string) (release func(), er
 			return nil, err
 		}
 		if in != nil {
-			if err := p.healthy(ctx, in); err != nil {
+			if err := p.healthy(ctx, in, say); err != nil {
 				in.release()
 				p.unhealthy(in)
 				return nil, err
@@ -291,7 +316,7 @@ func (in *instance) release() {
 }
 
 func (p *program) endpoint(in *instance) *Endpoint {
-	return &Endpoint{Transport: in.transport, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), Release: sync.OnceFunc(in.release),
+	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), Release: sync.OnceFunc(in.release),
 		Answered: func(status int, took time.Duration) { p.apps.metrics.answered(in.site, status, took) }}
 }
 

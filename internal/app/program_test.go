@@ -67,7 +67,7 @@ func TestStartReturnsItsReasonOnce(t *testing.T) {
 				w := newWorld(t)
 				w.known["site"] = row{"site", "other", "live"}
 				tt.set(w.engine)
-				_, err := w.apps.Start(t.Context(), "one")
+				_, err := w.apps.Start(t.Context(), "one", nil)
 				if code(err) != tt.code || !strings.Contains(err.Error(), tt.text) {
 					t.Errorf("Start = %v (%s), want %s with %q", err, code(err), tt.code, tt.text)
 				}
@@ -80,7 +80,7 @@ func TestStartReturnsItsReasonOnce(t *testing.T) {
 				}
 				// The next deployment may be started at once: it waits for no back-off.
 				w.engine.refuse, w.engine.boot, w.engine.status, w.engine.dieIn, w.engine.dieDialed = nil, 0, 0, 0, false
-				release, err := w.apps.Start(t.Context(), "one")
+				release, err := w.apps.Start(t.Context(), "one", nil)
 				if err != nil {
 					t.Fatalf("Start of the repaired one = %v", err)
 				}
@@ -95,7 +95,7 @@ func TestSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.want.Health, w.engine.boot = 10*time.Minute, 5*time.Minute
-		release, err := w.apps.Start(t.Context(), "one")
+		release, err := w.apps.Start(t.Context(), "one", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestSwitchDrains(t *testing.T) {
 		w := newWorld(t)
 		e := w.acquire("one")
 		w.look()
-		release, err := w.apps.Start(t.Context(), "two")
+		release, err := w.apps.Start(t.Context(), "two", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

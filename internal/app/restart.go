@@ -34,7 +34,7 @@ func (a *Apps) Restart(ctx context.Context, deployment string) error {
 		if !crashed {
 			return nil
 		}
-		release, err := a.Start(ctx, deployment)
+		release, err := a.Start(ctx, deployment, nil)
 		if err == nil {
 			release()
 		}
@@ -48,7 +48,7 @@ func (a *Apps) Restart(ctx context.Context, deployment string) error {
 		a.up.Add(-1)
 		return err
 	}
-	if err = p.healthy(ctx, in); err == nil {
+	if err = p.healthy(ctx, in, nil); err == nil {
 		in.transport.warm(ctx)
 	}
 	p.mu.Lock()

@@ -95,8 +95,10 @@ func reasonOf(err error) string {
 	return "The application could not be started"
 }
 
-// healthy asks the program until it answers with anything but a server error.
-func (p *program) healthy(ctx context.Context, in *instance) error {
+// healthy asks the program until it answers with anything but a server error. One that
+// answers with such an error may only be on its way up, so it is asked until its time is
+// over; say hears of it meanwhile, once for each answer.
+func (p *program) healthy(ctx context.Context, in *instance, say func(line string)) error {
 	p.mu.Lock()
 	want := p.want
 	p.mu.Unlock()
@@ -113,7 +115,12 @@ func (p *program) healthy(ctx context.Context, in *instance) error {
 		case err == nil && status < 500:
 			return nil
 		case err == nil:
-			last = fmt.Sprintf("it answers %s with %d", path, status)
+			if now := fmt.Sprintf("it answers %s with %d", path, status); now != last {
+				last = now
+				if say != nil {
+					say(fmt.Sprintf("The application is not healthy yet: %s. It has %s in all to become healthy.", last, want.Health.Round(time.Second)))
+				}
+			}
 		}
 		select {
 		case <-in.running.Done():

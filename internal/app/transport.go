@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/php"
 	"slipway/internal/runtime"
+	"slipway/internal/upstream"
 )
 
 // PHP says how requests find the script that answers them.
@@ -24,6 +25,9 @@ type transport struct {
 	idle  func()                                            // drops connections that nobody uses
 	serve func(w http.ResponseWriter, r *http.Request) bool // nil where the program answers for its files
 	tasks http.RoundTripper                                 // nil where there are none
+	// upstream holds the connections of requests without anything unusual; nil where the
+	// program speaks something else than HTTP.
+	upstream *upstream.Pool
 }
 
 func (t transport) warm(ctx context.Context) {
@@ -60,5 +64,6 @@ func (p *program) transportTo(running runtime.Program, want Wanted) transport {
 		DisableCompression:  true,
 		Proxy:               nil,
 	}
-	return transport{RoundTripper: t, idle: t.CloseIdleConnections}
+	pool := upstream.New(upstream.Config{Dial: running.Dial, Idle: idleConn})
+	return transport{RoundTripper: t, upstream: pool, idle: func() { t.CloseIdleConnections(); pool.CloseIdle() }}
 }

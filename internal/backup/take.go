@@ -90,19 +90,26 @@ func words(err error) string {
 }
 
 // take is safe to repeat: what an attempt stored is found again by the next one.
-func (s *Backups) take(ctx context.Context, t Take, _ int64) error {
+func (s *Backups) take(ctx context.Context, t Take, attempt int64) error {
 	b, err := s.begin(ctx, t.Backup)
 	if err != nil || b.Status != Running {
 		return err
 	}
 	m, stored, err := s.collect(ctx, b)
-	if fault.As(err) != nil || errors.Is(err, blob.ErrCorrupt) {
+	if (fault.As(err) != nil || errors.Is(err, blob.ErrCorrupt)) && !passing(err, attempt) {
 		return s.fail(ctx, b.ID, words(err))
 	}
 	if err != nil {
 		return fmt.Errorf("back up %s: %w", b.Site, err)
 	}
 	return s.complete(ctx, b, m, stored)
+}
+
+// passing reports whether an error is a database server's that is away: it is started again,
+// so the first attempts are not the last word.
+func passing(err error, attempt int64) bool {
+	f := fault.As(err)
+	return f != nil && f.Code == "database_unavailable" && attempt < 4
 }
 
 // builtOn is how many earlier backups one looks into for what is stored already: after a

@@ -53,7 +53,7 @@ func (s *Backups) VerifyTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return o, err
 }
 
-func (s *Backups) verify(ctx context.Context, v Verify, _ int64) error {
+func (s *Backups) verify(ctx context.Context, v Verify, attempt int64) error {
 	b, err := scan(s.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, v.Backup))
 	if fault.Is(err, fault.NotFound) {
 		return s.verified(ctx, v, "The backup was deleted")
@@ -65,6 +65,7 @@ func (s *Backups) verify(ctx context.Context, v Verify, _ int64) error {
 	switch {
 	case err == nil:
 		return s.verified(ctx, v, "")
+	case passing(err, attempt):
 	case fault.As(err) != nil || errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt) || errors.Is(err, fs.ErrNotExist):
 		s.c.Log.ErrorContext(ctx, "backup can't be restored", "backup", b.ID, "site", b.Site, "err", err)
 		why := words(err)

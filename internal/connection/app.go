@@ -111,9 +111,6 @@ type NewApp struct {
 	Secret   string
 }
 
-// oauthProviders are the forges that an OAuth app is registered at by hand.
-var oauthProviders = []forge.Provider{forge.GitLab, forge.Gitea, forge.Bitbucket}
-
 // CreateAppTx stores an OAuth app. A second one for the same host is a Conflict.
 func (s *Connections) CreateAppTx(ctx context.Context, tx *db.Tx, n NewApp) (App, error) {
 	host, err := checkHost(n.Provider, n.Host)

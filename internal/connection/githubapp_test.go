@@ -93,7 +93,7 @@ func newGitHub(t *testing.T) *gitHub {
 			token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 			ok := want == "user" && token == "ghu_user" || want == "app" && g.isApp(token) || g.tokens[token] == want
 			if !ok {
-				http.Error(w, `{"message": "Bad credentials"}`, 401)
+				http.Error(w, `{"message": "Bad credentials"}`, http.StatusUnauthorized)
 				return
 			}
 			fn(w, r, b)

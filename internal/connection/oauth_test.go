@@ -101,7 +101,7 @@ func (s *oauthStandIn) issue(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case s.down:
-		http.Error(w, "down", 502)
+		http.Error(w, "down", http.StatusBadGateway)
 		return
 	case !s.isApp(r):
 		refuse(401, "invalid_client")

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -191,6 +192,14 @@ func (c *Conn) CloseWrite() error {
 		return t.CloseWrite()
 	}
 	return nil
+}
+
+// SyscallConn returns the socket below, as *net.TCPConn does.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) {
+	if s, ok := c.Conn.(syscall.Conn); ok {
+		return s.SyscallConn()
+	}
+	return nil, syscall.ENOTSUP
 }
 
 // network returns who counts as one client: an IPv4 address, or an IPv6 /64, which is

@@ -51,7 +51,7 @@ func TestBrowserGit(t *testing.T) {
 	b.Look("git-accounts-connected")
 
 	b.Go("/")
-	b.Press("a[href='/new']")
+	b.Press("@new-site")
 	b.Sees("@found")
 	b.Look("new-pick")
 	b.Press("@found li:first-child button")

@@ -24,6 +24,7 @@ type rulesData struct {
 	MoreHeaders   int
 	Path          string
 	Language      string
+	Country       string
 	Cookie        string
 	Tested        *deploy.RuleAnswer
 	Call          map[string]any // the REST call of the test
@@ -36,7 +37,7 @@ func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	data := rulesData{siteHead: head, Path: q.query("path"), Language: q.query("language"), Cookie: q.query("cookie")}
+	data := rulesData{siteHead: head, Path: q.query("path"), Language: q.query("language"), Country: q.query("country"), Cookie: q.query("cookie")}
 	data.Call = map[string]any{"path": "/"}
 	if data.Serving, err = d.Sites.Serving(ctx, d.DB, q.caller.Owner, head.Site.ID); err != nil {
 		return answer{}, err
@@ -69,10 +70,13 @@ func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
 		headers["Cookie"] = data.Cookie
 	}
 	data.Call["path"] = data.Path
+	if data.Country != "" {
+		data.Call["country"] = data.Country
+	}
 	if len(headers) > 0 {
 		data.Call["headers"] = headers
 	}
-	got, err := d.Deployments.TestRules(ctx, q.caller.Owner, head.Site.ID, deploy.RuleTest{Path: data.Path, Language: data.Language, Cookie: data.Cookie})
+	got, err := d.Deployments.TestRules(ctx, q.caller.Owner, head.Site.ID, deploy.RuleTest{Path: data.Path, Language: data.Language, Country: data.Country, Cookie: data.Cookie})
 	if err != nil {
 		return answer{}, err
 	}

@@ -43,7 +43,7 @@ func (d *Databases) Dump(ctx context.Context, id ID, w io.Writer) error {
 	}
 	out := &dumper{w: bufio.NewWriterSize(w, 256<<10), schema: x.Schema}
 	if err := a.read(ctx, out); err != nil {
-		return fmt.Errorf("dump database %s: %w", x.Name, err)
+		return fmt.Errorf("dump database %s: %w", x.Name, away(err))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,4 +200,65 @@ func TestDumpIsOfOneMoment(t *testing.T) {
 			t.Fatalf("the tables are of different moments:\n%s", text)
 		}
 	}
+}
+
+// triggered calls fire once so many bytes have passed.
+type triggered struct {
+	io.Reader
+	io.Writer
+	left int
+	fire func()
+}
+
+func (x *triggered) count(n int) {
+	if x.left > 0 && x.left <= n {
+		x.fire()
+	}
+	x.left -= n
+}
+
+func (x *triggered) Read(b []byte) (int, error) {
+	n, err := x.Reader.Read(b[:min(len(b), 64<<10)])
+	x.count(n)
+	return n, err
+}
+
+func (x *triggered) Write(b []byte) (int, error) {
+	x.count(len(b))
+	return x.Writer.Write(b)
+}
+
+// A server that is killed in the middle ends a dump and a load in words; nothing stays of
+// them, and afterwards both succeed.
+func TestKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.site(anna, "one")
+	x := w.database(anna, one)
+	a := w.connect(one)
+	w.exec(a, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, x TEXT)", "INSERT INTO t (x) SELECT REPEAT(seq, 1000) FROM seq_1_to_1500")
+	good := w.dump(x.ID)
+	end := func() { kill(t, filepath.Join(w.dir, "mariadb", "server")) }
+	err := w.Dump(t.Context(), x.ID, &triggered{Writer: io.Discard, left: 1 << 20, fire: end})
+	if f := fault.As(err); f == nil || f.Code != "database_unavailable" {
+		t.Errorf("the dump ends with %v", err)
+	}
+	w.until("the server is back", func() bool { return a.PingContext(t.Context()) == nil })
+	_, err = w.Load(t.Context(), &triggered{Reader: bytes.NewReader(good), left: 3 << 20, fire: end}, database.LoadOptions{})
+	if f := fault.As(err); f == nil || f.Code != "database_unavailable" {
+		t.Errorf("the load ends with %v", err)
+	}
+	w.until("the server is back", func() bool { return a.PingContext(t.Context()) == nil })
+	l, err := w.Load(t.Context(), bytes.NewReader(good), database.LoadOptions{Check: true})
+	ok(t, err)
+	l.Drop(t.Context())
+	again := w.dump(x.ID) // a restart may move the counter of AUTO_INCREMENT
+	if _, rows, _ := bytes.Cut(again, []byte("INSERT INTO")); !bytes.HasSuffix(good, rows) || len(rows) < 1<<20 {
+		t.Errorf("the dump has %d bytes, had %d", len(again), len(good))
+	}
+	w.until("nothing is left", func() bool {
+		var n int
+		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM database_scratch`).Scan(&n))
+		return n == 0
+	})
 }

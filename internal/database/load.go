@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -60,10 +61,10 @@ func (d *Databases) Load(ctx context.Context, r io.Reader, o LoadOptions) (_ *Sc
 		return nil, err
 	}
 	sums, err := s.fill(ctx, r, o)
-	if err != nil || !o.Check {
-		return s, err
+	if err == nil && o.Check {
+		err = s.compare(ctx, a, sums)
 	}
-	return s, s.compare(ctx, a, sums)
+	return s, away(err)
 }
 
 // LoadOptions say what is loaded and how.
@@ -135,7 +136,7 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		}
 		if err := run(text); err != nil {
 			var refused *mysql.MySQLError
-			if errors.As(err, &refused) {
+			if errors.As(err, &refused) && !ending(refused) {
 				if refused.Number == 1065 { // nothing but comments
 					continue
 				}
@@ -222,6 +223,27 @@ func (s *Scratch) compare(ctx context.Context, a *admin, want map[string]sum) er
 		return &fault.Error{Kind: fault.Conflict, Message: "A table differs after it was loaded", Details: fmt.Sprintf("there are %d tables of %d", len(have), len(want)), Code: "table_differs"}
 	}
 	return nil
+}
+
+// away gives the error of a server that ended in the middle its words.
+func away(err error) error {
+	var refused *mysql.MySQLError
+	switch {
+	case err == nil || fault.As(err) != nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.As(err, &refused) && !ending(refused):
+		return err
+	}
+	var n net.Error
+	if refused != nil || errors.As(err, &n) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("%w: %w", &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: "it ended while it was used and is being started again; try again", Code: "database_unavailable"}, err)
+	}
+	return err
+}
+
+// ending reports whether the server refuses because it, or the connection, is being ended.
+func ending(e *mysql.MySQLError) bool {
+	return e.Number == 1053 || e.Number == 1317 || e.Number == 1927 // shutdown, interrupted, killed
 }
 
 // Drop drops the scratch database. After PutTx it does nothing.

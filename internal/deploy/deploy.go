@@ -169,7 +169,7 @@ type Config struct {
 
 	// StartProgram brings a deployment's program up and returns once it is healthy. Until
 	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
-	StartProgram func(ctx context.Context, id ID) (release func(), err error)
+	StartProgram func(ctx context.Context, id ID, say func(line string)) (release func(), err error)
 	WhyNot       string
 	// WordPress prepares and installs sites of that type. Optional: nil refuses them, with WhyNot.
 	WordPress WordPress
@@ -186,6 +186,8 @@ type Config struct {
 	Tell func(ctx context.Context, tx *db.Tx, x Deployment, site string) error
 
 	Log *slog.Logger
+
+	Countries bool // visitors' countries are known, so rules may ask for them
 
 	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
 	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.

@@ -211,7 +211,7 @@ func (d *Deployments) addedByBundle(ctx context.Context, s site.Site, id bundle.
 func (d *Deployments) startProgram(ctx context.Context, x Deployment, plan framework.Plan, p *progress) (done func(), err error) {
 	p.enter("start", Deploying)
 	p.Printf("info", "Starting %s", startedBy(plan))
-	done, err = d.c.StartProgram(ctx, x.ID)
+	done, err = d.c.StartProgram(ctx, x.ID, func(line string) { p.Printf("warn", "%s", line) })
 	if err != nil {
 		for _, line := range d.lastLines(ctx, x) {
 			p.Printf("error", "%s", line)

@@ -19,6 +19,7 @@ type RuleTest struct {
 	Path       string            // with its query; a whole address is fine
 	Host       string            // Optional: the site's own.
 	Language   string            // Accept-Language. Optional.
+	Country    string            // ISO 3166 code of where the visitor is. Optional.
 	Cookie     string            // Optional.
 	Deployment ID                // Optional: what is live.
 	Files      map[string]string // rule files in the place of the published ones. Optional.
@@ -35,6 +36,7 @@ type RuleAnswer struct {
 	Set         []release.Field
 	Unset       []string
 	Vary        []string
+	ByCountry   bool              // whether it depends on the visitor's country
 	Problems    []release.Problem // of the given files
 	Deployment  ID
 }
@@ -64,7 +66,7 @@ func (d *Deployments) TestRules(ctx context.Context, owner account.OwnerID, id s
 		return RuleAnswer{}, err
 	}
 	a := tree.Served(settings.SinglePage, settings.TrailingSlash).Resolve(q)
-	out.Status, out.Rule, out.Location, out.HeaderRules, out.Set, out.Unset, out.Vary = a.Status, a.Rule, a.Location, a.Headers, a.Set, a.Unset, a.Vary
+	out.Status, out.Rule, out.Location, out.HeaderRules, out.Set, out.Unset, out.Vary, out.ByCountry = a.Status, a.Rule, a.Location, a.Headers, a.Set, a.Unset, a.Vary, a.ByCountry
 	switch a.Kind {
 	case release.Found:
 		out.Action, out.File = "file", a.File.Path
@@ -110,7 +112,7 @@ func (d *Deployments) testRequest(t *RuleTest) (release.Request, error) {
 	}
 	path, _, _ := strings.Cut(t.Path, "#")
 	path, query, _ := strings.Cut(path, "?")
-	return release.Request{Path: path, Query: query, Host: strings.ToLower(t.Host), Language: t.Language, Cookie: t.Cookie}, nil
+	return release.Request{Path: path, Query: query, Host: strings.ToLower(t.Host), Language: t.Language, Cookie: t.Cookie, Country: strings.ToUpper(t.Country)}, nil
 }
 
 // Rules returns the rules that the owner's site has in force.

@@ -29,6 +29,9 @@ func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Sit
 		return err
 	}
 	w.Forwarding(settings.ProxyHosts)
+	if d.c.Countries {
+		w.Countries()
+	}
 	if plan.SPA {
 		w.SinglePage()
 	}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func (e *Edge) programAsset(w *recorder, r *http.Request, t *target) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || t.release == "" || name == "" {
 		return false
 	}
-	f, ok := e.findAsset(r, t, name)
+	f, ok := e.findAsset(r.Context(), t, name)
 	if !ok {
 		return false
 	}
@@ -76,11 +77,11 @@ func (e *Edge) programAsset(w *recorder, r *http.Request, t *target) bool {
 	return true
 }
 
-func (e *Edge) findAsset(r *http.Request, t *target, name string) (release.File, bool) {
-	tree, err := e.tree(r.Context(), t.release)
+func (e *Edge) findAsset(ctx context.Context, t *target, name string) (release.File, bool) {
+	tree, err := e.tree(ctx, t.release)
 	if err != nil {
-		if r.Context().Err() == nil {
-			e.Log.ErrorContext(r.Context(), "release not readable; requests for its files go to the application", "site", t.site, "release", t.release, "err", err)
+		if ctx.Err() == nil {
+			e.Log.ErrorContext(ctx, "release not readable; requests for its files go to the application", "site", t.site, "release", t.release, "err", err)
 		}
 		return release.File{}, false
 	}
@@ -94,7 +95,7 @@ func (e *Edge) findAsset(r *http.Request, t *target, name string) (release.File,
 		if time.Now().After(old.until) {
 			break
 		}
-		tree, err := e.tree(r.Context(), old.release)
+		tree, err := e.tree(ctx, old.release)
 		if err != nil {
 			continue // collected meanwhile
 		}

@@ -66,6 +66,9 @@ type Config struct {
 	// fault that says why it can't be. Optional: without it sites that are programs are
 	// answered with a page that says to try again.
 	Programs func(ctx context.Context, deployment string) (Program, error)
+	// Awake returns the program of a deployment if it runs. It never waits. Optional: without
+	// it every request for a program goes through net/http.
+	Awake func(deployment string) (Program, bool)
 	// FirstByte is how long a program may take before the first byte of its response. Optional: 0
 	// means 100s.
 	FirstByte time.Duration

@@ -195,20 +195,27 @@ func (e *Edge) visit(rec *recorder, r *http.Request) {
 	if t == nil || t.visits == nil || t.preview || rec.status == 0 {
 		return
 	}
+	shown := rec.page && (rec.status == http.StatusOK || rec.status == http.StatusNotModified)
+	e.visitOf(t, hostname(r.Host), r.URL.EscapedPath(), shown, r.Header.Get("Referer"), func() client { return e.clientOf(r.RemoteAddr) },
+		Line{Method: r.Method, Protocol: r.Proto, Status: rec.status, Bytes: rec.bytes, Agent: r.UserAgent()})
+}
+
+// visitOf keeps what is worth keeping of an answer; line holds the rest of it. shown says
+// that it brought a page.
+func (e *Edge) visitOf(t *target, host, path string, shown bool, from string, clientOf func() client, line Line) {
 	how := t.logs()
 	if how == logOff {
 		return
 	}
-	d, host, path := &t.visits.detail, hostname(r.Host), r.URL.EscapedPath()
-	shown := rec.page && (rec.status == http.StatusOK || rec.status == http.StatusNotModified)
-	missing := rec.status == http.StatusNotFound
+	d := &t.visits.detail
+	missing := line.Status == http.StatusNotFound
 	var c client
 	if shown || d.lines.Load() < siteLines {
-		c = e.clientOf(r.RemoteAddr)
+		c = clientOf()
 	}
 	if shown {
 		d.addTop(&e.visited.bounds, TopPage, path, 1)
-		if from := referrer(r.Header.Get("Referer"), host); from != "" {
+		if from := referrer(from, host); from != "" {
 			d.addTop(&e.visited.bounds, TopReferrer, from, 1)
 		}
 		if c.country != "" {
@@ -219,8 +226,8 @@ func (e *Edge) visit(rec *recorder, r *http.Request) {
 		d.addTop(&e.visited.bounds, TopMissing, path, 1)
 	}
 	d.addLine(&e.visited.bounds, func() Line {
-		l := Line{At: time.Now(), Method: cut(r.Method), Host: host, Path: cut(path), Protocol: r.Proto, Status: rec.status, Bytes: rec.bytes,
-			Referrer: referrer(r.Header.Get("Referer"), ""), Agent: cut(r.UserAgent()), Country: c.country}
+		l := line
+		l.At, l.Method, l.Host, l.Path, l.Referrer, l.Agent, l.Country = time.Now(), cut(line.Method), host, cut(path), referrer(from, ""), cut(line.Agent), c.country
 		if how == logTruncated {
 			l.Address = c.address
 		}

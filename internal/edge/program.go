@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,12 +15,17 @@ import (
 	"time"
 
 	"slipway/internal/fault"
+	"slipway/internal/upstream"
 )
 
 // Program is a site's program, held for one request.
 type Program struct {
 	Transport http.RoundTripper // connects to it whatever the address
-	Release   func()            // to be called when the request has ended
+	// Upstream holds connections to it, for all but what is unusual. Optional: nil where it
+	// speaks something else than HTTP.
+	Upstream *upstream.Pool
+	Release  func()          // to be called when the request has ended
+	Ended    <-chan struct{} // closed when the program has ended. Optional.
 	// Serve answers a request that a file answers, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
 	// Answered hears an answer's status, and how long its first byte took. Optional.
@@ -42,11 +46,28 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		return
 	}
 	begun := time.Now()
-	p, err := e.Programs(r.Context(), t.deployment)
-	if err != nil {
-		e.asleep(w, r, t, err)
-		return
+	for tries := 1; ; tries++ {
+		p, err := e.Programs(r.Context(), t.deployment)
+		if err != nil {
+			e.asleep(w, r, t, err)
+			return
+		}
+		if e.ask(w, r, t, p, begun, tries == mostTries) {
+			return
+		}
 	}
+}
+
+// mostTries is how many times a request looks for a program that takes it, where one after
+// the other ends in that moment.
+const mostTries = 3
+
+// endTime is how long the end of a program may take that accepts no connections.
+const endTime = 5 * time.Second
+
+// ask lets a program answer a request. It returns false where the program has ended without
+// having got it, unless it is the last try.
+func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun time.Time, last bool) (done bool) {
 	defer p.Release()
 	first := time.Duration(0) // until the answer's first byte
 	defer func() {
@@ -58,7 +79,18 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 		w.Header()["X-Robots-Tag"] = noindex
 	}
 	if p.Serve != nil && e.programFile(w, r, t, p) {
-		return
+		return true
+	}
+	if p.Upstream != nil && usual(r) {
+		var err error
+		if first, err = e.direct(w, r, t, p, begun); err == nil {
+			return true
+		}
+		if !last && p.ended(r.Context()) {
+			return false
+		}
+		e.programFailed(w, r, t, err)
+		return true
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -93,12 +125,29 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	in := r.WithContext(ctx)
 	conn := http.NewResponseController(w)
 	if r.Body != nil && r.Body != http.NoBody {
-		in.Body = &flowingBody{r.Body, conn, late}
+		in.Body = &flowingBody{r.Body, conn, late.again}
 	} else {
 		_ = conn.SetReadDeadline(time.Time{})
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	proxy.ServeHTTP(&flowing{w, conn}, in)
+	return true
+}
+
+// ended reports whether a program that accepts no connections has ended, or does so soon.
+func (p Program) ended(ctx context.Context) bool {
+	if p.Ended == nil {
+		return false
+	}
+	late := time.NewTimer(endTime)
+	defer late.Stop()
+	select {
+	case <-p.Ended:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // buffers are what answers are copied through: 32 KiB each, which would otherwise be made
@@ -132,14 +181,14 @@ func (f *flowing) Unwrap() http.ResponseWriter { return f.recorder }
 // server notices by a read that a visitor has left.
 type flowingBody struct {
 	io.ReadCloser
-	conn *http.ResponseController
-	late *patience
+	conn  *http.ResponseController
+	again func() // bytes came
 }
 
 func (b *flowingBody) Read(p []byte) (int, error) {
 	_ = b.conn.SetReadDeadline(time.Now().Add(flowTime))
 	n, err := b.ReadCloser.Read(p)
-	b.late.again()
+	b.again()
 	if err != nil {
 		_ = b.conn.SetReadDeadline(time.Time{})
 	}
@@ -182,35 +231,73 @@ func rewrite(p *httputil.ProxyRequest) {
 			delete(p.Out.Header, name)
 		}
 	}
-	addr, _, err := net.SplitHostPort(p.In.RemoteAddr)
-	if err != nil {
-		addr = p.In.RemoteAddr
-	}
-	proto := "http"
-	if p.In.TLS != nil {
-		proto = "https"
-	}
+	addr, proto, forwarded := whoAsks(p.In)
 	h := p.Out.Header
 	if len(h["Cookie"]) > 0 {
-		dropCookie(h, accessCookie) // it is ours
+		dropOurCookies(h)
 	}
 	h["X-Forwarded-For"] = []string{addr}
 	h["X-Real-Ip"] = h["X-Forwarded-For"]
 	h["X-Forwarded-Proto"] = []string{proto}
 	h["X-Forwarded-Host"] = []string{p.In.Host}
-	node := addr
-	if strings.Contains(addr, ":") {
-		node = `"[` + addr + `]"` // RFC 7239 §6
+	h["Forwarded"] = []string{forwarded}
+}
+
+// whoAsks returns what a program is told of a visitor: the address, the protocol, and the
+// field Forwarded.
+func whoAsks(r *http.Request) (addr, proto, forwarded string) {
+	proto = "http"
+	if r.TLS != nil {
+		proto = "https"
 	}
-	h["Forwarded"] = []string{fmt.Sprintf("for=%s;host=%q;proto=%s", node, p.In.Host, proto)}
+	addr = address(r.RemoteAddr)
+	return addr, proto, forwardedField(addr, r.Host, proto)
+}
+
+func address(remote string) string {
+	if addr, _, err := net.SplitHostPort(remote); err == nil {
+		return addr
+	}
+	return remote
+}
+
+// forwardedField returns the value of the field Forwarded (RFC 7239).
+func forwardedField(addr, host, proto string) string {
+	if strings.Contains(addr, ":") {
+		addr = `"[` + addr + `]"` // section 6
+	}
+	return "for=" + addr + ";host=" + strconv.Quote(host) + ";proto=" + proto
 }
 
 // ours reports whether a header may come from us alone. An underscore counts as a hyphen,
 // as it does for the many programs that read headers as CGI names them; Proxy is a variable
 // of the environment there.
-func ours(name string) bool {
-	name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-	return strings.HasPrefix(name, "X-Forwarded-") || name == "X-Forwarded" || name == "Forwarded" || name == "X-Real-Ip" || name == "Proxy"
+func ours[T string | []byte](name T) bool {
+	const prefix = "x-forwarded"
+	if len(name) > len(prefix) && cgiEqual(name[:len(prefix)], prefix) {
+		return name[len(prefix)] == '-' || name[len(prefix)] == '_'
+	}
+	return cgiEqual(name, prefix) || cgiEqual(name, "forwarded") || cgiEqual(name, "x-real-ip") || cgiEqual(name, "proxy")
+}
+
+// cgiEqual reports whether name is lower, but for its case and for hyphens.
+func cgiEqual[T string | []byte](name T, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		ch := name[i]
+		switch {
+		case ch >= 'A' && ch <= 'Z':
+			ch |= 0x20
+		case ch == '_':
+			ch = '-'
+		}
+		if ch != lower[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // asleep answers for a program that could not be woken.

@@ -19,32 +19,64 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/upstream"
 )
 
-// programs is an edge whose site "app" is a program: the handler that is given.
+// programs is an edge whose site "app" is a program: the handler that is given. Requests
+// reach it as they would in production.
 type programs struct {
 	*world
 	held   atomic.Int64 // requests that hold the program
+	passed atomic.Int64 // requests that the fast path had
 	refuse atomic.Pointer[error]
 }
 
-func startProgram(t *testing.T, h http.HandlerFunc) *programs {
+// The ways to a program: all requests by ReverseProxy, all by net/http's server, and as it
+// is in production.
+const (
+	byReverseProxy = iota
+	byServer
+	byAll
+)
+
+func startProgram(t *testing.T, h http.HandlerFunc) *programs { return startProgramBy(t, byAll, h) }
+
+func startProgramBy(t *testing.T, way int, h http.HandlerFunc) *programs {
 	t.Helper()
-	p := &programs{}
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", srv.Listener.Addr().String())
-	}}
+	return startProgramAt(t, way, srv.Listener.Addr().String())
+}
+
+func startProgramAt(t *testing.T, way int, addr string) *programs {
+	t.Helper()
+	p := &programs{}
+	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
+	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	var pool *upstream.Pool
+	if way != byReverseProxy {
+		pool = upstream.New(upstream.Config{Dial: dial})
+		t.Cleanup(pool.CloseIdle)
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.world = start(t, func(c *Config) {
 		c.FirstByte = 2 * time.Second
+		if way == byAll {
+			c.Awake = func(deployment string) (Program, bool) {
+				if p.refuse.Load() != nil {
+					return Program{}, false
+				}
+				p.held.Add(1)
+				p.passed.Add(1)
+				return Program{Transport: transport, Upstream: pool, Release: func() { p.held.Add(-1) }}, true
+			}
+		}
 		c.Programs = func(_ context.Context, deployment string) (Program, error) {
 			if err := p.refuse.Load(); err != nil {
 				return Program{}, *err
 			}
 			p.held.Add(1)
-			return Program{Transport: transport, Release: func() { p.held.Add(-1) }}, nil
+			return Program{Transport: transport, Upstream: pool, Release: func() { p.held.Add(-1) }}, nil
 		}
 	})
 	err := p.DB.Write(t.Context(), func(tx *db.Tx) error {
@@ -73,7 +105,7 @@ func TestProgramSeesWhoAsks(t *testing.T) {
 	defer c.Close()
 	io.WriteString(c, "GET //a/%2e%2e/b?x=1;y=2 HTTP/1.1\r\nHost: app.sites.test\r\n"+
 		"X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil.test\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded: 6.6.6.6\r\nx_forwarded_for: 6.6.6.6\r\n"+
-		"X-Real-IP: 6.6.6.6\r\nX_Real_Ip: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nProxy: http://6.6.6.6\r\nConnection: X-Forwarded-For, close\r\nCookie: a=b\r\n\r\n")
+		"X-Real-IP: 6.6.6.6\r\nX_Real_Ip: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nProxy: http://6.6.6.6\r\nConnection: X-Forwarded-For, close\r\nCookie: __Host-slipway_access=x; a=b; __Host-slipway_member=y\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)

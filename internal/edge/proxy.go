@@ -62,7 +62,7 @@ func (e *Edge) proxied(w *recorder, r *http.Request, t *target, a *release.Answe
 			}
 			if a.Auth != nil || t.protected() {
 				p.Out.Header.Del("Authorization") // it was meant for us
-				dropCookie(p.Out.Header, accessCookie)
+				dropOurCookies(p.Out.Header)
 			}
 			p.SetXForwarded()
 			p.Out.Header.Add("Via", "1.1 "+viaName)
@@ -100,25 +100,37 @@ func (e *Edge) ownCookies(h http.Header, host string) {
 	if len(h["Set-Cookie"]) == 0 {
 		return
 	}
-	h["Set-Cookie"] = slices.DeleteFunc(h["Set-Cookie"], func(line string) bool {
-		// Read as browsers do, who forgive spaces that http.ParseSetCookie doesn't.
-		_, attributes, _ := strings.Cut(line, ";")
-		for attribute := range strings.SplitSeq(attributes, ";") {
-			name, value, _ := strings.Cut(attribute, "=")
-			domain := strings.ToLower(strings.TrimLeft(strings.TrimSpace(value), "."))
-			if !strings.EqualFold(strings.TrimSpace(name), "domain") || domain == "" || domain == host {
-				continue
-			}
-			shared := domain == e.SiteDomain || strings.HasSuffix(e.SiteDomain, "."+domain) || strings.HasSuffix(host, "."+e.SiteDomain)
-			if shared || !strings.HasSuffix(host, "."+domain) {
-				return true
-			}
-		}
-		return false
-	})
+	h["Set-Cookie"] = slices.DeleteFunc(h["Set-Cookie"], func(line string) bool { return e.strayCookie(line, host) })
 	if len(h["Set-Cookie"]) == 0 {
 		delete(h, "Set-Cookie")
 	}
+}
+
+// strayCookie reports whether a Set-Cookie field is for more than the host that was asked.
+func (e *Edge) strayCookie(line, host string) bool {
+	// Read as browsers do, who forgive spaces that http.ParseSetCookie doesn't.
+	_, attributes, _ := strings.Cut(line, ";")
+	for attribute := range strings.SplitSeq(attributes, ";") {
+		name, value, _ := strings.Cut(attribute, "=")
+		domain := strings.ToLower(strings.TrimLeft(strings.TrimSpace(value), "."))
+		if !strings.EqualFold(strings.TrimSpace(name), "domain") || domain == "" || domain == host {
+			continue
+		}
+		shared := domain == e.SiteDomain || strings.HasSuffix(e.SiteDomain, "."+domain) || strings.HasSuffix(host, "."+e.SiteDomain)
+		if shared || !strings.HasSuffix(host, "."+domain) {
+			return true
+		}
+	}
+	return false
+}
+
+// ourCookies is how the names of cookies begin that are the edge's own business.
+const ourCookies = "__Host-slipway_"
+
+// dropOurCookies takes them out of a request.
+func dropOurCookies(h http.Header) {
+	dropCookie(h, accessCookie)
+	dropCookie(h, memberCookie)
 }
 
 // dropCookie takes one cookie out of a request.

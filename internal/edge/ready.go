@@ -14,8 +14,11 @@ import (
 // Server, and the fast path in front of it unless Config.NoFastPath says otherwise.
 func (e *Edge) Secure() *fastpath.Server {
 	c := fastpath.Config{HTTP: e.Server(e.HTTPS()), Find: e.ready, Plain: e.plainHost, Served: e.served, Draining: e.Draining}
+	if e.Awake != nil {
+		c.Passes, c.HostPasses, c.Pass = e.passes, e.hostPasses, e.pass
+	}
 	if e.NoFastPath {
-		c.Plain = func(string) bool { return false }
+		c.Plain, c.HostPasses = func(string) bool { return false }, nil
 	}
 	return fastpath.New(c)
 }
@@ -43,6 +46,31 @@ func (e *Edge) leads(host string) way {
 	return way{}
 }
 
+// wayOf returns where a connection leads. Which site that is is remembered until any host is
+// added or taken away; what the site answers with is looked up every time.
+func (e *Edge) wayOf(at *fastpath.Place) *way {
+	known, ok := at.Known.(*way)
+	if now := e.table.hosts().round; !ok || at.Since != now {
+		found := e.leads(at.Host)
+		known = &found
+		at.Known, at.Since = known, now
+	}
+	return known
+}
+
+// program returns what a site's requests are passed on to, if that is a program's live
+// deployment, for everybody.
+func (w way) program() *target {
+	if w.to == nil {
+		return nil
+	}
+	t := w.to.target.Load()
+	if t == nil || w.site != "" && t.site != w.site || t.state != stateLive || t.backend != backendProgram || t.protected() {
+		return nil
+	}
+	return t
+}
+
 // plain returns what a site answers with, if that is its live release, for everybody.
 func (w way) plain() *target {
 	if w.to == nil {
@@ -62,15 +90,7 @@ func (w way) plain() *target {
 // It is nil where the answer is not a file's, whole and with status 200, or depends on
 // more of a request than its path and the encodings that it accepts.
 func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
-	// Which site a host leads to is remembered until any host is added or taken away;
-	// what the site answers with is looked up every time.
-	known, ok := at.Known.(*way)
-	if now := e.table.hosts().round; !ok || at.Since != now {
-		found := e.leads(at.Host)
-		known = &found
-		at.Known, at.Since = known, now
-	}
-	t := known.plain()
+	t := e.wayOf(at).plain()
 	if t == nil {
 		return nil
 	}

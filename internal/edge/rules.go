@@ -15,15 +15,22 @@ import (
 var private = []string{"private, max-age=0, must-revalidate"}
 
 // resolve asks a release's files and rules what a request is answered with.
-func resolve(tree *release.Tree, r *http.Request, host string) release.Answer {
-	return tree.Resolve(release.Request{
-		Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: host,
+func (e *Edge) resolve(tree *release.Tree, r *http.Request) release.Answer {
+	q := release.Request{
+		Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: hostname(r.Host),
 		Language: strings.Join(r.Header["Accept-Language"], ","), Cookie: strings.Join(r.Header["Cookie"], "; "),
-	})
+	}
+	if tree.ByCountry() {
+		q.Country = e.clientOf(r.RemoteAddr).country
+	}
+	return tree.Resolve(q)
 }
 
 // ruleHeaders sets what the release's header rules say, over what is set by default.
 func ruleHeaders(h http.Header, a *release.Answer) {
+	if a.ByCountry {
+		h["Cache-Control"] = private
+	}
 	for _, name := range a.Unset {
 		delete(h, name)
 	}

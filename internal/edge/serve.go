@@ -158,11 +158,11 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if t.serving != nil {
 		tree = tree.Served(t.serving.SinglePage, t.serving.TrailingSlash)
 	}
-	a := resolve(tree, r, hostname(r.Host))
+	a := e.resolve(tree, r)
 	if t.preview { // whatever the site's own rules say
 		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
 	}
-	w.plain = a.Kind == release.Found && len(a.Vary) == 0 && a.Auth == nil && !t.preview && !t.protected()
+	w.plain = a.Kind == release.Found && len(a.Vary) == 0 && !a.ByCountry && a.Auth == nil && !t.preview && !t.protected()
 	if w.trial && !w.plain {
 		return // the answer is no file's or depends on more than the path; above all nothing is forwarded
 	}
@@ -184,6 +184,9 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		err = e.file(w, r, &a)
 	case release.Redirected:
 		h["Cache-Control"] = revalidate
+		if a.ByCountry {
+			h["Cache-Control"] = private
+		}
 		if len(a.Vary) > 0 {
 			vary(h, a.Vary...)
 		}

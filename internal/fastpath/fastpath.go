@@ -1,5 +1,6 @@
 // Package fastpath owns the quick way to answer plain requests over TLS: a GET or HEAD
-// for something whose whole answer is ready in memory.
+// for something whose whole answer is ready in memory, or, over HTTP/1.1, for something that
+// Config.Pass answers.
 //
 // It speaks HTTP/1.1 and HTTP/2 itself, as far as such requests need it: header fields
 // are made once per answer, in the form that goes over the wire, and a batch of answers
@@ -41,6 +42,14 @@ type Config struct {
 	// Plain reports whether a host may have answers that are ready. Connections for
 	// others are HTTP's from the beginning. Optional: nil means all.
 	Plain func(host string) bool
+	// Passes reports whether requests for a place are Pass's instead of Find's, and HostPasses
+	// the same of a host before there is a connection. Optional.
+	Passes     func(at *Place) bool
+	HostPasses func(host string) bool
+	// Pass answers a request by writing its whole answer, or as much as there is of it. taken
+	// is false where it has written nothing and leaves the request to HTTP. ok is false where
+	// the answer has not been written whole: then the connection ends. Required with Passes.
+	Pass func(r *Request) (taken, ok bool)
 	// Served hears of every answer that was sent. What it is given changes with the next
 	// one. Optional.
 	Served func(*Sent)
@@ -58,8 +67,9 @@ type Place struct {
 	// Known and Since are for Find to remember what it found out about Host, and as of when.
 	Known any
 	Since uint64
-	// Client is for Served to remember what it found out about the other end.
-	Client any
+	// Client is for Served and Pass to remember what they found out about the other end, and
+	// Told for Pass what a program is told of it.
+	Client, Told any
 }
 
 // Sent is an answer that was sent.
@@ -184,7 +194,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	// it thinks the connection idle. So those of HTTP/1.1, which may still be handed over,
 	// end before HTTP, and those of HTTP/2 before their lanes.
 	brief, cancel := context.WithTimeout(ctx, s.HeaderTime)
-	_ = s.ended(brief, func(c *conn) bool { return c.onDrain == nil })
+	_ = s.ended(brief, func(c *conn) bool { return c.onDrain == nil && !c.passing.Load() })
 	cancel()
 	errs := make(chan error, 1)
 	go func() { errs <- s.HTTP.Shutdown(ctx) }()
@@ -251,6 +261,7 @@ type conn struct {
 	readBy, writeBy time.Time   // the deadlines that are set
 	idling          func(bool)  // tells a limiter of connections
 	drained         atomic.Bool // no further requests
+	passing         atomic.Bool // Config.Pass has a request
 	onDrain         func()      // wakes it up for that; nil on HTTP/1.1
 
 }
@@ -274,7 +285,7 @@ func (s *Server) serve(raw net.Conn) {
 	raw.SetDeadline(time.Time{})
 	state := c.tls.ConnectionState()
 	c.state, c.place.Host = &state, hostname(state.ServerName)
-	if c.place.Host == "" || !s.Plain(c.place.Host) || !modern(state) {
+	if c.place.Host == "" || !modern(state) || !s.Plain(c.place.Host) && (state.NegotiatedProtocol == "h2" || s.HostPasses == nil || !s.HostPasses(c.place.Host)) {
 		s.toH1.give(c.tls) // it is HTTP's whole: net/http sees the TLS connection itself
 		return
 	}

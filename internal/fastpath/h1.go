@@ -69,6 +69,17 @@ func (h *h1) run() (read []byte, give bool) {
 			}
 			continue
 		}
+		if h.s.Passes != nil && h.s.Passes(&h.place) {
+			taken, more := h.tryPass(b[:end+4])
+			if !taken {
+				return h.leave()
+			}
+			if !more {
+				return nil, false
+			}
+			h.n, h.late = copy(*h.in, b[end+4:]), time.Time{}
+			continue
+		}
 		r, ok := h.parseH1(b[:end+4])
 		if !ok {
 			return h.leave()

@@ -110,8 +110,12 @@ func (p *ruleParser) condition(line int, r *Redirect, name string, values []stri
 	case "cookie":
 		r.Cookie = append(r.Cookie, values...)
 	case "country":
-		r.Never = true
-		p.problem(line, "conditions on the visitor's country are not supported, so the rule never applies")
+		for _, v := range values {
+			if len(v) != 2 {
+				return "the country " + show(v) + " is not a code of two letters"
+			}
+			r.Country = append(r.Country, strings.ToUpper(v))
+		}
 	case "role":
 		r.Never = true
 		p.problem(line, "conditions on roles are not supported, so the rule never applies")

@@ -23,6 +23,7 @@ type Request struct {
 	Host     string // lower case, without port
 	Language string // Accept-Language
 	Cookie   string // Cookie
+	Country  string // ISO 3166 code of where the visitor is; only for a tree that goes ByCountry
 }
 
 // Answer holds what a path of a release answers.
@@ -32,14 +33,18 @@ type Answer struct {
 	File     File   // where Found or Missing: a file of the tree
 	Location string // where Redirected: an escaped absolute path, never beginning with //, or an address; where Proxied: an address
 
-	Rule string   // the redirect rule that decided, "_redirects:3"; "" for none
-	Vary []string // the headers of the request that rules depend on
+	Rule      string   // the redirect rule that decided, "_redirects:3"; "" for none
+	Vary      []string // the headers of the request that rules depend on
+	ByCountry bool     // whether it depends on the visitor's country, so no cache may share it
 
 	Set     []Field  // headers by rules
 	Unset   []string // headers not to send
 	Auth    []string // where not nil: SHA-256 of each user:password that may see this
 	Headers []string // the header rules that apply, as Rule
 }
+
+// ByCountry reports whether rules of the release ask where a visitor is.
+func (t *Tree) ByCountry() bool { return t.rules != nil && t.rules.country }
 
 // Resolve says what a request is answered with. It is a pure function of the release and
 // the request. The package comment has the rules.
@@ -128,11 +133,11 @@ func (t *Tree) ruled(q Request, name string, slash, doubled, cut bool) Answer {
 			}
 			continue
 		}
-		a.Rule, a.Vary = r.Source, on.names()
+		a.Rule, a.Vary, a.ByCountry = r.Source, on.names(), on.country
 		return a
 	}
 	a := t.files(q, name, slash, doubled)
-	a.Vary = on.names()
+	a.Vary, a.ByCountry = on.names(), on.country
 	return a
 }
 

@@ -58,8 +58,9 @@ type Redirect struct {
 	Force    bool     `json:"force,omitempty"` // also where a file is
 	Query    []Field  `json:"query,omitempty"` // parameters the request must have; a value ":name" takes any
 	Language []string `json:"language,omitempty"`
-	Cookie   []string `json:"cookie,omitempty"` // any of these must be sent
-	Never    bool     `json:"never,omitempty"`  // needs a country or a role, which nobody tells us
+	Cookie   []string `json:"cookie,omitempty"`  // any of these must be sent
+	Country  []string `json:"country,omitempty"` // of the visitor, one of these ISO 3166 codes
+	Never    bool     `json:"never,omitempty"`   // needs a role, which nobody tells us; in old releases also a country
 }
 
 // HeaderRule sets headers of the answers to paths that match For.
@@ -99,10 +100,11 @@ func ruleFile(path string) bool { return path == "_redirects" || path == "_heade
 // ruleSources gathers what a release's files say, in the order of their precedence:
 // slipway.toml, _redirects and _headers, netlify.toml, vercel.json.
 type ruleSources struct {
-	byFile   map[string]*ruleParser
-	fallback *bool // what slipway.toml says about the fallback
-	lost     []Problem
-	forward  []string // hosts that rules may forward to
+	byFile    map[string]*ruleParser
+	fallback  *bool // what slipway.toml says about the fallback
+	lost      []Problem
+	forward   []string // hosts that rules may forward to
+	countries bool     // whether visitors' countries are known
 }
 
 var ruleOrder = []string{"slipway.toml", "_redirects", "_headers", "netlify.toml", "vercel.json"}
@@ -223,6 +225,7 @@ func (w *Writer) decideFallback() {
 func (s *ruleSources) compile() (string, []Problem) {
 	all, problems := s.merge()
 	problems = append(problems, s.unforwarded(all)...)
+	problems = append(problems, s.nowhere(all)...)
 	text, tooMuch := encodeRules(all)
 	if tooMuch != nil {
 		problems = append(problems, *tooMuch)
@@ -233,6 +236,22 @@ func (s *ruleSources) compile() (string, []Problem) {
 // Forwarding says to which hosts the site's settings let rules forward requests. A rule
 // that names another one is compiled, and a Problem: the settings may change later.
 func (w *Writer) Forwarding(hosts []string) { w.rules.forward = hosts }
+
+// Countries says that visitors' countries are known here. Where they are not, a rule that
+// asks for one never applies, and is a Problem.
+func (w *Writer) Countries() { w.rules.countries = true }
+
+func (s *ruleSources) nowhere(all Rules) (problems []Problem) {
+	for _, r := range all.Redirects {
+		if len(r.Country) == 0 || s.countries || len(problems) >= maxProblems {
+			continue
+		}
+		file, line, _ := strings.Cut(r.Source, ":")
+		n, _ := strconv.Atoi(line)
+		problems = append(problems, Problem{file, n, "no database of countries is configured here, so the rule never applies"})
+	}
+	return problems
+}
 
 func (s *ruleSources) unforwarded(all Rules) (problems []Problem) {
 	for _, r := range all.Redirects {
@@ -355,7 +374,7 @@ func specificFirst(list []Redirect) []Redirect {
 // shadows reports whether r, for the same path, answers whatever more would, although
 // more asks for more parameters.
 func (r Redirect) shadows(more Redirect) bool {
-	if len(more.Query) <= len(r.Query) || r.Force != more.Force || r.Never || len(r.Language)+len(r.Cookie) > 0 {
+	if len(more.Query) <= len(r.Query) || r.Force != more.Force || r.Never || len(r.Language)+len(r.Cookie)+len(r.Country) > 0 {
 		return false
 	}
 	for _, q := range r.Query {

@@ -57,6 +57,8 @@ func ask(line string) Request {
 		switch name {
 		case "Language":
 			q.Language = value
+		case "Country":
+			q.Country = value
 		case "Cookie":
 			q.Cookie = value
 		case "Host":
@@ -120,7 +122,7 @@ func TestRedirects(t *testing.T) {
 			"/news | Cookie=a=1; is_tester=0": "302 > /preview/news", "/news": "404", "/news | Cookie=not_is_tester=1": "404", "/nothing | Cookie=is_tester=1": "404",
 			"/new/news | Cookie=is_tester=1": "200 preview/news.html", "/new/news | Cookie=x=1": "200 new/news.html"}},
 		"netlify, country and role": {"/ /china 302! Country=cn,hk\n/admin/* /admin/:splat 200! Role=admin\n/admin/* /login 302!\n", "index.html admin/index.html", map[string]string{
-			"/": "200 index.html", "/admin/": "302 > /login"}},
+			"/": "200 index.html", "/ | Country=CN": "302 > /china", "/ | Country=DE": "200 index.html", "/admin/": "302 > /login"}},
 		"netlify, domains": {"http://blog.site.test/* https://www.site.test/blog/:splat 301!\nhttps://:lang.site.test/* https://www.site.test/:lang/:splat 302\n", "index.html", map[string]string{
 			"/a | Host=blog.site.test": "301 > https://www.site.test/blog/a", "/a": "404", "/a | Host=de.site.test": "302 > https://www.site.test/de/a", "/a | Host=x.de.site.test": "404"}},
 		"netlify, proxy": {"/api/* https://api.example.com/:splat 200\n", "api/there.json", map[string]string{

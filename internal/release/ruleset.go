@@ -2,6 +2,7 @@ package release
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,6 +16,7 @@ type ruleset struct {
 	static    map[string][]int32 // redirects by their only path
 	dynamic   map[string][]int32 // redirects by their first segment, "" for those that vary there
 	forced    bool               // whether any redirect applies also where a file is
+	country   bool               // whether any asks for the visitor's country
 	text      int64
 }
 
@@ -35,6 +37,7 @@ func newRuleset(r Rules, text int64) (*ruleset, error) {
 		}
 		s.redirects = append(s.redirects, m)
 		s.forced = s.forced || r.Redirects[i].Force
+		s.country = s.country || len(r.Redirects[i].Country) > 0
 		if path, ok := m.static(); ok {
 			s.static[path] = append(s.static[path], int32(i))
 		} else {
@@ -159,6 +162,12 @@ func (s *ruleset) matches(i int, name string, q Request, params *query, vary *va
 			values = append(values, Field{capture, got})
 		}
 	}
+	if len(r.Country) > 0 {
+		vary.country = true
+		if !slices.Contains(r.Country, q.Country) {
+			return nil, false
+		}
+	}
 	if len(r.Language) > 0 {
 		vary.language = true
 		if !speaks(q.Language, r.Language) {
@@ -174,8 +183,9 @@ func (s *ruleset) matches(i int, name string, q Request, params *query, vary *va
 	return values, true
 }
 
-// vary says on which headers of the request an answer depends.
-type vary struct{ language, cookie bool }
+// vary says on which headers of the request an answer depends, and whether on where it
+// came from.
+type vary struct{ language, cookie, country bool }
 
 func (v vary) names() []string {
 	switch {

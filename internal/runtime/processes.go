@@ -116,7 +116,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		Env:   environment(s, tools),
 		Binds: append([]sandbox.Bind{{Source: tree, Target: AppDir}}, tools.Binds...),
 		Limits: sandbox.Limits{Memory: s.Limits.Memory, CPU: s.Limits.CPUs, Pids: s.Limits.Pids, Disk: s.Limits.Disk,
-			Wall: forever, Output: endless},
+			Wall: forever, Output: endless, Foreground: true},
 	}
 	if s.Shell != "" {
 		cmd.Argv = []string{"/bin/sh", "-c", s.Shell}

@@ -161,6 +161,13 @@ http.createServer((q, r) => {
 process.on('SIGTERM', () => { console.log('stopping'); process.exit(0) });
 `
 
+// NewForTest is newWorld for the conformance suite, which lies in another package.
+func NewForTest(t testing.TB) (*Processes, func(files map[string]string) bundle.ID) {
+	w := newWorld(t)
+	w.c.Storage = w.c.Dir + "-storage"
+	return w.Processes, w.bundle
+}
+
 // A program answers on its own port, sees its own environment alone, can't change what it
 // runs from, says what it prints, and stops when it is asked to.
 func TestProgram(t *testing.T) {

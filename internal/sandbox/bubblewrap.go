@@ -216,7 +216,14 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	wish := r.spec(true)
 	wish.Sockets = sockets
 	if r.c.Linked != nil {
-		link, inside, err := newLink()
+		var h *handover
+		if mayEnter() {
+			if h, err = handoverOf(&r.c); err != nil {
+				return nil, err
+			}
+			wish.HandOut = true
+		}
+		link, inside, err := newLink(h)
 		if err != nil {
 			return nil, err
 		}

@@ -16,8 +16,8 @@ import (
 // carriedConns is how many connections are carried at once; more wait to be accepted.
 const carriedConns = 256
 
-// offer serves the sandbox's network on the sockets that the stage made. It holds no
-// right that the command does not have itself.
+// offer serves the sandbox's network on the sockets that the stage made, from inside. It
+// holds no right that the command does not have itself.
 func offer(proxy string, sockets []int, ports []uint16) error {
 	if len(sockets) != 1+len(ports) {
 		return errors.New("offer the network: sockets are missing")
@@ -47,7 +47,11 @@ func (n *names) accept(l net.Listener, port uint16) {
 	slots := make(chan struct{}, carriedConns)
 	for {
 		slots <- struct{}{}
+		n.pace.wait()
 		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 		if err != nil {
 			<-slots
 			time.Sleep(10 * time.Millisecond) // out of descriptors: the command's own doing
@@ -95,11 +99,10 @@ func (n *names) carry(c *net.TCPConn, port uint16) {
 // connect asks the proxy for a tunnel to addr, and returns it with the reader of what
 // comes through it.
 func connect(proxy, addr string) (*net.UnixConn, io.Reader, error) {
-	c, err := net.Dial("unix", proxy)
+	u, err := dialUnix(proxy)
 	if err != nil {
 		return nil, nil, err
 	}
-	u := c.(*net.UnixConn)
 	_ = u.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := fmt.Fprintf(u, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", addr, addr); err != nil {
 		_ = u.Close()

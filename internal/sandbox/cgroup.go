@@ -172,6 +172,10 @@ func (g *group) limit(l Limits) error {
 	if l.CPU > 0 {
 		quota = strconv.FormatInt(max(1000, int64(math.Round(l.CPU*period))), 10)
 	}
+	weight, shares := "50", "512"
+	if l.Foreground {
+		weight, shares = "100", "1024"
+	}
 	mem, pids := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.Pids, 10)
 	var all []setting
 	switch {
@@ -191,10 +195,10 @@ func (g *group) limit(l Limits) error {
 	case g.cpu == "":
 	case g.cpu == g.unified:
 		all = append(all, setting{g.cpu, "cpu.max", strings.Replace(quota, "-1", "max", 1) + " " + strconv.Itoa(period), false},
-			setting{g.cpu, "cpu.weight", "50", true})
+			setting{g.cpu, "cpu.weight", weight, true})
 	default:
 		all = append(all, setting{g.cpu, "cpu.cfs_period_us", strconv.Itoa(period), false},
-			setting{g.cpu, "cpu.cfs_quota_us", quota, false}, setting{g.cpu, "cpu.shares", "512", true})
+			setting{g.cpu, "cpu.cfs_quota_us", quota, false}, setting{g.cpu, "cpu.shares", shares, true})
 	}
 	for _, s := range all {
 		if err := os.WriteFile(filepath.Join(s.dir, s.file), []byte(s.value), 0); err != nil && !s.optional {

@@ -1,43 +1,59 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
+	"time"
 )
 
-// forward offers ports of the loopback and carries what connects to them to the sockets.
-// It runs inside, beside the command: who connects is the command itself.
+// forward offers ports of the loopback and carries what connects to them to the sockets, from
+// inside.
 func forward(ports map[int]string) error {
 	for port, socket := range ports {
 		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
 			return fmt.Errorf("offer port %d: %w", port, err)
 		}
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go carryTo(c.(*net.TCPConn), socket)
-			}
-		}()
+		go forwardTo(l, socket, nil)
 	}
 	return nil
 }
 
+// forwardTo carries what connects to a socket, until the listener is closed.
+func forwardTo(l net.Listener, socket string, p *pace) {
+	slots := make(chan struct{}, carriedConns)
+	for {
+		slots <- struct{}{}
+		p.wait()
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			<-slots
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		go func() {
+			defer func() { <-slots }()
+			carryTo(c.(*net.TCPConn), socket)
+		}()
+	}
+}
+
 func carryTo(c *net.TCPConn, socket string) {
 	defer c.Close()
-	up, err := net.Dial("unix", socket)
+	up, err := dialUnix(socket)
 	if err != nil {
 		return
 	}
 	defer up.Close()
 	go func() {
 		_, _ = io.Copy(up, c)
-		_ = up.(*net.UnixConn).CloseWrite()
+		_ = up.CloseWrite()
 	}()
 	_, _ = io.Copy(c, up)
 }

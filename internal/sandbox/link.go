@@ -17,14 +17,21 @@ import (
 // Link reaches into a running sandbox from the host: it connects to ports that the
 // command listens on, and sends the command signals.
 //
-// The sandbox's loopback is not the host's, so the shim inside connects and hands the
-// connected socket out (unix(7), SCM_RIGHTS): bytes then flow without anybody between.
-// What comes out is taken only when it is a TCP connection to a loopback address. It is
-// safe for concurrent use and useless once the command has ended.
+// The sandbox's loopback is not the host's. Where we may, we make a socket there (handout.go).
+// Elsewhere the shim inside stays, connects and hands the connected socket out (unix(7),
+// SCM_RIGHTS): bytes then flow without anybody between. What comes out is taken only when
+// it is a TCP connection to a loopback address. A Link is safe for concurrent use and
+// useless once the command has ended.
 type Link struct {
 	conn  *net.UnixConn
 	usage func() Usage // what the sandbox uses; nil where nobody counts
 	procs func() []int // what runs in it
+
+	// Where the shim hands out what leads inside (handout.go), ready is closed once reach is
+	// there; else ready is nil.
+	ready chan struct{}
+	reach *reach
+	over  chan struct{} // closed at the end
 
 	mu      sync.Mutex // guards what follows
 	next    uint32
@@ -55,13 +62,20 @@ const (
 // ErrNobodyListens is the error of a failed Dial while the command does not listen yet.
 var ErrNobodyListens = errors.New("nothing listens on the port")
 
-// newLink makes a link and the end of it that goes inside.
-func newLink() (*Link, *os.File, error) {
+// newLink makes a link and the end of it that goes inside. h says what the shim hands out; nil
+// is a shim that stays.
+func newLink(h *handover) (*Link, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make link: %w", err)
 	}
 	inside := os.NewFile(uintptr(fds[1]), "link")
+	if h != nil {
+		if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+			_, _ = unix.Close(fds[0]), inside.Close()
+			return nil, nil, fmt.Errorf("make link: %w", err)
+		}
+	}
 	ours := os.NewFile(uintptr(fds[0]), "link")
 	c, err := net.FileConn(ours)
 	_ = ours.Close()
@@ -69,13 +83,25 @@ func newLink() (*Link, *os.File, error) {
 		_ = inside.Close()
 		return nil, nil, fmt.Errorf("make link: %w", err)
 	}
-	l := &Link{conn: c.(*net.UnixConn), waiting: map[uint32]chan dialed{}}
-	go l.read()
+	l := &Link{conn: c.(*net.UnixConn), waiting: map[uint32]chan dialed{}, over: make(chan struct{})}
+	if h == nil {
+		go l.read()
+		return l, inside, nil
+	}
+	l.ready = make(chan struct{})
+	go func() {
+		if err := l.take(h); err != nil {
+			l.end(err)
+		}
+	}()
 	return l, inside, nil
 }
 
 // Dial connects to a port that the command listens on, at 127.0.0.1 or ::1.
 func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
+	if l.ready != nil {
+		return l.dialInside(ctx, port)
+	}
 	got := make(chan dialed, 1)
 	l.mu.Lock()
 	if l.ended != nil {
@@ -114,7 +140,56 @@ func (l *Link) Usage() Usage {
 }
 
 // Signal sends a signal to the command.
-func (l *Link) Signal(s unix.Signal) error { return l.ask(linkSignal, 0, uint16(s)) }
+func (l *Link) Signal(s unix.Signal) error {
+	if l.ready == nil {
+		return l.ask(linkSignal, 0, uint16(s))
+	}
+	late := time.NewTimer(5 * time.Second)
+	defer late.Stop()
+	select {
+	case <-l.ready:
+	case <-l.over:
+		return l.why()
+	case <-late.C:
+		return errors.New("reach into sandbox: it has not started")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended != nil {
+		return l.ended
+	}
+	return l.reach.signal(s)
+}
+
+// dialTime is how long a command may take to accept a connection.
+const dialTime = 2 * time.Second
+
+func (l *Link) dialInside(ctx context.Context, port int) (net.Conn, error) {
+	select {
+	case <-l.ready:
+	case <-l.over:
+		return nil, l.why()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	by := time.Now().Add(dialTime)
+	if at, ok := ctx.Deadline(); ok && at.Before(by) {
+		by = at
+	}
+	c, err := l.reach.dial(by, port)
+	if err != nil {
+		if why := l.why(); why != nil {
+			return nil, why
+		}
+	}
+	return c, err
+}
+
+func (l *Link) why() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
 
 func (l *Link) ask(op byte, id uint32, arg uint16) error {
 	var m [linkSize]byte
@@ -188,6 +263,10 @@ func (l *Link) end(why error) {
 		return
 	}
 	l.ended = why
+	close(l.over)
+	if l.reach != nil {
+		l.reach.close()
+	}
 	for id, got := range l.waiting {
 		delete(l.waiting, id)
 		got <- dialed{err: why}

@@ -25,6 +25,7 @@ const (
 // fakeNet for as long as the command runs. Whether it exists the proxy says.
 type names struct {
 	proxy string // unix socket
+	pace  *pace  // of queries and connections; nil for none
 
 	mu   sync.Mutex // guards what follows
 	all  map[string]*name
@@ -97,7 +98,7 @@ func (n *names) lookup(host string) (netip.Addr, dnsmessage.RCode) {
 
 // ask has the proxy say whether a name exists and may be reached.
 func (n *names) ask(host string) dnsmessage.RCode {
-	c, err := net.Dial("unix", n.proxy)
+	c, err := dialUnix(n.proxy)
 	if err != nil {
 		return dnsmessage.RCodeServerFailure
 	}
@@ -124,6 +125,7 @@ func (n *names) ask(host string) dnsmessage.RCode {
 func (n *names) serve(c net.PacketConn) {
 	slots := make(chan struct{}, maxLookups)
 	for {
+		n.pace.wait()
 		buf := make([]byte, 1500)
 		size, from, err := c.ReadFrom(buf)
 		if err != nil {

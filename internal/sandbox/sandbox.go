@@ -119,6 +119,9 @@ type Limits struct {
 	Output  int64         // bytes of Stdout and Stderr together; the rest is dropped after a marker line
 	NoFile  int64         // open files per process
 	TmpSize int64         // bytes of /tmp, which lives in memory
+	// Foreground is for what visitors wait for: where processors are busy it gets twice what
+	// others get, builds say.
+	Foreground bool
 }
 
 // Defaults are the limits of a build that nobody configured.

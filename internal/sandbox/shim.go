@@ -35,6 +35,7 @@ type spec struct {
 	Ports    []uint16
 	Forwards map[int]string // ports of the loopback that lead to sockets inside
 	Link     int            // descriptor of the way in; 0 for none
+	HandOut  bool           // whether what leads inside is handed out over Link
 	Listener int            // descriptor of the socket that the command inherits; 0 for none
 	Rlimits  []rlimit
 }
@@ -46,8 +47,8 @@ type rlimit struct {
 
 // Shim is the last step before an untrusted command and runs inside the sandbox:
 // Shim([marker, spec fd, status fd]) reads the spec, sets the resource limits, offers
-// the network and becomes the command. Without a proxy it is replaced by the command;
-// with one it stays as its parent and returns its exit code. It also holds the stage that
+// the network and becomes the command. Where it has to serve the network itself it stays as
+// the command's parent and returns its exit code. It also holds the stage that
 // makes the network, and the canary. The return value is the exit code for the process.
 func Shim(args []string) int {
 	if len(args) == 2 && args[0] == canaryArg {
@@ -97,6 +98,13 @@ func shim(in, status *os.File) (int, error) {
 	if s.Listener != 0 {
 		unix.CloseOnExec(s.Listener)
 	}
+	if s.HandOut {
+		// After this nobody stays: what follows is the command itself.
+		if err := handOut(os.NewFile(uintptr(s.Link), "link"), &s); err != nil {
+			return 0, err
+		}
+		s.Proxy, s.Sockets, s.Forwards, s.Link = "", nil, nil, 0
+	}
 	if s.Proxy != "" {
 		if err := offer(s.Proxy, s.Sockets, s.Ports); err != nil {
 			return 0, err
@@ -127,7 +135,16 @@ func shim(in, status *os.File) (int, error) {
 		fmt.Fprintf(os.Stderr, "%s: command not found\n", s.Argv[0])
 		return 127, nil
 	}
-	if s.Proxy == "" && s.Link == 0 && s.Listener == 0 && len(s.Forwards) == 0 {
+	if s.Proxy == "" && s.Link == 0 && len(s.Forwards) == 0 {
+		if s.Listener != 0 { // the command finds it at 3, where it may be already
+			err := unix.Dup3(s.Listener, 3, 0)
+			if s.Listener == 3 {
+				_, err = unix.FcntlInt(3, unix.F_SETFD, 0)
+			}
+			if err != nil {
+				return 0, fmt.Errorf("pass the listener on: %w", err)
+			}
+		}
 		err := syscall.Exec(program, s.Argv, s.Env)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil

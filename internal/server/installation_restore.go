@@ -231,6 +231,9 @@ func loadDatabases(ctx context.Context, c *backup.CopyReader, s Store, d *db.DB,
 	if err != nil {
 		return err
 	}
+	if err := os.Chmod(dir, 0o711); err != nil { // the server has another identity
+		return err
+	}
 	boxes, err := filepath.Abs(s.path("builds", "sandbox"))
 	if err != nil {
 		return err

@@ -130,8 +130,8 @@ func applyRun(w *app.Wanted, r site.Run) {
 }
 
 // startProgram brings a deployment's program up before it goes live.
-func (h *node) startProgram(ctx context.Context, id deploy.ID) (func(), error) {
-	return h.apps.Start(ctx, string(id))
+func (h *node) startProgram(ctx context.Context, id deploy.ID, say func(line string)) (func(), error) {
+	return h.apps.Start(ctx, string(id), say)
 }
 
 // acquireProgram is the edge's way to a program.
@@ -146,7 +146,20 @@ func (h *node) acquireProgram(ctx context.Context, deployment string) (edge.Prog
 	if err != nil {
 		return edge.Program{}, err
 	}
-	return edge.Program{Transport: e.Transport, Serve: e.Serve, Release: e.Release, Answered: e.Answered}, nil
+	return edgeProgram(e), nil
+}
+
+// awakeProgram is its way to one that runs already, for the fast path.
+func (h *node) awakeProgram(deployment string) (edge.Program, bool) {
+	e, ok := h.apps.Awake(deployment)
+	if !ok {
+		return edge.Program{}, false
+	}
+	return edgeProgram(e), true
+}
+
+func edgeProgram(e *app.Endpoint) edge.Program {
+	return edge.Program{Transport: e.Transport, Upstream: e.Upstream, Ended: e.Ended, Serve: e.Serve, Release: e.Release, Answered: e.Answered}
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.

@@ -162,7 +162,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 		return nil, err
 	}
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
-	h.deployments = deploy.New(deploy.Config{WordPress: h.wordPressDeploys(), DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Log: s.Log,
+	h.deployments = deploy.New(deploy.Config{WordPress: h.wordPressDeploys(), DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Countries: s.CountryDatabase != "", Log: s.Log,
 		Tell:         h.tellOfDeployment,
 		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks, h.forgetBackups}})
@@ -209,7 +209,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 		if err != nil {
 			return nil, err
 		}
-		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, Awake: h.awakeProgram, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
 			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: country, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: h.members(), Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()

@@ -1,0 +1,2 @@
+import adapter from '@sveltejs/adapter-node'
+export default { kit: { adapter: adapter() } }

@@ -1,0 +1,82 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// enterer makes sockets in network namespaces. A socket belongs to the namespace of the
+// thread that makes it, for good; so one thread goes there for the moment, and the socket is
+// connected and used from anywhere.
+type enterer struct {
+	work chan *entry
+	err  error // why we may not
+}
+
+type entry struct {
+	space *os.File
+	six   bool
+	fd    int
+	err   error
+	done  chan struct{}
+}
+
+// networks returns the one enterer, begun at the first use.
+var networks = sync.OnceValue(func() *enterer {
+	e := &enterer{work: make(chan *entry)}
+	ready := make(chan error)
+	go e.run(ready)
+	e.err = <-ready
+	return e
+})
+
+// run serves until a namespace can't be left again; then the thread ends with it, and
+// another takes its place.
+func (e *enterer) run(ready chan error) {
+	runtime.LockOSThread()
+	home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Setns(home, unix.CLONE_NEWNET)
+	}
+	if ready != nil {
+		ready <- err
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		return
+	}
+	defer unix.Close(home)
+	for w := range e.work {
+		if w.err = unix.Setns(int(w.space.Fd()), unix.CLONE_NEWNET); w.err != nil {
+			w.err = fmt.Errorf("enter network: %w", w.err)
+			close(w.done)
+			continue
+		}
+		family := unix.AF_INET
+		if w.six {
+			family = unix.AF_INET6
+		}
+		w.fd, w.err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		err := unix.Setns(home, unix.CLONE_NEWNET)
+		close(w.done)
+		if err != nil {
+			go e.run(nil)
+			return // locked: the thread ends
+		}
+	}
+}
+
+// socket returns a TCP socket that doesn't block, made in a namespace.
+func (e *enterer) socket(space *os.File, six bool) (int, error) {
+	if e.err != nil {
+		return -1, e.err
+	}
+	w := &entry{space: space, six: six, done: make(chan struct{})}
+	e.work <- w
+	<-w.done
+	return w.fd, w.err
+}
