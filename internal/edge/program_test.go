@@ -41,14 +41,14 @@ const (
 
 func startProgram(t *testing.T, h http.HandlerFunc) *programs { return startProgramBy(t, byAll, h) }
 
-func startProgramBy(t *testing.T, way int, h http.HandlerFunc) *programs {
+func startProgramBy(t testing.TB, way int, h http.HandlerFunc) *programs {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	return startProgramAt(t, way, srv.Listener.Addr().String())
 }
 
-func startProgramAt(t *testing.T, way int, addr string) *programs {
+func startProgramAt(t testing.TB, way int, addr string) *programs {
 	t.Helper()
 	p := &programs{}
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
