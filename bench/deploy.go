@@ -124,7 +124,7 @@ func (b *bench) redeployOnce(w *world.World, browser *http.Client, id, url, mark
 func (b *bench) shows(w *world.World, browser *http.Client, url, marker string) error {
 	return world.Until(b.ctx, time.Millisecond, func() (bool, error) {
 		a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: url + "/"})
-		return err == nil && strings.Contains(string(a.Body), marker), err
+		return err == nil && a.Status == http.StatusOK && strings.Contains(string(a.Body), marker), err
 	})
 }
 
