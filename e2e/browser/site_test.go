@@ -168,6 +168,10 @@ func (s *story) members() {
 	if other.Eval(`location.href`, &at); at != s.live+"?from=mail" {
 		s.t.Errorf("a member comes back to %s", at)
 	}
+	other.Go("/account")
+	other.Click("details.menu summary")
+	other.Press("@sign-out")
+	other.Sees("#f-email")
 	choose("none")
 	s.answers(http.StatusOK, "Ahoy")
 }
