@@ -119,6 +119,11 @@ func TestAlarm(t *testing.T) {
 	if len(told) != 1 || told[0] != "usr_anna blog" {
 		t.Errorf("told %q", told)
 	}
+	b = w.backUp(s.ID, NewBackup{}) // a verified one ends it, until there is none again
+	ok(t, w.warn(t.Context(), b.VerifiedAt.Time().Add(3*24*time.Hour+time.Minute)))
+	if len(told) != 2 {
+		t.Errorf("told %q", told)
+	}
 }
 
 // A restore that is interrupted anywhere changes nothing that is half, and the next attempt

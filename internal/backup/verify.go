@@ -206,6 +206,11 @@ func (s *Backups) verified(ctx context.Context, v Verify, why string) error {
 		for _, o := range owners {
 			tx.Notify(o.Topic())
 		}
+		if why == "" { // the next time that there is none for long is told again
+			if _, err := tx.Exec(ctx, `UPDATE backup_schedules SET warned = FALSE WHERE site_id = (SELECT site_id FROM backups WHERE id = $1)`, v.Backup); err != nil {
+				return fmt.Errorf("note verification: %w", err)
+			}
+		}
 		if v.Operation == "" {
 			return nil
 		}
