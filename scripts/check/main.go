@@ -90,7 +90,7 @@ const tags = "-tags=browser,lint"
 func steps(root string) []step {
 	bin := func(name string) string { return filepath.Join(root, "bin", name) }
 	// Much of what the tests do is waiting, so one package more than there are processors runs at once.
-	tests := []string{"go", "test", "-count=1", "-timeout=20m", "-vet=off", tags, fmt.Sprintf("-p=%d", runtime.NumCPU()+1), "-exec=" + bin("ondatabases"), "./..."}
+	tests := []string{"go", "test", "-count=1", "-timeout=20m", "-vet=off", tags, fmt.Sprintf("-p=%d", runtime.NumCPU())+1), "-exec=" + bin("ondatabases"), "./..."}
 	return []step{
 		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
