@@ -46,7 +46,7 @@ func TestBrowserPublishes(t *testing.T) {
 	}
 	await := func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
 	var out string
-	run("write a post", chromedp.Navigate(s.URL+"/wp-admin/post-new.php"), chromedp.Poll(`window.wp && wp.data && wp.blocks && wp.data.select('core/editor') && wp.data.select('core/editor').getCurrentPostId() > 0 && wp.blocks.getBlockType('core/image')`, nil),
+	run("write a post", chromedp.Navigate(s.URL+"/wp-admin/post-new.php"), chromedp.Poll(`!!(window.wp && wp.data && wp.blocks && wp.data.select('core/editor') && wp.data.select('core/editor').getCurrentPostId() > 0 && wp.blocks.getBlockType('core/image'))`, nil),
 		chromedp.Evaluate(`(async () => {
 			const canvas = document.createElement('canvas'); canvas.width = canvas.height = 8;
 			const picture = await new Promise(done => canvas.toBlob(done, 'image/png'));
