@@ -77,11 +77,11 @@ func (w way) plain() *target {
 		return nil
 	}
 	t := w.to.target.Load()
-	if w.site != "" && t.site != w.site {
-		return nil // another site has taken the place just now
-	}
 	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() {
 		return nil
+	}
+	if w.site != "" && t.site != w.site {
+		return nil // another site has taken the place just now
 	}
 	return t
 }
