@@ -96,7 +96,7 @@ func (h *harness) watch(s aSite) (stop func() time.Duration) {
 func TestGreedyBuilds(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h, mark := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", world.Patience(6*time.Second).Round(time.Second).String()), strconv.Itoa(as)
+		h, mark := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", min(30*time.Second, world.Patience(6*time.Second).Round(time.Second)).String()), strconv.Itoa(as)
 		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
 		good := h.site("acme/good", nil)
 		h.built(good, h.first(good))
