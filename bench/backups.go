@@ -91,10 +91,10 @@ func (b *bench) backups(w *world.World) error {
 		os.Remove(tarball)
 		os.Remove(dump)
 		start := time.Now()
-		if err := pipe(b.ctx, tarball, exec.Command("tar", "-C", storage, "-cf", "-", "."), exec.Command("zstd", "-q", "-c")); err != nil {
+		if err := pipe(b.ctx, tarball, exec.Command("tar", "-C", storage, "-cf", "-", "."), exec.Command("zstd", "-q", "--stdout")); err != nil {
 			return err
 		}
-		if err := pipe(b.ctx, dump, client.command("mariadb-dump", "--single-transaction", "--quick", "--routines", "--triggers", "--hex-blob", schema), exec.Command("zstd", "-q", "-c")); err != nil {
+		if err := pipe(b.ctx, dump, client.command("mariadb-dump", "--single-transaction", "--quick", "--routines", "--triggers", "--hex-blob", schema), exec.Command("zstd", "-q", "--stdout")); err != nil {
 			return err
 		}
 		syscall.Sync()
@@ -145,10 +145,10 @@ func (b *bench) backups(w *world.World) error {
 		client.must("DROP DATABASE IF EXISTS yard; CREATE DATABASE yard")
 		syscall.Sync()
 		start := time.Now()
-		if err := pipe(b.ctx, "", exec.Command("zstd", "-q", "-d", "-c", tarball), exec.Command("tar", "-C", out, "-xf", "-")); err != nil {
+		if err := pipe(b.ctx, "", exec.Command("zstd", "-q", "-d", "--stdout", tarball), exec.Command("tar", "-C", out, "-xf", "-")); err != nil {
 			return err
 		}
-		if err := pipe(b.ctx, "", exec.Command("zstd", "-q", "-d", "-c", dump), client.command("mariadb", "yard")); err != nil {
+		if err := pipe(b.ctx, "", exec.Command("zstd", "-q", "-d", "--stdout", dump), client.command("mariadb", "yard")); err != nil {
 			return err
 		}
 		syscall.Sync()

@@ -117,7 +117,7 @@ func (h *installation) commit(version string) {
 // until waits for what must come.
 func (h *installation) until(what string, look func() (bool, error)) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(h.t.Context(), 2*time.Minute, fmt.Errorf("waited in vain for %s", what))
+	ctx, cancel := context.WithTimeoutCause(h.t.Context(), 6*time.Minute, fmt.Errorf("waited in vain for %s", what))
 	defer cancel()
 	if err := world.Until(ctx, 50*time.Millisecond, look); err != nil {
 		h.t.Fatal(err)

@@ -1,6 +1,7 @@
 package wordpress
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,12 @@ func (h *installation) repository() {
 	}
 	both("2.0")
 	h.call("POST", "/sites/"+s.ID+"/rollback", nil, nil)
+	n := 0
+	h.until("the first version again", func() bool {
+		n++
+		_, _, text := v.get(fmt.Sprintf("/?again=%d", n)) // no page that is cached
+		return strings.Contains(text, "Theme 1.0")
+	})
 	both("1.0")
 	if b, err := os.ReadFile(filepath.Join(h.Data, "storage", s.ID, "wp-content", "uploads/not-a-upload")); err == nil {
 		t.Errorf("the repository's uploads were taken: %s", b)

@@ -88,6 +88,9 @@ func TestEveryListPages(t *testing.T) {
 				t.Errorf("%s?%s: %d, want 400", r.ID, bad, status)
 			}
 		}
+		if strings.HasPrefix(r.ID, "listWordPress") {
+			continue // they ask a WordPress itself, which is for the end-to-end tests
+		}
 		_, all, of := ask("")
 		if always := slices.Contains(paged, r.ID); always != (of != nil) || always && len(all) > 25 {
 			t.Errorf("%s without a page: %d items, %v", r.ID, len(all), of)

@@ -49,6 +49,15 @@ func part[T any](in PartIn, items []T, err error) (data[T], error) {
 	return data[T]{cut.Data, &cut.Pagination}, nil
 }
 
+// check refuses pages that no list has, for lists that cost something to make.
+func (in PartIn) check() error {
+	if in == (PartIn{}) {
+		return nil
+	}
+	_, err := PageIn(in).parse()
+	return err
+}
+
 // message is the answer of what has nothing else to say.
 type message struct {
 	Message string `json:"message"`

@@ -96,6 +96,9 @@ func (a *API) wordpressUsers(ctx context.Context, c account.Caller, in *listWord
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return data[wpUser]{}, err
 	}
+	if err := in.PartIn.check(); err != nil {
+		return data[wpUser]{}, err
+	}
 	list, _, err := a.WordPress.Users(ctx, c.Owner, site.ID(in.ID))
 	return part(in.PartIn, each(list, func(u wordpress.User) wpUser {
 		return wpUser{u.ID, u.Login, u.Email, u.Name, append([]string{}, u.Roles...), u.Registered.UTC().Format(time.RFC3339)}
@@ -111,6 +114,9 @@ type wpEvent struct {
 
 func (a *API) wordpressEvents(ctx context.Context, c account.Caller, in *listWordPressIn) (data[wpEvent], error) {
 	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[wpEvent]{}, err
+	}
+	if err := in.PartIn.check(); err != nil {
 		return data[wpEvent]{}, err
 	}
 	list, err := a.WordPress.Events(ctx, c.Owner, site.ID(in.ID))

@@ -62,7 +62,7 @@ func newS3(s S3, o Options) (Backend, error) {
 	transport.DisableCompression = true // bytes as they are stored
 	client, err := minio.NewCore(s.Endpoint, &minio.Options{
 		Creds:  credentials.NewStaticV4(s.AccessKey, s.SecretKey, s.Token),
-		Secure: !s.Plain, Region: s.Region, BucketLookup: lookup, Transport: transport, MaxRetries: tries,
+		Secure: !s.Plain, Region: s.Region, BucketLookup: lookup, Transport: again{transport}, MaxRetries: tries,
 	})
 	if err != nil {
 		return nil, err
