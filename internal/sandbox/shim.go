@@ -71,6 +71,13 @@ func Shim(args []string) int {
 	if err1 != nil || err2 != nil || in < 3 || st < 3 {
 		return 125
 	}
+	// The command may find its listener at 3. Were that free, the Go runtime's poller would take
+	// it with the first file, and die of finding a socket there a moment before the command runs.
+	if fd, err := unix.FcntlInt(uintptr(in), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		return 125
+	} else if fd != 3 {
+		_ = unix.Close(fd)
+	}
 	unix.CloseOnExec(in)
 	unix.CloseOnExec(st)
 	status := os.NewFile(uintptr(st), "status")
