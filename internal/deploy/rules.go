@@ -100,6 +100,10 @@ func (d *Deployments) testRequest(t *RuleTest) (release.Request, error) {
 		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Code: "invalid_path",
 			Details: fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath), Received: t.Path[:min(len(t.Path), 200)]}
 	}
+	if t.Country != "" && !d.c.Countries {
+		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Countries are not known here", Code: "no_countries",
+			Details: "no country database is configured, so rules with Country= never apply; leave country out", Received: t.Country}
+	}
 	for name, text := range t.Files {
 		if !slices.Contains(release.RuleFiles(), name) {
 			return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",

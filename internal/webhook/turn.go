@@ -11,8 +11,8 @@ import (
 )
 
 // retime works out when an endpoint has its next turn: not before its floor, never while
-// it has no room or nothing is queued. The caller holds the row's lock from an earlier
-// statement, so that this one sees what others queued meanwhile (PostgreSQL).
+// it has no room or nothing is queued. The caller holds the row's lock; what others queue
+// meanwhile has a call of its own.
 func retime(ctx context.Context, tx *db.Tx, hook ID) error {
 	if err := retimeAll(ctx, tx, []ID{hook}); err != nil {
 		return fmt.Errorf("set turn of webhook: %w", err)
