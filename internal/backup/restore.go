@@ -482,9 +482,20 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 	if err := os.MkdirAll(w.next, 0o755); err != nil {
 		return w, fmt.Errorf("restore storage: %w", err)
 	}
-	root, err := os.OpenRoot(w.next)
-	if err != nil {
+	if err := in.write(ctx, w.next, files); err != nil {
 		return w, err
+	}
+	if err := ownLike(w.next, f.Dir); err != nil {
+		return w, err
+	}
+	return w, syncAll(w.next)
+}
+
+// write writes files and links into an empty directory, owned by who runs this.
+func (in *reader) write(ctx context.Context, dir string, files []File) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
 	}
 	defer root.Close()
 	for _, x := range files {
@@ -492,16 +503,14 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 			continue
 		}
 		if err := root.MkdirAll(path.Dir(x.Path), 0o755); err != nil {
-			return w, fmt.Errorf("restore storage: %w", err)
+			return fmt.Errorf("restore storage: %w", err)
 		}
 		out, err := root.OpenFile(x.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(x.Mode)&0o777|0o600)
 		if err != nil {
-			return w, fmt.Errorf("restore storage: %w", err)
+			return fmt.Errorf("restore storage: %w", err)
 		}
-		full := x
-		err = errors.Join(in.copy(ctx, out, full), out.Close())
-		if err != nil {
-			return w, err
+		if err := errors.Join(in.copy(ctx, out, x), out.Close()); err != nil {
+			return err
 		}
 	}
 	for _, x := range files { // last, so that nothing is written through one
@@ -509,16 +518,13 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 			continue
 		}
 		if err := root.MkdirAll(path.Dir(x.Path), 0o755); err != nil {
-			return w, fmt.Errorf("restore storage: %w", err)
+			return fmt.Errorf("restore storage: %w", err)
 		}
 		if err := root.Symlink(x.Link, x.Path); err != nil {
-			return w, fmt.Errorf("restore storage: %w", err)
+			return fmt.Errorf("restore storage: %w", err)
 		}
 	}
-	if err := ownLike(w.next, f.Dir); err != nil {
-		return w, err
-	}
-	return w, syncAll(w.next)
+	return nil
 }
 
 // syncAll returns when all that was written to the file system of dir is on disk: once for

@@ -62,7 +62,7 @@ func (s *Backups) Work(j *job.Jobs) {
 		if err := json.Unmarshal(args, &v); err != nil {
 			return err
 		}
-		return s.verified(ctx, v, words(why))
+		return s.verified(ctx, v, "", words(why))
 	}), s.verify)
 	job.Handle(j, policy(func(ctx context.Context, args []byte, why error) error {
 		var r Restore

@@ -1,0 +1,162 @@
+package wordpress
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// soon is until for a moment that is over quickly.
+func (h *installation) soon(what string, look func() bool) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 4*time.Minute)
+	defer cancel()
+	if err := world.Until(ctx, 3*time.Millisecond, func() (bool, error) { return look(), nil }); err != nil {
+		h.t.Fatalf("it never came: %s", what)
+	}
+}
+
+func (op workBody) over() bool { return op.Status == "success" || op.Status == "failed" }
+
+// killedWhileCopied kills everything at several points of pushes and of imports: afterwards
+// the site has all of what came or all of what was there, and the operation says which.
+func (h *installation) killedWhileCopied(from, to siteBody) {
+	t := h.t
+	round := func(n int) {
+		t.Helper()
+		h.plant(from, "mu-plugins/round.php", fmt.Sprintf("<?php add_action('wp_footer', function () { echo '[files %d, database ' . get_option('blogdescription') . ']'; });", n))
+		owner, _ := h.login(from)
+		owner.rest("POST", "/settings", "application/json", strings.NewReader(fmt.Sprintf(`{"description": "%d"}`, n)), &struct{}{})
+	}
+	marks := func(n int) string { return fmt.Sprintf("[files %d, database %d]", n, n) }
+	round(1)
+	archive := h.export(from)
+	imports := func() (op workBody) {
+		op, status := h.upload(to, archive)
+		if status != 202 {
+			t.Fatalf("the import: %d", status)
+		}
+		return op
+	}
+	pushes := func() (op workBody) {
+		h.call("POST", "/sites/"+from.ID+"/push", map[string]any{"to": to.ID, "database": true, "files": true}, &op)
+		return op
+	}
+	before := 0
+	for i, x := range []struct {
+		point string
+		begin func() workBody
+	}{{"Unpacking", imports}, {"Backing up", pushes}, {"Putting", imports}, {"Copying", pushes}, {"Rewriting", imports}, {"Rewriting", pushes}} {
+		after := 1
+		if i%2 == 1 {
+			after = i + 1
+			round(after)
+		}
+		op := x.begin()
+		h.soon(x.point, func() bool {
+			_ = h.Call(t.Context(), h.key, "GET", "/operations/"+op.ID, nil, &op)
+			return strings.HasPrefix(op.Message, x.point) || op.over()
+		})
+		h.Kill()
+		ok(t, h.Start(t.Context()))
+		h.until("the operation's end", func() bool {
+			_ = h.Call(t.Context(), h.key, "GET", "/operations/"+op.ID, nil, &op)
+			return op.over()
+		})
+		want := before
+		switch {
+		case op.Status == "success":
+			want = after
+		case op.Error == "":
+			t.Errorf("killed at %q: it failed without a reason", x.point)
+		}
+		status, _, text := h.visitor(to.URL).get(fmt.Sprintf("/?killed=%d", i))
+		if status != 200 || want > 0 && !strings.Contains(text, marks(want)) || want == 0 && strings.Contains(text, "[files") || strings.Contains(text, from.URL) {
+			t.Errorf("killed at %q, the operation ended %s (%s), want the state %d: %d %.2000s", x.point, op.Status, op.Error, want, status, text)
+		}
+		before = want
+	}
+	left, err := filepath.Glob(filepath.Join(h.Data, "storage", to.ID, ".*"))
+	ok(t, err)
+	if len(left) > 0 {
+		t.Errorf("what is left of it: %q", left)
+	}
+	if owner, _ := h.login(to); owner != nil {
+		if status, _, _ := owner.get("/wp-admin/"); status != 200 {
+			t.Errorf("wp-admin afterwards: %d", status)
+		}
+	}
+}
+
+// files is how many files there are below a directory.
+func files(dir string) (n int) {
+	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
+// installationKilled kills the service in the middle of backups of the installation: who waits
+// for one has it nevertheless.
+func (h *installation) installationKilled(place string) {
+	t := h.t
+	t.Helper()
+	for i, objects := range []int{1, 4} {
+		to := place + strings.Repeat("-more", i)
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.CLI("", "backup", "create", "--to", to)
+			done <- err
+		}()
+		h.soon("the backup has begun", func() bool { return files(to) >= objects || len(done) > 0 })
+		h.Kill()
+		ok(t, h.Start(t.Context()))
+		select {
+		case err := <-done:
+			ok(t, err)
+		case <-t.Context().Done():
+			t.Fatal("the backup did not end")
+		}
+		out, err := h.CLI("", "backup", "list", "--from", to)
+		ok(t, err)
+		if n := strings.Count(out, "bkp_"); n != 1 && n != 2 {
+			t.Errorf("killed with %d objects there, the backups are %s", objects, out)
+		}
+	}
+}
+
+// restoreKilled kills restores of the installation: nothing serves what is half, and the next
+// restore begins again.
+func (h *installation) restoreKilled(args ...string) {
+	t := h.t
+	t.Helper()
+	for _, sign := range []string{"restore.incomplete", "storage", "mariadb"} {
+		cmd := exec.Command(h.Binary, append(args, "--data-dir", h.Data)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		ok(t, cmd.Start())
+		gone := make(chan error, 1)
+		go func() { gone <- cmd.Wait() }()
+		h.soon(sign, func() bool {
+			_, err := os.Stat(filepath.Join(h.Data, sign))
+			return err == nil || len(gone) > 0
+		})
+		if len(gone) > 0 {
+			t.Fatalf("the restore ended before there was %s: %v", sign, <-gone)
+		}
+		ok(t, cmd.Process.Kill())
+		<-gone
+		if err := h.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "was interrupted: run slipway backup restore again") {
+			t.Fatalf("killed when there was %s, the service says %v", sign, err)
+		}
+	}
+}
