@@ -1,7 +1,7 @@
 package wordpress
 
 import (
-	"encoding/binary"
+	mo "encoding/binary"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -171,12 +171,12 @@ func translation(pairs ...[2]string) []byte {
 	n := uint32(len(pairs))
 	var head, texts []byte
 	for _, v := range []uint32{0x950412de, 0, n, 28, 28 + 8*n, 0, 28 + 16*n} {
-		head = binary.LittleEndian.AppendUint32(head, v)
+		head = mo.LittleEndian.AppendUint32(head, v)
 	}
 	for side := range 2 {
 		for _, p := range pairs {
-			head = binary.LittleEndian.AppendUint32(head, uint32(len(p[side])))
-			head = binary.LittleEndian.AppendUint32(head, 28+16*n+uint32(len(texts)))
+			head = mo.LittleEndian.AppendUint32(head, uint32(len(p[side])))
+			head = mo.LittleEndian.AppendUint32(head, 28+16*n+uint32(len(texts)))
 			texts = append(append(texts, p[side]...), 0)
 		}
 	}

@@ -63,13 +63,27 @@ func (s *Backups) beginTrial(ctx context.Context, r *reader, attempt int64) (t *
 		return nil, noRoom, nil
 	}
 	x, err := s.c.Trial(ctx)
-	if f := fault.As(err); f != nil && f.Kind == fault.Unavailable && attempt >= trialAttempts {
-		return nil, "Not run: " + f.Message, nil
-	}
 	if err != nil {
-		return nil, "", fmt.Errorf("make room for a trial: %w", err)
+		why, err = s.untried(ctx, err, attempt)
+		return nil, why, err
 	}
 	return &trial{x, map[string]Loaded{}}, "", nil
+}
+
+// untried says in words why a trial could not take place, once the server has been asked often
+// enough. Until then it is an error that is no fault: the job is repeated.
+func (s *Backups) untried(ctx context.Context, err error, attempt int64) (why string, _ error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if attempt < trialAttempts {
+		return "", fmt.Errorf("run what the backup holds: %v", err)
+	}
+	if f := fault.As(err); f != nil {
+		return "Not run: " + f.Message, nil
+	}
+	s.c.Log.ErrorContext(ctx, "backup not tried", "err", err)
+	return "Not run: internal error", nil
 }
 
 const noRoom = "Not run: the server has no room for a copy of the stored files"
@@ -87,7 +101,7 @@ func (t *trial) fill(ctx context.Context, r *reader) error {
 		if err != nil {
 			return err
 		}
-		if err := r.write(ctx, f.Dir, r.m.under(inStorage+name+"/")); err != nil {
+		if err := r.write(ctx, f.Dir, r.m.under(inStorage+name+"/"), nil); err != nil {
 			return err
 		}
 		if err := ownLike(f.Dir, f.Dir); err != nil {
@@ -126,12 +140,10 @@ func (s *Backups) tryOut(ctx context.Context, r *reader, t *trial, attempt int64
 	answer, err = t.Answer(ctx, Tried{Site: m.Site, Config: *m.Config, Live: *m.Live, Extra: m.Extra, Databases: t.databases, Places: m.Places})
 	f := fault.As(err)
 	switch {
-	case err == nil || f == nil || ctx.Err() != nil:
-		return answer, err
-	case f.Kind == fault.Unavailable && attempt < trialAttempts:
-		return "", errors.Join(errors.New("the server was too busy to run it"), ctx.Err())
-	case f.Kind == fault.Unavailable:
-		return "Not run: " + f.Message, nil
+	case err == nil:
+		return answer, nil
+	case f == nil || f.Kind == fault.Unavailable || ctx.Err() != nil:
+		return s.untried(ctx, err, attempt)
 	case m.Config.Type == site.WordPress:
 		return "", &fault.Error{Kind: fault.Conflict, Message: "All files and tables are there, but WordPress doesn't answer from them", Details: words(f), Code: "backup_does_not_answer"}
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"strings"
 	"syscall"
+	"time"
 
 	"slipway/internal/account"
 	"slipway/internal/blob"
@@ -63,6 +64,11 @@ func (s *Backups) verify(ctx context.Context, v Verify, attempt int64) error {
 	if err != nil {
 		return err
 	}
+	if v.Operation == "" {
+		if again, err := s.waitTurn(ctx, v, b); err != nil || again {
+			return err
+		}
+	}
 	answer, err := s.check(ctx, b, attempt)
 	switch {
 	case err == nil:
@@ -77,6 +83,22 @@ func (s *Backups) verify(ctx context.Context, v Verify, attempt int64) error {
 		return s.verified(ctx, v, answer, why)
 	}
 	return fmt.Errorf("verify %s: %w", b.ID, err)
+}
+
+// verifyLater is how soon a verification looks again whether the site's operations have ended.
+const verifyLater = time.Second
+
+// waitTurn puts a verification that nobody waits for off while an operation of the site is under
+// way, such as the restore before which the backup was taken: that has the machine meanwhile.
+func (s *Backups) waitTurn(ctx context.Context, v Verify, b Backup) (again bool, err error) {
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if again, err = s.c.Operations.UnderTx(ctx, tx, string(b.Site)); err != nil || !again {
+			return err
+		}
+		_, err := job.Enqueue(ctx, tx, v, job.Options{Queue: QueueName, Share: string(b.Owner), At: db.Now().Add(verifyLater)})
+		return err
+	})
+	return again, err
 }
 
 // check reads all of a backup as a restore would, into a place beside the site: every
@@ -96,6 +118,12 @@ func (s *Backups) check(ctx context.Context, b Backup, attempt int64) (answer st
 	if err := t.fill(ctx, r); errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		t.close(ctx)
 		t, answer = nil, noRoom
+	} else if fault.Is(err, fault.Unavailable) {
+		t.close(ctx)
+		t = nil
+		if answer, err = s.untried(ctx, err, attempt); err != nil {
+			return "", err
+		}
 	} else if err != nil {
 		return answer, err
 	}

@@ -122,6 +122,7 @@ func (h *node) triedProgram(ctx context.Context, t backup.Tried) (app.Wanted, er
 	}
 	applyRun(&w, p.Run)
 	applyRun(&w, p.Site.Run)
+	w.Health = min(w.Health, defaultHealth) // others wait for their turn
 	return w, nil
 }
 
