@@ -31,9 +31,9 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 	t := h.t
 	round := func(n int) {
 		t.Helper()
-		h.plant(from, "mu-plugins/round.php", fmt.Sprintf("<?php add_action('wp_footer', function () { echo '[files %d, database ' . get_option('blogdescription') . ']'; });", n))
+		h.plant(from, "mu-plugins/round.php", fmt.Sprintf("<?php add_action('wp_footer', function () { echo '[files %d, database ' . (get_option('posts_per_page') - 10) . ']'; });", n))
 		owner, _ := h.login(from)
-		owner.rest("POST", "/settings", "application/json", strings.NewReader(fmt.Sprintf(`{"description": "%d"}`, n)), &struct{}{})
+		owner.rest("POST", "/settings", "application/json", strings.NewReader(fmt.Sprintf(`{"posts_per_page": %d}`, n+10)), &struct{}{})
 	}
 	marks := func(n int) string { return fmt.Sprintf("[files %d, database %d]", n, n) }
 	round(1)

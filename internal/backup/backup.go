@@ -269,7 +269,7 @@ const maxDeleted = 100
 func (s *Backups) Deleted(ctx context.Context, owner account.OwnerID) ([]Backup, error) {
 	rows, err := s.c.DB.Query(ctx, `
 		SELECT `+columns+` FROM backups
-		WHERE owner_id = $1 AND type = 'before_delete' AND status = 'completed' AND site_id NOT IN (SELECT id FROM open_sites)
+		WHERE owner_id = $1 AND type = 'before_delete' AND status = 'completed' AND NOT EXISTS (SELECT 1 FROM open_sites WHERE open_sites.id = backups.site_id)
 		ORDER BY id DESC LIMIT $2`, owner, maxDeleted)
 	return db.Collect(rows, err, scan)
 }

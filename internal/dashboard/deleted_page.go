@@ -78,6 +78,9 @@ func (d *Dashboard) forgetDeleted(ctx context.Context, q *request) (answer, erro
 }
 
 func (d *Dashboard) downloadDeleted(ctx context.Context, q *request) (answer, error) {
+	if q.query("backup") == "" {
+		return goTo("/deleted", ""), nil
+	}
 	b, err := d.deletedBackup(ctx, q, q.query("backup"))
 	if err != nil {
 		return answer{}, err
