@@ -186,6 +186,15 @@ func home(c Command) error {
 // prepare writes the profile. All of it, the seccomp program and the spec with the
 // environment travel by descriptor; bwrap's argv is the same for everybody.
 func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error) {
+	// Where the command finds its listener there is something from the start: were the number
+	// free, the Go runtime of the shim might take it for its poller, and lose that to the listener.
+	place, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	if fd := r.launch.inherit(place); fd != listenerFD {
+		return nil, fmt.Errorf("descriptor %d is not the first", fd)
+	}
 	gateFD, blockFD, infoFD, statusFD := 0, 0, 0, 0
 	if r.gate, gateFD, err = r.pipe(true); err != nil {
 		return nil, err

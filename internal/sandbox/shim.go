@@ -71,13 +71,7 @@ func Shim(args []string) int {
 	if err1 != nil || err2 != nil || in < 3 || st < 3 {
 		return 125
 	}
-	// The command may find its listener at 3. Were that free, the Go runtime's poller would take
-	// it with the first file, and die of finding a socket there a moment before the command runs.
-	if fd, err := unix.FcntlInt(uintptr(in), unix.F_DUPFD_CLOEXEC, 3); err != nil {
-		return 125
-	} else if fd != 3 {
-		_ = unix.Close(fd)
-	}
+	unix.CloseOnExec(listenerFD) // it keeps the place
 	unix.CloseOnExec(in)
 	unix.CloseOnExec(st)
 	status := os.NewFile(uintptr(st), "status")
@@ -88,6 +82,9 @@ func Shim(args []string) int {
 	}
 	return code
 }
+
+// listenerFD is where a command finds the listener that it inherits.
+const listenerFD = 3
 
 // started is the first byte on the status pipe once the command is about to run.
 const started = '+'
@@ -143,12 +140,8 @@ func shim(in, status *os.File) (int, error) {
 		return 127, nil
 	}
 	if s.Proxy == "" && s.Link == 0 && len(s.Forwards) == 0 {
-		if s.Listener != 0 { // the command finds it at 3, where it may be already
-			err := unix.Dup3(s.Listener, 3, 0)
-			if s.Listener == 3 {
-				_, err = unix.FcntlInt(3, unix.F_SETFD, 0)
-			}
-			if err != nil {
+		if s.Listener != 0 {
+			if err := unix.Dup3(s.Listener, listenerFD, 0); err != nil {
 				return 0, fmt.Errorf("pass the listener on: %w", err)
 			}
 		}
