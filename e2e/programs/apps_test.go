@@ -234,9 +234,10 @@ func expressStory(a *realApp) {
 		got, err := world.Read(a.browser.Get(a.URL))
 		return err == nil && got.Status == 200, err
 	})
-	if text := a.runtimeText(); !strings.Contains(text, "crashed on purpose") || !strings.Contains(text, "exit code 1") {
-		a.t.Errorf("the log of a crash:\n%s", text)
-	}
+	a.until("the words about the crash", func() (bool, error) { // the log comes after what it tells of
+		text := a.runtimeText()
+		return strings.Contains(text, "crashed on purpose") && strings.Contains(text, "exit code 1"), errors.New(text)
+	})
 	// Out of memory is said in words.
 	req, _ := http.NewRequestWithContext(a.t.Context(), "GET", a.URL+"/oom", nil)
 	if resp, err := a.browser.Do(req); err == nil {
