@@ -17,9 +17,11 @@ import (
 
 // What is read of a project to find out what it runs with.
 const (
-	maxPackageJSON = 1 << 20 // bytes of one package.json
+	maxPackageJSON = 1 << 20  // bytes of one package.json
+	maxManifests   = 64 << 20 // bytes of all of them
 	maxPackages    = 50_000
-	maxScripts     = 5 // scripts that call scripts
+	maxLookups     = 400_000 // files and folders that are looked for
+	maxScripts     = 5       // scripts that call scripts
 )
 
 // pruning finds the packages that a built project runs without: those that only its
@@ -31,14 +33,20 @@ type pruning struct {
 	modules []string        // the folders that the installation filled
 	keep    map[string]bool // folders of packages, and links to them, that something runs with
 	names   map[string]bool // what is left out: names of packages
+
+	lookups, bytes int // so many were made, and read
 }
+
+// over reports whether more was looked at than any project needs: packages of a stranger may
+// name each other without end.
+func (p *pruning) over() bool { return p.lookups > maxLookups || p.bytes > maxManifests }
 
 // dependencies holds the fields of a package.json that name what it needs.
 type dependencies struct {
-	Dependencies map[string]any    `json:"dependencies"`
-	Optional     map[string]any    `json:"optionalDependencies"`
-	Peer         map[string]any    `json:"peerDependencies"`
-	Scripts      map[string]string `json:"scripts"`
+	Dependencies map[string]json.RawMessage `json:"dependencies"`
+	Optional     map[string]json.RawMessage `json:"optionalDependencies"`
+	Peer         map[string]json.RawMessage `json:"peerDependencies"`
+	Scripts      map[string]string          `json:"scripts"`
 }
 
 // prune returns the paths to leave out of what a program runs from, whole folders, and
@@ -67,7 +75,7 @@ func prune(root *os.Root, plan framework.Plan, commands []string) (skip map[stri
 			p.stored(path.Join(m, store), skip)
 		}
 	}
-	if len(skip) == 0 || p.calls(plan, commands) {
+	if len(skip) == 0 || p.over() || p.calls(plan, commands) || p.over() {
 		return nil, 0
 	}
 	return skip, len(p.names)
@@ -104,6 +112,7 @@ func (p *pruning) manifest(dir string) (d dependencies, ok bool) {
 	if err != nil || len(text) > maxPackageJSON {
 		return d, false
 	}
+	p.bytes += len(text)
 	return d, json.Unmarshal(text, &d) == nil
 }
 
@@ -120,7 +129,7 @@ func (p *pruning) follow(todo []string) bool {
 		if seen[dir] {
 			continue
 		}
-		if seen[dir] = true; len(seen) > maxPackages {
+		if seen[dir] = true; len(seen) > maxPackages || p.over() {
 			return false
 		}
 		d, ok := p.manifest(dir)
@@ -130,10 +139,13 @@ func (p *pruning) follow(todo []string) bool {
 			}
 			return false
 		}
-		for _, needs := range []map[string]any{d.Dependencies, d.Optional, d.Peer} {
+		for _, needs := range []map[string]json.RawMessage{d.Dependencies, d.Optional, d.Peer} {
 			for name := range needs {
 				if !packageName.MatchString(name) {
 					continue
+				}
+				if p.over() {
+					return false
 				}
 				if at, real := p.resolve(dir, name); at != "" {
 					p.keep[at], p.keep[real] = true, true
@@ -153,6 +165,7 @@ func (p *pruning) resolve(dir, name string) (at, real string) {
 	for up := dir; ; up = path.Dir(up) {
 		if path.Base(up) != "node_modules" {
 			at = path.Join(up, "node_modules", name)
+			p.lookups++
 			if info, err := p.root.Lstat(at); err == nil {
 				return at, p.target(at, info)
 			}
@@ -224,7 +237,11 @@ func (p *pruning) list(dir string) []string {
 		return nil
 	}
 	defer f.Close()
+	if p.lookups++; p.over() {
+		return nil
+	}
 	names, _ := f.Readdirnames(maxPackages)
+	p.lookups += len(names)
 	slices.Sort(names)
 	return names
 }
