@@ -11,8 +11,7 @@ import (
 
 // What a build says of itself in manifests is a stranger's: too much of it is not decoded,
 // and what can't be known is left to the application.
-func TestNextManifestsAreBounded(t *testing.T) {
-	t.Parallel()
+func TestNextManifestsAreBounded(t *testing.T) { // not parallel: it measures
 	const known = `{"version": 3, "redirects": [], "headers": [], "rewrites": {"beforeFiles": []}}`
 	many := func(item string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(item+",", (16<<20)/(len(item)+1)), ",") + "]"
@@ -31,7 +30,7 @@ func TestNextManifestsAreBounded(t *testing.T) {
 		"a folder instead": {map[string]string{"routes-manifest.json": known, "server/functions-config-manifest.json/x": ""}, 1},
 		"deep":             {map[string]string{"routes-manifest.json": known, "server/middleware-manifest.json": `{"x": ` + strings.Repeat("[", 500_000)}, 1},
 	} {
-		t.Run(name, func(t *testing.T) { // one at a time: it measures
+		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"public/x": "x"}
 			for name, text := range c.files {
 				files[".next/"+name] = text
