@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -206,7 +207,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["connection"] = text(w.must(201, "POST", "/connections", key, m{"provider": "github", "token": "good-token"}), "id")
 	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "url": "https://hooks.example.test/planted-address"}), "id")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test"})
+		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: x["site"]})
 		x["operation"] = string(o.ID)
 		return err
 	})
@@ -304,7 +305,8 @@ func TestAuthorizationMatrix(t *testing.T) {
 				}
 			}
 			secret := func(n account.NewKey) string { return w.key(u, n) }
-			sited := strings.Contains(row.path, "{site}") || strings.Contains(row.path, "{deployment}") || strings.Contains(row.path, "{hook}") || strings.Contains(row.path, "{domain}") // of one site
+			sited := slices.ContainsFunc([]string{"{site}", "{deployment}", "{hook}", "{domain}", "{database}", "{backup}", "{operation}"}, // of one site
+				func(thing string) bool { return strings.Contains(row.path, thing) })
 			begun := len(w.log())
 			check("nobody", "", 401)
 			revoked := secret(account.NewKey{})
