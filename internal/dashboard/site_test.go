@@ -338,7 +338,7 @@ type event struct{ name, id, data string }
 // follow opens a stream and gives its events to see, until see returns true.
 func (b *browser) follow(path, last string, see func(event) bool) {
 	b.w.t.Helper()
-	ctx, cancel := context.WithTimeout(b.w.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(b.w.t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.w.srv.URL+path, nil)
 	must(b.w.t, err)
