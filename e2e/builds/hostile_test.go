@@ -351,6 +351,16 @@ func TestHostileOutput(t *testing.T) {
 			h.nothingLeft(s)
 		}
 		h.until(patience, "end of all processes", func() bool { return len(processes("sleep\x00863998"+mark)) == 0 })
+		// A program runs from the whole checkout, and from nothing else.
+		for i, put := range []string{"ln -s " + victim + " repo", "mkfifo repo"} {
+			repo := fmt.Sprintf("acme/program%d", i)
+			h.commit(repo, map[string]string{"slipway.toml": "[build]\ncommand = \"sh ./build.sh\"\n[run]\ncommand = \"node server.js\"\n",
+				"build.sh": "cd ..; mv repo old; " + put, "server.js": "require('http').createServer((q, r) => r.end('served')).listen(process.env.PORT)"})
+			s := h.site(repo, nil)
+			h.failed(s, h.first(s), "nothing to run")
+			h.unharmed(victim)
+			h.nothingLeft(s)
+		}
 	})
 }
 

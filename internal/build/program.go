@@ -69,16 +69,13 @@ type nextOutput struct {
 // read decodes a file that the build wrote. It reports false where something is there that
 // can't be known: no file, too large, or no JSON of that form.
 func (n nextOutput) read(name string, into any) bool {
-	f, err := n.root.Open(path.Join(n.dir, ".next", name))
+	f, err := openRegular(n.root, path.Join(n.dir, ".next", name))
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxNextManifest {
-		return false
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxNextManifest))
-	return err == nil && json.Unmarshal(text, into) == nil
+	text, err := io.ReadAll(io.LimitReader(f, maxNextManifest+1))
+	return err == nil && len(text) <= maxNextManifest && json.Unmarshal(text, into) == nil
 }
 
 func (n nextOutput) has(names ...string) bool {

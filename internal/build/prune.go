@@ -100,14 +100,11 @@ func (p *pruning) locked() bool {
 func parentOf(dir string) string { return path.Dir(path.Clean(dir)) }
 
 func (p *pruning) manifest(dir string) (d dependencies, ok bool) {
-	f, err := p.root.Open(path.Join(dir, "package.json"))
+	f, err := openRegular(p.root, path.Join(dir, "package.json"))
 	if err != nil {
 		return d, false
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return d, false
-	}
 	text, err := io.ReadAll(io.LimitReader(f, maxPackageJSON+1))
 	if err != nil || len(text) > maxPackageJSON {
 		return d, false
@@ -232,18 +229,13 @@ func (p *pruning) stored(dir string, skip map[string]bool) {
 }
 
 func (p *pruning) list(dir string) []string {
-	f, err := p.root.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
 	if p.lookups++; p.over() {
 		return nil
 	}
-	names, _ := f.Readdirnames(maxPackages)
-	p.lookups += len(names)
-	slices.Sort(names)
-	return names
+	list := names(p.root, dir, maxPackages)
+	p.lookups += len(list)
+	slices.Sort(list)
+	return list
 }
 
 var wordSplit = regexp.MustCompile(`[^\w@./~-]+`)
@@ -285,7 +277,7 @@ func (p *pruning) calls(plan framework.Plan, commands []string) bool {
 
 // mentioned is the package that a script of node_modules/.bin runs: the last it names.
 func (p *pruning) mentioned(at string) string {
-	f, err := p.root.Open(at)
+	f, err := openRegular(p.root, at)
 	if err != nil {
 		return ""
 	}
