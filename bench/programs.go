@@ -289,20 +289,8 @@ func (b *bench) programMemory(w *world.World, sites []program) error {
 // helperMemory adds up the proportional memory (kB) of the processes below ours that are
 // not programs, and counts the programs.
 func helperMemory(service int) (kb, programs int) {
-	parents := map[int]int{}
-	names, _ := filepath.Glob("/proc/[0-9]*/status")
-	for _, name := range names {
-		var pid, parent int
-		_, _ = fmt.Sscanf(filepath.Base(filepath.Dir(name)), "%d", &pid)
-		_, _ = fmt.Sscanf(field(name, "PPid"), "%d", &parent)
-		parents[pid] = parent
-	}
-	for pid := range parents {
-		at := pid
-		for at > 1 && at != service {
-			at = parents[at]
-		}
-		if at != service || pid == service {
+	for _, pid := range below(service) {
+		if pid == service {
 			continue
 		}
 		dir := fmt.Sprintf("/proc/%d/", pid)

@@ -36,7 +36,7 @@ type spec struct {
 	Forwards map[int]string // ports of the loopback that lead to sockets inside
 	Link     int            // descriptor of the way in; 0 for none
 	HandOut  bool           // whether what leads inside is handed out over Link
-	Listener int            // descriptor of the socket that the command inherits; 0 for none
+	Listener bool           // whether descriptor 3 is a listening socket that the command inherits
 	Rlimits  []rlimit
 }
 
@@ -71,7 +71,6 @@ func Shim(args []string) int {
 	if err1 != nil || err2 != nil || in < 3 || st < 3 {
 		return 125
 	}
-	unix.CloseOnExec(listenerFD) // it keeps the place
 	unix.CloseOnExec(in)
 	unix.CloseOnExec(st)
 	status := os.NewFile(uintptr(st), "status")
@@ -82,9 +81,6 @@ func Shim(args []string) int {
 	}
 	return code
 }
-
-// listenerFD is where a command finds the listener that it inherits.
-const listenerFD = 3
 
 // started is the first byte on the status pipe once the command is about to run.
 const started = '+'
@@ -99,8 +95,8 @@ func shim(in, status *os.File) (int, error) {
 	if s.Link != 0 {
 		unix.CloseOnExec(s.Link)
 	}
-	if s.Listener != 0 {
-		unix.CloseOnExec(s.Listener)
+	if s.Listener {
+		unix.CloseOnExec(3)
 	}
 	if s.HandOut {
 		// After this nobody stays: what follows is the command itself.
@@ -140,8 +136,8 @@ func shim(in, status *os.File) (int, error) {
 		return 127, nil
 	}
 	if s.Proxy == "" && s.Link == 0 && len(s.Forwards) == 0 {
-		if s.Listener != 0 {
-			if err := unix.Dup3(s.Listener, listenerFD, 0); err != nil {
+		if s.Listener {
+			if _, err := unix.FcntlInt(3, unix.F_SETFD, 0); err != nil {
 				return 0, fmt.Errorf("pass the listener on: %w", err)
 			}
 		}
@@ -152,8 +148,8 @@ func shim(in, status *os.File) (int, error) {
 	_ = status.Close()
 	cmd := &exec.Cmd{Path: program, Args: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	var listener *os.File
-	if s.Listener != 0 {
-		listener = os.NewFile(uintptr(s.Listener), "listener")
+	if s.Listener {
+		listener = os.NewFile(3, "listener")
 		cmd.ExtraFiles = []*os.File{listener}
 	}
 	if err := cmd.Start(); err != nil {
