@@ -97,6 +97,11 @@ func shim(in, status *os.File) (int, error) {
 	}
 	if s.Listener {
 		unix.CloseOnExec(3)
+		// Go's listeners don't block, and the mode goes with them. A PHP-FPM worker that is told
+		// EAGAIN by accept ends, and the master makes the next: none would answer twice.
+		if err := unix.SetNonblock(3, false); err != nil {
+			return 0, fmt.Errorf("make the listener block: %w", err)
+		}
 	}
 	if s.HandOut {
 		// After this nobody stays: what follows is the command itself.
