@@ -51,11 +51,11 @@ func TestBranchesAreBounded(t *testing.T) {
 		ref  func(i int) string
 		ok   bool
 	}{
-		"branches":       {60_000, func(i int) string { return fmt.Sprint("refs/heads/b", i) }, false},
-		"many tags":      {200_000, func(i int) string { return fmt.Sprint("refs/tags/v", i) }, true},
-		"peeled tags":    {20_000, func(i int) string { return fmt.Sprint("refs/tags/v", i/2, []string{"", "^{}"}[i%2]) }, true},
-		"long names":     {2_000, func(i int) string { return fmt.Sprint("refs/heads/", strings.Repeat("long/", 5000), i) }, false},
-		"other refs":     {50_000, func(i int) string { return fmt.Sprint("refs/pull/", i, "/head") }, true},
+		"branches":    {60_000, func(i int) string { return fmt.Sprint("refs/heads/b", i) }, false},
+		"many tags":   {200_000, func(i int) string { return fmt.Sprint("refs/tags/v", i) }, true},
+		"peeled tags": {20_000, func(i int) string { return fmt.Sprint("refs/tags/v", i/2, []string{"", "^{}"}[i%2]) }, true},
+		"long names":  {2_000, func(i int) string { return fmt.Sprint("refs/heads/", strings.Repeat("long/", 5000), i) }, false},
+		"other refs":  {50_000, func(i int) string { return fmt.Sprint("refs/pull/", i, "/head") }, true},
 	} {
 		f := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
