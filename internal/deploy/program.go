@@ -184,9 +184,13 @@ func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *sourc
 	}
 	w.Leave(a.Hidden)
 	for _, f := range a.Assets {
+		info, err := a.Files.Stat(f.Folder)
+		if err != nil || !info.IsDir() { // opening a pipe would wait for ever
+			continue // it has none
+		}
 		root, err := a.Files.OpenRoot(f.Folder)
 		if err != nil {
-			continue // it has none
+			continue
 		}
 		err = w.AddDirAt(ctx, root, f.At, func(name, why string) { p.Printf("warn", "Skipped %s: %s", name, why) })
 		_ = root.Close()
