@@ -82,7 +82,7 @@ func startBareWordPress(ctx context.Context, w *world.World, dir, name, host str
 		return nil, err
 	}
 	var err error
-	b.nginx, err = runNginx(ctx, dir, name, elliptic.P256(), fmt.Sprintf(`root %s; index index.php;
+	b.nginx, err = runNginx(ctx, dir, name, elliptic.P256(), fmt.Sprintf(`root %s; index index.php; gzip on;
 		location / { try_files $uri $uri/ /index.php?$args; }
 		location ~ \.php$ {
 			fastcgi_pass unix:%s; fastcgi_cache wp; fastcgi_cache_valid 200 10m; fastcgi_cache_key "$scheme$request_method$host$request_uri";
@@ -150,6 +150,9 @@ func (b *bench) besideNginx(w *world.World, client *http.Client, id, url string)
 	}
 	peers := []*peer{{"slipway", w.HTTPS, w.PID()}, {"nginx with fastcgi_cache", bare.addr, bare.cmd.Process.Pid}}
 	if err := b.compare("a cached page, HTTP/2", name, "", []string{"-c16", "-m16"}, peers, []string{"≥ 1×"}); err != nil {
+		return err
+	}
+	if err := b.compare("a cached page as browsers ask for it", name, "", []string{"-c16", "-m16", "-H", "accept-encoding: gzip, br"}, peers, []string{"≥ 1×"}); err != nil {
 		return err
 	}
 	var ours, theirs []time.Duration
