@@ -114,14 +114,14 @@ func (h *installation) updatesItself(s siteBody) {
 	h.offer("6.1.92")
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"autoUpdate": "minor"}, nil)
 	v, n := h.visitor(s.URL), 0
-	h.until("the automatic update", func() bool {
+	h.calmly("the automatic update", func() bool {
 		n++
 		_, _, text := v.get(fmt.Sprintf("/?automatic=%d", n))
 		return strings.Contains(text, "Gadget 2.2.1")
 	})
 	// The site has one operation at a time: another begins once the update is over.
 	var op workBody
-	h.until("the end of the automatic update", func() bool {
+	h.calmly("the end of the automatic update", func() bool {
 		return h.Call(t.Context(), h.key, "POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{"from": "nowhere in it", "to": "x", "dryRun": true}, &op) == nil
 	})
 	h.ended(op.ID, "success")

@@ -341,7 +341,7 @@ func (h *installation) ends(s siteBody) {
 	// SIGKILL of everything: the next visitor has it again. This time with a mail server.
 	mails := mailtest.New(t, mailtest.Config{})
 	h.Kill()
-	h.Flags = append(h.Flags, "--smtp", mails.Addr, "--smtp-from", "Sites <sites@operator.test>")
+	h.Flags = append(h.Flags, "--smtp", mails.Addr, "--smtp-from", "Sites <sites@operator.test>", "--base-url", "http://"+h.Listen)
 	ok(t, h.Start(t.Context()))
 	if status, _, text := h.visitor(s.URL).get("/news-of-the-day/"); status != 200 || !strings.Contains(text, "News of the day") {
 		t.Errorf("after a kill: %d", status)

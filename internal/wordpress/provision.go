@@ -66,7 +66,7 @@ func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string,
 		Version, Warning string
 		Upgraded         bool
 	}
-	err = w.task(ctx, s, deployment, "install", map[string]any{"title": x.Title, "user": x.AdminUser, "email": x.AdminEmail, "locale": x.Locale, "themes": themes}, &out)
+	err = w.task(ctx, s, deployment, "install", map[string]any{"title": x.Title, "user": x.AdminUser, "email": x.AdminEmail, "locale": x.Locale, "themes": themes, "installed": x.Installed != ""}, &out)
 	if err != nil {
 		return err
 	}
