@@ -207,6 +207,6 @@ func (h *installation) resetsPassword(s siteBody, mails *mailtest.Server) {
 		status, _, text = v.get(header.Get("Location"))
 	}
 	if status != 200 || !strings.Contains(text, "pass1") {
-		t.Errorf("the mail's link: %d %.300s", status, text)
+		t.Errorf("the mail's link %q: %d to %q %.300s", link, status, header.Get("Location"), text)
 	}
 }

@@ -613,8 +613,13 @@ func (h *installation) servers() map[int]bool {
 
 // Killed at several points of its provisioning, a site is there afterwards, whole.
 func (h *installation) killed(blog siteBody) {
-	t := h.t
 	h.killedWhileUpdated(blog)
+	h.killedWhileInstalled()
+}
+
+// killedWhileInstalled kills everything at several points of an installation.
+func (h *installation) killedWhileInstalled() {
+	t := h.t
 	const tables = "tables" // of which some are there: WordPress answers 500 to everybody
 	for _, point := range []string{"Starting PHP-FPM", "Installing", tables} {
 		made := func() int {
