@@ -149,10 +149,12 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	apps.Operations = h.operations
 	limits := account.NewLimits(s.limits)
 	apps.MostOf = h.mostPrograms(limits)
+	apps.Storage = h.appStorage(limits)
 	h.apps = app.New(apps)
 	limits.Count(account.LimitPrograms, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
 		return h.apps.Running(string(owner)), nil
 	})
+	limits.Count(account.LimitStorage, h.apps.StorageOf)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
