@@ -731,14 +731,16 @@ func (d *memory) wire(c *Config) {
 			d.scratch--
 		}
 		once := sync.OnceFunc(gone)
-		return Loaded{Drop: func(context.Context) { once() }, PutTx: func(_ context.Context, _ *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
+		return Loaded{Drop: func(context.Context) { once() }, PutTx: func(_ context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
 			if name != "main" || place != 2 || owner != anna {
 				return fmt.Errorf("%s at %d for %s", name, place, owner)
 			}
-			d.mu.Lock()
-			d.text[id] = string(b) // now: the test may read what was committed before anything put off to the commit has run
-			d.mu.Unlock()
-			once()
+			tx.AfterCommit(func() { // which a test waits for: see becomes
+				d.mu.Lock()
+				d.text[id] = string(b)
+				d.mu.Unlock()
+				once()
+			})
 			return nil
 		}}, nil
 	}
