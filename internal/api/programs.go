@@ -128,14 +128,6 @@ type metricsBody struct {
 	Step  string       `json:"step" enum:"1m,15m,1h"`
 	Total FiguresBody  `json:"total" doc:"The sum of all points."`
 	Data  []metricSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
-
-	Storage storageBody `json:"storage" doc:"What the site's programs store."`
-}
-
-type storageBody struct {
-	Bytes      int64   `json:"bytes" doc:"On disk, previews included. It counts to the account's storage.bytes."`
-	MeasuredAt *string `json:"measuredAt" format:"date-time" doc:"Null: not yet. Measured every half minute while a program runs."`
-	Full       bool    `json:"full" doc:"The account can store no more, and the site's programs can't add to what they store."`
 }
 
 type metricSpan struct {
@@ -170,13 +162,8 @@ func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetrics
 		return metricsBody{}, err
 	}
 	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()))
-	if err != nil {
-		return metricsBody{}, err
-	}
-	stored, err := a.Apps.StorageUse(ctx, in.ID)
 	names := map[time.Duration]string{time.Minute: "1m", 15 * time.Minute: "15m", time.Hour: "1h"}
-	return metricsBody{Step: names[step], Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} }),
-		Storage: storageBody{Bytes: stored.Bytes, MeasuredAt: when(stored.MeasuredAt), Full: stored.Capped > 0}}, err
+	return metricsBody{Step: names[step], Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} })}, err
 }
 
 func showFigures(f app.Figures) FiguresBody {

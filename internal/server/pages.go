@@ -27,7 +27,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git, Connections: h.connections, Notify: h.notify, Domains: h.domains, Databases: h.databases, Backups: h.backups, WordPress: h.wordpress, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.baseURL, APIURL: h.s.apiURL, TrustedProxies: h.s.proxies, Ready: h.ready, Version: h.s.Version,
 		Branches: h.branches, Detect: h.detect, Answer: h.answerQuestion, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
-		Process: h.processOf, ProgramLog: h.programLog, Figures: h.programFigures, Tasks: h.programTasks, RunCommandTx: h.runOnceTx, Terminal: h.terminal, RestartTx: h.restartTx, Storage: h.storageOf,
+		Process: h.processOf, ProgramLog: h.programLog, Figures: h.programFigures, Tasks: h.programTasks, RunCommandTx: h.runOnceTx,
 	}
 }
 
@@ -83,24 +83,6 @@ func (h *node) runOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command st
 	}
 	op, err := h.apps.RunTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment, appCommand(framework.ParseCommand(command)), app.CommandTime)
 	return string(op.ID), err
-}
-
-// restartTx opens the operation that restarts a site's program.
-func (h *node) restartTx(ctx context.Context, tx *db.Tx, s site.Site) error {
-	switch {
-	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
-		return &fault.Error{Kind: fault.Conflict, Message: "This site has no application to restart", Details: "it serves static files", Code: "no_program"}
-	case s.Status == site.Stopped:
-		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
-	}
-	_, err := h.apps.RestartTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment)
-	return err
-}
-
-// storageOf is what a site's programs store.
-func (h *node) storageOf(ctx context.Context, id site.ID) (dashboard.Storage, error) {
-	u, err := h.apps.StorageUse(ctx, string(id))
-	return dashboard.Storage{Bytes: u.Bytes, MeasuredAt: u.MeasuredAt, Full: u.Capped > 0}, err
 }
 
 // branches looks at a repository that somebody is about to make a site of.

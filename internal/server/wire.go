@@ -197,7 +197,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
-		h.pages = dashboard.New(h.dashboardConfig())
+		h.pages = dashboard.New(h.withPrograms(h.dashboardConfig()))
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git,
 			Connections: h.connections, Notify: h.notify, Domains: h.domains,
 			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,

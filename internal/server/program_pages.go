@@ -6,11 +6,36 @@ import (
 
 	"slipway/internal/app"
 	"slipway/internal/dashboard"
+	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/runtime"
 	"slipway/internal/site"
 )
+
+// withPrograms adds what the pages do with programs.
+func (h *node) withPrograms(c dashboard.Config) dashboard.Config {
+	c.Terminal, c.RestartTx, c.Storage = h.terminal, h.restartTx, h.storageOf
+	return c
+}
+
+// restartTx opens the operation that restarts a site's program.
+func (h *node) restartTx(ctx context.Context, tx *db.Tx, s site.Site) error {
+	switch {
+	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
+		return &fault.Error{Kind: fault.Conflict, Message: "This site has no application to restart", Details: "it serves static files", Code: "no_program"}
+	case s.Status == site.Stopped:
+		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
+	}
+	_, err := h.apps.RestartTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment)
+	return err
+}
+
+// storageOf is what a site's programs store.
+func (h *node) storageOf(ctx context.Context, id site.ID) (dashboard.Storage, error) {
+	u, err := h.apps.StorageUse(ctx, string(id))
+	return dashboard.Storage{Bytes: u.Bytes, MeasuredAt: u.MeasuredAt, Full: u.Capped > 0}, err
+}
 
 // terminalShell is what runs in a terminal: the best shell that the sandbox has, with a prompt
 // that says where it is.
