@@ -40,6 +40,9 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 	if a.c.Engine == nil {
 		return nil, want, a.noEngine()
 	}
+	if err := a.boundStorage(ctx, &want); err != nil {
+		return nil, want, err
+	}
 	left, err := a.admit(ctx, want.Owner)
 	if err != nil {
 		return nil, want, err
@@ -56,8 +59,9 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 		left()
 		return nil, want, err
 	}
-	go func() { <-running.Done(); left() }()
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now()}
+	stored := a.storing.begin(want.Site)
+	go func() { <-running.Done(); stored(); left() }()
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), maxBody: want.MaxBody}
 	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
 	defer cancel()
