@@ -74,6 +74,8 @@ var matrix = map[string]row{
 	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
 	"getSiteMetrics":    {path: "/sites/{site}/metrics?since=2h", status: 200},
 	"getSiteProcesses":  {path: "/sites/{site}/processes", status: 200},
+	"listCrons":         {path: "/sites/{site}/crons", status: 200},
+	"runCron":           {path: "/sites/{site}/crons/none/run", status: 404, prep: programmed},
 	"runCommand":        {path: "/sites/{site}/commands", body: m{"command": "node -v"}, status: 202, prep: programmed, did: "site.command"},
 	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},
 	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},
