@@ -72,7 +72,7 @@ func (b *bench) backups(w *world.World) error {
 		return err
 	}
 	client := sqlClient{port}
-	schema := strings.TrimSpace(client.must("SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 's___________________________'"))
+	schema := "s" + strings.TrimPrefix(x.ID, "db_")
 	if err := client.fill(schema); err != nil {
 		return err
 	}
@@ -309,6 +309,9 @@ func (c sqlClient) command(program string, args ...string) *exec.Cmd {
 
 func (c sqlClient) run(q string) (string, error) {
 	out, err := c.command("mariadb", "--batch", "--skip-column-names", "--execute="+q).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%.200s: %w: %.1000s", q, err, out)
+	}
 	return string(out), err
 }
 
@@ -322,6 +325,7 @@ func (c sqlClient) must(q string) string {
 
 func (c sqlClient) fill(schema string) error {
 	cmd := c.command("mariadb", schema)
+	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -42,14 +42,14 @@ type bench struct {
 	postgres string // address of a PostgreSQL cluster to make databases in; empty: SQLite
 
 	sites, live, certs, pageSites, files, rounds, idleConns, deliveries, deploys int
-	switchCount                                                                  int
+	switchCount, wordpresses, programCount                                       int
 	load, long                                                                   time.Duration
 }
 
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the result to this Markdown file")
-	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, fair, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, wordpress, backups")
+	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, fair, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
@@ -61,6 +61,8 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 15, "repetitions of a deployment")
 	flag.DurationVar(&b.load, "load", 5*time.Second, "how long each request is repeated")
 	flag.DurationVar(&b.long, "long", 3*time.Minute, "how long streams of events are listened to")
+	flag.IntVar(&b.programCount, "programs", 100, "applications, of which fifty run")
+	flag.IntVar(&b.wordpresses, "wordpresses", 20, "WordPress sites, of which ten are awake")
 	flag.IntVar(&b.switchCount, "switches", 100, "deployments of an application under load")
 	flag.StringVar(&b.postgres, "postgres", os.Getenv("SLIPWAY_TEST_DSN"), "address of a PostgreSQL cluster; empty: SQLite. scripts/withpostgres sets it")
 	flag.Parse()
@@ -86,8 +88,8 @@ func (b *bench) run(only, write string) (err error) {
 		run        func(*world.World) error
 	}{
 		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"push", "Push to deploy", b.push}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"rate", "Webhooks", b.webhookRate}, {"hanging", "Webhooks", b.webhookHanging}, {"read", "Reading", b.read},
-		{"fair", "Fairness", b.fair}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"http3", "Files", b.http3}, {"idle", "Files", b.idle}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages}, {"wordpress", "WordPress", b.wordpress},
-		{"programs", "Applications", b.programs}, {"programs-load", "Applications", b.programsLoad}, {"backups", "Backups", b.backups},
+		{"fair", "Fairness", b.fair}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"http3", "Files", b.http3}, {"idle", "Files", b.idle}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages}, {"wordpress", "WordPress", b.wordpress}, {"wordpress-sites", "WordPress", b.wordpressMany},
+		{"programs", "Applications", b.programs}, {"programs-load", "Applications", b.programsLoad}, {"programs-many", "Applications", b.programsMany}, {"backups", "Backups", b.backups},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue

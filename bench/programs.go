@@ -45,9 +45,20 @@ func (b *bench) programs(w *world.World) error {
 	}
 	for i := range sites {
 		var err error
-		if sites[i], err = b.program(w, fmt.Sprint("app", i)); err != nil {
+		if sites[i], err = b.program(w, fmt.Sprint("app", i), "app"); err != nil {
 			return err
 		}
+	}
+	pages := filepath.Join(w.Dir, "php")
+	if err := world.WriteFiles(pages, map[string]string{"index.php": "<?php echo 'hello';"}); err != nil {
+		return err
+	}
+	if _, err := w.Git.Commit("bench/php", "main", pages, "php"); err != nil {
+		return err
+	}
+	php, err := b.program(w, "php", "php")
+	if err != nil {
+		return err
 	}
 	bare, err := startBare(b.ctx, dir)
 	if err != nil {
@@ -55,7 +66,10 @@ func (b *bench) programs(w *world.World) error {
 	}
 	defer bare.stop()
 	for _, step := range []func() error{
-		func() error { return b.wake(w, sites[0], dir) },
+		func() error {
+			return b.wake(w, sites[0], "wake from zero to the first byte", "150 ms", func() (*bareProgram, error) { return startBare(b.ctx, dir) })
+		},
+		func() error { return b.wake(w, php, "wake of PHP from zero to the first byte", "100 ms", nil) },
 		func() error { return b.addedLatency(sites[0], bare) },
 		func() error { return b.throughput(w, sites[0], bare) },
 		func() error { return b.programMemory(w, sites) },
@@ -68,9 +82,9 @@ func (b *bench) programs(w *world.World) error {
 }
 
 // program makes a site and waits until it answers.
-func (b *bench) program(w *world.World, name string) (p program, err error) {
+func (b *bench) program(w *world.World, name, repo string) (p program, err error) {
 	var made struct{ Data struct{ ID, URL string } }
-	if err = b.call(w, "POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/bench/app", "branch": "main"}, &made); err != nil {
+	if err = b.call(w, "POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/bench/" + repo, "branch": "main"}, &made); err != nil {
 		return p, err
 	}
 	p.id, p.url = made.Data.ID, made.Data.URL
@@ -134,8 +148,8 @@ func (p *bareProgram) stop() {
 }
 
 // wake measures the first request to a program that sleeps, beside the start of the bare
-// one, in turns.
-func (b *bench) wake(w *world.World, p program, dir string) error {
+// one, if there is one, in turns.
+func (b *bench) wake(w *world.World, p program, what, goal string, start func() (*bareProgram, error)) error {
 	if err := b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"sleepAfterSeconds": 1}}, nil); err != nil {
 		return err
 	}
@@ -160,16 +174,22 @@ func (b *bench) wake(w *world.World, p program, dir string) error {
 			return err
 		}
 		ours = append(ours, time.Since(begun))
+		if start == nil {
+			continue
+		}
 		begun = time.Now()
-		x, err := startBare(b.ctx, dir)
+		x, err := start()
 		if err != nil {
 			return err
 		}
 		bare = append(bare, time.Since(begun))
 		x.stop()
 	}
-	b.timing("wake from zero to the first byte, p50", median(ours), median(bare), "bare node start", "150 ms")
-	b.timing("wake from zero to the first byte, p95", quantile(ours, .95), quantile(bare, .95), "bare node start", "")
+	if start == nil {
+		bare = []time.Duration{0}
+	}
+	b.timing(what+", p50", median(ours), median(bare), "bare node start", goal)
+	b.timing(what+", p95", quantile(ours, .95), quantile(bare, .95), "bare node start", "")
 	return b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"sleepAfterSeconds": 900}}, nil)
 }
 
@@ -289,20 +309,8 @@ func (b *bench) programMemory(w *world.World, sites []program) error {
 // helperMemory adds up the proportional memory (kB) of the processes below ours that are
 // not programs, and counts the programs.
 func helperMemory(service int) (kb, programs int) {
-	parents := map[int]int{}
-	names, _ := filepath.Glob("/proc/[0-9]*/status")
-	for _, name := range names {
-		var pid, parent int
-		_, _ = fmt.Sscanf(filepath.Base(filepath.Dir(name)), "%d", &pid)
-		_, _ = fmt.Sscanf(field(name, "PPid"), "%d", &parent)
-		parents[pid] = parent
-	}
-	for pid := range parents {
-		at := pid
-		for at > 1 && at != service {
-			at = parents[at]
-		}
-		if at != service || pid == service {
+	for _, pid := range below(service) {
+		if pid == service {
 			continue
 		}
 		dir := fmt.Sprintf("/proc/%d/", pid)

@@ -236,6 +236,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		var err error
 		limit, err = time.ParseDuration(args[1])
 		ts.Check(err)
+		limit = world.Patience(limit)
 		args = args[2:]
 	}
 	want, err := regexp.Compile("(?m)" + args[len(args)-1])
@@ -348,7 +349,7 @@ func hook(ts *testscript.TestScript, neg bool, args []string) {
 func refuse(ts *testscript.TestScript, neg bool, args []string) {
 	before, err := fingerprint(of(ts).world)
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")

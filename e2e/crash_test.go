@@ -163,7 +163,7 @@ func (k *killing) start(t *testing.T) {
 			if err == nil && a.Status == 200 && strings.Contains(string(a.Body), "<h1>"+s.repository+"</h1>") || k.ledger.leaving(s.id) {
 				break
 			}
-			if took := time.Since(started); took > 30*time.Second { // how fast it starts, make bench tells
+			if took := time.Since(started); took > world.Patience(30*time.Second) { // how fast it starts, make bench tells
 				t.Errorf("I8: %s doesn't serve %s after its restart: %v %d %.200s", s.url, took, err, a.Status, a.Body)
 				return
 			}

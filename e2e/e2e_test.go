@@ -61,7 +61,7 @@ func TestStories(t *testing.T) {
 }
 
 // patience is how long a story waits for what must come; only a broken program uses it up.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 func deadline() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("nothing more came in %s", patience))

@@ -158,7 +158,11 @@ func product(ctx context.Context, dir string, more []string) ([]row, error) {
 		return nil, err
 	}
 	defer w.Close()
-	w.Flags = append(w.Flags, more...)
+	registry, err := world.Registry()
+	if err != nil {
+		return nil, err
+	}
+	w.Flags = slices.Concat(w.Flags, registry, more)
 	key, err := w.User("bench@example.test")
 	if err != nil {
 		return nil, err

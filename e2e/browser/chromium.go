@@ -31,7 +31,7 @@ import (
 )
 
 // patience is how long a window waits for what must come; only a broken program uses it up.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Config says what a browser is for.
 type Config struct {

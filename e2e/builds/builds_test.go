@@ -67,9 +67,10 @@ func become(as string) {
 // harness is one installation with a user in it.
 type harness struct {
 	*world.World
-	t   testing.TB
-	key string
-	uid int // what the program runs as
+	t       testing.TB
+	key     string
+	uid     int // what the program runs as
+	browser *http.Client
 }
 
 // newHarness makes an installation that allows what the registry needs and nothing else:
@@ -104,6 +105,10 @@ func newHarness(t testing.TB, as int, flags ...string) *harness {
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if h.browser, err = w.Browser(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.browser.CloseIdleConnections)
 	return h
 }
 
@@ -293,14 +298,30 @@ func (h *harness) cancel(s aSite, id string) {
 	h.call(s.key, "POST", "/deployments/"+id+"/cancel", nil, nil)
 }
 
-// until waits for a condition.
-func (h *harness) until(patience time.Duration, what string, ok func() bool) {
+// patience is how long what must come is waited for, at least: only a broken program uses
+// it up.
+const patience = time.Minute
+
+// until waits for a condition, and looks seldom where it takes long: many tests wait at
+// once, and each look is work for the program.
+func (h *harness) until(most time.Duration, what string, ok func() bool) {
 	h.t.Helper()
-	for start := time.Now(); !ok(); {
-		if took := time.Since(start); took > patience && took > world.Patience(patience) {
+	h.watchUntil(max(most, patience), 60*time.Millisecond, what, ok)
+}
+
+// soon is until for what is over soon after it has come.
+func (h *harness) soon(what string, ok func() bool) {
+	h.t.Helper()
+	h.watchUntil(patience, 5*time.Millisecond, what, ok)
+}
+
+func (h *harness) watchUntil(most, pause time.Duration, what string, ok func() bool) {
+	h.t.Helper()
+	for start, next := time.Now(), 5*time.Millisecond; !ok(); next = min(pause, next*5/4) {
+		if took := time.Since(start); took > most && took > world.Patience(most) {
 			h.t.Fatalf("no %s in %s", what, took)
 		}
-		time.Sleep(15 * time.Millisecond) // between looks
+		time.Sleep(next) // between looks
 	}
 }
 
@@ -356,12 +377,7 @@ func (h *harness) log(s aSite, id string) string {
 // page returns what a site answers.
 func (h *harness) page(address string) world.Answer {
 	h.t.Helper()
-	c, err := h.Browser()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer c.CloseIdleConnections()
-	a, err := h.Site(context.Background(), c, world.Request{Method: http.MethodGet, URL: address})
+	a, err := h.Site(context.Background(), h.browser, world.Request{Method: http.MethodGet, URL: address})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -372,14 +388,13 @@ func (h *harness) page(address string) world.Answer {
 // a moment after the deployment has ended.
 func (h *harness) shows(address, text string) world.Answer {
 	h.t.Helper()
-	var a world.Answer
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		a = h.page(address)
-		if a.Status == 200 && strings.Contains(string(a.Body), text) {
+		a, err := h.Site(context.Background(), h.browser, world.Request{Method: http.MethodGet, URL: address})
+		if err == nil && a.Status == 200 && strings.Contains(string(a.Body), text) {
 			return a
 		}
-		if took := time.Since(start); took > 5*time.Second && took > world.Patience(5*time.Second) {
-			h.t.Fatalf("%s answers %d without %q:\n%.1000s", address, a.Status, text, a.Body)
+		if took := time.Since(start); took > patience && took > world.Patience(patience) {
+			h.t.Fatalf("%s answers %d without %q: %v\n%.1000s", address, a.Status, text, err, a.Body)
 		}
 	}
 }

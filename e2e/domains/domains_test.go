@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, &binary))
 }
 
+// patience is how long is waited for what must come, at least.
+const patience = 2 * time.Minute
+
 // harness is one installation, its DNS and, if it has one, its authority.
 type harness struct {
 	*world.World
@@ -115,8 +118,11 @@ func (h *harness) user(email string) string {
 	return key
 }
 
+// until waits for what comes within most on a machine with nothing else to do. Only a broken
+// program uses up the time.
 func (h *harness) until(most time.Duration, what string, ok func() bool) {
 	h.t.Helper()
+	most = max(patience, world.Patience(most))
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	if err := world.Until(ctx, 10*time.Millisecond, func() (bool, error) { return ok(), nil }); err != nil {
@@ -278,7 +284,7 @@ func (h *harness) hear(key, path string) {
 // heard waits until an event about a name has come to a path, n times.
 func (h *harness) heard(path, event, name string, n int) []world.Delivery {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), max(patience, world.Patience(20*time.Second)))
 	defer cancel()
 	got, err := h.Hooks.Wait(ctx, n, func(d world.Delivery) bool {
 		var data struct {
@@ -306,7 +312,7 @@ func (h *harness) notify(key, kind, path, event string) {
 // notified waits until a message that holds the text has come to a path.
 func (h *harness) notified(path, text string) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, err := h.Hooks.Wait(ctx, 1, func(d world.Delivery) bool { return d.Path == path && strings.Contains(string(d.Body), text) }); err != nil {
 		h.t.Fatalf("no message with %q at %s: %v", text, path, err)

@@ -20,7 +20,7 @@ func (h *harness) shake(name string, protocols ...string) (*x509.Certificate, er
 	if err != nil {
 		return nil, err
 	}
-	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", h.HTTPS, &tls.Config{RootCAs: roots, ServerName: name, NextProtos: protocols})
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Minute}, "tcp", h.HTTPS, &tls.Config{RootCAs: roots, ServerName: name, NextProtos: protocols})
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (h *harness) fetch(host, path string) (status int, body, location string, e
 	if err != nil {
 		return 0, "", "", err
 	}
-	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	client := &http.Client{Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "tcp", h.HTTPS)
@@ -65,7 +65,7 @@ func (h *harness) fetch(host, path string) (status int, body, location string, e
 func (h *harness) shows(host, line string) {
 	h.t.Helper()
 	var last error
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := world.Until(ctx, 20*time.Millisecond, func() (bool, error) {
 		status, body, _, err := h.fetch(host, "/")

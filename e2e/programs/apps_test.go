@@ -79,6 +79,7 @@ func TestRealApplications(t *testing.T) {
 					return len(list.Data) > 0, err
 				})
 				a.ended(list.Data[0].ID)
+				a.becomes(name + " one")
 				story(a)
 			})
 		}
@@ -97,7 +98,7 @@ func TestRealApplications(t *testing.T) {
 	for name, want := range map[string]string{"next": "next one", "sveltekit": "sveltekit one", "express": "express one", "fastify": "fastify one", "chat": "chat two"} {
 		a := apps[name]
 		a.t = t
-		a.says("GET", "/", "", nil, 200, want)
+		a.becomes(want)
 	}
 }
 
@@ -125,6 +126,16 @@ func (a *realApp) commitOf(version string) {
 	if _, err := a.Git.Commit("acme/"+a.name, "main", dir, version); err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// becomes waits until a page says what it must: the edge hears of a new release a moment
+// after its deployment has ended.
+func (a *realApp) becomes(want string) {
+	a.t.Helper()
+	a.until(want, func() (bool, error) {
+		got, err := world.Read(a.browser.Get(a.URL))
+		return err == nil && got.Status == 200 && strings.Contains(string(got.Body), want), errors.Join(err, fmt.Errorf("%d %.300s", got.Status, got.Body))
+	})
 }
 
 // says asks once and wants an answer.
@@ -155,17 +166,16 @@ func (a *realApp) update(version string) {
 	a.ended(out.DeploymentID)
 }
 
-// becomes waits until the site's process is in a state, and returns its message.
-func (a *realApp) becomes(state string) string {
+// sleeps waits until the site's process has been put to sleep.
+func (a *realApp) sleeps() {
 	a.t.Helper()
-	var s struct {
-		Process struct{ State, Message string }
-	}
-	a.until("the state "+state, func() (bool, error) {
+	a.until("its sleep", func() (bool, error) {
+		var s struct {
+			Process struct{ State, Message string }
+		}
 		err := a.Call(a.t.Context(), a.key, "GET", "/sites/"+a.ID, nil, &s)
-		return s.Process.State == state, errors.Join(err, fmt.Errorf("it is %+v", s.Process))
+		return s.Process.State == "sleeping", errors.Join(err, fmt.Errorf("it is %+v", s.Process))
 	})
-	return s.Process.Message
 }
 
 func (a *realApp) runtimeText() string {
@@ -186,7 +196,7 @@ func expressStory(a *realApp) {
 	a.says("GET", "/none", "", nil, 404, "Cannot GET /none")
 	first := a.versions[0]
 	a.update("two")
-	a.says("GET", "/", "", nil, 200, "express two")
+	a.becomes("express two")
 	a.call("POST", "/sites/"+a.ID+"/rollback", map[string]any{"deploymentId": first}, nil)
 	a.until("the rollback", func() (bool, error) {
 		got, err := world.Read(a.browser.Get(a.URL))
@@ -208,7 +218,7 @@ func expressStory(a *realApp) {
 	a.call("PATCH", "/sites/"+a.ID, map[string]any{"run": map[string]any{"sleepAfterSeconds": 1, "memoryMiB": 160}}, nil)
 	var op struct{ ID string }
 	a.call("POST", "/sites/"+a.ID+"/restart", nil, &op)
-	a.becomes("sleeping")
+	a.sleeps()
 	answers := make(chan error, 20)
 	for range cap(answers) {
 		go func() {
@@ -234,9 +244,10 @@ func expressStory(a *realApp) {
 		got, err := world.Read(a.browser.Get(a.URL))
 		return err == nil && got.Status == 200, err
 	})
-	if text := a.runtimeText(); !strings.Contains(text, "crashed on purpose") || !strings.Contains(text, "exit code 1") {
-		a.t.Errorf("the log of a crash:\n%s", text)
-	}
+	a.until("the log of the crash", func() (bool, error) {
+		text := a.runtimeText()
+		return strings.Contains(text, "crashed on purpose") && strings.Contains(text, "exit code 1"), errors.New(text)
+	})
 	// Out of memory is said in words.
 	req, _ := http.NewRequestWithContext(a.t.Context(), "GET", a.URL+"/oom", nil)
 	if resp, err := a.browser.Do(req); err == nil {
@@ -265,7 +276,7 @@ func expressStory(a *realApp) {
 		_, _ = r.ReadString('\n')
 	}
 	resp.Body.Close()
-	a.becomes("sleeping")
+	a.sleeps()
 }
 
 func fastifyStory(a *realApp) {
@@ -274,7 +285,7 @@ func fastifyStory(a *realApp) {
 	a.says("GET", "/stream", "", nil, 200, "abc")
 	a.says("HEAD", "/", "", nil, 200, "")
 	a.update("two")
-	a.says("GET", "/", "", nil, 200, "fastify two")
+	a.becomes("fastify two")
 	a.call("POST", "/sites/"+a.ID+"/rollback", map[string]any{"deploymentId": a.versions[0]}, nil)
 	a.until("the rollback", func() (bool, error) {
 		got, err := world.Read(a.browser.Get(a.URL))
@@ -317,6 +328,7 @@ func chatStory(a *realApp) {
 	}
 	bob.conn.Close()
 	a.update("two")
+	a.becomes("chat two")
 	carl := a.join("two")
 	carl.say("who is there?")
 	if text, err := carl.hear(); err != nil || text != "two: who is there?" {
@@ -330,7 +342,7 @@ func chatStory(a *realApp) {
 	carl.conn.Close()
 	a.call("PATCH", "/sites/"+a.ID, map[string]any{"run": map[string]any{"sleepAfterSeconds": 1}}, nil)
 	a.call("POST", "/sites/"+a.ID+"/restart", nil, nil)
-	a.becomes("sleeping")
+	a.sleeps()
 	dora := a.join("two")
 	time.AfterFunc(2*time.Second, func() { dora.say("awake?") }) // longer than it takes to fall asleep
 	if text, err := dora.hear(); err != nil || text != "two: awake?" {
@@ -356,7 +368,7 @@ func (a *realApp) join(version string) *conversation {
 		a.t.Fatal(err)
 	}
 	a.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(2 * time.Minute))
+	conn.SetDeadline(time.Now().Add(10 * time.Minute)) // longer than an update
 	key := make([]byte, 16)
 	rand.Read(key)
 	fmt.Fprintf(conn, "GET /chat HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n", u.Host, base64.StdEncoding.EncodeToString(key))

@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -74,9 +75,10 @@ func TestBesideTheProgram(t *testing.T) {
 	if o := s.operation(op.ID); o.Status != "failed" || o.Result.ExitCode != 3 || len(o.Result.Output) != 1 || o.Result.Output[0] != "ran as "+s.ID+" [secret]" {
 		t.Errorf("the command ended as %+v", o)
 	}
-	if text := s.runtimeLog(op.ID); !strings.Contains(text, "ran as") {
-		t.Errorf("its log: %s", text)
-	}
+	s.until("its log", func() (bool, error) {
+		text := s.runtimeLog(op.ID)
+		return strings.Contains(text, "ran as"), errors.New(text)
+	})
 	s.until("the scheduled command", func() (bool, error) {
 		text := s.runtimeLog("cron:every")
 		return strings.Contains(text, "scheduled by four") && strings.Contains(text, "Ended with exit code 0"), fmt.Errorf("it said %q", text)

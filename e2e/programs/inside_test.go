@@ -90,6 +90,7 @@ func TestInsideAnApplication(t *testing.T) {
 	var out struct{ DeploymentID string }
 	h.call("POST", "/sites/"+h.ID+"/deploy", nil, &out)
 	h.ended(out.DeploymentID)
+	h.shows("spy got 0")
 	ask := func(path string, args ...string) string {
 		t.Helper()
 		q := url.Values{}

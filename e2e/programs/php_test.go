@@ -60,13 +60,10 @@ func TestPHPApplication(t *testing.T) {
 
 	// An update, its rollback, a stop and a start.
 	h.redeploy("shop", shop("two"))
-	h.answers("GET", "/", "", 200, "two / 0 hello")
+	h.shows("two / 0 hello")
 	h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
 	h.call("POST", "/sites/"+h.ID+"/rollback", map[string]any{"deploymentId": h.versions[0]}, nil)
-	h.until("the rollback", func() (bool, error) {
-		a := h.get("/")
-		return strings.HasPrefix(string(a.Body), "one"), fmt.Errorf("%d %.100s", a.Status, a.Body)
-	})
+	h.shows("one")
 	h.call("POST", "/sites/"+h.ID+"/stop", nil, nil)
 	h.until("the stop", func() (bool, error) { return len(fpm(h)) == 0 && h.get("/").Status == 503, nil })
 	h.call("POST", "/sites/"+h.ID+"/start", nil, nil)
@@ -263,6 +260,17 @@ func (h *installation) site(name string, files map[string]string) {
 		return len(list.Data) > 0, err
 	})
 	h.ended(list.Data[0].ID)
+	h.shows("")
+}
+
+// shows waits until the first page begins with a text: the edge hears of a new release a
+// moment after its deployment has ended.
+func (h *installation) shows(text string) {
+	h.t.Helper()
+	h.until("a page that begins with "+text, func() (bool, error) {
+		a, err := world.Read(h.browser.Get(h.URL))
+		return err == nil && a.Status == 200 && strings.HasPrefix(string(a.Body), text), errors.Join(err, fmt.Errorf("%d %.200s", a.Status, a.Body))
+	})
 }
 
 func (h *installation) commitFiles(name string, files map[string]string) {

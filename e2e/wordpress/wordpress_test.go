@@ -166,7 +166,21 @@ func (h *installation) ready(id string) (s siteBody) {
 	if s.Status != "active" {
 		h.t.Fatalf("the site is %s: %s", s.Status, s.StatusReason)
 	}
+	h.until("the edge knows the site", func() bool { // it hears of it a moment later
+		status, _, err := h.asks(s.URL + "/")
+		return err == nil && status == 200
+	})
 	return s
+}
+
+// asks gets a page as a stranger, and takes no answer for one too.
+func (h *installation) asks(address string) (status int, text string, err error) {
+	h.t.Helper()
+	c, err := h.Browser()
+	ok(h.t, err)
+	defer c.CloseIdleConnections()
+	a, err := world.Read(c.Get(address))
+	return a.Status, string(a.Body), err
 }
 
 // visitor is a browser of one person.
@@ -322,9 +336,10 @@ func (h *installation) ends(s siteBody) {
 	for _, x := range all.Data {
 		h.call("DELETE", "/sites/"+x.ID, nil, nil)
 	}
-	if status, _, _ := h.visitor(s.URL).get("/"); status == 200 {
-		t.Error("a deleted site is served")
-	}
+	h.until("the deleted site is not served", func() bool {
+		status, _, err := h.asks(s.URL + "/")
+		return err != nil || status != 200
+	})
 	h.until("nothing is left of the sites", func() bool {
 		n := 0
 		for _, x := range all.Data {

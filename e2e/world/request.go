@@ -176,11 +176,12 @@ func Until(ctx context.Context, pause time.Duration, look func() (bool, error)) 
 
 // Patience is how long something may take here that takes at most d on a machine with
 // nothing else to do: as many times longer as there are processes that want to run for each
-// processor, and at most ten times as long.
+// processor, in the last minute or now, and at most ten times as long.
 func Patience(d time.Duration) time.Duration {
-	var load float64
+	var one, five, fifteen float64
+	var now int
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		fmt.Sscan(string(text), &load)
+		fmt.Sscanf(string(text), "%f %f %f %d/", &one, &five, &fifteen, &now) // proc_loadavg(5)
 	}
-	return time.Duration(float64(d) * min(10, max(1, load/float64(runtime.NumCPU()))))
+	return time.Duration(float64(d) * min(10, max(1, max(one, float64(now))/float64(runtime.NumCPU()))))
 }

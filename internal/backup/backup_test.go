@@ -735,7 +735,7 @@ func (d *memory) wire(c *Config) {
 			if name != "main" || place != 2 || owner != anna {
 				return fmt.Errorf("%s at %d for %s", name, place, owner)
 			}
-			tx.AfterCommit(func() {
+			tx.AfterCommit(func() { // which a test waits for: see becomes
 				d.mu.Lock()
 				d.text[id] = string(b)
 				d.mu.Unlock()
@@ -749,6 +749,26 @@ func (d *memory) wire(c *Config) {
 		defer d.mu.Unlock()
 		d.renewed = append(d.renewed, id)
 		return nil
+	}
+}
+
+// becomes waits until a site's database holds a text, and the databases that were loaded are
+// put or dropped: that comes a moment after the transaction that says so.
+func (d *memory) becomes(w *world, id site.ID, text string) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("the database of %s holds %q", id, text), func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.text[id] == text && d.scratch == 0
+	})
+}
+
+func (d *memory) set(id site.ID, text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.text[id] = text
+	if text == "" {
+		delete(d.text, id)
 	}
 }
 
@@ -767,46 +787,50 @@ func TestDatabases(t *testing.T) {
 	})
 	s := w.site("data", map[string]string{"index.html": "hello"})
 	dir := w.folder(s.ID, map[string]string{"cat.jpg": "meow"})
-	d.text[s.ID] = "rows v1"
+	d.set(s.ID, "rows v1")
 	b := w.backUp(s.ID, NewBackup{})
-	if b.VerifiedAt == 0 || !slices.Equal(d.checked, []string{"rows v1"}) || d.scratch != 0 {
-		t.Errorf("%+v: compared %q, %d are left", b, d.checked, d.scratch)
+	d.becomes(w, s.ID, "rows v1")
+	if b.VerifiedAt == 0 || !slices.Equal(d.checked, []string{"rows v1"}) {
+		t.Errorf("%+v: compared %q", b, d.checked)
 	}
-	d.text[s.ID] = "rows v2"
+	d.set(s.ID, "rows v2")
 	ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("purr"), 0o640))
 
 	// A part of it; and nothing at all where the load fails.
 	d.refuse = &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded"}
 	o, _ := w.restoreTo(b.ID, RestoreTo{})
-	if o.Status != operation.Failed || !strings.Contains(o.Error, "can't be loaded") || d.text[s.ID] != "rows v2" || contents(t, dir)["cat.jpg"] != "purr" || d.scratch != 0 {
-		t.Errorf("a load that fails: %+v, %q, %q, %d are left", o, d.text, contents(t, dir), d.scratch)
+	d.becomes(w, s.ID, "rows v2")
+	if o.Status != operation.Failed || !strings.Contains(o.Error, "can't be loaded") || contents(t, dir)["cat.jpg"] != "purr" {
+		t.Errorf("a load that fails: %+v, %q", o, contents(t, dir))
 	}
 	d.refuse = nil
-	if o, _ := w.restoreTo(b.ID, RestoreTo{Includes: []string{"files"}}); o.Status != operation.Success || d.text[s.ID] != "rows v2" || contents(t, dir)["cat.jpg"] != "meow" {
-		t.Errorf("files alone: %+v, %q, %q", o, d.text, contents(t, dir))
+	if o, _ := w.restoreTo(b.ID, RestoreTo{Includes: []string{"files"}}); o.Status != operation.Success || contents(t, dir)["cat.jpg"] != "meow" {
+		t.Errorf("files alone: %+v, %q", o, contents(t, dir))
 	}
+	d.becomes(w, s.ID, "rows v2")
 	ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("purr"), 0o640))
 	d.renewed = nil
 	o, result := w.restoreTo(b.ID, RestoreTo{Includes: []string{"database"}})
-	if o.Status != operation.Success || d.text[s.ID] != "rows v1" || contents(t, dir)["cat.jpg"] != "purr" || !slices.Equal(d.renewed, []site.ID{s.ID}) {
-		t.Errorf("the database alone: %+v, %q, %q, renewed %q", o, d.text, contents(t, dir), d.renewed)
+	d.becomes(w, s.ID, "rows v1")
+	if o.Status != operation.Success || contents(t, dir)["cat.jpg"] != "purr" || !slices.Equal(d.renewed, []site.ID{s.ID}) {
+		t.Errorf("the database alone: %+v, %q, renewed %q", o, contents(t, dir), d.renewed)
 	}
 	// Undone; and brought back after the database was deleted.
 	w.ended(ID(result["backupId"]))
-	if o, _ := w.restoreTo(ID(result["backupId"]), RestoreTo{}); o.Status != operation.Success || d.text[s.ID] != "rows v2" {
-		t.Errorf("undone: %+v, %q", o, d.text)
+	if o, _ := w.restoreTo(ID(result["backupId"]), RestoreTo{}); o.Status != operation.Success {
+		t.Errorf("undone: %+v", o)
 	}
-	delete(d.text, s.ID)
-	if o, _ := w.restoreTo(b.ID, RestoreTo{}); o.Status != operation.Success || d.text[s.ID] != "rows v1" {
-		t.Errorf("deleted before: %+v, %q", o, d.text)
+	d.becomes(w, s.ID, "rows v2")
+	d.set(s.ID, "")
+	if o, _ := w.restoreTo(b.ID, RestoreTo{}); o.Status != operation.Success {
+		t.Errorf("deleted before: %+v", o)
 	}
+	d.becomes(w, s.ID, "rows v1")
 	o, result = w.restoreTo(b.ID, RestoreTo{NewName: "copy"})
 	id := site.ID(result["siteId"])
-	if o.Status != operation.Success || d.text[id] != "rows v1" || len(w.storage[id]) != 1 || contents(t, w.storage[id][0].Dir)["cat.jpg"] != "meow" || w.page(id, "/") != "hello" {
-		t.Errorf("a new site: %+v, %q, %+v", o, d.text, w.storage[id])
-	}
-	if d.scratch != 0 {
-		t.Errorf("%d databases are left", d.scratch)
+	d.becomes(w, id, "rows v1")
+	if o.Status != operation.Success || len(w.storage[id]) != 1 || contents(t, w.storage[id][0].Dir)["cat.jpg"] != "meow" || w.page(id, "/") != "hello" {
+		t.Errorf("a new site: %+v, %+v", o, w.storage[id])
 	}
 }
 

@@ -484,10 +484,10 @@ func (c *collection) folder(ctx context.Context, f Folder) error {
 		return fmt.Errorf("open storage: %w", err)
 	}
 	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+	return fs.WalkDir(live{root}, ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // deleted meanwhile
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+				return nil // deleted meanwhile, or something else is there now
 			}
 			return err
 		}
@@ -528,6 +528,26 @@ func (c *collection) folder(ctx context.Context, f Folder) error {
 		}
 		return err
 	})
+}
+
+// live is a folder whose program runs, and may put a pipe in the place of what was a
+// directory a moment ago: to open that would wait for ever.
+type live struct{ root *os.Root }
+
+func (l live) Open(name string) (fs.File, error) {
+	return l.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (l live) ReadDir(name string) ([]fs.DirEntry, error) {
+	f, err := l.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := f.ReadDir(-1)
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return list, err
 }
 
 // stampOf changes when a file does: a program can set its time of modification back, but

@@ -224,3 +224,32 @@ func TestDumpDoesNotBegin(t *testing.T) {
 		t.Errorf("%+v, held %d", b, w.held)
 	}
 }
+
+// A program may put a pipe in the place of a directory that is about to be read.
+func TestPipeInThePlaceOfADirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ok(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o666))
+	root, err := os.OpenRoot(dir)
+	ok(t, err)
+	defer root.Close()
+	done := make(chan error, 2)
+	go func() { _, err := live{root}.ReadDir("pipe"); done <- err }()
+	go func() {
+		f, err := live{root}.Open("pipe")
+		if err == nil {
+			f.Close()
+		}
+		done <- nil
+	}()
+	for range 2 {
+		select {
+		case err := <-done:
+			if err != nil && !errors.Is(err, syscall.ENOTDIR) {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it waits for a writer")
+		}
+	}
+}

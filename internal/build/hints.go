@@ -24,23 +24,9 @@ const (
 // managers describe badly, if at all.
 var manifests = []string{"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "yarn.lock", "bun.lock", ".npmrc"}
 
-// checkout opens the build's repository directory; every process of the build is dead.
-func (b *build) checkout() (*os.Root, error) {
-	root, err := os.OpenRoot(b.work)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return root.OpenRoot(repoDir)
-}
-
 // readable opens a regular file of the checkout, and nil where it is none.
 func readable(root *os.Root, name string) *os.File {
-	info, err := root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() { // a pipe would block
-		return nil
-	}
-	f, err := root.Open(name)
+	f, err := openRegular(root, name)
 	if err != nil {
 		return nil
 	}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path"
 	"slices"
 
 	"slipway/internal/sandbox"
@@ -49,7 +48,10 @@ func (b *build) modulesKey() (string, error) {
 	if len(b.Plan.Inputs) == 0 || len(b.Plan.Modules) == 0 {
 		return "", nil
 	}
-	root, err := os.OpenRoot(b.work)
+	root, err := b.checkout()
+	if errors.Is(err, errNoCheckout) {
+		return "", nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("open checkout: %w", err)
 	}
@@ -57,9 +59,9 @@ func (b *build) modulesKey() (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%q\n%q\n", b.tools.Node, b.tools.Manager, b.Plan.Install, b.Plan.Modules)
 	for _, name := range slices.Sorted(slices.Values(b.Plan.Inputs)) {
-		f, err := root.Open(path.Join(repoDir, name))
+		f, err := openRegular(root, name)
 		if err != nil {
-			return "", nil // a link out, or gone: install as if for the first time
+			return "", nil // a link out, no file, or gone: install as if for the first time
 		}
 		fmt.Fprintf(h, "%q\n", name)
 		_, err = io.Copy(h, io.LimitReader(f, 64<<20))

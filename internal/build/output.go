@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -16,7 +17,10 @@ import (
 // dead by now, so nothing moves under our hands.
 func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact) error) error {
 	if b.Plan.Runtime != framework.Static { // a program runs from the whole checkout
-		root, err := os.OpenRoot(filepath.Join(b.work, repoDir))
+		root, err := b.checkout()
+		if errors.Is(err, errNoCheckout) {
+			return &fault.Error{Kind: fault.Invalid, Message: "There is nothing to run", Details: "the build has put something else in the place of the repository", Code: "output_missing"}
+		}
 		if err != nil {
 			return fmt.Errorf("open checkout: %w", err)
 		}

@@ -52,25 +52,30 @@ func (b *build) program(root *os.Root) Artefact {
 // within reports whether name is dir or below it.
 func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
+// The bounds of what a build of Next.js says of itself: the build is a stranger's, and what
+// is decoded here has no memory limit of its own.
+const (
+	maxNextManifest = 1 << 20 // bytes of one manifest
+	maxNextRules    = 500     // rules whose patterns are compiled
+	maxNextPattern  = 1 << 10 // bytes of one pattern
+)
+
 // nextOutput reads what a build of Next.js has left.
 type nextOutput struct {
 	root *os.Root
 	dir  string // of the project, in the checkout
 }
 
-// read decodes a file that the build wrote; what is not there or no JSON stays empty.
-func (n nextOutput) read(name string, into any) {
-	f, err := n.root.Open(path.Join(n.dir, ".next", name))
+// read decodes a file that the build wrote. It reports false where something is there that
+// can't be known: no file, too large, or no JSON of that form.
+func (n nextOutput) read(name string, into any) bool {
+	f, err := openRegular(n.root, path.Join(n.dir, ".next", name))
 	if err != nil {
-		return
+		return errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return
-	}
-	if text, err := io.ReadAll(io.LimitReader(f, 16<<20)); err == nil {
-		_ = json.Unmarshal(text, into)
-	}
+	text, err := io.ReadAll(io.LimitReader(f, maxNextManifest+1))
+	return err == nil && len(text) <= maxNextManifest && json.Unmarshal(text, into) == nil
 }
 
 func (n nextOutput) has(names ...string) bool {
@@ -84,15 +89,14 @@ func (n nextOutput) has(names ...string) bool {
 // redirects or headers may change is left to it: they come before files.
 func (n nextOutput) assets() []framework.AssetFolder {
 	var routes struct {
-		BasePath string          `json:"basePath"`
-		Headers  []nextRoute     `json:"headers"`
-		Redirect []nextRoute     `json:"redirects"`
-		Rewrites json.RawMessage `json:"rewrites"`
-		I18n     map[string]any  `json:"i18n"`
-		Version  int             `json:"version"`
+		BasePath string                     `json:"basePath"`
+		Headers  []nextRoute                `json:"headers"`
+		Redirect []nextRoute                `json:"redirects"`
+		Rewrites json.RawMessage            `json:"rewrites"`
+		I18n     map[string]json.RawMessage `json:"i18n"`
+		Version  int                        `json:"version"`
 	}
-	n.read("routes-manifest.json", &routes)
-	if routes.Version == 0 {
+	if !n.read("routes-manifest.json", &routes) || routes.Version == 0 || len(routes.Headers) > maxNextRules {
 		return nil // a form that is not known
 	}
 	base := strings.Trim(routes.BasePath, "/")
@@ -115,8 +119,11 @@ type nextRoute struct {
 
 // concerns reports whether a rule may be about files below at.
 func (r nextRoute) concerns(at string) bool {
+	if r.Regex == "" || len(r.Regex) > maxNextPattern {
+		return true
+	}
 	re, err := regexp.Compile(r.Regex)
-	if err != nil || r.Regex == "" {
+	if err != nil {
 		return true // it has what Go's expressions have not
 	}
 	return slices.ContainsFunc([]string{"/chunks/a-0.js", "/css/a.css", "/media/a.woff2", "/build/_buildManifest.js"}, func(file string) bool { return re.MatchString(at + file) })
@@ -125,7 +132,7 @@ func (r nextRoute) concerns(at string) bool {
 // rewritesFirst reports whether rewrites may come before files.
 func rewritesFirst(raw json.RawMessage) bool {
 	var forms struct {
-		BeforeFiles []any `json:"beforeFiles"`
+		BeforeFiles []json.RawMessage `json:"beforeFiles"`
 	}
 	return json.Unmarshal(raw, &forms) == nil && len(forms.BeforeFiles) > 0
 }
@@ -133,13 +140,14 @@ func rewritesFirst(raw json.RawMessage) bool {
 // middleware reports whether the application sees requests before its files answer.
 func (n nextOutput) middleware() bool {
 	var edge struct {
-		Middleware map[string]any `json:"middleware"`
+		Middleware map[string]json.RawMessage `json:"middleware"`
 	}
-	n.read("server/middleware-manifest.json", &edge)
 	var functions struct {
-		Functions map[string]any `json:"functions"`
+		Functions map[string]json.RawMessage `json:"functions"`
 	}
-	n.read("server/functions-config-manifest.json", &functions)
+	if !n.read("server/middleware-manifest.json", &edge) || !n.read("server/functions-config-manifest.json", &functions) {
+		return true // what can't be known may be there
+	}
 	return len(edge.Middleware) > 0 || functions.Functions["/_middleware"] != nil ||
 		n.has(".next/server/middleware.js", ".next/server/proxy.js", "middleware.ts", "middleware.js", "middleware.mjs", "proxy.ts", "proxy.js", "proxy.mjs",
 			"src/middleware.ts", "src/middleware.js", "src/middleware.mjs", "src/proxy.ts", "src/proxy.js", "src/proxy.mjs")

@@ -17,9 +17,11 @@ import (
 
 // What is read of a project to find out what it runs with.
 const (
-	maxPackageJSON = 1 << 20 // bytes of one package.json
+	maxPackageJSON = 1 << 20  // bytes of one package.json
+	maxManifests   = 64 << 20 // bytes of all of them
 	maxPackages    = 50_000
-	maxScripts     = 5 // scripts that call scripts
+	maxLookups     = 400_000 // files and folders that are looked for
+	maxScripts     = 5       // scripts that call scripts
 )
 
 // pruning finds the packages that a built project runs without: those that only its
@@ -31,14 +33,20 @@ type pruning struct {
 	modules []string        // the folders that the installation filled
 	keep    map[string]bool // folders of packages, and links to them, that something runs with
 	names   map[string]bool // what is left out: names of packages
+
+	lookups, bytes int // so many were made, and read
 }
+
+// over reports whether more was looked at than any project needs: packages of a stranger may
+// name each other without end.
+func (p *pruning) over() bool { return p.lookups > maxLookups || p.bytes > maxManifests }
 
 // dependencies holds the fields of a package.json that name what it needs.
 type dependencies struct {
-	Dependencies map[string]any    `json:"dependencies"`
-	Optional     map[string]any    `json:"optionalDependencies"`
-	Peer         map[string]any    `json:"peerDependencies"`
-	Scripts      map[string]string `json:"scripts"`
+	Dependencies map[string]json.RawMessage `json:"dependencies"`
+	Optional     map[string]json.RawMessage `json:"optionalDependencies"`
+	Peer         map[string]json.RawMessage `json:"peerDependencies"`
+	Scripts      map[string]string          `json:"scripts"`
 }
 
 // prune returns the paths to leave out of what a program runs from, whole folders, and
@@ -67,7 +75,7 @@ func prune(root *os.Root, plan framework.Plan, commands []string) (skip map[stri
 			p.stored(path.Join(m, store), skip)
 		}
 	}
-	if len(skip) == 0 || p.calls(plan, commands) {
+	if len(skip) == 0 || p.over() || p.calls(plan, commands) || p.over() {
 		return nil, 0
 	}
 	return skip, len(p.names)
@@ -92,18 +100,16 @@ func (p *pruning) locked() bool {
 func parentOf(dir string) string { return path.Dir(path.Clean(dir)) }
 
 func (p *pruning) manifest(dir string) (d dependencies, ok bool) {
-	f, err := p.root.Open(path.Join(dir, "package.json"))
+	f, err := openRegular(p.root, path.Join(dir, "package.json"))
 	if err != nil {
 		return d, false
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return d, false
-	}
 	text, err := io.ReadAll(io.LimitReader(f, maxPackageJSON+1))
 	if err != nil || len(text) > maxPackageJSON {
 		return d, false
 	}
+	p.bytes += len(text)
 	return d, json.Unmarshal(text, &d) == nil
 }
 
@@ -120,7 +126,7 @@ func (p *pruning) follow(todo []string) bool {
 		if seen[dir] {
 			continue
 		}
-		if seen[dir] = true; len(seen) > maxPackages {
+		if seen[dir] = true; len(seen) > maxPackages || p.over() {
 			return false
 		}
 		d, ok := p.manifest(dir)
@@ -130,10 +136,13 @@ func (p *pruning) follow(todo []string) bool {
 			}
 			return false
 		}
-		for _, needs := range []map[string]any{d.Dependencies, d.Optional, d.Peer} {
+		for _, needs := range []map[string]json.RawMessage{d.Dependencies, d.Optional, d.Peer} {
 			for name := range needs {
 				if !packageName.MatchString(name) {
 					continue
+				}
+				if p.over() {
+					return false
 				}
 				if at, real := p.resolve(dir, name); at != "" {
 					p.keep[at], p.keep[real] = true, true
@@ -153,6 +162,7 @@ func (p *pruning) resolve(dir, name string) (at, real string) {
 	for up := dir; ; up = path.Dir(up) {
 		if path.Base(up) != "node_modules" {
 			at = path.Join(up, "node_modules", name)
+			p.lookups++
 			if info, err := p.root.Lstat(at); err == nil {
 				return at, p.target(at, info)
 			}
@@ -219,14 +229,13 @@ func (p *pruning) stored(dir string, skip map[string]bool) {
 }
 
 func (p *pruning) list(dir string) []string {
-	f, err := p.root.Open(dir)
-	if err != nil {
+	if p.lookups++; p.over() {
 		return nil
 	}
-	defer f.Close()
-	names, _ := f.Readdirnames(maxPackages)
-	slices.Sort(names)
-	return names
+	list := names(p.root, dir, maxPackages)
+	p.lookups += len(list)
+	slices.Sort(list)
+	return list
 }
 
 var wordSplit = regexp.MustCompile(`[^\w@./~-]+`)
@@ -268,7 +277,7 @@ func (p *pruning) calls(plan framework.Plan, commands []string) bool {
 
 // mentioned is the package that a script of node_modules/.bin runs: the last it names.
 func (p *pruning) mentioned(at string) string {
-	f, err := p.root.Open(at)
+	f, err := openRegular(p.root, at)
 	if err != nil {
 		return ""
 	}

@@ -128,7 +128,7 @@ func TestLive(t *testing.T) {
 	ada := w.user("ada@example.test", false)
 	s := w.site(ada, "Blog")
 	b := w.as("ada@example.test")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	next := b.stream(ctx, "/live/home")
 	if e := next(); !strings.HasPrefix(e, "event: html\n") || !strings.Contains(e, "status-pending") {

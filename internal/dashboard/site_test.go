@@ -338,7 +338,7 @@ type event struct{ name, id, data string }
 // follow opens a stream and gives its events to see, until see returns true.
 func (b *browser) follow(path, last string, see func(event) bool) {
 	b.w.t.Helper()
-	ctx, cancel := context.WithTimeout(b.w.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(b.w.t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.w.srv.URL+path, nil)
 	must(b.w.t, err)
@@ -678,7 +678,7 @@ func TestWebhooks(t *testing.T) {
 	w, b, _ := ada(t)
 	owner := w.users["ada@example.test"].Owner
 	b.get("/webhooks").want(t, 200, "No webhooks yet")
-	b.get("/webhooks/new").want(t, 200, "deployment.completed", "deployment.succeeded", "ssl.renewed", "Some events have two names")
+	b.get("/webhooks/new").want(t, 200, "deployment.completed", "deployment.succeeded", "ssl.renewed", "Some events have two names", `data-test="unsent"><summary>`, "subscription.created")
 	b.post("/webhooks/new", "form-events", "1", "url", "http://plain.example.com/x", "events", "domain.added").want(t, 422, `data-test="wrong-url"`, "http://plain.example.com/x", `value="domain.added" checked`)
 	b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/in").want(t, 422, `data-test="wrong-events"`)
 	to := b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/in", "events", "deployment.completed", "events", "deployment.succeeded").to(t, "/webhooks/hook_")

@@ -98,7 +98,7 @@ func TestTrafficPage(t *testing.T) {
 		t.Error("a stranger:", p)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	next := b.stream(ctx, at+"/traffic/follow?span=7d")
 	if e := next(); !strings.Contains(e, ">1,205<") {

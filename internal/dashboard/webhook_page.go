@@ -38,6 +38,12 @@ func (d *Dashboard) webhookRoutes() []route {
 type eventGroup struct {
 	Name   string
 	Events []eventChoice
+	Unsent bool // nothing in Slipway causes them
+}
+
+// Chosen reports whether one of them is selected.
+func (g eventGroup) Chosen() bool {
+	return slices.ContainsFunc(g.Events, func(e eventChoice) bool { return e.On || e.OtherOn })
 }
 
 // eventChoice is one occurrence with its name, or its two.
@@ -61,7 +67,7 @@ func eventGroups(chosen []string) []eventGroup {
 		listed[e.Name] = true
 		noun, _, _ := strings.Cut(e.Name, ".")
 		if len(out) == 0 || out[len(out)-1].Name != groupNames[noun] {
-			out = append(out, eventGroup{Name: groupNames[noun]})
+			out = append(out, eventGroup{Name: groupNames[noun], Unsent: noun == "subscription" || noun == "payment"})
 		}
 		g := &out[len(out)-1]
 		g.Events = append(g.Events, eventChoice{e.Name, e.SameAs, e.Description, slices.Contains(chosen, e.Name), slices.Contains(chosen, e.SameAs), pretty(string(e.Sample))})

@@ -135,7 +135,13 @@ func (d *Deployments) content(ctx context.Context, s site.Site, x *Deployment, t
 		folder := path.Join(plan.Root, plan.Output)
 		root := a.Files
 		if folder != "" {
-			var err error
+			info, err := a.Files.Stat(folder)
+			if err == nil && !info.IsDir() { // opening a pipe would wait for ever
+				err = fs.ErrNotExist
+			}
+			if err != nil {
+				return &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish", Details: "the folder " + folder + " is missing after the build", Code: "output_missing"}
+			}
 			if root, err = a.Files.OpenRoot(folder); err != nil {
 				return fmt.Errorf("open wp-content: %w", err)
 			}

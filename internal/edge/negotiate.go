@@ -3,74 +3,23 @@ package edge
 import (
 	"encoding/hex"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"slipway/internal/blob"
 	"slipway/internal/release"
 )
 
-// choose returns the representation of f that a visitor likes best (RFC 9110, section
-// 12.5.3): the highest weight, brotli before zstd before gzip before the file itself.
-// When none is acceptable it is the file itself, as servers do.
-func choose(f release.File, accept []string) (encoding string, c release.Content) {
-	if len(accept) == 0 || !f.Compressed() {
-		return "", f.Body
+// choose returns the representation of f that a visitor likes best, and its coding.
+func choose(f release.File, accept []string) (coding string, c release.Content) {
+	switch coding = release.Negotiate(accept, f.Brotli.Size > 0, f.Zstd.Size > 0, f.Gzip.Size > 0); coding {
+	case "br":
+		return coding, f.Brotli
+	case "zstd":
+		return coding, f.Zstd
+	case "gzip":
+		return coding, f.Gzip
 	}
-	br, zstd, gzip, identity, other := -1, -1, -1, -1, -1
-	for _, header := range accept {
-		for i := 0; header != "" && i < 32; i++ {
-			var item string
-			item, header, _ = strings.Cut(header, ",")
-			name, q := weight(item)
-			switch name {
-			case "br":
-				br = q
-			case "zstd":
-				zstd = q
-			case "gzip", "x-gzip":
-				gzip = q
-			case "identity":
-				identity = q
-			case "*":
-				other = q
-			}
-		}
-	}
-	best, most := "", 0
-	c = f.Body
-	for _, v := range [...]struct {
-		name string
-		q    int
-		c    release.Content
-	}{{"br", br, f.Brotli}, {"zstd", zstd, f.Zstd}, {"gzip", gzip, f.Gzip}} {
-		if v.q < 0 {
-			v.q = other
-		}
-		if v.c.Size > 0 && v.q > most && v.q >= identity {
-			best, most, c = v.name, v.q, v.c
-		}
-	}
-	return best, c
-}
-
-// weight takes "name;q=0.5" apart, in thousandths. What is malformed weighs nothing.
-func weight(item string) (name string, q int) {
-	name, params, _ := strings.Cut(item, ";")
-	name = strings.ToLower(strings.TrimSpace(name))
-	params = strings.TrimSpace(params)
-	if params == "" {
-		return name, 1000
-	}
-	v, ok := strings.CutPrefix(strings.ToLower(params), "q=")
-	if !ok {
-		return name, 0
-	}
-	x, err := strconv.ParseFloat(v, 64)
-	if err != nil || !(x >= 0 && x <= 1) {
-		return name, 0
-	}
-	return name, int(x * 1000)
+	return "", f.Body
 }
 
 // etag is a strong validator: half of the content's digest, and the encoding, because

@@ -92,7 +92,7 @@ func (w *world) drain() []map[string]any {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); jobs.Run(ctx) }()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		var n int
 		must(w.t, w.db.QueryRow(w.t.Context(), `SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`, db.Now()).Scan(&n))

@@ -50,6 +50,15 @@ type packer struct {
 
 var packers [len(efforts)]sync.Pool
 
+// Compress returns a page's variants, for one that is made while a visitor waits: those that
+// are smaller by a tenth at least, the others are nil.
+func Compress(page []byte) (br, gz, zs []byte) {
+	if len(page) < compressMin || len(page) > compressMax {
+		return nil, nil, nil
+	}
+	return compress(page, 1)
+}
+
 // compress returns the variants of b that are smaller by a tenth at least.
 func compress(b []byte, level int) (br, gz, zs []byte) {
 	p, _ := packers[level].Get().(*packer)

@@ -109,6 +109,16 @@ func (w *world) said() string {
 	return strings.Join(w.out, "\n")
 }
 
+// hears waits until a program has printed a text: it comes by another way than answers.
+func (w *world) hears(text string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(w.said(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("nobody printed %q:\n%s", text, w.said())
+		}
+	}
+}
+
 // client reaches a program as the edge does.
 func client(p Program) *http.Client {
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }}}
@@ -198,9 +208,8 @@ func TestProgram(t *testing.T) {
 	if e := p.Exit(); e.Code != 0 {
 		t.Errorf("stopped as %+v", e)
 	}
-	if got := w.said(); !strings.Contains(got, "stdout up") || !strings.Contains(got, "stdout stopping") {
-		t.Errorf("it said\n%s", got)
-	}
+	w.hears("stdout up")
+	w.hears("stdout stopping")
 	if left, err := os.ReadDir(w.c.Dir); err != nil || len(left) != 0 {
 		t.Errorf("scratch space stays behind: %v %v", left, err)
 	}
@@ -256,7 +265,5 @@ func TestProgramEnds(t *testing.T) {
 	if e := broken.Exit(); e.Code != 1 {
 		t.Errorf("it ended as %+v", e)
 	}
-	if !strings.Contains(w.said(), "Error: no") {
-		t.Errorf("it said\n%s", w.said())
-	}
+	w.hears("Error: no")
 }

@@ -186,6 +186,17 @@ func home(c Command) error {
 // prepare writes the profile. All of it, the seccomp program and the spec with the
 // environment travel by descriptor; bwrap's argv is the same for everybody.
 func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error) {
+	wish := r.spec(true)
+	if r.c.Listener != nil {
+		// First of all that is inherited: it is at 3 all the way, where the command expects it and
+		// no stage before it can have put anything of its own.
+		own, err := dup(r.c.Listener)
+		if err != nil {
+			return nil, err
+		}
+		r.launch.inherit(own)
+		wish.Listener = true
+	}
 	gateFD, blockFD, infoFD, statusFD := 0, 0, 0, 0
 	if r.gate, gateFD, err = r.pipe(true); err != nil {
 		return nil, err
@@ -213,7 +224,6 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	if err != nil {
 		return nil, err
 	}
-	wish := r.spec(true)
 	wish.Sockets = sockets
 	if r.c.Linked != nil {
 		var h *handover
@@ -230,12 +240,12 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 		wish.Link = r.launch.inherit(inside)
 		r.link = link
 	}
-	if r.c.Listener != nil {
-		own, err := dup(r.c.Listener)
+	if r.c.Terminal != nil {
+		own, err := dup(r.c.Terminal)
 		if err != nil {
 			return nil, err
 		}
-		wish.Listener = r.launch.inherit(own)
+		wish.Terminal = r.launch.inherit(own)
 	}
 	text, err := json.Marshal(wish)
 	if err != nil {

@@ -90,7 +90,7 @@ func TestReapKillsStrays(t *testing.T) {
 	for _, c := range strays {
 		go func() { _ = c.Wait(); ended <- c }()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := b.Reap(ctx); err != nil {
 		t.Fatal(err)

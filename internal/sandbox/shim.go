@@ -36,7 +36,8 @@ type spec struct {
 	Forwards map[int]string // ports of the loopback that lead to sockets inside
 	Link     int            // descriptor of the way in; 0 for none
 	HandOut  bool           // whether what leads inside is handed out over Link
-	Listener int            // descriptor of the socket that the command inherits; 0 for none
+	Listener bool           // whether descriptor 3 is a listening socket that the command inherits
+	Terminal int            // descriptor of the command's terminal; 0 for none
 	Rlimits  []rlimit
 }
 
@@ -71,13 +72,6 @@ func Shim(args []string) int {
 	if err1 != nil || err2 != nil || in < 3 || st < 3 {
 		return 125
 	}
-	// The command may find its listener at 3. Were that free, the Go runtime's poller would take
-	// it with the first file, and die of finding a socket there a moment before the command runs.
-	if fd, err := unix.FcntlInt(uintptr(in), unix.F_DUPFD_CLOEXEC, 3); err != nil {
-		return 125
-	} else if fd != 3 {
-		_ = unix.Close(fd)
-	}
 	unix.CloseOnExec(in)
 	unix.CloseOnExec(st)
 	status := os.NewFile(uintptr(st), "status")
@@ -102,8 +96,16 @@ func shim(in, status *os.File) (int, error) {
 	if s.Link != 0 {
 		unix.CloseOnExec(s.Link)
 	}
-	if s.Listener != 0 {
-		unix.CloseOnExec(s.Listener)
+	if s.Listener {
+		unix.CloseOnExec(3)
+		// Go's listeners don't block, and the mode goes with them. A PHP-FPM worker that is told
+		// EAGAIN by accept ends, and the master makes the next: none would answer twice.
+		if err := unix.SetNonblock(3, false); err != nil {
+			return 0, fmt.Errorf("make the listener block: %w", err)
+		}
+	}
+	if s.Terminal != 0 {
+		unix.CloseOnExec(s.Terminal)
 	}
 	if s.HandOut {
 		// After this nobody stays: what follows is the command itself.
@@ -143,13 +145,14 @@ func shim(in, status *os.File) (int, error) {
 		return 127, nil
 	}
 	if s.Proxy == "" && s.Link == 0 && len(s.Forwards) == 0 {
-		if s.Listener != 0 { // the command finds it at 3, where it may be already
-			err := unix.Dup3(s.Listener, 3, 0)
-			if s.Listener == 3 {
-				_, err = unix.FcntlInt(3, unix.F_SETFD, 0)
-			}
-			if err != nil {
+		if s.Listener {
+			if _, err := unix.FcntlInt(3, unix.F_SETFD, 0); err != nil {
 				return 0, fmt.Errorf("pass the listener on: %w", err)
+			}
+		}
+		if s.Terminal != 0 {
+			if err := takeTerminal(s.Terminal); err != nil {
+				return 0, err
 			}
 		}
 		err := syscall.Exec(program, s.Argv, s.Env)
@@ -159,9 +162,14 @@ func shim(in, status *os.File) (int, error) {
 	_ = status.Close()
 	cmd := &exec.Cmd{Path: program, Args: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	var listener *os.File
-	if s.Listener != 0 {
-		listener = os.NewFile(uintptr(s.Listener), "listener")
+	if s.Listener {
+		listener = os.NewFile(3, "listener")
 		cmd.ExtraFiles = []*os.File{listener}
+	}
+	if s.Terminal != 0 {
+		terminal := os.NewFile(uintptr(s.Terminal), "terminal")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
@@ -178,6 +186,23 @@ func shim(in, status *os.File) (int, error) {
 		return 128 + int(ws.Signal()), nil
 	}
 	return cmd.ProcessState.ExitCode(), nil
+}
+
+// takeTerminal makes us the leader of a session that has the terminal, and nothing else to
+// read from and write to.
+func takeTerminal(fd int) error {
+	if _, err := unix.Setsid(); err != nil {
+		return fmt.Errorf("begin a session: %w", err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.TIOCSCTTY, 0); err != nil {
+		return fmt.Errorf("take the terminal: %w", err)
+	}
+	for to := range 3 {
+		if err := unix.Dup3(fd, to, 0); err != nil {
+			return fmt.Errorf("take the terminal: %w", err)
+		}
+	}
+	return nil
 }
 
 // restrict sets the soft and the hard limit, never above the hard one we have:

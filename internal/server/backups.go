@@ -187,12 +187,12 @@ func (h *node) loadDatabase(ctx context.Context, r io.Reader, check bool) (backu
 
 // warnOfBackups mails the owner of a site that has had no verified backup for long.
 func (h *node) warnOfBackups(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, since db.Time) error {
-	last := "There is none that could be verified."
+	last := "No backup of it has been verified yet."
 	if since != 0 {
-		last = fmt.Sprintf("The last one that could be verified is of %s.", since)
+		last = fmt.Sprintf("Its last verified backup was taken at %s.", since)
 	}
 	return h.accounts.TellOwnerTx(ctx, tx, owner, "A site has no verified backup",
-		fmt.Sprintf("The site %q is to be backed up by schedule, but has had no verified backup for some time. %s\n\nIts backups, and why they failed:", name, last), "/sites")
+		fmt.Sprintf("Site %q has a backup schedule, but has had no verified backup for some time. %s\n\nSee its backups and why they failed:", name, last), "/sites")
 }
 
 // forgetBackups removes a deleted site's schedule, and its backups but those taken for the

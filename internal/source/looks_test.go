@@ -1,9 +1,11 @@
 package source
 
 import (
+	"bufio"
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,19 +46,35 @@ func TestBranchesAreBounded(t *testing.T) {
 	h := newHost(t)
 	s := open(t, h, nil)
 	id := strings.Repeat("a", 40)
-	f := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-		line := func(text string) { fmt.Fprintf(w, "%04x%s", len(text)+4, text) }
-		line("# service=git-upload-pack\n")
-		fmt.Fprint(w, "0000")
-		line(id + " HEAD\x00symref=HEAD:refs/heads/b0\n")
-		for i := range 60_000 {
-			line(fmt.Sprintf("%s refs/heads/b%d\n", id, i))
+	for name, c := range map[string]struct {
+		refs int
+		ref  func(i int) string
+		ok   bool
+	}{
+		"branches":    {60_000, func(i int) string { return fmt.Sprint("refs/heads/b", i) }, false},
+		"many tags":   {200_000, func(i int) string { return fmt.Sprint("refs/tags/v", i) }, true},
+		"peeled tags": {20_000, func(i int) string { return fmt.Sprint("refs/tags/v", i/2, []string{"", "^{}"}[i%2]) }, true},
+		"long names":  {2_000, func(i int) string { return fmt.Sprint("refs/heads/", strings.Repeat("long/", 5000), i) }, false},
+		"other refs":  {50_000, func(i int) string { return fmt.Sprint("refs/pull/", i, "/head") }, true},
+	} {
+		f := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			out := bufio.NewWriter(w)
+			defer out.Flush()
+			line := func(text string) { fmt.Fprintf(out, "%04x%s", len(text)+4, text) }
+			line("# service=git-upload-pack\n")
+			fmt.Fprint(out, "0000")
+			line(id + " HEAD\x00symref=HEAD:refs/heads/b0\n")
+			line(id + " refs/heads/b0\n")
+			for i := range c.refs {
+				line(id + " " + c.ref(i) + "\n")
+			}
+			fmt.Fprint(out, "0000")
+		})
+		h.intercept.Store(&f)
+		list, _, err := s.Branches(t.Context(), Request{Site: "look_1", Repository: repo(t, "git.test/acme/many"), Look: true})
+		if c.ok && (err != nil || !slices.Equal(list, []string{"b0"})) || !c.ok && !fault.Is(err, fault.TooLarge) {
+			t.Errorf("%s: %d branches, %v", name, len(list), err)
 		}
-		fmt.Fprint(w, "0000")
-	})
-	h.intercept.Store(&f)
-	if _, _, err := s.Branches(t.Context(), Request{Site: "look_1", Repository: repo(t, "git.test/acme/many"), Look: true}); !fault.Is(err, fault.TooLarge) {
-		t.Errorf("Branches = %v", err)
 	}
 }

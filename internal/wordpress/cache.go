@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/release"
 	"slipway/internal/site"
 )
 
@@ -33,6 +34,7 @@ type cached struct {
 	site, key, path string
 	header          http.Header
 	body            []byte
+	br, gz, zs      []byte // the body compressed; nil where that gains nothing
 	at              time.Time
 	stale           bool
 	filling         time.Time // since when somebody gets a new one; zero: nobody does
@@ -122,9 +124,13 @@ func (c *cache) store(site string, r *http.Request, resp *http.Response) {
 		return
 	}
 	h.Set("X-Cache", "MISS")
+	h.Set("Vary", "Accept-Encoding")
 	p := &cached{site: site, key: key, path: r.URL.Path, header: h.Clone(), at: time.Now()}
 	resp.Body = &copying{ReadCloser: resp.Body, done: func(body []byte) {
+		// A page for everybody, made from its address alone, holds nobody's secret that its
+		// compressed length could give away.
 		p.body = body
+		p.br, p.gz, p.zs = release.Compress(body)
 		c.put(p)
 	}}
 }
@@ -182,7 +188,9 @@ func (c *cache) put(p *cached) {
 	}
 }
 
-func (p *cached) size() int { return len(p.body) + len(p.key) + 1024 }
+func (p *cached) size() int {
+	return len(p.body) + len(p.br) + len(p.gz) + len(p.zs) + len(p.key) + 1024
+}
 
 func (c *cache) drop(e *list.Element) {
 	p := c.ages.Remove(e).(*cached)
@@ -233,10 +241,22 @@ func (p *cached) write(w http.ResponseWriter, r *http.Request, how string) {
 	}
 	h["X-Cache"] = []string{how}
 	h["Age"] = []string{strconv.Itoa(int(time.Since(p.at).Seconds()))}
-	h["Content-Length"] = []string{strconv.Itoa(len(p.body))}
+	body, coding := p.body, release.Negotiate(r.Header["Accept-Encoding"], p.br != nil, p.zs != nil, p.gz != nil)
+	switch coding {
+	case "br":
+		body = p.br
+	case "zstd":
+		body = p.zs
+	case "gzip":
+		body = p.gz
+	}
+	if coding != "" {
+		h["Content-Encoding"] = []string{coding}
+	}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(p.body)
+		_, _ = w.Write(body)
 	}
 }
 

@@ -4,8 +4,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
 
 // fill asks for a page and stores what a program would answer.
@@ -129,5 +134,51 @@ func TestThrottle(t *testing.T) {
 	}
 	if x.take("site", "203.0.113.2:1") > 0 || x.take("other", "203.0.113.1:1") > 0 {
 		t.Error("others are refused with it")
+	}
+}
+
+// A page is sent as its visitor likes it, and is the same page whichever way.
+func TestCachedPagesAreCompressed(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	page := "<html>" + strings.Repeat("<p>some words of a post</p>", 100)
+	fill(c, request("/"), page)
+	for accept, want := range map[string]string{"": "", "gzip, deflate, br, zstd": "br", "gzip": "gzip", "zstd;q=1, br;q=0.5": "zstd", "identity, br;q=0": ""} {
+		r := request("/", "Accept-Encoding", accept)
+		p, how := c.lookup("site", r)
+		if p == nil || how != "HIT" {
+			t.Fatalf("%q: %v %s", accept, p, how)
+		}
+		w := httptest.NewRecorder()
+		p.write(w, r, how)
+		got := w.Result()
+		length, text := w.Body.Len(), new(strings.Builder)
+		var body io.Reader = w.Body
+		var err error
+		switch got.Header.Get("Content-Encoding") {
+		case "br":
+			body = brotli.NewReader(body)
+		case "gzip":
+			body, err = gzip.NewReader(body)
+		case "zstd":
+			body, err = zstd.NewReader(body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(text, body); err != nil || text.String() != page {
+			t.Errorf("%q: %v, %.100q", accept, err, text)
+		}
+		if got.Header.Get("Content-Encoding") != want || got.Header.Get("Vary") != "Accept-Encoding" || got.Header.Get("Content-Length") != strconv.Itoa(length) || want != "" && length > len(page)/2 {
+			t.Errorf("%q: %d bytes, %v", accept, length, got.Header)
+		}
+	}
+	fill(c, request("/small"), "too small to gain")
+	r := request("/small", "Accept-Encoding", "br")
+	p, how := c.lookup("site", r)
+	w := httptest.NewRecorder()
+	p.write(w, r, how)
+	if w.Header().Get("Content-Encoding") != "" || w.Body.String() != "too small to gain" {
+		t.Errorf("%v %q", w.Header(), w.Body)
 	}
 }

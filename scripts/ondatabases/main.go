@@ -1,5 +1,6 @@
 // Command ondatabases runs a test program on SQLite and, where its package needs a database
-// and PostgreSQL is there, once more on PostgreSQL: go test -exec ondatabases.
+// and PostgreSQL is there, at the same time on PostgreSQL: go test -exec ondatabases. Half of
+// what these tests do is waiting; what the second run says follows what the first one says.
 //
 // SLIPWAY_TEST_DSN names the PostgreSQL cluster; withpostgres sets it. SLIPWAY_TEST_BOTH
 // lists the folders of the packages that run on both, as PATH lists folders. What is built
@@ -9,6 +10,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -26,7 +28,6 @@ const (
 )
 
 func main() {
-	runtime.LockOSThread() // the test program dies with the thread that started it
 	if len(os.Args) < 2 {
 		fmt.Fprintln(os.Stderr, "usage: go test -exec ondatabases …")
 		os.Exit(2)
@@ -36,19 +37,42 @@ func main() {
 		fmt.Fprintln(os.Stderr, "ondatabases:", err)
 		os.Exit(2)
 	}
-	status := 0
-	for i, env := range environments(os.Environ(), dir) {
-		argv := os.Args[1:]
-		if i > 0 {
-			argv = append(argv, "-test.skip="+once)
-		}
-		got := run(argv, env)
-		if got != 0 && i > 0 {
-			fmt.Println("(this was the run on PostgreSQL)")
-		}
-		status = max(status, got)
+	runs := environments(os.Environ(), dir)
+	if len(runs) == 1 {
+		os.Exit(run(os.Args[1:], runs[0], os.Stdout))
 	}
-	os.Exit(status)
+	// A file, not a pipe: nobody waits for what a test has left behind to close it.
+	second, err := os.CreateTemp("", "ondatabases-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ondatabases:", err)
+		os.Exit(2)
+	}
+	os.Remove(second.Name())
+	ended := make(chan int, 1)
+	again := func() { ended <- run(append(slices.Clone(os.Args[1:]), "-test.skip="+once), runs[1], second) }
+	apart := slices.ContainsFunc(os.Args, writesFile)
+	if !apart {
+		go again()
+	}
+	status := run(os.Args[1:], runs[0], os.Stdout)
+	if apart {
+		go again()
+	}
+	got := <-ended
+	if _, err := second.Seek(0, io.SeekStart); err == nil {
+		io.Copy(os.Stdout, second)
+	}
+	if got != 0 {
+		fmt.Println("(this was the run on PostgreSQL)")
+	}
+	os.Exit(max(status, got))
+}
+
+// writesFile reports whether an argument makes the test program write a file, which two at
+// once would spoil.
+func writesFile(arg string) bool {
+	name, _, _ := strings.Cut(arg, "=")
+	return strings.HasPrefix(name, "-test.") && (strings.HasSuffix(name, "profile") || name == "-test.trace" || name == "-test.gocoverdir")
 }
 
 // environments returns those of the runs of the package in dir.
@@ -68,10 +92,11 @@ func environments(env []string, dir string) [][]string {
 	return [][]string{plain, env}
 }
 
-// run runs the test program and returns its exit status.
-func run(argv, env []string) int {
+// run runs the test program, whose output goes to out, and returns its exit status.
+func run(argv, env []string, out *os.File) int {
+	runtime.LockOSThread() // the test program dies with the thread that started it
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT) // go test sends the last to see where one hangs

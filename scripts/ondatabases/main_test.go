@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,8 +28,18 @@ func TestEnvironments(t *testing.T) {
 func TestRunReturnsTheStatus(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 1} {
-		if got := run([]string{"/bin/sh", "-c", script}, nil); got != want {
+		if got := run([]string{"/bin/sh", "-c", script}, nil, os.Stderr); got != want {
 			t.Errorf("%s: %d, want %d", script, got, want)
+		}
+	}
+}
+
+// Two runs at once must not write one file.
+func TestWritesFile(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]bool{"-test.coverprofile=/x": true, "-test.cpuprofile=x": true, "-test.trace=x": true, "-test.run=Profile": false, "-test.v=true": false, "profile": false} {
+		if got := writesFile(arg); got != want {
+			t.Errorf("%s: %v", arg, got)
 		}
 	}
 }

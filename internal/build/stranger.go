@@ -1,0 +1,53 @@
+package build
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a build leaves is a stranger's, and anything may be in the place of anything: a link
+// to a directory of the host where the checkout was, a pipe, whose opening would wait for
+// ever, where a file was. Every process of the build is dead when it is opened.
+
+// errNoCheckout says that the checkout's place holds something else.
+var errNoCheckout = errors.New("the build has put something else in the place of the repository")
+
+// checkout opens the build's repository directory.
+func (b *build) checkout() (*os.Root, error) {
+	if !plainDir(b.work, repoDir) {
+		return nil, errNoCheckout
+	}
+	root, err := os.OpenRoot(b.work)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.OpenRoot(repoDir)
+}
+
+// openRegular opens a regular file; links inside root are followed.
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	return f, nil
+}
+
+// names lists up to most of a directory's entries, unsorted.
+func names(root *os.Root, dir string, most int) []string {
+	f, err := root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	list, _ := f.Readdirnames(most)
+	return list
+}

@@ -1,0 +1,69 @@
+package release
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Negotiate returns the content coding that a visitor likes best of those that there are (RFC
+// 9110 §12.5.3), given its Accept-Encoding fields: the highest weight, brotli before zstd
+// before gzip before none, which is the empty string. When none is acceptable it is that,
+// as servers do.
+func Negotiate(accept []string, hasBrotli, hasZstd, hasGzip bool) string {
+	if len(accept) == 0 || !hasBrotli && !hasZstd && !hasGzip {
+		return ""
+	}
+	br, zstd, gzip, identity, other := -1, -1, -1, -1, -1
+	for _, header := range accept {
+		for i := 0; header != "" && i < 32; i++ {
+			var item string
+			item, header, _ = strings.Cut(header, ",")
+			name, q := weight(item)
+			switch name {
+			case "br":
+				br = q
+			case "zstd":
+				zstd = q
+			case "gzip", "x-gzip":
+				gzip = q
+			case "identity":
+				identity = q
+			case "*":
+				other = q
+			}
+		}
+	}
+	best, most := "", 0
+	for _, v := range [...]struct {
+		name string
+		q    int
+		has  bool
+	}{{"br", br, hasBrotli}, {"zstd", zstd, hasZstd}, {"gzip", gzip, hasGzip}} {
+		if v.q < 0 {
+			v.q = other
+		}
+		if v.has && v.q > most && v.q >= identity {
+			best, most = v.name, v.q
+		}
+	}
+	return best
+}
+
+// weight takes "name;q=0.5" apart, in thousandths. What is malformed weighs nothing.
+func weight(item string) (name string, q int) {
+	name, params, _ := strings.Cut(item, ";")
+	name = strings.ToLower(strings.TrimSpace(name))
+	params = strings.TrimSpace(params)
+	if params == "" {
+		return name, 1000
+	}
+	v, ok := strings.CutPrefix(strings.ToLower(params), "q=")
+	if !ok {
+		return name, 0
+	}
+	x, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(x >= 0 && x <= 1) {
+		return name, 0
+	}
+	return name, int(x * 1000)
+}
