@@ -45,7 +45,7 @@ var matrix = map[string]row{
 	"pushSite":                {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},
 	"importWordPress":         {path: "/sites/{site}/wordpress/import", status: 415},
 	"loginWordPress":          {path: "/sites/{site}/wordpress/login", status: 409},
-	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 200, prep: wordpressed, did: "wordpress.purged"},
+	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 202, prep: wordpressed, did: "wordpress.purged"},
 
 	"listDatabases":          {path: "/sites/{site}/databases", status: 200},
 	"createDatabase":         {path: "/sites/{site}/databases", body: m{"engine": "mariadb", "name": "shop"}, status: 201, did: "database.created"},
