@@ -54,7 +54,7 @@ func TestHeldConnections(t *testing.T) {
 // back, on connections that are new or kept, and nobody finds the door shut.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "--drain-delay", world.Patience(4*time.Second).Round(time.Second).String())
+	w := newWorld(t, "--drain-delay", min(12*time.Second, world.Patience(4*time.Second)).Round(time.Second).String())
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 func TestStory(t *testing.T) {
 	t.Parallel()
 	// Long enough that a busy machine does what belongs between a certificate's beginning and end.
-	life := min(42*time.Second, world.Patience(14*time.Second)).Round(time.Second)
+	life := min(21*time.Second, world.Patience(14*time.Second)).Round(time.Second)
 	h := newHarness(t, options{life: life})
 	h.hear(h.ann, "/story")
 	blog := h.live(h.ann, "blog", "hello")

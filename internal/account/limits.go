@@ -29,7 +29,7 @@ const (
 	LimitDatabases    Limit = "databases"       // of all sites; one has at most 20
 	LimitPrograms     Limit = "sites.running"   // on each node, commands and background processes included
 	LimitPreviews     Limit = "previews"        // preview addresses of all sites; one has at most 100
-	LimitStorage      Limit = "storage.bytes"   // files of stored releases
+	LimitStorage      Limit = "storage.bytes"   // files of stored releases, and what programs store
 	LimitBuildMinutes Limit = "build.minutes"   // in a calendar month, UTC
 	LimitBandwidth    Limit = "bandwidth.bytes" // in a calendar month, UTC
 	LimitCaches       Limit = "caches.bytes"    // of builds; what exceeds it is dropped, the oldest first

@@ -45,7 +45,7 @@ var matrix = map[string]row{
 	"pushSite":                {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},
 	"importWordPress":         {path: "/sites/{site}/wordpress/import", status: 415},
 	"loginWordPress":          {path: "/sites/{site}/wordpress/login", status: 409},
-	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 200, prep: wordpressed, did: "wordpress.purged"},
+	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 202, prep: wordpressed, did: "wordpress.purged"},
 
 	"listDatabases":          {path: "/sites/{site}/databases", status: 200},
 	"createDatabase":         {path: "/sites/{site}/databases", body: m{"engine": "mariadb", "name": "shop"}, status: 201, did: "database.created"},
@@ -74,6 +74,8 @@ var matrix = map[string]row{
 	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
 	"getSiteMetrics":    {path: "/sites/{site}/metrics?since=2h", status: 200},
 	"getSiteProcesses":  {path: "/sites/{site}/processes", status: 200},
+	"listCrons":         {path: "/sites/{site}/crons", status: 200},
+	"runCron":           {path: "/sites/{site}/crons/none/run", status: 404, prep: programmed},
 	"runCommand":        {path: "/sites/{site}/commands", body: m{"command": "node -v"}, status: 202, prep: programmed, did: "site.command"},
 	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},
 	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},
@@ -102,12 +104,12 @@ var matrix = map[string]row{
 	"getGit":            {path: "/sites/{site}/git", status: 200},
 	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
 	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
-	"listConnections":   {path: "/connections", status: 200, own: true},
-	"createConnection":  {path: "/connections", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
-	"deleteConnection":  {path: "/connections/{connection}", status: 200, did: "connection.deleted"},
-	"findRepositories":  {path: "/connections/{connection}/repositories?search=site", status: 200},
+	"listConnections":   {path: "/git/accounts", status: 200, own: true},
+	"createConnection":  {path: "/git/accounts", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
+	"deleteConnection":  {path: "/git/accounts/{connection}", status: 200, did: "connection.deleted"},
+	"findRepositories":  {path: "/git/accounts/{connection}/repositories?search=site", status: 200},
 	"listChannels":      {path: "/notifications", status: 200, own: true},
-	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "url": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
+	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "target": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
 	"updateChannel":     {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
 	"deleteChannel":     {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
 	"testChannel":       {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
@@ -204,8 +206,8 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
 	x["backup"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/backups", key, nil), "id")
 	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
-	x["connection"] = text(w.must(201, "POST", "/connections", key, m{"provider": "github", "token": "good-token"}), "id")
-	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "url": "https://hooks.example.test/planted-address"}), "id")
+	x["connection"] = text(w.must(201, "POST", "/git/accounts", key, m{"provider": "github", "token": "good-token"}), "id")
+	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "target": "https://hooks.example.test/planted-address"}), "id")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: x["site"]})
 		x["operation"] = string(o.ID)

@@ -46,6 +46,7 @@ type Wanted struct {
 	Health     time.Duration // how long it may take to become healthy
 	Sleep      time.Duration // unused for so long, it stops; 0: never
 	Drain      time.Duration // what it is given to finish once another has taken its place
+	MaxBody    int64         // bytes of a request's body; 0: no limit
 }
 
 // Config holds what Apps needs.
@@ -55,6 +56,7 @@ type Config struct {
 	Why    string
 	// Wanted returns what a deployment runs, as it is now: with today's variables.
 	Wanted     func(ctx context.Context, deployment string) (Wanted, error)
+	Storage    Storage               // Optional: without it nobody counts what is stored.
 	Operations *operation.Operations // required by RestartTx, RunTx and their jobs
 	// MostOf returns how many programs and commands an owner may run at once. Optional: nil
 	// leaves it to Most.
@@ -73,6 +75,7 @@ type Apps struct {
 	owners  owners
 	workers workers
 	metrics metrics
+	storing storing
 	node    string // this process, among others that hold workers
 
 	up   atomic.Int64   // instances, those on their way up or down included
@@ -147,6 +150,7 @@ type Endpoint struct {
 	Tasks   http.RoundTripper
 	Ended   <-chan struct{} // closed when the program has ended
 	Release func()
+	MaxBody int64 // the most bytes of a request's body; 0: no limit
 	// Answered counts the answer: its status, and how long its first byte took. Optional to
 	// call, before Release.
 	Answered func(status int, took time.Duration)

@@ -28,12 +28,15 @@ type Execution struct {
 	// Output hears each line that it prints, beside the site's log, without secrets.
 	// Optional.
 	Output func(stream, line string)
+	// Terminal is what it reads and writes instead, as it is: the log hears nothing of it, and
+	// secrets are not hidden from who types. Optional.
+	Terminal *runtime.Terminal
 }
 
 // Execute runs a command of a deployment to its end and returns how it ended. The error is
 // a fault where it could not be started, took longer than it may, or ctx ended.
 func (a *Apps) Execute(ctx context.Context, x Execution) (runtime.Exit, error) {
-	running, done, err := a.begin(ctx, x.Deployment, x.Command, x.Process, x.Output)
+	running, done, err := a.begin(ctx, x)
 	if err != nil {
 		return runtime.Exit{}, err
 	}
@@ -57,8 +60,8 @@ func (a *Apps) Execute(ctx context.Context, x Execution) (runtime.Exit, error) {
 // errClosing is the answer while the service stops.
 var errClosing = &fault.Error{Kind: fault.Unavailable, Message: "The server is restarting", Code: "draining", RetryAfter: time.Second}
 
-// begin starts a command. done is to be called once it has ended.
-func (a *Apps) begin(ctx context.Context, deployment string, c Command, process string, output func(stream, line string)) (running runtime.Program, done func(), err error) {
+// begin starts what x says, but for its Timeout. done is to be called once it has ended.
+func (a *Apps) begin(ctx context.Context, x Execution) (running runtime.Program, done func(), err error) {
 	a.mu.Lock()
 	closing := a.closing
 	if !closing {
@@ -73,27 +76,30 @@ func (a *Apps) begin(ctx context.Context, deployment string, c Command, process 
 			a.work.Done()
 		}
 	}()
-	want, err := a.c.Wanted(ctx, deployment)
+	want, err := a.c.Wanted(ctx, x.Deployment)
 	if err != nil {
 		return nil, nil, err
 	}
 	if a.c.Engine == nil {
 		return nil, nil, a.noEngine()
 	}
+	if err := a.boundStorage(ctx, &want); err != nil {
+		return nil, nil, err
+	}
 	left, err := a.enter(ctx, want.Owner)
 	if err != nil {
 		return nil, nil, err
 	}
 	want.Spec.ID = db.NewID("run")
-	want.Spec.Argv, want.Spec.Shell, want.Spec.Dir = c.Argv, c.Shell, c.Dir
+	want.Spec.Argv, want.Spec.Shell, want.Spec.Dir, want.Spec.Terminal = x.Command.Argv, x.Command.Shell, x.Command.Dir, x.Terminal
 	var off atomic.Bool // what it prints after its end belongs to nobody
 	want.Spec.Output = func(stream, line string) {
 		if want.Redact != nil {
 			line = want.Redact(line)
 		}
-		a.logs.add(want.Site, deployment, process, stream, line)
-		if output != nil && !off.Load() {
-			output(stream, line)
+		a.logs.add(want.Site, x.Deployment, x.Process, stream, line)
+		if x.Output != nil && !off.Load() {
+			x.Output(stream, line)
 		}
 	}
 	start, cancel := context.WithTimeout(ctx, startTime)
@@ -102,7 +108,8 @@ func (a *Apps) begin(ctx context.Context, deployment string, c Command, process 
 		left()
 		return nil, nil, err
 	}
-	return running, func() { off.Store(true); left(); a.work.Done() }, nil
+	stored := a.storing.begin(want.Site)
+	return running, func() { off.Store(true); stored(); left(); a.work.Done() }, nil
 }
 
 func (a *Apps) noEngine() error {

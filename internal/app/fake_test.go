@@ -59,15 +59,15 @@ func (e *fakeEngine) last() *fakeProgram {
 
 type fakeProgram struct {
 	spec      runtime.Spec
-	status    int
 	dieDialed bool
 	listens   time.Time
 	done      chan struct{}
 
-	mu    sync.Mutex // guards exit, over, stops
-	exit  runtime.Exit
-	over  bool
-	stops int
+	mu     sync.Mutex // guards what follows
+	status int
+	exit   runtime.Exit
+	over   bool
+	stops  int
 }
 
 func (p *fakeProgram) end(x runtime.Exit) {
@@ -102,7 +102,9 @@ func (p *fakeProgram) serve(c net.Conn) {
 		if err != nil {
 			return
 		}
+		p.mu.Lock()
 		status := p.status
+		p.mu.Unlock()
 		if status == 0 {
 			status = 200
 		}
@@ -111,6 +113,13 @@ func (p *fakeProgram) serve(c net.Conn) {
 			return
 		}
 	}
+}
+
+// answer makes it answer with another status.
+func (p *fakeProgram) answer(status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status = status
 }
 
 func (p *fakeProgram) Stop(time.Duration) {

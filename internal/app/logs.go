@@ -248,7 +248,7 @@ func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, erro
 	rows, err := a.c.DB.Query(ctx, `
 		SELECT n, at, level, stream, process, deployment_id, message FROM (
 			SELECT * FROM app_logs
-			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE $5 ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7)
+			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7)
 			ORDER BY n `+order+` LIMIT $8) AS lines
 		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Process, f.Limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x Line, err error) {
@@ -260,12 +260,13 @@ func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, erro
 	return list, nil
 }
 
-// pattern is a search text for LIKE.
+// pattern is a search text for LIKE, in its own case: what the database knows of cases holds
+// for the text and the lines alike.
 func pattern(text string) string {
 	if text == "" {
 		return ""
 	}
-	return "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(text)) + "%"
+	return "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
 }
 
 // PurgeTx forgets what a deleted site's programs printed.
@@ -275,6 +276,9 @@ func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site string) error {
 	}
 	if err := forgetTasksTx(ctx, tx, site); err != nil {
 		return err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM app_storage WHERE site_id = $1`, site); err != nil {
+		return fmt.Errorf("forget storage: %w", err)
 	}
 	tx.AfterCommit(func() { a.logs.forget(site) })
 	return nil

@@ -24,6 +24,8 @@ func (a *Apps) Run(ctx context.Context) error {
 	go func() { defer close(tasks); a.runTasks(ctx) }()
 	figures := make(chan struct{})
 	go func() { defer close(figures); a.countFigures(ctx) }()
+	storage := make(chan struct{})
+	go func() { defer close(storage); a.countStorage(ctx) }()
 	go a.keepUp(ctx)
 	for changed := true; ; {
 		select {
@@ -31,6 +33,7 @@ func (a *Apps) Run(ctx context.Context) error {
 			a.close()
 			<-tasks
 			<-figures
+			<-storage
 			stopFlush()
 			<-flushed
 			return nil

@@ -40,6 +40,9 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 	if a.c.Engine == nil {
 		return nil, want, a.noEngine()
 	}
+	if err := a.boundStorage(ctx, &want); err != nil {
+		return nil, want, err
+	}
 	left, err := a.admit(ctx, want.Owner)
 	if err != nil {
 		return nil, want, err
@@ -56,8 +59,9 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 		left()
 		return nil, want, err
 	}
-	go func() { <-running.Done(); left() }()
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now()}
+	stored := a.storing.begin(want.Site)
+	go func() { <-running.Done(); stored(); left() }()
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), maxBody: want.MaxBody}
 	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
 	defer cancel()
@@ -97,7 +101,7 @@ func reasonOf(err error) string {
 
 // healthy asks the program until it answers with anything but a server error. One that
 // answers with such an error may only be on its way up, so it is asked until its time is
-// over; say hears of it meanwhile, once for each answer.
+// over, less and less often; say hears of it meanwhile, once for each answer.
 func (p *program) healthy(ctx context.Context, in *instance, say func(line string)) error {
 	p.mu.Lock()
 	want := p.want
@@ -109,12 +113,13 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		path = "/"
 	}
 	last := "it does not respond"
-	for {
+	for pause := 50 * time.Millisecond; ; {
 		status, err := in.ask(ctx, want.Host, path)
 		switch {
 		case err == nil && status < 500:
 			return nil
 		case err == nil:
+			pause = min(time.Second, pause*3/2)
 			if now := fmt.Sprintf("it answers %s with %d", path, status); now != last {
 				last = now
 				if say != nil {
@@ -129,7 +134,7 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 			return &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
 				Message: fmt.Sprintf("The application is not healthy after %s: %s", want.Health.Round(time.Second), last),
 				Details: "it must answer " + path + " with anything but a server error"}
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

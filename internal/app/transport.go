@@ -30,6 +30,9 @@ type transport struct {
 	upstream *upstream.Pool
 }
 
+// maxHead is how many bytes the head of an answer may have.
+const maxHead = 32 << 10
+
 func (t transport) warm(ctx context.Context) {
 	if t.prime != nil {
 		t.prime(ctx)
@@ -63,6 +66,8 @@ func (p *program) transportTo(running runtime.Program, want Wanted) transport {
 		IdleConnTimeout:     idleConn,
 		DisableCompression:  true,
 		Proxy:               nil,
+		// As package upstream has it: a head is not to cost the service more than that.
+		MaxResponseHeaderBytes: maxHead,
 	}
 	pool := upstream.New(upstream.Config{Dial: running.Dial, Idle: idleConn})
 	return transport{RoundTripper: t, upstream: pool, idle: func() { t.CloseIdleConnections(); pool.CloseIdle() }}

@@ -116,7 +116,7 @@ func (a *Apps) runWorker(ctx context.Context, w *workerRun) {
 	for ctx.Err() == nil {
 		w.set(Starting, "")
 		begun := time.Now()
-		running, done, err := a.begin(ctx, t.deployment, t.command, process, nil)
+		running, done, err := a.begin(ctx, Execution{Deployment: t.deployment, Command: t.command, Process: process})
 		why := ""
 		if err != nil {
 			why = reasonOf(err)

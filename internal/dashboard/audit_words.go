@@ -8,7 +8,7 @@ var auditLabels = map[string]string{
 	"password.set": "Password set", "password.changed": "Password changed", "password.link": "Password reset link created", "password.reset_mailed": "Password reset email sent",
 	"mail.undelivered":      "Email delivery failed",
 	"second_factor.enabled": "Two-factor authentication enabled", "second_factor.disabled": "Two-factor authentication disabled", "second_factor.codes_renewed": "Recovery codes regenerated",
-	"site.command":  "Command run",
+	"site.command": "Command run", "site.terminal": "Terminal opened", "site.terminal_closed": "Terminal closed", "site.terminal_enabled": "Terminal enabled", "site.terminal_disabled": "Terminal disabled",
 	"passkey.added": "Passkey added", "passkey.removed": "Passkey removed",
 	"wordpress.login": "WordPress login link created", "wordpress.purged": "Page cache purged", "wordpress.update": "WordPress update started",
 	"wordpress.search_replace": "Search and replace started", "wordpress.import": "WordPress import started", "site.cloned": "Site cloned", "site.pushed": "Site pushed",

@@ -95,6 +95,13 @@ type Config struct {
 	Figures      func(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error)
 	Tasks        func(ctx context.Context, id site.ID) ([]ProgramTask, error)
 	RunCommandTx func(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error)
+	// RestartTx opens the operation that restarts a site's program, and Storage returns what
+	// its programs store. Optional, each.
+	RestartTx func(ctx context.Context, tx *db.Tx, s site.Site) error
+	Storage   func(ctx context.Context, id site.ID) (Storage, error)
+	// Terminal runs a shell in the sandbox of a site's live deployment until it ends, or ctx
+	// does, and returns how it ended, in words. Optional.
+	Terminal func(ctx context.Context, s site.Site, t Terminal) (how string, err error)
 
 	// What the operator's pages show of the installation. Optional, each: a nil one is left out.
 	Queues func(ctx context.Context) ([]Queue, error)
@@ -145,8 +152,11 @@ type Dashboard struct {
 	routes  []route
 	mux     *http.ServeMux
 	streams requestinfo.Streams
-	disk    cached[Disk]
-	doctor  cached[[]Finding]
+
+	terminals requestinfo.Streams
+
+	disk   cached[Disk]
+	doctor cached[[]Finding]
 }
 
 // New reads the templates and lists the routes. It starts nothing.
@@ -157,7 +167,7 @@ func New(c Config) *Dashboard {
 	if c.Ready == nil {
 		c.Ready = func() bool { return true }
 	}
-	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(), streams: requestinfo.Streams{PerUser: maxUserStreams, All: maxStreams},
+	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(), streams: requestinfo.Streams{PerUser: maxUserStreams, All: maxStreams}, terminals: requestinfo.Streams{PerUser: maxUserTerminals, All: maxTerminals},
 		// Guesses are counted in the database also on one node: a restart forgives nothing.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
 	}

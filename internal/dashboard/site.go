@@ -32,11 +32,12 @@ func (d *Dashboard) siteRoutes() []route {
 		post("/sites/{id}/rollback", user, d.rollBack, nil),
 		post("/sites/{id}/stop", user, d.stopSite, nil),
 		post("/sites/{id}/start", user, d.startSite, nil),
+		post("/sites/{id}/restart", user, d.restartSite, nil),
 		get("/sites/{id}/settings", user, d.settingsPage),
 		post("/sites/{id}/settings", user, d.saveSettings, d.settingsPage),
 		post("/sites/{id}/delete", user, d.deleteSite, d.settingsPage),
 	}
-	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.databaseRoutes(), d.backupRoutes(), d.deletedRoutes(), d.wordpressRoutes(), d.hookRoutes(), d.gitRoutes(), d.webhookRoutes()} {
+	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.databaseRoutes(), d.backupRoutes(), d.deletedRoutes(), d.wordpressRoutes(), d.terminalRoutes(), d.hookRoutes(), d.gitRoutes(), d.webhookRoutes()} {
 		rs = append(rs, more...)
 	}
 	return rs

@@ -15,6 +15,7 @@ import (
 type settingsData struct {
 	siteHead
 	Presets []framework.Preset
+	Storage Storage
 }
 
 // Build is one of the owner's build settings; empty is as detected.
@@ -39,7 +40,11 @@ func (s settingsData) Known() bool {
 
 func (d *Dashboard) settingsPage(ctx context.Context, q *request) (answer, error) {
 	head, err := d.head(ctx, q, "settings")
-	return page("site_settings", "Settings of "+head.Site.Name, settingsData{head, framework.Presets()}), err
+	data := settingsData{siteHead: head, Presets: framework.Presets()}
+	if err == nil && head.HasProgram() && d.Storage != nil {
+		data.Storage, err = d.Storage(ctx, head.Site.ID)
+	}
+	return page("site_settings", "Settings of "+head.Site.Name, data), err
 }
 
 // saveSettings changes one part of the settings: each has a form of its own.
@@ -72,10 +77,17 @@ func (d *Dashboard) saveSettings(ctx context.Context, q *request) (answer, error
 	case "build":
 		p.Framework = text("framework")
 		p.Build = &site.Build{Root: text("build_root"), Install: text("build_install"), Command: text("build_command"), Output: text("build_output"), Node: text("build_node")}
+	case "run", "storage", "ports":
+		if p.EditRun, err = runForm(q, part); err != nil {
+			return answer{}, err
+		}
 	default:
 		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "Unknown settings form"}
 	}
 	said := "Saved"
+	if p.EditRun != nil {
+		said = "Saved. Takes effect the next time the application starts"
+	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		s, err := d.Sites.UpdateTx(ctx, tx, q.caller.Owner, head.Site.ID, p)
 		if head.Site.Credential && !s.Credential && part == "source" {
@@ -83,7 +95,7 @@ func (d *Dashboard) saveSettings(ctx context.Context, q *request) (answer, error
 		}
 		return account.AuditEvent{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
 	})
-	return goTo(head.Base()+"/settings", said), atBuild(err)
+	return goTo(head.Base()+"/settings", said), atRun(atBuild(err))
 }
 
 // deleteSite ends a site, once its name was typed.

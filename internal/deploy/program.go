@@ -49,7 +49,7 @@ func runSettings(r *framework.Run) (out site.Run) {
 	if r == nil {
 		return out
 	}
-	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, DrainSeconds: r.DrainSeconds, Storage: r.Storage, StorageMiB: r.StorageMiB, Ports: r.Ports}
+	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, DrainSeconds: r.DrainSeconds, Storage: r.Storage, StorageMiB: r.StorageMiB, Ports: r.Ports, RequestMiB: r.RequestMiB}
 	if r.HealthCheckPath != nil || r.HealthCheckTimeoutSeconds != nil {
 		out.HealthCheck = &site.HealthCheck{Path: r.HealthCheckPath, TimeoutSeconds: r.HealthCheckTimeoutSeconds}
 	}
@@ -176,6 +176,10 @@ func (d *Deployments) storeProgram(ctx context.Context, a build.Artefact) (bundl
 	}
 }
 
+// pagesFolder is where a project may have pages of its own for failures: 502.html, 503.html,
+// 504.html, and what they show.
+const pagesFolder = ".slipway/pages"
+
 // assets adds the artefact's static files. Rules are not among them: the program answers
 // for the rest of its paths.
 func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *source.Tree, plan framework.Plan, a build.Artefact, p *progress) error {
@@ -183,7 +187,7 @@ func (d *Deployments) assets(ctx context.Context, w *release.Writer, tree *sourc
 		return err
 	}
 	w.Leave(a.Hidden)
-	for _, f := range a.Assets {
+	for _, f := range append(slices.Clone(a.Assets), framework.AssetFolder{Folder: path.Join(plan.Root, pagesFolder)}) {
 		info, err := a.Files.Stat(f.Folder)
 		if err != nil || !info.IsDir() { // opening a pipe would wait for ever
 			continue // it has none

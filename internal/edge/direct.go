@@ -203,10 +203,10 @@ func (e *Edge) directFailed(w *recorder, r *http.Request, t *target, x *exchange
 		fail(w, r, http.StatusRequestTimeout)
 	case w.status != 0: // half an answer: the connection is all that can still be ended
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		page(w, r, pageTimeout)
+		e.sitePage(w, r, t, pageTimeout)
 	default:
 		e.Log.DebugContext(r.Context(), "application did not answer", "site", t.site, "err", err)
-		page(w, r, pageCrashed)
+		e.sitePage(w, r, t, pageCrashed)
 	}
 }
 

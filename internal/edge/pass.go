@@ -342,7 +342,7 @@ func (x *passing) failed(err error) bool {
 	}
 	w := &whole{header: http.Header{}}
 	x.e.offer(w.header, 1)
-	page(w, &http.Request{Method: method, Header: http.Header{}}, n)
+	x.e.sitePage(&recorder{ResponseWriter: w}, &http.Request{Method: method, Header: http.Header{}}, x.t, n)
 	b := appendStatus((*x.buf)[:0], w.status)
 	names := make([]string, 0, len(w.header))
 	for name := range w.header {

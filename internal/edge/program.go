@@ -26,6 +26,7 @@ type Program struct {
 	Upstream *upstream.Pool
 	Release  func()          // to be called when the request has ended
 	Ended    <-chan struct{} // closed when the program has ended. Optional.
+	MaxBody  int64           // the most bytes of a request's body. Optional: 0 means no limit.
 	// Serve answers a request that a file answers, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
 	// Answered hears an answer's status, and how long its first byte took. Optional.
@@ -80,6 +81,13 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun tim
 	}
 	if p.Serve != nil && e.programFile(w, r, t, p) {
 		return true
+	}
+	if p.MaxBody > 0 {
+		if r.ContentLength > p.MaxBody {
+			tooLarge(w, r)
+			return true
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, p.MaxBody) // it may not say how much comes
 	}
 	if p.Upstream != nil && usual(r) {
 		var err error
@@ -226,6 +234,7 @@ var errFirstByte = errors.New("no answer in time")
 func rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.Scheme, p.Out.URL.Host = "http", "program"
 	p.Out.Host = p.In.Host
+	p.Out.Trailer = nil // what comes after a body comes after it was checked
 	for name := range p.Out.Header {
 		if ours(name) {
 			delete(p.Out.Header, name)
@@ -300,6 +309,12 @@ func cgiEqual[T string | []byte](name T, lower string) bool {
 	return true
 }
 
+// tooLarge answers a request whose body is longer than the site takes. Nothing can follow it.
+func tooLarge(w *recorder, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	fail(w, r, http.StatusRequestEntityTooLarge)
+}
+
 // asleep answers for a program that could not be woken.
 func (e *Edge) asleep(w *recorder, r *http.Request, t *target, err error) {
 	if r.Context().Err() != nil {
@@ -315,7 +330,7 @@ func (e *Edge) asleep(w *recorder, r *http.Request, t *target, err error) {
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
 	e.bound(w, r)
-	page(w, r, pageWaking)
+	e.sitePage(w, r, t, pageWaking)
 }
 
 // programFailed answers for a program that did not: it ended, or took too long.
@@ -326,10 +341,14 @@ func (e *Edge) programFailed(w *recorder, r *http.Request, t *target, err error)
 	if r.Context().Err() != nil {
 		return
 	}
-	e.Log.DebugContext(r.Context(), "application did not answer", "site", t.site, "err", err)
-	if errors.Is(err, errFirstByte) {
-		page(w, r, pageTimeout)
+	if more := new(http.MaxBytesError); errors.As(err, &more) {
+		tooLarge(w, r)
 		return
 	}
-	page(w, r, pageCrashed)
+	e.Log.DebugContext(r.Context(), "application did not answer", "site", t.site, "err", err)
+	if errors.Is(err, errFirstByte) {
+		e.sitePage(w, r, t, pageTimeout)
+		return
+	}
+	e.sitePage(w, r, t, pageCrashed)
 }

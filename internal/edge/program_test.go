@@ -29,6 +29,8 @@ type programs struct {
 	held   atomic.Int64 // requests that hold the program
 	passed atomic.Int64 // requests that the fast path had
 	refuse atomic.Pointer[error]
+
+	maxBody atomic.Int64
 }
 
 // The ways to a program: all requests by ReverseProxy, all by net/http's server, and as it
@@ -52,7 +54,7 @@ func startProgramAt(t testing.TB, way int, addr string) *programs {
 	t.Helper()
 	p := &programs{}
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
-	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	transport := &http.Transport{DisableCompression: true, MaxResponseHeaderBytes: 32 << 10, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
 	var pool *upstream.Pool
 	if way != byReverseProxy {
 		pool = upstream.New(upstream.Config{Dial: dial})
@@ -76,7 +78,7 @@ func startProgramAt(t testing.TB, way int, addr string) *programs {
 				return Program{}, *err
 			}
 			p.held.Add(1)
-			return Program{Transport: transport, Upstream: pool, Release: func() { p.held.Add(-1) }}, nil
+			return Program{Transport: transport, Upstream: pool, MaxBody: p.maxBody.Load(), Release: func() { p.held.Add(-1) }}, nil
 		}
 	})
 	err := p.DB.Write(t.Context(), func(tx *db.Tx) error {

@@ -71,7 +71,7 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	case to != "" && t.state != stateStopped:
 		redirect(rec, r, e.elsewhere(to, r))
 	case t.state == stateStopped:
-		page(rec, r, pageStopped)
+		e.sitePage(rec, r, t, pageStopped)
 	case t.state == statePaused:
 		page(rec, r, pagePaused)
 	case t.state == stateError:

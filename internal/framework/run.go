@@ -21,6 +21,7 @@ type Run struct {
 	DrainSeconds              *int      `toml:"drain_seconds" json:"drainSeconds,omitempty"`
 	Storage                   *[]string `toml:"storage" json:"storage,omitempty"`
 	StorageMiB                *int      `toml:"storage_mib" json:"storageMiB,omitempty"`
+	RequestMiB                *int      `toml:"request_mib" json:"requestMiB,omitempty"`
 	Ports                     *[]int    `toml:"ports" json:"ports,omitempty"`
 	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // stored with the release too
 }

@@ -41,8 +41,11 @@ func (p *project) start(d *draft, m manager, program []string) {
 		case f != nil:
 			d.run("node", f[1])
 		default:
-			c := m.run(p.root, name)
-			d.run(c.Argv...)
+			argv := p.direct(m, name, body)
+			if argv == nil {
+				argv = m.run(p.root, name).Argv
+			}
+			d.run(argv...)
 		}
 		return
 	}
@@ -52,6 +55,22 @@ func (p *project) start(d *draft, m manager, program []string) {
 	}
 	c := m.exec(p.root, program...)
 	d.run(c.Argv...)
+}
+
+// servers are programs that start scripts call, which need nothing that a package manager
+// does for them but to be found.
+var servers = map[string]bool{"node": true, "next": true, "react-router-serve": true, "remix-serve": true, "nest": true, "fastify": true, "tsx": true, "ts-node": true, "micro": true, "srvx": true}
+
+// direct returns a start script that is nothing but one such program as its arguments, to be
+// run without the package manager around it; nil where it is more.
+func (p *project) direct(m manager, name, body string) []string {
+	if m.name == "yarn" && m.berry || p.pkg.scriptBody("pre"+name) != "" || p.pkg.scriptBody("post"+name) != "" {
+		return nil // no node_modules, or more than this script
+	}
+	if c := ParseCommand(body); len(c.Argv) > 0 && servers[c.Argv[0]] {
+		return c.Argv
+	}
+	return nil
 }
 
 func (m *manifest) scriptBody(name string) string {

@@ -80,6 +80,7 @@ type process struct {
 	exit   Exit
 	files  files
 	socket *socket // nil where it listens on its port
+	tty    *tty    // nil where it has no terminal
 }
 
 // Start runs the program of s in a sandbox of its own.
@@ -105,6 +106,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	clean := func() {
 		x.files.close()
 		x.socket.close()
+		x.tty.close()
 		if err := os.RemoveAll(dir); err != nil {
 			p.c.Log.Warn("scratch directory of a program not removed", "program", s.ID, "err", err)
 		}
@@ -143,6 +145,13 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		clean()
 		return nil, err
 	}
+	if s.Terminal != nil {
+		if x.tty, err = openTTY(s.Terminal, uid); err != nil {
+			clean()
+			return nil, err
+		}
+		cmd.Terminal = x.tty.inside
+	}
 	p.bound(&s, &cmd)
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
@@ -164,6 +173,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	x.kill = kill
 	cmd.Linked = func(l *sandbox.Link) {
 		x.link = l
+		x.tty.started()
 		p.note(x, s.Site)
 		close(x.linked)
 	}
@@ -174,6 +184,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		res, err := p.c.Runner.Run(life, cmd)
 		closeNetwork()
 		closeMail()
+		x.tty.finish()
 		out.flush()
 		errs.flush()
 		clean()
@@ -234,6 +245,9 @@ func environment(s Spec, tools toolchain.Tools) []string {
 	}
 	bins = append(bins, tools.Path...)
 	env := append([]string{"NODE_ENV=production"}, tools.Env...)
+	if s.Terminal != nil {
+		env = append(env, "TERM=xterm-256color", "COLORTERM=truecolor")
+	}
 	env = append(env, s.Env...)
 	return append(env, fmt.Sprintf("PORT=%d", Port), "HOST=127.0.0.1", "HOSTNAME=127.0.0.1",
 		"PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
@@ -345,6 +359,7 @@ func (x *process) Dial(ctx context.Context) (net.Conn, error) {
 func (x *process) Stop(grace time.Duration) {
 	select {
 	case <-x.linked:
+		x.tty.hangUp() // a shell that somebody types into ignores SIGTERM
 		_ = x.link.Signal(unix.SIGTERM)
 		timer := time.NewTimer(grace)
 		defer timer.Stop()

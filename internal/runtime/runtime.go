@@ -10,6 +10,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -57,7 +58,21 @@ type Spec struct {
 	Mail     bool // whether it may hand mails to a server at MailPort of its loopback
 
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
+
+	// Terminal is what it reads and writes instead, for somebody who types. Nil is none.
+	Terminal *Terminal
 }
+
+// Terminal is the user's end of a program's pseudo-terminal.
+type Terminal struct {
+	Input  io.Reader   // what is typed; its end hangs up. Whoever made it ends it with the program.
+	Output io.Writer   // hears what the program writes. While a Write blocks, so does the program.
+	Size   Size        // at the start. Optional: zero is 80 columns and 24 rows.
+	Sizes  <-chan Size // what it is changed to. Optional.
+}
+
+// Size is that of a terminal, in characters.
+type Size struct{ Columns, Rows int }
 
 // Tree is another bundle that a program sees, read-only.
 type Tree struct {

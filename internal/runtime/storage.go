@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +59,36 @@ func (p *Processes) StorageFolders(site string) (map[string]string, error) {
 	}
 	return list, nil
 }
+
+// StorageSites lists the sites that have storage here.
+func (p *Processes) StorageSites() (sites []string, err error) {
+	if p.c.Storage == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(p.c.Storage)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list storage: %w", err)
+	}
+	for _, e := range entries {
+		if site := strings.TrimSuffix(e.Name(), previewStore); siteName(site) && e.IsDir() && !slices.Contains(sites, site) {
+			sites = append(sites, site)
+		}
+	}
+	return sites, nil
+}
+
+// StorageSize returns the bytes on disk of a site's storage, that of its previews included.
+func (p *Processes) StorageSize(_ context.Context, site string) (n int64, err error) {
+	for _, store := range []string{site, site + previewStore} {
+		if dir, ok := p.StorageDir(store); ok {
+			n += sandbox.Size(dir, maxMeasured)
+		}
+	}
+	return n, nil
+}
+
+// maxMeasured is far beyond what storage can hold.
+const maxMeasured = 1 << 50
 
 // ForgetStorage deletes a site's storage, that of its previews included.
 func (p *Processes) ForgetStorage(site string) error {

@@ -240,6 +240,13 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 		wish.Link = r.launch.inherit(inside)
 		r.link = link
 	}
+	if r.c.Terminal != nil {
+		own, err := dup(r.c.Terminal)
+		if err != nil {
+			return nil, err
+		}
+		wish.Terminal = r.launch.inherit(own)
+	}
 	text, err := json.Marshal(wish)
 	if err != nil {
 		return nil, err

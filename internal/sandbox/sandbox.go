@@ -71,6 +71,10 @@ type Command struct {
 	// Listener is a listening socket that the command inherits as descriptor 3; nil is none.
 	// It is the caller's, who may close it once Linked was called or Run has returned.
 	Listener *os.File
+	// Terminal is the command's end of a pseudo-terminal. The command leads a session of its own
+	// whose controlling terminal it is, and reads and writes nothing else: Stdout and Stderr hear
+	// only why it could not begin. Nil is none. It is the caller's, as Listener is.
+	Terminal *os.File
 	// Stdout and Stderr receive the output; nil discards it. They are never called
 	// at the same time. A Write that blocks holds the command back, and Run with it.
 	// One writer for both (comparable with ==) gets everything in the order in which it

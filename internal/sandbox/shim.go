@@ -37,6 +37,7 @@ type spec struct {
 	Link     int            // descriptor of the way in; 0 for none
 	HandOut  bool           // whether what leads inside is handed out over Link
 	Listener bool           // whether descriptor 3 is a listening socket that the command inherits
+	Terminal int            // descriptor of the command's terminal; 0 for none
 	Rlimits  []rlimit
 }
 
@@ -103,6 +104,9 @@ func shim(in, status *os.File) (int, error) {
 			return 0, fmt.Errorf("make the listener block: %w", err)
 		}
 	}
+	if s.Terminal != 0 {
+		unix.CloseOnExec(s.Terminal)
+	}
 	if s.HandOut {
 		// After this nobody stays: what follows is the command itself.
 		if err := handOut(os.NewFile(uintptr(s.Link), "link"), &s); err != nil {
@@ -146,6 +150,11 @@ func shim(in, status *os.File) (int, error) {
 				return 0, fmt.Errorf("pass the listener on: %w", err)
 			}
 		}
+		if s.Terminal != 0 {
+			if err := takeTerminal(s.Terminal); err != nil {
+				return 0, err
+			}
+		}
 		err := syscall.Exec(program, s.Argv, s.Env)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
 		return 126, nil
@@ -156,6 +165,11 @@ func shim(in, status *os.File) (int, error) {
 	if s.Listener {
 		listener = os.NewFile(3, "listener")
 		cmd.ExtraFiles = []*os.File{listener}
+	}
+	if s.Terminal != 0 {
+		terminal := os.NewFile(uintptr(s.Terminal), "terminal")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Argv[0], err)
@@ -172,6 +186,23 @@ func shim(in, status *os.File) (int, error) {
 		return 128 + int(ws.Signal()), nil
 	}
 	return cmd.ProcessState.ExitCode(), nil
+}
+
+// takeTerminal makes us the leader of a session that has the terminal, and nothing else to
+// read from and write to.
+func takeTerminal(fd int) error {
+	if _, err := unix.Setsid(); err != nil {
+		return fmt.Errorf("begin a session: %w", err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.TIOCSCTTY, 0); err != nil {
+		return fmt.Errorf("take the terminal: %w", err)
+	}
+	for to := range 3 {
+		if err := unix.Dup3(fd, to, 0); err != nil {
+			return fmt.Errorf("take the terminal: %w", err)
+		}
+	}
+	return nil
 }
 
 // restrict sets the soft and the hard limit, never above the hard one we have:

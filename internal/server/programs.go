@@ -102,6 +102,18 @@ func (h *node) mostPrograms(limits *account.Limits) func(ctx context.Context, ow
 	}
 }
 
+// appStorage is the way to what programs store, where they run here.
+func (h *node) appStorage(limits *account.Limits) app.Storage {
+	if h.engine == nil {
+		return app.Storage{}
+	}
+	return app.Storage{Sites: h.engine.StorageSites, Size: h.engine.StorageSize,
+		Left: func(ctx context.Context, owner string) (int64, error) {
+			u, err := limits.UseOf(ctx, h.db, account.OwnerID(owner), account.LimitStorage)
+			return u.Left(), err
+		}}
+}
+
 // applyRun puts a site's settings over the defaults.
 func applyRun(w *app.Wanted, r site.Run) {
 	if r.SleepAfterSeconds != nil {
@@ -115,6 +127,9 @@ func applyRun(w *app.Wanted, r site.Run) {
 	}
 	if r.StorageMiB != nil {
 		w.Spec.Limits.Storage = int64(*r.StorageMiB) << 20
+	}
+	if r.RequestMiB != nil {
+		w.MaxBody = int64(*r.RequestMiB) << 20
 	}
 	if r.Ports != nil {
 		w.Spec.Ports = *r.Ports
@@ -166,7 +181,7 @@ func (h *node) awakeProgram(deployment string) (edge.Program, bool) {
 }
 
 func edgeProgram(e *app.Endpoint) edge.Program {
-	return edge.Program{Transport: e.Transport, Upstream: e.Upstream, Ended: e.Ended, Serve: e.Serve, Release: e.Release, Answered: e.Answered}
+	return edge.Program{Transport: e.Transport, Upstream: e.Upstream, Ended: e.Ended, Serve: e.Serve, MaxBody: e.MaxBody, Release: e.Release, Answered: e.Answered}
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.

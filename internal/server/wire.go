@@ -149,10 +149,12 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	apps.Operations = h.operations
 	limits := account.NewLimits(s.limits)
 	apps.MostOf = h.mostPrograms(limits)
+	apps.Storage = h.appStorage(limits)
 	h.apps = app.New(apps)
 	limits.Count(account.LimitPrograms, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
 		return h.apps.Running(string(owner)), nil
 	})
+	limits.Count(account.LimitStorage, h.apps.StorageOf)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
@@ -195,7 +197,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.role("api") {
-		h.pages = dashboard.New(h.dashboardConfig())
+		h.pages = dashboard.New(h.withPrograms(h.dashboardConfig()))
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git,
 			Connections: h.connections, Notify: h.notify, Domains: h.domains,
 			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,

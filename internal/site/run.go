@@ -21,6 +21,8 @@ type Run struct {
 	Storage           *[]string    `json:"storage,omitempty" doc:"Folders of the project that the program may write to, and that stay when another deployment takes over; those that detection knows are among them. Up to 10."`
 	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"What they may hold together. 16 to 10240. Default 1024."`
 	Ports             *[]int       `json:"ports,omitempty" doc:"Ports, beside 80 and 443, at which the program may reach public hosts by name, for databases and the like. Up to 16. Default none."`
+	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"The most that the body of a request may have; a larger one is answered with 413. 1 to 1048576. Default no limit."`
+	Terminal          *bool        `json:"terminal,omitempty" doc:"Whether the dashboard opens terminals in the program's sandbox. Default false."`
 	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"What requests under way are given to end when another deployment takes over. 0 to 600. Default 30."`
 }
 
@@ -73,6 +75,12 @@ func mergeRun(have, p Run) Run {
 	if p.Ports != nil {
 		have.Ports = p.Ports
 	}
+	if p.RequestMiB != nil {
+		have.RequestMiB = p.RequestMiB
+	}
+	if p.Terminal != nil {
+		have.Terminal = p.Terminal
+	}
 	if p.DrainSeconds != nil {
 		have.DrainSeconds = p.DrainSeconds
 	}
@@ -109,6 +117,9 @@ func checkRun(r Run) error {
 		return err
 	}
 	if err := within("storageMiB", r.StorageMiB, 16, 10240); err != nil {
+		return err
+	}
+	if err := within("requestMiB", r.RequestMiB, 1, 1<<20); err != nil {
 		return err
 	}
 	if r.Storage != nil {

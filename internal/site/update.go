@@ -23,6 +23,7 @@ type Patch struct {
 	Framework  *string
 	Build      *Build             // its nil fields are left as they are; an empty string returns one to detection
 	Run        *Run               // its nil fields are left as they are
+	EditRun    func(r *Run)       // sets fields, and makes those nil that are to be left to detection. What they point to is not changed.
 	Credential *source.Credential // the empty one removes what is stored, and so does a repository on another host
 }
 
@@ -71,6 +72,12 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return Site{}, err
 		}
 		site.Run = mergeRun(site.Run, *p.Run)
+	}
+	if p.EditRun != nil {
+		p.EditRun(&site.Run)
+		if err := checkRun(site.Run); err != nil {
+			return Site{}, err
+		}
 	}
 	build, err := json.Marshal(site.Build)
 	if err != nil {

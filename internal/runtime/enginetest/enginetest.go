@@ -44,6 +44,8 @@ func Run(t *testing.T, setup func(t *testing.T) Setup) {
 		{"a shell runs text", shell},
 		{"nothing outside is reached without egress", closed},
 		{"a program runs to its end", runs},
+		{"one with a terminal is typed to", terminal},
+		{"a terminal interrupts, and hangs up", interrupts},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,306 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/account"
+	"slipway/internal/db"
+	"slipway/internal/fault"
+	"slipway/internal/site"
+)
+
+// Terminal is the browser's end of a terminal.
+type Terminal struct {
+	Input         io.Reader // what is typed
+	Output        io.Writer // what is shown
+	Columns, Rows int
+	Sizes         <-chan [2]int // columns and rows, when they change
+}
+
+// The most terminals of one user, and of all; how long one may be open, with and without
+// anything happening in it; and how much it may show.
+const (
+	maxUserTerminals = 3
+	maxTerminals     = 50
+	terminalTime     = time.Hour
+	terminalIdle     = 15 * time.Minute
+	terminalOutput   = 64 << 20 // bytes
+)
+
+// How often a terminal's connection is tried, and how often it is checked that the site still
+// allows it.
+const (
+	pingEvery  = 15 * time.Second
+	checkEvery = 3 * time.Second
+)
+
+func (d *Dashboard) terminalRoutes() []route {
+	return []route{
+		get("/sites/{id}/terminal", user, d.terminalPage),
+		post("/sites/{id}/terminal", user, d.allowTerminal, d.terminalPage),
+		get("/sites/{id}/terminal/connect", user, d.connectTerminal),
+	}
+}
+
+type terminalData struct {
+	siteHead
+	Allowed bool
+	Connect string
+}
+
+// Running reports whether there is something to open a terminal in.
+func (t terminalData) Running() bool { return t.HasProgram() && t.Site.Status != site.Stopped }
+
+// allowsTerminal reports whether the owner allows terminals in the site's sandbox.
+func allowsTerminal(s site.Site) bool { return s.Run.Terminal != nil && *s.Run.Terminal }
+
+func (d *Dashboard) terminalPage(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "terminal")
+	return page("site_terminal", "Terminal of "+head.Site.Name, terminalData{head, allowsTerminal(head.Site), head.Base() + "/terminal/connect"}), err
+}
+
+// allowTerminal allows terminals for a site, or no longer.
+func (d *Dashboard) allowTerminal(ctx context.Context, q *request) (answer, error) {
+	allow, id := q.value("allow") == "1", site.ID(q.PathValue("id"))
+	action, said := "site.terminal_disabled", "Terminal disabled"
+	if allow {
+		action, said = "site.terminal_enabled", "Terminal enabled"
+	}
+	err := d.act(ctx, q, action, func(tx *db.Tx) (string, error) {
+		_, err := d.Sites.UpdateTx(ctx, tx, q.caller.Owner, id, site.Patch{Run: &site.Run{Terminal: &allow}})
+		return string(id), err
+	})
+	return goTo("/sites/"+string(id)+"/terminal", said), err
+}
+
+// connectTerminal opens a terminal over a WebSocket.
+func (d *Dashboard) connectTerminal(ctx context.Context, q *request) (answer, error) {
+	head, err := d.head(ctx, q, "terminal")
+	if err != nil {
+		return answer{}, err
+	}
+	if !wantsSocket(q.Request) {
+		return goTo(head.Base()+"/terminal", ""), nil
+	}
+	if !d.ownOrigin(q.Request) {
+		return answer{}, &fault.Error{Kind: fault.Forbidden, Message: "Cross-origin request blocked", Details: "open the terminal from the site's page", Code: "cross_origin"}
+	}
+	return answer{raw: func(w http.ResponseWriter) { d.serveTerminal(w, q, head.Site.ID) }}, nil
+}
+
+// serveTerminal holds one terminal until it ends, for whatever reason, and says why.
+func (d *Dashboard) serveTerminal(w http.ResponseWriter, q *request, id site.ID) {
+	c, err := accept(w, q.Request)
+	if err != nil {
+		d.Log.DebugContext(q.Context(), "terminal not opened", "request", q.id, "err", err)
+		return
+	}
+	done, ok := d.terminals.Begin(q.user.ID)
+	if !ok {
+		c.close(closeRefused, fmt.Sprintf("At most %d terminals of a user, and %d in all, are open at a time", maxUserTerminals, maxTerminals))
+		return
+	}
+	defer done()
+	ctx, cancel := context.WithTimeoutCause(q.Context(), terminalTime, &fault.Error{Kind: fault.Invalid, Message: "Closed after an hour"})
+	defer cancel()
+	begun := time.Now()
+	t := &terminal{d: d, q: q, c: c, id: id}
+	code, reason := t.run(ctx)
+	t.stop()
+	c.close(code, reason)
+	if t.audited {
+		t.audit("site.terminal_closed", "after "+time.Since(begun).Round(time.Second).String())
+	}
+}
+
+// terminal is one that is open.
+type terminal struct {
+	d  *Dashboard
+	q  *request
+	c  *socket
+	id site.ID
+
+	audited bool
+	sent    int64        // bytes; the output's alone
+	active  atomic.Int64 // when something was typed or shown, in nanoseconds
+	end     context.CancelCauseFunc
+	over    chan struct{} // closed when nobody receives any more; nil before
+}
+
+var (
+	errTerminalLeft   = &fault.Error{Kind: fault.Invalid, Message: "Closed"}
+	errTerminalOutput = &fault.Error{Kind: fault.Invalid, Message: "Closed: more than 64 MiB of output"}
+	errTerminalIdle   = &fault.Error{Kind: fault.Invalid, Message: "Closed after 15 minutes without activity"}
+	errTerminalEnded  = &fault.Error{Kind: fault.Invalid, Message: "Closed: the session has ended or the server is restarting"}
+	errTerminalOff    = &fault.Error{Kind: fault.Conflict, Message: "The terminal is not enabled for this site", Code: "terminal_disabled"}
+)
+
+// allowed returns the site, where it allows a terminal.
+func (t *terminal) allowed(ctx context.Context) (site.Site, error) {
+	s, err := t.d.Sites.Get(ctx, t.q.caller.Owner, t.id)
+	switch {
+	case err != nil:
+		return s, err
+	case !allowsTerminal(s):
+		return s, errTerminalOff
+	case s.Status == site.Stopped:
+		return s, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	}
+	return s, nil
+}
+
+// run opens the terminal and returns with which code and words its connection ends.
+func (t *terminal) run(ctx context.Context) (code int, reason string) {
+	ctx, t.end = context.WithCancelCause(ctx)
+	defer t.end(nil)
+	refused := func(err error) (int, string) {
+		if f := fault.As(err); f != nil {
+			if f.Details != "" {
+				return closeRefused, f.Message + ": " + f.Details
+			}
+			return closeRefused, f.Message
+		}
+		if errors.Is(err, context.Canceled) {
+			return closeRefused, errTerminalEnded.Message
+		}
+		t.d.Log.ErrorContext(ctx, "terminal not run", "request", t.q.id, "site", t.id, "err", err)
+		return closeRefused, "Internal error (request " + t.q.id + ")"
+	}
+	s, err := t.allowed(ctx)
+	if err != nil {
+		return refused(err)
+	}
+	if t.d.Terminal == nil {
+		return refused(&fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"})
+	}
+	if !t.audit("site.terminal", "") { // what can't be recorded does not happen
+		return closeRefused, "Internal error (request " + t.q.id + ")"
+	}
+	t.audited = true
+	go t.d.watch(ctx, func() { t.end(errTerminalEnded) }, t.q, t.d.Ready)
+	in, typed := io.Pipe()
+	defer in.Close()
+	sizes := make(chan [2]int, 1)
+	var wrong error
+	t.over = make(chan struct{})
+	t.active.Store(time.Now().UnixNano())
+	go func() {
+		defer close(t.over)
+		wrong = t.receive(typed, sizes)
+		typed.Close()
+		t.end(errTerminalLeft)
+	}()
+	go t.keep(ctx)
+	how, err := t.d.Terminal(ctx, s, Terminal{Input: in, Output: t, Columns: side(t.q.query("columns")), Rows: side(t.q.query("rows")), Sizes: sizes})
+	select {
+	case <-t.over:
+		if p := new(protocolError); errors.As(wrong, &p) {
+			return p.code, p.text
+		}
+	default:
+	}
+	if err != nil {
+		return refused(err)
+	}
+	return closeNormal, how
+}
+
+// stop ends the receiving, if it has begun: then the connection is the caller's alone.
+func (t *terminal) stop() {
+	if t.over != nil {
+		_ = t.c.conn.SetReadDeadline(time.Unix(1, 0))
+		<-t.over
+	}
+}
+
+// receive takes what the browser sends: bytes that were typed, and sizes as JSON.
+func (t *terminal) receive(typed io.Writer, sizes chan [2]int) error {
+	for {
+		text, data, err := t.c.receive()
+		if err != nil {
+			return err
+		}
+		if !text {
+			t.active.Store(time.Now().UnixNano())
+			if _, err := typed.Write(data); err != nil {
+				return nil // the program has ended
+			}
+			continue
+		}
+		var size struct{ Columns, Rows int }
+		if json.Unmarshal(data, &size) != nil || size.Columns < 1 || size.Rows < 1 {
+			return &protocolError{closeProtocol, "unknown message"}
+		}
+		select { // the newest counts
+		case <-sizes:
+		default:
+		}
+		sizes <- [2]int{size.Columns, size.Rows}
+	}
+}
+
+// Write shows what the program wrote.
+func (t *terminal) Write(p []byte) (int, error) {
+	t.active.Store(time.Now().UnixNano())
+	if t.sent += int64(len(p)); t.sent > terminalOutput {
+		t.end(errTerminalOutput)
+		return 0, errTerminalOutput
+	}
+	if err := t.c.send(opBinary, p); err != nil {
+		t.end(errTerminalLeft)
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// keep ends the terminal when nobody is there, nothing happens, or the owner no longer allows
+// it.
+func (t *terminal) keep(ctx context.Context) {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if time.Since(time.Unix(0, t.active.Load())) > terminalIdle {
+			t.end(errTerminalIdle)
+			return
+		}
+		if _, err := t.allowed(ctx); fault.As(err) != nil { // a database that does not answer ends nothing
+			t.end(err)
+			return
+		}
+		if n%int(pingEvery/checkEvery) == 0 && t.c.send(opPing, nil) != nil {
+			t.end(errTerminalLeft)
+			return
+		}
+	}
+}
+
+// audit writes a line of the audit log, and reports whether it is there.
+func (t *terminal) audit(action, detail string) bool {
+	ctx, done := context.WithTimeout(context.WithoutCancel(t.q.Context()), 10*time.Second)
+	defer done()
+	err := t.d.actOn(ctx, t.q, func(*db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: action, Subject: string(t.id), Detail: detail}, nil
+	})
+	if err != nil {
+		t.d.Log.ErrorContext(ctx, "terminal not recorded", "request", t.q.id, "site", t.id, "err", err)
+	}
+	return err == nil
+}
+
+func side(text string) int {
+	n, _ := strconv.Atoi(text)
+	return max(0, min(n, 1000))
+}
