@@ -226,10 +226,6 @@ func showTask(t app.TaskState) taskBody {
 		State: some(string(t.State)), Restarts: t.Restarts, Message: some(t.Message)}
 }
 
-type cronsBody struct {
-	Data []cronBody `json:"data"`
-}
-
 type cronBody struct {
 	Name         string  `json:"name"`
 	Schedule     string  `json:"schedule" doc:"In UTC." example:"*/15 * * * *"`
@@ -239,12 +235,12 @@ type cronBody struct {
 	LastExitCode *int    `json:"lastExitCode" doc:"Null: it has not run, runs now, or was interrupted."`
 }
 
-func (a *API) listCrons(ctx context.Context, c account.Caller, in *ByID) (cronsBody, error) {
+func (a *API) listCrons(ctx context.Context, c account.Caller, in *partOf) (data[cronBody], error) {
 	if _, err := a.site(ctx, c, in.ID); err != nil {
-		return cronsBody{}, err
+		return data[cronBody]{}, err
 	}
 	list, err := a.Apps.Tasks(ctx, in.ID)
-	out := cronsBody{Data: []cronBody{}}
+	out := []cronBody{}
 	for _, t := range list {
 		if t.Schedule == "" {
 			continue // a worker
@@ -253,9 +249,9 @@ func (a *API) listCrons(ctx context.Context, c account.Caller, in *ByID) (cronsB
 		if t.Last > 0 && t.LastExit >= 0 {
 			b.LastExitCode = &t.LastExit
 		}
-		out.Data = append(out.Data, b)
+		out = append(out, b)
 	}
-	return out, err
+	return part(in.PartIn, out, err)
 }
 
 type runCronIn struct {
