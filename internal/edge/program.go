@@ -27,6 +27,8 @@ type Program struct {
 	Release  func()          // to be called when the request has ended
 	Ended    <-chan struct{} // closed when the program has ended. Optional.
 	MaxBody  int64           // the most bytes of a request's body. Optional: 0 means no limit.
+	// FirstByte is how long it may take to begin its answer. Optional: 0 means the Edge's own.
+	FirstByte time.Duration
 	// Serve answers a request that a file answers, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
 	// Answered hears an answer's status, and how long its first byte took. Optional.
@@ -102,7 +104,7 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun tim
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	late := &patience{long: cmp.Or(e.FirstByte, firstByte)}
+	late := &patience{long: e.firstByteOf(p)}
 	late.timer = time.AfterFunc(late.long, func() { cancel(errFirstByte) })
 	defer late.end()
 	proxy := httputil.ReverseProxy{
@@ -140,6 +142,11 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun tim
 	_ = conn.SetWriteDeadline(time.Time{})
 	proxy.ServeHTTP(&flowing{w, conn}, in)
 	return true
+}
+
+// firstByteOf is how long a program may take to begin its answer.
+func (e *Edge) firstByteOf(p Program) time.Duration {
+	return cmp.Or(p.FirstByte, e.FirstByte, firstByte)
 }
 
 // ended reports whether a program that accepts no connections has ended, or does so soon.

@@ -225,3 +225,15 @@ func TestProgramRequestLimit(t *testing.T) {
 		t.Errorf("the program got %d bytes", n)
 	}
 }
+
+// A site may say how long its program takes for the first byte of an answer.
+func TestProgramResponseTime(t *testing.T) {
+	t.Parallel()
+	for way := range 3 {
+		p := startProgramBy(t, way, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		p.FirstByte = time.Hour
+		p.firstByte.Store(int64(50 * time.Millisecond))
+		p.get("https://app.sites.test/").want(t, 504, "took too long")
+		p.do("POST", "https://app.sites.test/").want(t, 504, "took too long")
+	}
+}
