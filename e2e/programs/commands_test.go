@@ -72,11 +72,11 @@ func TestBesideTheProgram(t *testing.T) {
 
 	var op struct{ ID string }
 	s.call("POST", "/sites/"+s.ID+"/commands", map[string]any{"command": "node -e \"console.log('ran as', process.env.SLIPWAY_SITE_ID, process.env.SECRET); process.exit(3)\""}, &op)
-	if o := s.operation(op.ID); o.Status != "failed" || o.Result.ExitCode != 3 || len(o.Result.Output) != 1 || o.Result.Output[0] != "ran as "+s.ID+" [secret]" {
+	if o := s.operation(op.ID); o.Status != "failed" || o.Result.ExitCode != 3 || o.Result.Output != "ran as "+s.ID+" [secret]\n" {
 		t.Errorf("the command ended as %+v", o)
 	}
 	s.until("its log", func() (bool, error) {
-		text := s.runtimeLog(op.ID)
+		text := s.runtimeLog("command")
 		return strings.Contains(text, "ran as"), errors.New(text)
 	})
 	s.until("the scheduled command", func() (bool, error) {

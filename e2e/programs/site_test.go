@@ -51,7 +51,7 @@ func (s appSite) operation(id string) (o struct {
 	Status, Error string
 	Result        struct {
 		ExitCode int
-		Output   []string
+		Output   string
 	}
 }) {
 	s.t.Helper()

@@ -45,7 +45,7 @@ var matrix = map[string]row{
 	"pushSite":                {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},
 	"importWordPress":         {path: "/sites/{site}/wordpress/import", status: 415},
 	"loginWordPress":          {path: "/sites/{site}/wordpress/login", status: 409},
-	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 200, prep: wordpressed, did: "wordpress.purged"},
+	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 202, prep: wordpressed, did: "wordpress.purged"},
 
 	"listDatabases":          {path: "/sites/{site}/databases", status: 200},
 	"createDatabase":         {path: "/sites/{site}/databases", body: m{"engine": "mariadb", "name": "shop"}, status: 201, did: "database.created"},
@@ -74,6 +74,8 @@ var matrix = map[string]row{
 	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
 	"getSiteMetrics":    {path: "/sites/{site}/metrics?since=2h", status: 200},
 	"getSiteProcesses":  {path: "/sites/{site}/processes", status: 200},
+	"listCrons":         {path: "/sites/{site}/crons", status: 200},
+	"runCron":           {path: "/sites/{site}/crons/none/run", status: 404, prep: programmed},
 	"runCommand":        {path: "/sites/{site}/commands", body: m{"command": "node -v"}, status: 202, prep: programmed, did: "site.command"},
 	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},
 	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},

@@ -51,9 +51,13 @@ func (a *API) programRoutes() {
 			"Static files that are served without the program are not counted here. Figures appear within ten seconds or so."}, a.siteMetrics)
 	get(a, Route{Path: "/sites/{id}/processes", ID: "getSiteProcesses", Tag: "Sites", Summary: "List what runs beside a site's program", Scope: account.SitesRead, Noun: "site",
 		Doc: "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`."}, a.siteProcesses)
+	get(a, Route{Path: "/sites/{id}/crons", ID: "listCrons", Tag: "Sites", Summary: "List a site's scheduled commands", Scope: account.SitesRead, Noun: "site",
+		Doc: "Those of the live deployment, as slipway.toml declares them, with how the last run ended. Their lines are in the site's log, as process `cron:` and the name."}, a.listCrons)
+	post(a, Route{Path: "/sites/{id}/crons/{name}/run", ID: "runCron", Tag: "Sites", Summary: "Run a scheduled command now", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+		Doc: "Starts an operation that runs it once, beside its schedule, like a command on request."}, a.runCron)
 	post(a, Route{Path: "/sites/{id}/commands", ID: "runCommand", Tag: "Sites", Summary: "Run a command once", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
 		Doc: "Starts an operation that runs a command in the files of the live deployment: in the same sandbox, with the same runtime variables and limits as the program, and without a port. " +
-			"Its lines are in the site's log, under the operation's id as `process`; the operation's result has the exit code and the last 100 lines. A site runs one at a time."}, a.runCommand)
+			"Its lines are in the site's log, as process `command`; the operation's result has the exit code and the last 64 KiB of the output. A site runs one at a time."}, a.runCommand)
 	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's application", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
 		Doc: "Starts an operation that starts a new instance with the current settings and variables and switches to it once it is healthy: no request is dropped. " +
 			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew."}, a.restartSite)
@@ -121,8 +125,13 @@ func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *r
 
 type siteMetricsIn struct {
 	ByID
-	Since since `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d." example:"24h"`
+	Since since  `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d." example:"24h"`
+	Until since  `query:"until" doc:"Likewise; now by default. The last point is the one that it is in."`
+	Step  string `query:"step" doc:"What a point stands for: 1m or 15m, up to 25 hours back, or 1h, up to 31 days back. By default as the period suggests."`
 }
+
+// metricSteps are what a point may stand for.
+var metricSteps = map[string]time.Duration{"": 0, "1m": time.Minute, "15m": 15 * time.Minute, "1h": time.Hour}
 
 type metricsBody struct {
 	Step  string       `json:"step" enum:"1m,15m,1h"`
@@ -149,6 +158,7 @@ type FiguresBody struct {
 
 type latencyBody struct {
 	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
 	P95 float64 `json:"p95"`
 	P99 float64 `json:"p99"`
 }
@@ -161,14 +171,29 @@ func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetrics
 	if err != nil {
 		return metricsBody{}, err
 	}
-	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()))
-	names := map[time.Duration]string{time.Minute: "1m", 15 * time.Minute: "15m", time.Hour: "1h"}
-	return metricsBody{Step: names[step], Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} })}, err
+	until := db.Now()
+	if in.Until != "" {
+		if until, err = in.Until.parse(until); err != nil {
+			return metricsBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid until", Details: "until must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m", Received: string(in.Until), Code: "invalid_until"}
+		}
+	}
+	step, ok := metricSteps[in.Step]
+	if !ok {
+		return metricsBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid step", Details: "step must be 1m, 15m or 1h", Received: in.Step, Code: "invalid_step"}
+	}
+	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()), until, step)
+	name := ""
+	for n, d := range metricSteps {
+		if n != "" && d == step {
+			name = n
+		}
+	}
+	return metricsBody{Step: name, Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} })}, err
 }
 
 func showFigures(f app.Figures) FiguresBody {
 	ms := func(share float64) float64 { return math.Round(float64(f.Latency(share).Microseconds())/100) / 10 }
-	return FiguresBody{Requests: f.Requests(), Statuses: statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]}, Latency: latencyBody{ms(.5), ms(.95), ms(.99)},
+	return FiguresBody{Requests: f.Requests(), Statuses: statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]}, Latency: latencyBody{ms(.5), ms(.9), ms(.95), ms(.99)},
 		MemoryBytes: f.Memory, CPUSeconds: math.Round(f.CPU.Seconds()*100) / 100, Restarts: f.Restarts, Wakes: f.Wakes}
 }
 
@@ -201,6 +226,58 @@ func showTask(t app.TaskState) taskBody {
 		State: some(string(t.State)), Restarts: t.Restarts, Message: some(t.Message)}
 }
 
+type cronsBody struct {
+	Data []cronBody `json:"data"`
+}
+
+type cronBody struct {
+	Name         string  `json:"name"`
+	Schedule     string  `json:"schedule" doc:"In UTC." example:"*/15 * * * *"`
+	Command      string  `json:"command"`
+	NextAt       *string `json:"nextAt" format:"date-time"`
+	LastAt       *string `json:"lastAt" format:"date-time" doc:"When the last run began. Null: it has not run."`
+	LastExitCode *int    `json:"lastExitCode" doc:"Null: it has not run, runs now, or was interrupted."`
+}
+
+func (a *API) listCrons(ctx context.Context, c account.Caller, in *ByID) (cronsBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return cronsBody{}, err
+	}
+	list, err := a.Apps.Tasks(ctx, in.ID)
+	out := cronsBody{Data: []cronBody{}}
+	for _, t := range list {
+		if t.Schedule == "" {
+			continue // a worker
+		}
+		b := cronBody{Name: t.Name, Schedule: t.Schedule, Command: t.Command.String(), NextAt: when(t.Next), LastAt: when(t.Last)}
+		if t.Last > 0 && t.LastExit >= 0 {
+			b.LastExitCode = &t.LastExit
+		}
+		out.Data = append(out.Data, b)
+	}
+	return out, err
+}
+
+type runCronIn struct {
+	ByID
+	Name string `path:"name" maxLength:"64" doc:"The scheduled command's name."`
+}
+
+func (a *API) runCron(ctx context.Context, tx *db.Tx, c account.Caller, in *runCronIn) (out operationBody, did account.AuditEvent, err error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return out, did, err
+	}
+	if err := c.RequireSite(in.ID); err != nil {
+		return out, did, err
+	}
+	if s.Status == site.Stopped {
+		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	}
+	op, err := a.Apps.RunCronTx(ctx, tx, c.Owner, in.ID, in.Name)
+	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: "cron:" + in.Name}, err
+}
+
 // hasProgram reports whether a program answers for the site.
 func hasProgram(s site.Site) bool {
 	return s.Runtime != "" && s.Runtime != "static" && s.LiveDeployment != ""
@@ -212,7 +289,7 @@ type siteLogsIn struct {
 	Since   string `query:"since" format:"date-time" doc:"Only lines from this time on."`
 	Search  string `query:"search" maxLength:"200" doc:"Only lines that contain this text, ignoring case."`
 	Stream  string `query:"stream" doc:"Only lines of stdout, stderr or system."`
-	Process string `query:"process" maxLength:"64" doc:"Only lines of one process: web, worker:name, cron:name, release, or a command's operation."`
+	Process string `query:"process" maxLength:"64" doc:"Only lines of one process: web, worker:name, cron:name, release or command."`
 	Limit   count  `query:"limit" doc:"Maximum number of lines, 1 to 1,000; 100 by default. A stream begins with that many."`
 	Last    string `header:"Last-Event-ID" doc:"The same as after; browsers send it when they resume a stream."`
 }

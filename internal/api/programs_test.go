@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"slipway/internal/app"
@@ -106,6 +107,57 @@ func TestRunCommand(t *testing.T) {
 	_, other := w.user("b@example.test")
 	w.must(404, "POST", path, other, m{"command": "node -v"})
 	w.must(404, "GET", "/sites/"+x["site"]+"/processes", other, nil)
+}
+
+// Scheduled commands are listed with how they ended, and run on request.
+func TestCrons(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("a@example.test")
+	x := w.belongings(u, key)
+	programmed(w, key, x)
+	path := "/sites/" + x["site"] + "/crons"
+	if got := w.must(200, "GET", path, key, nil); fmt.Sprint(got["data"]) != "[]" {
+		t.Errorf("before there are any: %v", got)
+	}
+	live := w.must(200, "GET", "/sites/"+x["site"], key, nil)["deploymentId"]
+	for _, q := range []string{
+		fmt.Sprintf(`INSERT INTO app_tasks (site_id, kind, name, deployment_id, owner_id, schedule, command, next_at, node, lease_until) VALUES ('%s', 'cron', 'tidy', '%s', 'o', '@daily', '{"argv":["node","tidy.js"]}', 1900000000000, '', 0)`, x["site"], live),
+		fmt.Sprintf(`INSERT INTO app_tasks (site_id, kind, name, deployment_id, owner_id, schedule, command, next_at, node, lease_until) VALUES ('%s', 'worker', 'mail', '%s', 'o', '', '{"argv":["node","mail.js"]}', 0, '', 0)`, x["site"], live),
+	} {
+		if err := w.db.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show := func() string {
+		t.Helper()
+		list := w.must(200, "GET", path, key, nil)["data"].([]any)
+		if len(list) != 1 {
+			t.Fatalf("%v", list)
+		}
+		c := list[0].(map[string]any)
+		return fmt.Sprint(c["name"], " ", c["schedule"], " ", c["command"], " ", c["nextAt"], " ", c["lastAt"], " ", c["lastExitCode"])
+	}
+	if got := show(); got != "tidy @daily node tidy.js 2030-03-17T17:46:40.000Z <nil> <nil>" {
+		t.Errorf("%s", got)
+	}
+	if err := w.db.Admin(t.Context(), `UPDATE app_tasks SET last_at = 1700000000000, last_exit = 3 WHERE name = 'tidy'`); err != nil {
+		t.Fatal(err)
+	}
+	if got := show(); !strings.HasSuffix(got, " 2023-11-14T22:13:20.000Z 3") {
+		t.Errorf("%s", got)
+	}
+	for _, name := range []string{"mail", "none"} {
+		w.must(404, "POST", path+"/"+name+"/run", key, nil)
+	}
+	op := w.must(202, "POST", path+"/tidy/run", key, nil)
+	if op["kind"] != "site.command" || op["siteId"] != x["site"] {
+		t.Errorf("%v", op)
+	}
+	w.must(409, "POST", path+"/tidy/run", key, nil) // one at a time
+	_, other := w.user("b@example.test")
+	w.must(404, "POST", path+"/tidy/run", other, nil)
+	w.must(404, "GET", path, other, nil)
 }
 
 // The settings of how a program is run are changed one by one, and held to their ranges.

@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/operation"
 	"slipway/internal/site"
 	"slipway/internal/wordpress"
 )
@@ -75,7 +76,9 @@ func (a *API) wordpressRoutes() {
 	login := r("", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress", "A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite)
 	login.Status, login.Private = http.StatusCreated, true
 	postPrepared(a, login, a.prepareLogin, a.loginWordPress)
-	post(a, r("", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache", "All pages, or those of the paths. The next visitor of each gets a new one.", account.SitesWrite), a.purgeWordPress)
+	purge := r("", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache", "All pages, or those of the paths. The next visitor of each gets a new one. The operation has succeeded already.", account.SitesWrite)
+	purge.Status = http.StatusAccepted
+	post(a, purge, a.purgeWordPress)
 }
 
 type wpUser struct {
@@ -195,14 +198,23 @@ type purgeIn struct {
 	}
 }
 
-func (a *API) purgeWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *purgeIn) (_ message, did account.AuditEvent, _ error) {
+func (a *API) purgeWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *purgeIn) (_ operationBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
-		return message{}, did, err
+		return operationBody{}, did, err
 	}
 	var paths []string
 	if in.Body != nil {
 		paths = in.Body.Paths
 	}
-	err := a.WordPress.PurgeTx(ctx, tx, c.Owner, site.ID(in.ID), paths)
-	return message{"Page cache purged"}, account.AuditEvent{Action: "wordpress.purged", Subject: in.ID}, err
+	if err := a.WordPress.PurgeTx(ctx, tx, c.Owner, site.ID(in.ID), paths); err != nil {
+		return operationBody{}, did, err
+	}
+	op, err := a.Operations.OpenTx(ctx, tx, c.Owner, operation.NewOperation{Kind: "wordpress.purge", Site: in.ID})
+	if err == nil {
+		err = a.Operations.EndTx(ctx, tx, op.ID, "Page cache purged", "", nil)
+	}
+	if err == nil {
+		op, err = a.Operations.GetTx(ctx, tx, op.ID)
+	}
+	return showOperation(op), account.AuditEvent{Action: "wordpress.purged", Subject: in.ID}, err
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/cron"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/job"
+	"slipway/internal/operation"
 )
 
 // CommandQueue is the queue of commands: one owner's take turns with the others'.
@@ -89,8 +91,16 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 		return nil
 	}
 	begun := time.Now()
+	if err := a.ranCron(ctx, r.Site, r.Name, db.Now(), -1); err != nil {
+		return err
+	}
 	a.logs.note(r.Site, r.Deployment, process, "Started: "+r.Command.String())
 	exit, err := a.Execute(ctx, Execution{Deployment: r.Deployment, Command: r.Command, Process: process, Timeout: cronTime})
+	if err == nil {
+		if err := a.ranCron(context.WithoutCancel(ctx), r.Site, r.Name, 0, exit.Code); err != nil {
+			a.c.Log.WarnContext(ctx, "end of a scheduled command not written", "site", r.Site, "err", err)
+		}
+	}
 	switch f := fault.As(err); {
 	case f != nil:
 		a.logs.note(r.Site, r.Deployment, process, f.Message)
@@ -103,4 +113,27 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 		a.logs.note(r.Site, r.Deployment, process, fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond)))
 	}
 	return nil
+}
+
+// ranCron writes that a scheduled command began at a moment, or how it ended where at is 0.
+func (a *Apps) ranCron(ctx context.Context, site, name string, at db.Time, exit int) error {
+	ctx, done := context.WithTimeout(ctx, 10*time.Second)
+	defer done()
+	return a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE app_tasks SET last_exit = $3, last_at = CASE WHEN $4 > 0 THEN $4 ELSE last_at END WHERE site_id = $1 AND kind = 'cron' AND name = $2`, site, name, exit, at)
+		return err
+	})
+}
+
+// RunCronTx opens the operation that runs a scheduled command of a site now, beside its
+// schedule. The caller knows that the site is the owner's.
+func (a *Apps) RunCronTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, name string) (operation.Operation, error) {
+	list, err := a.tasks(ctx, tx, cronKind, `AND t.site_id = $2 AND t.name = $3`, site, name)
+	if err != nil {
+		return operation.Operation{}, err
+	}
+	if len(list) == 0 {
+		return operation.Operation{}, &fault.Error{Kind: fault.NotFound, Message: "Scheduled command not found", Details: "GET /sites/:id/crons lists those of the live deployment", Code: "cron_not_found"}
+	}
+	return a.openTx(ctx, tx, owner, RunCommand{Site: site, Deployment: list[0].deployment, Command: list[0].command, Timeout: cronTime, Cron: name})
 }

@@ -231,27 +231,39 @@ func (a *Apps) tidyFigures(ctx context.Context) error {
 	return nil
 }
 
-// Metrics returns a site's figures since a moment, the oldest point first and without gaps:
-// a point a minute for up to two hours, one for each quarter of an hour for up to a day,
-// else one an hour. What is older than is stored is left out. The caller knows that the
-// site is its own.
-func (a *Apps) Metrics(ctx context.Context, site string, since db.Time) (list []Point, total Figures, step time.Duration, err error) {
+// Metrics returns a site's figures from a moment until another (0: now), the oldest point
+// first and without gaps. With a step of 0, a point is a minute where the first is up to two
+// hours back, a quarter of an hour up to a day, else an hour; what may be asked for is one of
+// these. What is older than is stored is left out: minutes after 25 hours, hours after 31
+// days. The caller knows that the site is its own.
+func (a *Apps) Metrics(ctx context.Context, site string, since, until db.Time, step time.Duration) (list []Point, total Figures, _ time.Duration, err error) {
 	now := db.Now()
+	if until == 0 || until > now {
+		until = now
+	}
+	if step == 0 {
+		switch back := now.Sub(since); {
+		case back <= 2*time.Hour:
+			step = time.Minute
+		case back < keepMinutes-15*time.Minute:
+			step = 15 * time.Minute
+		default:
+			step = time.Hour
+		}
+	}
 	stored, keep := time.Minute, keepMinutes
-	switch back := now.Sub(since); {
-	case back <= 2*time.Hour:
-		step = time.Minute
-	case back < keepMinutes-15*time.Minute:
-		step = 15 * time.Minute
-	default:
-		step, stored, keep = time.Hour, time.Hour, keepHours
+	if step == time.Hour {
+		stored, keep = time.Hour, keepHours
 	}
 	since = max(since, now.Add(-keep))
 	width := db.Time(step.Milliseconds())
-	for at := since - since%width; at <= now; at += width {
+	for at := since - since%width; at <= until; at += width {
 		list = append(list, Point{At: at})
 	}
-	rows, err := a.c.DB.Query(ctx, `SELECT at, `+metricColumns+` FROM app_metrics WHERE site_id = $1 AND step = $2 AND at >= $3 ORDER BY at`, site, stored.Milliseconds(), list[0].At)
+	if len(list) == 0 {
+		return nil, total, step, nil
+	}
+	rows, err := a.c.DB.Query(ctx, `SELECT at, `+metricColumns+` FROM app_metrics WHERE site_id = $1 AND step = $2 AND at >= $3 AND at <= $4 ORDER BY at`, site, stored.Milliseconds(), list[0].At, until)
 	found, err := db.Collect(rows, err, func(s db.Scanner) (p Point, err error) {
 		var cpu int64
 		into := []any{&p.At, &p.Statuses[0], &p.Statuses[1], &p.Statuses[2], &p.Statuses[3], &p.Wakes, &p.Restarts, &p.Memory, &cpu}

@@ -30,7 +30,7 @@ func TestFigures(t *testing.T) {
 		f.ok(a.writeFigures(t.Context(), now)) // nothing new
 	}
 	for _, back := range []time.Duration{time.Hour, 23 * time.Hour, 30 * 24 * time.Hour} {
-		list, total, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-back))
+		list, total, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-back), 0, 0)
 		f.ok(err)
 		if total.Requests() != 200 || total.Statuses != [4]int64{196, 0, 2, 2} || total.Wakes != 2 || total.Restarts != 4 || total.Memory != 200 || total.CPU != 2*time.Second {
 			t.Errorf("%s back: %+v", back, total)
@@ -42,7 +42,13 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s back: %d points of %s", back, n, step)
 		}
 	}
-	if list, total, _, err := f.nodes[0].Metrics(t.Context(), "other", now); err != nil || len(list) == 0 || total.Requests() != 0 || total.Latency(.5) != 0 {
+	if list, total, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-time.Hour), now.Add(-30*time.Minute), 15*time.Minute); err != nil || step != 15*time.Minute || len(list) < 2 || len(list) > 4 || total.Requests() != 0 {
+		t.Errorf("up to half an hour ago: %d points of %s, %+v, %v", len(list), step, total, err)
+	}
+	if list, _, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-365*24*time.Hour), now, time.Minute); err != nil || step != time.Minute || len(list) > 1+int(keepMinutes/time.Minute) {
+		t.Errorf("a year in minutes: %d points of %s, %v", len(list), step, err)
+	}
+	if list, total, _, err := f.nodes[0].Metrics(t.Context(), "other", now, 0, 0); err != nil || len(list) == 0 || total.Requests() != 0 || total.Latency(.5) != 0 {
 		t.Errorf("another site has %+v, %v", total, err)
 	}
 	f.exec(`UPDATE app_metrics SET at = $1`, now.Add(-400*24*time.Hour))

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,12 +73,17 @@ const (
 // RunTx opens the operation that runs a command of a site's deployment once. A site has one
 // at a time. The caller knows that the site is the owner's.
 func (a *Apps) RunTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, deployment string, c Command, timeout time.Duration) (operation.Operation, error) {
-	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.command", Site: site, Unique: "site.command/" + site})
+	return a.openTx(ctx, tx, owner, RunCommand{Site: site, Deployment: deployment, Command: c, Timeout: timeout})
+}
+
+// openTx opens the operation of a command that is run on request.
+func (a *Apps) openTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, r RunCommand) (operation.Operation, error) {
+	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.command", Site: r.Site, Unique: "site.command/" + r.Site})
 	if err != nil {
 		return op, err
 	}
-	_, err = job.Enqueue(ctx, tx, RunCommand{Operation: op.ID, Site: site, Deployment: deployment, Command: c, Timeout: timeout},
-		job.Options{Queue: CommandQueue, Unique: "command/" + string(op.ID), Share: string(owner), Group: turn(string(owner), site)})
+	r.Operation = op.ID
+	_, err = job.Enqueue(ctx, tx, r, job.Options{Queue: CommandQueue, Unique: "command/" + string(op.ID), Share: string(owner), Group: turn(string(owner), r.Site)})
 	return op, err
 }
 
@@ -88,6 +94,7 @@ type RunCommand struct {
 	Site, Deployment string
 	Command          Command
 	Timeout          time.Duration
+	Cron             string // the scheduled command that it is; empty for any other
 }
 
 // Kind names the job.
@@ -95,16 +102,16 @@ func (RunCommand) Kind() string { return "app.command" }
 
 // CommandResult is the result of such an operation.
 type CommandResult struct {
-	ExitCode int      `json:"exitCode"`
-	Reason   string   `json:"reason"` // in words
-	Output   []string `json:"output"` // the last lines; the site's log has all
+	ExitCode int    `json:"exitCode"`
+	Reason   string `json:"reason"` // in words
+	Output   string `json:"output"` // the last 64 KiB, without secrets; the site's log has all
 }
 
-// What of a command's output its operation holds.
-const (
-	resultLines = 100
-	resultBytes = 16 << 10
-)
+// CommandProcess is what a site's log calls a command that was run on request.
+const CommandProcess = "command"
+
+// resultBytes is how much of a command's output its operation holds.
+const resultBytes = 64 << 10
 
 func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) error {
 	end := func(message, failure string, result any) error {
@@ -118,8 +125,20 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Running") }); err != nil {
 		return err
 	}
+	process := CommandProcess
+	if r.Cron != "" {
+		process = "cron:" + r.Cron
+		if err := a.ranCron(ctx, r.Site, r.Cron, db.Now(), -1); err != nil {
+			return err
+		}
+	}
 	var tail tail
-	exit, err := a.Execute(ctx, Execution{Deployment: r.Deployment, Command: r.Command, Process: string(r.Operation), Timeout: r.Timeout, Output: tail.add})
+	exit, err := a.Execute(ctx, Execution{Deployment: r.Deployment, Command: r.Command, Process: process, Timeout: r.Timeout, Output: tail.add})
+	if r.Cron != "" && err == nil {
+		if err := a.ranCron(context.WithoutCancel(ctx), r.Site, r.Cron, 0, exit.Code); err != nil {
+			a.c.Log.WarnContext(ctx, "end of a scheduled command not written", "site", r.Site, "err", err)
+		}
+	}
 	a.logs.flush(context.WithoutCancel(ctx))
 	result := CommandResult{exit.Code, exit.Reason, tail.get()}
 	switch f := fault.As(err); {
@@ -136,28 +155,37 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	return end("The command succeeded", "", result)
 }
 
-// tail holds the last lines that a command printed.
+// tail holds the last of what a command printed, in whole lines where they are not longer
+// than that.
 type tail struct {
-	mu    sync.Mutex // guards what follows
-	lines []string
-	bytes int
+	mu   sync.Mutex // guards text
+	text []byte
 }
 
 func (t *tail) add(_, line string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	line = strings.ToValidUTF8(line[:min(len(line), resultBytes/4)], "")
-	t.lines, t.bytes = append(t.lines, line), t.bytes+len(line)
-	for len(t.lines) > resultLines || t.bytes > resultBytes {
-		t.bytes -= len(t.lines[0])
-		t.lines = t.lines[1:]
+	t.text = append(append(t.text, line[max(0, len(line)-resultBytes):]...), '\n')
+	if len(t.text) > 2*resultBytes {
+		t.text = append(t.text[:0], t.last()...)
 	}
 }
 
-func (t *tail) get() []string {
+// last is what is held of the text. t.mu is held.
+func (t *tail) last() []byte {
+	b := t.text[max(0, len(t.text)-resultBytes):]
+	if len(b) < len(t.text) {
+		if i := bytes.IndexByte(b, '\n'); i >= 0 && i < len(b)-1 {
+			b = b[i+1:]
+		}
+	}
+	return b
+}
+
+func (t *tail) get() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return append([]string{}, t.lines...)
+	return strings.ToValidUTF8(string(t.last()), "")
 }
 
 func (a *Apps) restartGivenUp(ctx context.Context, args []byte, _ error) error {

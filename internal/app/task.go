@@ -118,6 +118,8 @@ type declared struct {
 	command                           Command
 	next                              db.Time
 	node                              string
+	last                              db.Time // of a cron: when its last run began; 0: it has none
+	lastExit                          int     // below 0: it runs, or was interrupted
 }
 
 func (t declared) key() string { return t.site + "/" + t.name }
@@ -125,12 +127,12 @@ func (t declared) key() string { return t.site + "/" + t.name }
 // tasks returns the tasks of one kind that are in force: those of what sites serve now.
 func (a *Apps) tasks(ctx context.Context, r db.Reader, kind, where string, args ...any) ([]declared, error) {
 	rows, err := r.Query(ctx, `
-		SELECT t.site_id, t.deployment_id, t.owner_id, t.name, t.schedule, t.command, t.next_at, t.node
+		SELECT t.site_id, t.deployment_id, t.owner_id, t.name, t.schedule, t.command, t.next_at, t.node, t.last_at, t.last_exit
 		FROM app_tasks t JOIN live l ON l.site_id = t.site_id AND l.deployment_id = t.deployment_id
 		WHERE l.state = 'live' AND t.kind = $1 `+where, append([]any{kind}, args...)...)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (t declared, err error) {
 		var command string
-		if err := s.Scan(&t.site, &t.deployment, &t.owner, &t.name, &t.schedule, &command, &t.next, &t.node); err != nil {
+		if err := s.Scan(&t.site, &t.deployment, &t.owner, &t.name, &t.schedule, &command, &t.next, &t.node, &t.last, &t.lastExit); err != nil {
 			return t, err
 		}
 		return t, json.Unmarshal([]byte(command), &t.command)
@@ -150,7 +152,7 @@ func (a *Apps) Tasks(ctx context.Context, site string) ([]TaskState, error) {
 			return nil, err
 		}
 		for _, t := range list {
-			s := TaskState{Task: Task{kind, t.name, t.schedule, t.command}, Next: t.next}
+			s := TaskState{Task: Task{kind, t.name, t.schedule, t.command}, Next: t.next, Last: t.last, LastExit: t.lastExit}
 			if kind == worker {
 				s.State, s.Message, s.Restarts = a.workerState(t.key())
 			}
@@ -164,6 +166,8 @@ func (a *Apps) Tasks(ctx context.Context, site string) ([]TaskState, error) {
 type TaskState struct {
 	Task
 	Next     db.Time // of a cron
+	Last     db.Time // of a cron: when its last run began; 0: it has none
+	LastExit int     // of that run; below 0: it runs, or was interrupted
 	State    State   // of a worker, on this machine
 	Message  string
 	Restarts int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -158,8 +159,22 @@ func TestCronRun(t *testing.T) {
 	f := newFleet(t, 1)
 	a, e := f.nodes[0], f.engines[0]
 	e.dieIn = 10 * time.Millisecond
+	f.tasks["one"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "@daily", Command: Command{Argv: []string{"node", "tidy.js"}}}}
+	f.ok(a.declare(t.Context()))
+	state := func() TaskState {
+		t.Helper()
+		list, err := a.Tasks(t.Context(), "site")
+		f.ok(err)
+		return list[0]
+	}
+	if s := state(); s.Last != 0 {
+		t.Errorf("before it has run: %+v", s)
+	}
 	r := RunCron{Site: "site", Deployment: "one", Name: "tidy", Command: Command{Argv: []string{"node", "tidy.js"}}}
 	f.ok(a.runCron(t.Context(), r, 1))
+	if s := state(); s.Last == 0 || s.LastExit != 1 {
+		t.Errorf("after it has ended: %+v", s)
+	}
 	f.ok(a.runCron(t.Context(), r, 2))
 	if n := e.starts(); n != 1 {
 		t.Errorf("%d starts, want 1", n)
@@ -323,5 +338,27 @@ func TestTurns(t *testing.T) {
 	}
 	if len(groups) != perOwner {
 		t.Errorf("%d at once, want %d", len(groups), perOwner)
+	}
+}
+
+// An operation holds the end of what its command printed, in whole lines.
+func TestTail(t *testing.T) {
+	t.Parallel()
+	var short, long tail
+	short.add("stdout", "one")
+	short.add("stderr", "two\xff")
+	if got := short.get(); got != "one\ntwo\n" {
+		t.Errorf("%q", got)
+	}
+	for i := range 50_000 {
+		long.add("stdout", strconv.Itoa(i))
+	}
+	if got := long.get(); len(got) > resultBytes || len(got) < resultBytes-8 || !strings.HasSuffix(got, "\n49998\n49999\n") || len(got[:strings.IndexByte(got, '\n')]) != 5 {
+		t.Errorf("%d bytes, %.20q", len(got), got)
+	}
+	var endless tail
+	endless.add("stdout", strings.Repeat("x", 3*resultBytes))
+	if got := endless.get(); len(got) > resultBytes || !strings.HasSuffix(got, "xx\n") {
+		t.Errorf("%d bytes", len(got))
 	}
 }

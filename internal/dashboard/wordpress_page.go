@@ -47,7 +47,7 @@ type wordpressWork struct {
 }
 
 // workNames are the kinds of operations in people's words.
-var workNames = map[string]string{"wordpress.update": "Update", "wordpress.search_replace": "Search and replace", "site.clone": "Clone", "site.push": "Push", "wordpress.import": "Import"}
+var workNames = map[string]string{"wordpress.update": "Update", "wordpress.search_replace": "Search and replace", "wordpress.purge": "Purge of the page cache", "site.clone": "Clone", "site.push": "Push", "wordpress.import": "Import"}
 
 // startWordPress notes the settings of a WordPress site that was made in tx.
 func (d *Dashboard) startWordPress(ctx context.Context, tx *db.Tx, q *request, s site.Site) error {

@@ -53,7 +53,7 @@ func (h *node) programLog(ctx context.Context, id site.ID, f dashboard.ProgramFi
 
 // programFigures are those of a site's program over the last 24 hours.
 func (h *node) programFigures(ctx context.Context, id site.ID) ([]dashboard.ProgramFigures, time.Duration, error) {
-	list, _, step, err := h.apps.Metrics(ctx, string(id), db.Now().Add(-24*time.Hour))
+	list, _, step, err := h.apps.Metrics(ctx, string(id), db.Now().Add(-24*time.Hour), 0, 0)
 	out := make([]dashboard.ProgramFigures, len(list))
 	for i, p := range list {
 		out[i] = dashboard.ProgramFigures{At: p.At, Statuses: p.Statuses, P50: p.Latency(.5), P95: p.Latency(.95), Memory: p.Memory, Wakes: p.Wakes, Restart: p.Restarts}
@@ -81,8 +81,8 @@ func (h *node) runOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command st
 	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
 		return "", &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
 	}
-	op, err := h.apps.RunTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment, appCommand(framework.ParseCommand(command)), app.CommandTime)
-	return string(op.ID), err
+	_, err := h.apps.RunTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment, appCommand(framework.ParseCommand(command)), app.CommandTime)
+	return app.CommandProcess, err
 }
 
 // branches looks at a repository that somebody is about to make a site of.
