@@ -155,7 +155,7 @@ type Endpoint struct {
 	// an answer may take; 0: no limit, and as the edge has it.
 	MaxBody   int64
 	FirstByte time.Duration
-	// Answered counts the answer: its status, and how long its first byte took. Optional to
+	// Answered counts the answer: its status, the bytes of its body, and how long its first byte took. Optional to
 	// call, before Release.
-	Answered func(status int, took time.Duration)
+	Answered func(status int, bytes int64, took time.Duration)
 }

@@ -93,7 +93,7 @@ func (e *Edge) passed(x *passing, p Program) {
 		return
 	}
 	if p.Answered != nil {
-		p.Answered(x.status, cmp.Or(x.first, time.Since(x.begun)))
+		p.Answered(x.status, x.bytes, cmp.Or(x.first, time.Since(x.begun)))
 	}
 	if x.t.visits == nil {
 		return

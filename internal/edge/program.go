@@ -31,8 +31,9 @@ type Program struct {
 	FirstByte time.Duration
 	// Serve answers a request that a file answers, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
-	// Answered hears an answer's status, and how long its first byte took. Optional.
-	Answered func(status int, took time.Duration)
+	// Answered hears an answer's status, how many bytes its body had, and how long its first byte
+	// took. Optional.
+	Answered func(status int, bytes int64, took time.Duration)
 }
 
 // How long a program may take to begin its answer, where Config doesn't say, and a visitor
@@ -75,7 +76,7 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun tim
 	first := time.Duration(0) // until the answer's first byte
 	defer func() {
 		if p.Answered != nil && w.status != 0 {
-			p.Answered(w.status, cmp.Or(first, time.Since(begun)))
+			p.Answered(w.status, w.bytes, cmp.Or(first, time.Since(begun)))
 		}
 	}()
 	if t.preview {
