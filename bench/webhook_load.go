@@ -40,24 +40,25 @@ func (b *bench) webhookLoad(w *world.World) error {
 	if err := b.stopped(w, func() error { return seedPending(b.ctx, w, hooks, string(body), b.deliveries) }); err != nil {
 		return err
 	}
-	arrived := func() (n int, first, last time.Time) {
-		for _, d := range w.Hooks.All() {
-			if strings.HasPrefix(d.Path, "/load/") {
+	var n, seen int
+	var first, last time.Time
+	arrived := func() bool {
+		for _, d := range w.Hooks.From(seen) {
+			if seen++; strings.HasPrefix(d.Path, "/load/") {
 				if n++; first.IsZero() {
 					first = d.At
 				}
 				last = d.At
 			}
 		}
-		return n, first, last
+		return n >= b.deliveries
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Minute)
 	defer cancel()
-	err = world.Until(ctx, 200*time.Millisecond, func() (bool, error) { n, _, _ := arrived(); return n >= b.deliveries, nil })
+	err = world.Until(ctx, 200*time.Millisecond, func() (bool, error) { return arrived(), fmt.Errorf("%d of %d came", n, b.deliveries) })
 	if err != nil {
 		return err
 	}
-	_, first, last := arrived()
 	ours := float64(b.deliveries) / last.Sub(first).Seconds()
 	after, err := bareSender(b.ctx, w, body, b.deliveries/4)
 	if err != nil {

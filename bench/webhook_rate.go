@@ -123,10 +123,10 @@ func (b *bench) firstAttempts(w *world.World, path string, n int) ([]time.Durati
 	var took []time.Duration
 	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
 	defer cancel()
+	seen := 0
 	err := world.Until(ctx, 200*time.Millisecond, func() (bool, error) {
-		took = took[:0]
-		for _, d := range w.Hooks.All() {
-			if !strings.HasPrefix(d.Path, path) || d.Header.Get("X-Service-Attempt") != "1" || !strings.Contains(string(d.Body), `"name":"steady `) {
+		for _, d := range w.Hooks.From(seen) {
+			if seen++; !strings.HasPrefix(d.Path, path) || d.Header.Get("X-Service-Attempt") != "1" || !strings.Contains(string(d.Body), `"name":"steady `) {
 				continue
 			}
 			var of struct{ Timestamp time.Time }

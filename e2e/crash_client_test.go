@@ -24,16 +24,19 @@ type ledger struct {
 	webhooks map[string]string     // acknowledged webhook → path
 	heard    []expectation
 	acks     int
+	pushes   int // that were answered
 	unknown  int // requests whose answer never came
 }
 
 // crashSite is an acknowledged site. Its client alone changes it.
 type crashSite struct {
-	id, name, url, repository string
-	served                    bool                // seen live
-	leaving, gone             bool                // deletion asked for; acknowledged
-	env                       map[string][]string // key → the last acknowledged value and what was sent after it
-	hook                      string
+	id, name, url    string
+	host, repository string
+	served           bool                // seen live
+	leaving, gone    bool                // deletion asked for; acknowledged
+	env              map[string][]string // key → the last acknowledged value and what was sent after it
+	hook             string
+	push             struct{ url, secret string } // of its Git hook
 }
 
 // expectation is an event that must reach a path.
@@ -88,6 +91,8 @@ func (c *crashClient) work(stop <-chan struct{}) {
 			c.deploy(c.pick())
 		case p < 52:
 			c.deployByHook(c.pick())
+		case p < 58:
+			c.pushBurst(c.pick())
 		case p < 78:
 			c.setEnv(c.pick())
 		case p < 84 && len(c.webhooks) < 2:
@@ -154,8 +159,8 @@ func (c *crashClient) note(fn func(l *ledger)) {
 
 func (c *crashClient) createSite() {
 	c.n++
-	s := &crashSite{name: fmt.Sprintf("%s site %d", c.name, c.n), repository: repositories[c.random.IntN(len(repositories))], env: map[string][]string{}}
 	host := []string{"git.test", "files.test"}[c.random.IntN(2)]
+	s := &crashSite{name: fmt.Sprintf("%s site %d", c.name, c.n), host: host, repository: repositories[c.random.IntN(len(repositories))], env: map[string][]string{}}
 	heard := slices.Clone(c.webhooks)
 	var out struct{ Data struct{ ID, URL string } }
 	key, ok := c.send("POST", "/sites", map[string]string{"name": s.name, "type": "static", "repository": host + "/acme/" + s.repository, "branch": "main"}, &out)

@@ -59,6 +59,7 @@ type killing struct {
 	world   *world.World
 	browser *http.Client
 	key     string
+	commits map[string]string // of the repositories
 	ledger  ledger
 
 	mu sync.Mutex    // guards up
@@ -73,18 +74,19 @@ func newKilling(t *testing.T) *killing {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
+	commits := map[string]string{}
 	for _, name := range repositories {
 		dir := filepath.Join(w.Dir, "content", name)
 		if err := world.WriteFiles(dir, map[string]string{"index.html": "<h1>" + name + "</h1>", "about.html": "about " + name, "a/b.txt": name}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Git.Commit("acme/"+name, "main", dir, "the content of "+name); err != nil {
+		if commits[name], err = w.Git.Commit("acme/"+name, "main", dir, "the content of "+name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// Half of the repositories come over HTTP, half from a directory.
 	w.Flags = append(w.Flags, "--git-host", "files.test=file://"+filepath.Dir(filepath.Dir(w.Git.Path("acme/one"))))
-	k := &killing{world: w, up: make(chan struct{})}
+	k := &killing{world: w, up: make(chan struct{}), commits: commits}
 	if k.key, err = w.User("ada@example.test"); err != nil {
 		t.Fatal(err)
 	}

@@ -63,8 +63,8 @@ func (k *killing) verify(t *testing.T) {
 	}
 	k.verifyDatabase(t)
 	k.verifyProcesses(t)
-	t.Logf("%d kills, %d requests acknowledged, %d without an answer, %d sites, %d deployments, %d deliveries",
-		*kills, l.acks, l.unknown, len(l.sites), len(l.deploys), len(k.world.Hooks.All()))
+	t.Logf("%d kills, %d requests acknowledged, %d without an answer, %d sites, %d deployments, %d pushes, %d deliveries",
+		*kills, l.acks, l.unknown, len(l.sites), len(l.deploys), l.pushes, len(k.world.Hooks.All()))
 }
 
 type crashDeployment struct{ ID, SiteID, Status, Trigger, Error string }

@@ -149,10 +149,14 @@ func (r *Receiver) Answer(path string, statuses ...int) {
 }
 
 // All returns what was delivered so far.
-func (r *Receiver) All() []Delivery {
+func (r *Receiver) All() []Delivery { return r.From(0) }
+
+// From returns what was delivered so far without the first n: whoever looks again and again
+// at much asks for what is new.
+func (r *Receiver) From(n int) []Delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]Delivery(nil), r.got...)
+	return append([]Delivery(nil), r.got[n:]...)
 }
 
 // Wait returns the deliveries that match as soon as there are n of them.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -12,14 +13,14 @@ func TestConnections(t *testing.T) {
 	w := newWorld(t)
 	_, key := w.user("a@example.test")
 	_, other := w.user("b@example.test")
-	wants(t, "a wrong token", w.api("POST", "/connections", key, m{"provider": "github", "token": "bad-token"}), 400, "token_refused")
-	wants(t, "no host", w.api("POST", "/connections", key, m{"provider": "gitea", "token": "good-token"}), 400, "host is needed")
-	made := w.must(201, "POST", "/connections", key, m{"provider": "github", "token": "good-token"})
-	if made["login"] != "octo" || made["host"] != "github.com" || made["error"] != nil {
+	wants(t, "a wrong token", w.api("POST", "/git/accounts", key, m{"provider": "github", "token": "bad-token"}), 400, "token_refused")
+	wants(t, "no host", w.api("POST", "/git/accounts", key, m{"provider": "gitea", "token": "good-token"}), 400, "address of the server is needed")
+	made := w.must(201, "POST", "/git/accounts", key, m{"provider": "github", "token": "good-token"})
+	if made["login"] != "octo" || made["baseUrl"] != "https://github.com" || fmt.Sprint(made["scopes"]) != "[repo admin:repo_hook]" || made["error"] != nil {
 		t.Errorf("connected as %v", made)
 	}
 	id := made["id"].(string)
-	found := w.must(200, "GET", "/connections/"+id+"/repositories?search=site", key, nil)["data"].([]any)
+	found := w.must(200, "GET", "/git/accounts/"+id+"/repositories?search=site", key, nil)["data"].([]any)
 	if len(found) != 1 || found[0].(m)["repository"] != "github.com/octo/site" || found[0].(m)["private"] != true {
 		t.Errorf("repositories: %v", found)
 	}
@@ -33,10 +34,10 @@ func TestConnections(t *testing.T) {
 	}
 	wants(t, "another's connection", w.api("POST", "/sites", other, m{"name": "Two", "type": "static", "repository": "github.com/octo/site", "connectionId": id}), 404, "not found")
 	wants(t, "another host", w.api("POST", "/sites", key, m{"name": "Two", "type": "static", "repository": "git.test/octo/site", "connectionId": id}), 409, "wrong_host")
-	if list := w.must(200, "GET", "/connections", key, nil)["data"].([]any); len(list) != 1 || list[0].(m)["sites"] != 1.0 {
+	if list := w.must(200, "GET", "/git/accounts", key, nil)["data"].([]any); len(list) != 1 || list[0].(m)["sites"] != 1.0 {
 		t.Errorf("connections: %v", list)
 	}
-	w.must(200, "DELETE", "/connections/"+id, key, nil)
+	w.must(200, "DELETE", "/git/accounts/"+id, key, nil)
 	if git := w.must(200, "GET", "/sites/"+site+"/git", key, nil); git["connectionId"] != nil || git["report"] != false {
 		t.Errorf("after the account was disconnected: %v", git)
 	}
@@ -51,11 +52,11 @@ func TestNotificationChannels(t *testing.T) {
 	_, key := w.user("a@example.test")
 	_, other := w.user("b@example.test")
 	theirs := w.site(other, "Theirs")
-	wants(t, "no url", w.api("POST", "/notifications", key, m{"kind": "slack"}), 400, "URL is missing")
-	wants(t, "plain http", w.api("POST", "/notifications", key, m{"kind": "slack", "url": "http://x.test/"}), 400, "https")
-	wants(t, "another's site", w.api("POST", "/notifications", key, m{"kind": "slack", "url": "https://x.test/", "siteId": theirs}), 404, "not found")
-	wants(t, "mail without mail", w.api("POST", "/notifications", key, m{"kind": "mail"}), 409, "no_mail")
-	made := w.must(201, "POST", "/notifications", key, m{"kind": "discord", "url": "https://discord.test/api/webhooks/1/planted", "events": []string{"domain.failed"}})
+	wants(t, "no target", w.api("POST", "/notifications", key, m{"kind": "slack"}), 400, "URL is missing")
+	wants(t, "plain http", w.api("POST", "/notifications", key, m{"kind": "slack", "target": "http://x.test/"}), 400, "https")
+	wants(t, "another's site", w.api("POST", "/notifications", key, m{"kind": "slack", "target": "https://x.test/", "siteId": theirs}), 404, "not found")
+	wants(t, "mail without mail", w.api("POST", "/notifications", key, m{"kind": "email"}), 409, "no_mail")
+	made := w.must(201, "POST", "/notifications", key, m{"kind": "discord", "target": "https://discord.test/api/webhooks/1/planted", "events": []string{"domain.failed"}})
 	if a := w.api("GET", "/notifications", key, nil); strings.Contains(a.body, "planted") || !strings.Contains(a.body, "discord.test") {
 		t.Errorf("the list: %s", a)
 	}
@@ -63,5 +64,5 @@ func TestNotificationChannels(t *testing.T) {
 	if got := w.must(200, "PATCH", "/notifications/"+id, key, m{"events": []string{"deployment.failed"}, "active": false}); got["active"] != false || len(got["events"].([]any)) != 1 {
 		t.Errorf("changed to %v", got)
 	}
-	wants(t, "the url", w.api("PATCH", "/notifications/"+id, key, m{"url": "https://x.test/"}), 400, "field_not_changeable")
+	wants(t, "the target", w.api("PATCH", "/notifications/"+id, key, m{"target": "https://x.test/"}), 400, "field_not_changeable")
 }

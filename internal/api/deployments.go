@@ -43,6 +43,7 @@ type deploymentBody struct {
 
 type pullRef struct {
 	Number int     `json:"number"`
+	Title  *string `json:"title" doc:"As the forge last told of it; null where it no longer is remembered."`
 	Fork   bool    `json:"fork" doc:"Whether the commit is from a fork. Its build sees no variables and no credential."`
 	URL    *string `json:"url" doc:"Its page at the forge; null where it is not known."`
 }
@@ -105,12 +106,40 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 	}
 	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deploy.Filter{Branch: in.Branch, Target: deploy.Target(in.Target),
 		Status: deploy.Status(in.Status), Author: in.Author, Pull: in.Pull, Page: p.page, Limit: p.limit})
-	return paged(each(list, showDeployment), p, total), err
+	if err != nil {
+		return page[deploymentBody]{}, err
+	}
+	shown := each(list, showDeployment)
+	return paged(shown, p, total), a.namePulls(ctx, a.DB, site.ID(in.ID), shown)
+}
+
+// namePulls fills in the titles of the pull requests of a site's deployments.
+func (a *API) namePulls(ctx context.Context, r db.Reader, id site.ID, list []deploymentBody) error {
+	var numbers []int
+	for _, b := range list {
+		if b.PullRequest != nil {
+			numbers = append(numbers, b.PullRequest.Number)
+		}
+	}
+	titles, err := a.Git.PullTitles(ctx, r, id, numbers)
+	if err != nil {
+		return err
+	}
+	for _, b := range list {
+		if b.PullRequest != nil {
+			b.PullRequest.Title = some(titles[b.PullRequest.Number])
+		}
+	}
+	return nil
 }
 
 func (a *API) getDeployment(ctx context.Context, c account.Caller, in *ByID) (deploymentBody, error) {
 	d, err := a.deployment(ctx, c, in.ID)
-	return showDeployment(d), err
+	if err != nil {
+		return deploymentBody{}, err
+	}
+	b := showDeployment(d)
+	return b, a.namePulls(ctx, a.DB, d.Site, []deploymentBody{b})
 }
 
 func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ deploymentBody, did account.AuditEvent, _ error) {
@@ -119,7 +148,11 @@ func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller,
 	}
 	d, err := a.Deployments.CancelTx(ctx, tx, c.Owner, deploy.ParseID(in.ID))
 	did = account.AuditEvent{Action: "deployment.canceled", Subject: string(d.ID)}
-	return showDeployment(d), did, err
+	if err != nil {
+		return deploymentBody{}, did, err
+	}
+	b := showDeployment(d)
+	return b, did, a.namePulls(ctx, tx, d.Site, []deploymentBody{b})
 }
 
 func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did account.AuditEvent, _ error) {
@@ -147,7 +180,7 @@ func showDeployment(d deploy.Deployment) deploymentBody {
 		CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
 	b.BranchURL, b.CommitURL = some(d.BranchURL()), some(d.CommitURL())
 	if d.Pull > 0 {
-		b.PullRequest = &pullRef{d.Pull, d.Fork, some(d.PullURL())}
+		b.PullRequest = &pullRef{d.Pull, nil, d.Fork, some(d.PullURL())}
 	}
 	switch d.Cause {
 	case deploy.ByRollback:

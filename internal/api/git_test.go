@@ -88,6 +88,7 @@ func TestGitHookPushes(t *testing.T) {
 	newest := func() m { t.Helper(); return h.deployments()[0].(m) }
 	count := func() int { t.Helper(); return len(h.deployments()) }
 
+	addresses := map[string]bool{} // of long branches
 	begun := count()
 	wants(t, "ping", h.github("ping", m{"zen": "x"}), 200, `"skipped":true`, "ping")
 	wants(t, "a tag", h.github("push", m{"ref": "refs/tags/v1", "before": none, "after": shaA, "repository": acmeRepo}), 200, `"skipped":true`, "Tags don't trigger deployments")
@@ -144,6 +145,17 @@ func TestGitHookPushes(t *testing.T) {
 	wants(t, "a branch named like an attack", h.github("push", pushOf("../../etc/passwd", shaA, "x")), 200, `"skipped":true`, "characters")
 	wants(t, "a ref of 300 characters", h.github("push", pushOf(strings.Repeat("x", 300), shaA, "x")), 200, `"skipped":true`)
 
+	wants(t, "a ref of 201 characters", h.github("push", pushOf(strings.Repeat("y", 201), shaA, "x", "apps/web/a.js")), 200, `"skipped":true`, "characters")
+	for _, end := range []string{"a", "b"} {
+		long := strings.Repeat("feature/", 24) + "xxxxxxx" + end // 200
+		wants(t, "a ref of 200 characters", h.github("push", pushOf(long, shaA, "x", "apps/web/a.js")), 200, `"status":"pending"`)
+		host, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprint(newest()["previewUrl"]), "https://"), ".")
+		if x := newest(); x["branch"] != long || len(host) > 63 || !strings.HasPrefix(host, "feature-feature-") || addresses[host] {
+			t.Errorf("a ref of 200 characters deploys %v at %s", x["branch"], host)
+		}
+		addresses[host] = true
+	}
+
 	pull := func(action, state string, head m) m {
 		return m{"action": action, "number": 7, "repository": acmeRepo, "pull_request": m{"title": "T", "state": state, "head": head}}
 	}
@@ -155,7 +167,7 @@ func TestGitHookPushes(t *testing.T) {
 		t.Errorf("a pull request deploys %v", x)
 	}
 	wants(t, "a label", h.github("pull_request", pull("labeled", "open", own)), 200, `"skipped":true`)
-	if x := newest(); !strings.Contains(fmt.Sprint(x["previewUrl"]), "https://pr-7--") || fmt.Sprint(x["pullRequest"]) != "map[fork:false number:7 url:https://git.test/acme/site/pull/7]" {
+	if x := newest(); !strings.Contains(fmt.Sprint(x["previewUrl"]), "https://pr-7--") || fmt.Sprint(x["pullRequest"]) != "map[fork:false number:7 title:T url:https://git.test/acme/site/pull/7]" {
 		t.Errorf("a pull request deploys %v", x)
 	}
 	wants(t, "a fork", h.github("pull_request", pull("opened", "open", m{"ref": "pr", "sha": shaA, "repo": m{"full_name": "evil/site"}})), 200, `"skipped":true`, "forks")
@@ -193,6 +205,8 @@ func TestGitHookRefuses(t *testing.T) {
 	wants(t, "an unknown hook", w.send("POST", "/hooks/git/ghk_"+strings.Repeat("a", 52), "", body, event, sign(body)), 404, "not found")
 	big := `{"x":"` + strings.Repeat("x", 1<<20) + `"}`
 	wants(t, "over 1 MiB", send(big, event, sign(big)), 413, "body_too_large")
+	huge := `{"x":"` + strings.Repeat("x", 10<<20) + `"}`
+	wants(t, "10 MB", send(huge, event, sign(huge)), 413, "body_too_large")
 	deep := strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000)
 	wants(t, "deep", send(deep, event, sign(deep)), 400, "malformed_json")
 	for _, bad := range []string{"", "x", "[1]", `{"ref":1}`, `payload=%zz`} {

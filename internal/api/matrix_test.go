@@ -104,12 +104,12 @@ var matrix = map[string]row{
 	"getGit":            {path: "/sites/{site}/git", status: 200},
 	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
 	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
-	"listConnections":   {path: "/connections", status: 200, own: true},
-	"createConnection":  {path: "/connections", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
-	"deleteConnection":  {path: "/connections/{connection}", status: 200, did: "connection.deleted"},
-	"findRepositories":  {path: "/connections/{connection}/repositories?search=site", status: 200},
+	"listConnections":   {path: "/git/accounts", status: 200, own: true},
+	"createConnection":  {path: "/git/accounts", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
+	"deleteConnection":  {path: "/git/accounts/{connection}", status: 200, did: "connection.deleted"},
+	"findRepositories":  {path: "/git/accounts/{connection}/repositories?search=site", status: 200},
 	"listChannels":      {path: "/notifications", status: 200, own: true},
-	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "url": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
+	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "target": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
 	"updateChannel":     {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
 	"deleteChannel":     {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
 	"testChannel":       {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
@@ -206,8 +206,8 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
 	x["backup"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/backups", key, nil), "id")
 	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
-	x["connection"] = text(w.must(201, "POST", "/connections", key, m{"provider": "github", "token": "good-token"}), "id")
-	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "url": "https://hooks.example.test/planted-address"}), "id")
+	x["connection"] = text(w.must(201, "POST", "/git/accounts", key, m{"provider": "github", "token": "good-token"}), "id")
+	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "target": "https://hooks.example.test/planted-address"}), "id")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: x["site"]})
 		x["operation"] = string(o.ID)

@@ -11,9 +11,9 @@ import (
 
 type channelBody struct {
 	ID         string   `json:"id" example:"nch_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Kind       string   `json:"kind" enum:"slack,discord,teams,mail"`
+	Kind       string   `json:"kind" enum:"slack,discord,teams,email"`
 	Name       string   `json:"name"`
-	Host       *string  `json:"host" doc:"Of its URL, which is a secret and never shown. Null for mail."`
+	Host       *string  `json:"host" doc:"Of its target, which is a secret and never shown. Null for email."`
 	SiteID     *string  `json:"siteId" doc:"The one site that it is about. Null: all sites."`
 	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
 	Active     bool     `json:"active"`
@@ -36,8 +36,24 @@ func (a *API) notifyRoutes() {
 	post(a, r("/notifications/{id}/test", "testChannel", "Send a test notification", "The channel's `error` says whether the service took it.", account.WebhooksWrite), a.testChannel)
 }
 
+// kindWord is how a kind is called on the wire.
+func kindWord(k notify.Kind) string {
+	if k == notify.Mail {
+		return "email"
+	}
+	return string(k)
+}
+
+// kindOf is what a word on the wire calls.
+func kindOf(word string) notify.Kind {
+	if word == "email" {
+		return notify.Mail
+	}
+	return notify.Kind(word)
+}
+
 func showChannel(c notify.Channel) channelBody {
-	return channelBody{string(c.ID), string(c.Kind), c.Name, some(c.Host), some(c.Site), c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
+	return channelBody{string(c.ID), kindWord(c.Kind), c.Name, some(c.Host), some(c.Site), c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
 }
 
 func (a *API) listChannels(ctx context.Context, c account.Caller, in *PartIn) (data[channelBody], error) {
@@ -47,9 +63,9 @@ func (a *API) listChannels(ctx context.Context, c account.Caller, in *PartIn) (d
 
 type createChannelIn struct {
 	Body struct {
-		Kind   string   `json:"kind" enum:"slack,discord,teams,mail"`
+		Kind   string   `json:"kind" enum:"slack,discord,teams,email"`
 		Name   string   `json:"name,omitempty" doc:"1 to 100 characters."`
-		URL    string   `json:"url,omitempty" doc:"Of the service's incoming webhook. Stored sealed, never shown." example:"https://hooks.slack.com/services/T0/B0/xyz"`
+		Target string   `json:"target,omitempty" doc:"The URL of the service's incoming webhook; nothing for email, which goes to the account's address. Stored sealed, never shown." example:"https://hooks.slack.com/services/T0/B0/xyz"`
 		SiteID string   `json:"siteId,omitempty" doc:"Without it: all sites."`
 		Events []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed" doc:"Without it: all events."`
 	}
@@ -62,7 +78,7 @@ func (a *API) createChannel(ctx context.Context, tx *db.Tx, c account.Caller, in
 			return channelBody{}, did, err
 		}
 	}
-	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: notify.Kind(b.Kind), Name: b.Name, URL: b.URL, Site: b.SiteID, Events: b.Events})
+	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: kindOf(b.Kind), Name: b.Name, URL: b.Target, Site: b.SiteID, Events: b.Events})
 	did = account.AuditEvent{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
 	return showChannel(made), did, err
 }
@@ -79,7 +95,7 @@ type updateChannelIn struct {
 func (a *API) updateChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *updateChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
 	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
 	if err == nil {
-		err = checkPatch(ctx, "notification channel", []string{"name", "events", "active"}, showChannel(now), map[string]string{"url": "delete the channel and create another one"})
+		err = checkPatch(ctx, "notification channel", []string{"name", "events", "active"}, showChannel(now), map[string]string{"target": "delete the channel and create another one"})
 	}
 	if err != nil {
 		return channelBody{}, did, err

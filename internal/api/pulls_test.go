@@ -45,7 +45,7 @@ func TestForks(t *testing.T) {
 	wants(t, "a pull request that isn't there", approve(99, shaA), 404, "not found")
 	wants(t, "what was looked at", approve(12, shaA), 200, `"deploymentId":"dep_`)
 	x := h.deployments()[0].(m)
-	if x["commitHash"] != shaA || x["target"] != "preview" || x["branch"] != "menu" || !strings.HasPrefix(x["previewUrl"].(string), "https://pr-12--") || fmt.Sprint(x["pullRequest"]) != "map[fork:true number:12 url:https://git.test/acme/site/pull/12]" {
+	if x["commitHash"] != shaA || x["target"] != "preview" || x["branch"] != "menu" || !strings.HasPrefix(x["previewUrl"].(string), "https://pr-12--") || fmt.Sprint(x["pullRequest"]) != "map[fork:true number:12 title:Add a cart url:https://git.test/acme/site/pull/12]" {
 		t.Errorf("an approved fork's deployment: %v", x)
 	}
 	if got := w.must(200, "GET", "/deployments/"+ours["id"].(string), key, nil); got["status"] != "pending" || !strings.HasPrefix(got["previewUrl"].(string), "https://menu--") {
@@ -270,4 +270,44 @@ func TestBitbucketPullRequests(t *testing.T) {
 	w.must(200, "PATCH", "/sites/"+id+"/git", key, m{"previews": "all"})
 	wants(t, "a push", send("repo:push", m{"push": m{"changes": []m{{"new": m{"type": "branch", "name": "menu", "target": m{"hash": shaB, "message": "x", "author": m{"raw": "Ada"}}}}}}}), 200, `"status":"pending"`)
 	wants(t, "its pull request", send("pullrequest:created", pull(3, "menu", "acme/site", shaB[:12])), 200, "is of this commit")
+}
+
+// Whatever others call their sites, none has an address that a preview or a deployment of this
+// one has or may come to have, and no branch is called so that it would have another site's.
+func TestPreviewAddressesAreTheSitesAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	_, other := w.user("b@example.test")
+	id := w.site(key, "One")
+	h := w.gitHook(key, id)
+	w.must(200, "PATCH", "/sites/"+id+"/git", key, m{"previews": "all"})
+	wants(t, "a branch", h.github("push", pushOf("cart", shaA, "x")), 200, `"deploymentId"`)
+	mine := h.deployments()[0].(m)
+	taken := map[string]string{}
+	host := func(address any) string {
+		name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprint(address), "https://"), ".")
+		return name
+	}
+	for what, address := range map[string]any{"the preview": mine["previewUrl"], "the deployment": mine["url"], "a pull request": "https://pr-7--one.x"} {
+		if !strings.HasSuffix(host(address), "--one") {
+			t.Errorf("%s is at %v", what, address)
+		}
+		taken[host(address)] = what
+	}
+	for name := range taken {
+		for _, called := range []string{name, strings.ToUpper(name), strings.ReplaceAll(name, "-", "_"), name + "-", "-" + name, strings.ReplaceAll(name, "--", "- -"), strings.ReplaceAll(name, "--", "\u2010\u2010")} {
+			made := w.must(201, "POST", "/sites", other, m{"name": called, "type": "static", "repository": "git.test/acme/site"})["data"].(m)
+			if at := host(made["url"]); strings.Contains(at, "--") || taken[at] != "" {
+				t.Errorf("a site called %q is at %s", called, made["url"])
+			}
+		}
+	}
+	w.must(201, "POST", "/sites", other, m{"name": "Two", "type": "static", "repository": "git.test/acme/site"})
+	for _, branch := range []string{"x--two", "two", "pr-1--two", "one--two", "x/--two", "x--two.sites.test"} {
+		wants(t, branch, h.github("push", pushOf(branch, shaA, branch)), 200, `"deploymentId"`)
+		if at := host(h.deployments()[0].(m)["previewUrl"]); !strings.HasSuffix(at, "--one") || strings.Count(at, "--") != 1 {
+			t.Errorf("branch %q has the address %s", branch, at)
+		}
+	}
 }

@@ -141,14 +141,14 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 type forgeStandIn struct{}
 
 func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
-	status, body := 200, `{"login": "octo"}`
+	status, body, header := 200, `{"login": "octo"}`, http.Header{"X-Oauth-Scopes": {"repo, admin:repo_hook"}}
 	switch {
 	case r.URL.Host != "api.github.com" || r.Header.Get("Authorization") != "Bearer good-token":
 		status, body = 401, `{"message": "Bad credentials"}`
 	case r.URL.Path == "/user/repos":
 		body = `[{"full_name": "octo/site", "default_branch": "main", "private": true}, {"full_name": "octo/other", "default_branch": "main"}]`
 	}
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
 // noDNS is a world in which nobody has any records.

@@ -215,12 +215,13 @@ type envEntry struct {
 	Value  *string  `json:"value"` // null where it is secret and secrets were not asked for
 	Secret bool     `json:"secret"`
 	Target []string `json:"target"`
+	Branch string   `json:"branch,omitempty"` // pattern of the branches whose previews it is for
 }
 
 func (a *Archive) env(vars []site.NewVar) []envEntry {
 	list := []envEntry{}
 	for _, v := range vars {
-		e := envEntry{Key: v.Key, Secret: v.Secret, Target: v.Target}
+		e := envEntry{Key: v.Key, Secret: v.Secret, Target: v.Target, Branch: v.Branch}
 		if !v.Secret || a.secrets {
 			e.Value = &v.Value
 		}

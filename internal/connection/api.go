@@ -52,8 +52,13 @@ func (s *Connections) home(host string) (base string, client *http.Client) {
 
 // api returns the way to a forge with a token.
 func (s *Connections) api(p forge.Provider, host string, k secret) api {
+	return s.apiNoting(p, host, k, nil)
+}
+
+// apiNoting is api that notes what answers say of the token's scopes.
+func (s *Connections) apiNoting(p forge.Provider, host string, k secret, scopes *string) api {
 	base, client := s.home(host)
-	w := wire{client: client, base: base, auth: "Bearer " + k.Token}
+	w := wire{client: client, base: base, auth: "Bearer " + k.Token, scopes: scopes}
 	switch p {
 	case forge.GitHub:
 		w.base = base + "/api/v3"
@@ -90,6 +95,7 @@ type wire struct {
 	auth           string
 	user, password string // basic authentication in place of auth, where user is set
 	header         http.Header
+	scopes         *string // where an answer's word on the token's scopes goes. Optional.
 }
 
 // refusal is an answer that is not success.
@@ -157,6 +163,9 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 			e.after = min(secs, time.Hour)
 		}
 		return e
+	}
+	if text := res.Header.Get("X-Oauth-Scopes"); text != "" && w.scopes != nil { // GitHub's and Bitbucket's
+		*w.scopes = text
 	}
 	if len(b) > maxAnswer {
 		return errors.New("the forge's answer is over 4 MiB")

@@ -32,7 +32,7 @@ import (
 	"slipway/internal/seal"
 )
 
-// ID names a connection: "con_" and 26 characters.
+// ID names a connection: "git_" and 26 characters; older ones begin with "con_".
 type ID string
 
 // Connection is a connected account as its owner sees it.
@@ -40,10 +40,11 @@ type Connection struct {
 	ID        ID
 	Owner     account.OwnerID
 	Provider  forge.Provider
-	Host      string // of the forge
-	Login     string // as the forge calls the account
-	Sites     int    // that use it
-	Error     string // why the forge last refused what was asked with it; empty: it didn't
+	Host      string   // of the forge
+	Login     string   // as the forge calls the account
+	Scopes    []string // what the forge says that the token may do; empty: it doesn't say
+	Sites     int      // that use it
+	Error     string   // why the forge last refused what was asked with it; empty: it didn't
 	ErrorAt   db.Time
 	CreatedAt db.Time
 	UpdatedAt db.Time
@@ -117,11 +118,13 @@ func New(c Config) *Connections {
 }
 
 const columns = `c.id, c.owner_id, c.provider, c.host, c.login, c.token, c.error, c.error_at, c.created_at, c.updated_at,
-	c.app_id, c.expires_at, c.ended, c.refreshed_at, (SELECT count(*) FROM site_connections s WHERE s.connection_id = c.id)`
+	c.app_id, c.expires_at, c.ended, c.refreshed_at, c.scopes, (SELECT count(*) FROM site_connections s WHERE s.connection_id = c.id)`
 
 func scan(r db.Scanner) (c Connection, err error) {
+	var scopes string
 	err = r.Scan(&c.ID, &c.Owner, &c.Provider, &c.Host, &c.Login, &c.box, &c.Error, &c.ErrorAt, &c.CreatedAt, &c.UpdatedAt,
-		&c.App, &c.ExpiresAt, &c.Ended, &c.refreshedAt, &c.Sites)
+		&c.App, &c.ExpiresAt, &c.Ended, &c.refreshedAt, &scopes, &c.Sites)
+	c.Scopes = strings.Fields(scopes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.Missing("connection")
 	}
@@ -155,8 +158,9 @@ type NewConnection struct {
 
 // Checked is a connection that the forge has accepted, ready to be stored.
 type Checked struct {
-	n     NewConnection
-	login string
+	n      NewConnection
+	login  string
+	scopes string // separated by spaces
 
 	app     AppID // empty: an access token was pasted
 	refresh string
@@ -182,11 +186,12 @@ func (s *Connections) Check(ctx context.Context, n NewConnection) (Checked, erro
 	if n.Token == "" || len(n.Token) > 4096 || len(n.User) > 200 || strings.ContainsFunc(n.Token+n.User, func(r rune) bool { return r <= ' ' || r > '~' }) || strings.Contains(n.User, ":") {
 		return bad("Invalid access token", "token has 1 to 4,096 printable characters without spaces")
 	}
-	login, err := s.api(n.Provider, n.Host, secret{Token: n.Token, User: n.User}).user(ctx)
+	var scopes string
+	login, err := s.apiNoting(n.Provider, n.Host, secret{Token: n.Token, User: n.User}, &scopes).user(ctx)
 	if err != nil {
 		return Checked{}, tell(err, n.Host)
 	}
-	return Checked{n: n, login: login}, nil
+	return Checked{n: n, login: login, scopes: scopeList(scopes)}, nil
 }
 
 // CreateTx stores a connection that Check has accepted. One to the same account is replaced.
@@ -202,8 +207,8 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 	now := db.Now()
 	for _, c := range list {
 		if c.Provider == k.n.Provider && c.Host == k.n.Host && strings.EqualFold(c.Login, k.login) {
-			_, err := tx.Exec(ctx, `UPDATE connections SET token = $2, app_id = $4, expires_at = $5, refreshed_at = $3, refreshing_until = 0, ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`,
-				c.ID, s.c.Seal.Seal(text, purpose(c.ID)), now, k.app, k.expires)
+			_, err := tx.Exec(ctx, `UPDATE connections SET token = $2, app_id = $4, expires_at = $5, refreshed_at = $3, scopes = $6, refreshing_until = 0, ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`,
+				c.ID, s.c.Seal.Seal(text, purpose(c.ID)), now, k.app, k.expires, k.scopes)
 			if err != nil {
 				return Connection{}, fmt.Errorf("replace token: %w", err)
 			}
@@ -218,11 +223,11 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 	if len(list) >= maxConnections {
 		return Connection{}, &fault.Error{Kind: fault.Conflict, Message: "Too many connected accounts", Details: fmt.Sprintf("at most %d; disconnect one first", maxConnections), Code: "too_many_connections"}
 	}
-	id := ID(db.NewID("con"))
+	id := ID(db.NewID("git"))
 	_, err = tx.Exec(ctx, `
-		INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at, app_id, expires_at, refreshed_at)
-		VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, $7, $8, $9, $7)`,
-		id, owner, k.n.Provider, k.n.Host, k.login, s.c.Seal.Seal(text, purpose(id)), now, k.app, k.expires)
+		INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at, app_id, expires_at, refreshed_at, scopes)
+		VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, $7, $8, $9, $7, $10)`,
+		id, owner, k.n.Provider, k.n.Host, k.login, s.c.Seal.Seal(text, purpose(id)), now, k.app, k.expires, k.scopes)
 	if err != nil {
 		return Connection{}, fmt.Errorf("store connection: %w", err)
 	}
@@ -342,7 +347,7 @@ func (s *Connections) CredentialFor(ctx context.Context, owner account.OwnerID, 
 // credential returns what a repository on the connection's host is read with; nil where a
 // GitHub App is not needed for it.
 func (s *Connections) credential(ctx context.Context, c Connection, repository string) (*Credential, error) {
-	if c.byGitHubApp() {
+	if c.ByGitHubApp() {
 		token, err := s.readToken(ctx, c, repository)
 		if err != nil || token == "" {
 			return nil, err
@@ -393,7 +398,7 @@ func (s *Connections) Repositories(ctx context.Context, owner account.OwnerID, i
 		return nil, err
 	}
 	a := s.api(c.Provider, c.Host, k)
-	if c.byGitHubApp() {
+	if c.ByGitHubApp() {
 		a = installed{a.(github)}
 	}
 	list, err := a.repositories(ctx, clean(search, 100))
@@ -408,6 +413,13 @@ func (s *Connections) Repositories(ctx context.Context, owner account.OwnerID, i
 		}
 	}
 	return out, nil
+}
+
+// scopeList makes what a forge says of a token's scopes, separated by commas or spaces, fit to
+// be stored.
+func scopeList(s string) string {
+	list := strings.FieldsFunc(clean(s, 1000), func(r rune) bool { return r == ',' || r == ' ' })
+	return strings.Join(list[:min(len(list), 50)], " ")
 }
 
 // clean makes text fit to be stored and sent on: one line, without control characters, at

@@ -219,8 +219,9 @@ func appToken(a App, k appSecret, now time.Time) (string, error) {
 	return text + "." + base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
-// byGitHubApp reports whether the connection is of somebody who signed in with a GitHub App.
-func (c Connection) byGitHubApp() bool { return c.App != "" && c.Provider == forge.GitHub }
+// ByGitHubApp reports whether the connection is of somebody who signed in with a GitHub App,
+// which calls for all of its repositories by itself.
+func (c Connection) ByGitHubApp() bool { return c.App != "" && c.Provider == forge.GitHub }
 
 // installed speaks to GitHub for a GitHub App: deployments are check runs in place of
 // commit statuses, and repositories are those that both the user and the app can read.

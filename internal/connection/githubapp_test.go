@@ -226,7 +226,7 @@ func newAppWorld(t *testing.T) (*world, *gitHub, App, Connection) {
 	}
 	var stored string
 	must(t, w.db.QueryRow(t.Context(), `SELECT secrets || hook_digest FROM git_apps`).Scan(&stored))
-	if strings.Contains(stored, "RSA") || strings.Contains(stored, "e3401541") || strings.Contains(stored, id) {
+	if strings.Contains(stored, "BEGIN RSA") || strings.Contains(stored, "e3401541") || strings.Contains(stored, id) {
 		t.Error("the app's secrets can be read in the database")
 	}
 	sign, err := url.Parse(w.begin("ses_1", a.ID, true))

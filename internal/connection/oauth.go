@@ -163,11 +163,12 @@ func (s *Connections) Finish(ctx context.Context, session string, q url.Values) 
 		return k, app, tellToken(err, app.Host)
 	}
 	n := NewConnection{Provider: app.Provider, Host: app.Host, Token: got.Token}
-	login, err := s.api(app.Provider, app.Host, secret{Token: got.Token}).user(ctx)
+	scopes := got.Scope
+	login, err := s.apiNoting(app.Provider, app.Host, secret{Token: got.Token}, &scopes).user(ctx)
 	if err != nil {
 		return k, app, tell(err, app.Host)
 	}
-	return Checked{n: n, login: login, app: app.ID, refresh: got.Refresh, expires: got.expires()}, app, nil
+	return Checked{n: n, login: login, scopes: scopeList(scopes), app: app.ID, refresh: got.Refresh, expires: got.expires()}, app, nil
 }
 
 // granted is a forge's answer that holds tokens.
@@ -175,6 +176,7 @@ type granted struct {
 	Token     string `json:"access_token"`
 	Refresh   string `json:"refresh_token"`
 	ExpiresIn int64  `json:"expires_in"` // seconds; 0: never
+	Scope     string `json:"scope"`      // separated by spaces
 	Error     string `json:"error"`
 	Describes string `json:"error_description"`
 }
@@ -298,9 +300,9 @@ func checkHost(p forge.Provider, host string) (string, error) {
 	}
 	switch {
 	case host == "":
-		return bad("The Git host is missing", "host is needed, such as git.example.com")
+		return bad("The Git host is missing", "the address of the server is needed, such as https://git.example.com")
 	case !hostForm.MatchString(host) || strings.Contains(host, ".."):
-		return bad("Invalid Git host", "host is a name such as git.example.com")
+		return bad("Invalid Git host", "an address such as https://git.example.com")
 	case p == forge.Bitbucket && host != hosts[forge.Bitbucket]:
 		return bad("Only bitbucket.org can be connected", "for Bitbucket Server store a credential with the site")
 	}

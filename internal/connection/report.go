@@ -135,7 +135,7 @@ func (s *Connections) report(ctx context.Context, r Report, _ int64) error {
 	if err == nil {
 		err = s.tell(ctx, a, f)
 	}
-	if isStatus(err, http.StatusUnauthorized) && c.byGitHubApp() {
+	if isStatus(err, http.StatusUnauthorized) && c.ByGitHubApp() {
 		s.installations.forget(c.ID)
 	}
 	if noted := s.note(ctx, c.ID, err); noted != nil {
@@ -155,7 +155,7 @@ func (s *Connections) report(ctx context.Context, r Report, _ int64) error {
 
 // reporter returns the way to tell a connection's forge of a repository's deployments.
 func (s *Connections) reporter(ctx context.Context, c Connection, repository string) (api, error) {
-	if c.byGitHubApp() {
+	if c.ByGitHubApp() {
 		token, err := s.reportToken(ctx, c, repository)
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/fault"
@@ -71,7 +72,9 @@ func (p previewRow) Host() string { return strings.TrimPrefix(p.URL, "https://")
 type gitData struct {
 	siteHead
 	Settings git.Settings
-	HookURL  string // empty: there is no hook
+	Account  *connection.Connection // that the repository is read with; nil: none
+	Install  string                 // where its GitHub App is given repositories; empty: it is none
+	HookURL  string                 // empty: there is no hook
 	Secret   string
 	Forge    string // the provider that the repository is known to be on; empty: not known
 	Guides   []forgeGuide
@@ -82,6 +85,9 @@ type gitData struct {
 
 // ForgeName is how people call the repository's forge; empty where it is not known.
 func (g gitData) ForgeName() string { return forge.Provider(g.Forge).Name() }
+
+// ByApp reports whether pushes arrive by a GitHub App, without a webhook of the repository.
+func (g gitData) ByApp() bool { return g.Account != nil && g.Account.ByGitHubApp() }
 
 // pullsShown keeps the page of a busy repository under 100 KB.
 const pullsShown = 30
@@ -95,6 +101,16 @@ func (d *Dashboard) gitData(ctx context.Context, q *request) (gitData, error) {
 	who, id := q.caller.Owner, head.Site.ID
 	if data.Settings, err = d.Git.Get(ctx, d.DB, who, id); err != nil {
 		return data, err
+	}
+	if data.Account, err = d.accountOf(ctx, q, head); err != nil {
+		return data, err
+	}
+	if data.ByApp() {
+		app, err := d.Connections.App(ctx, d.DB, data.Account.App)
+		if err != nil {
+			return data, err
+		}
+		data.Install = app.InstallURL()
 	}
 	data.Forge = string(data.Settings.Forge(head.Site.Repository))
 	if hook := data.Settings.Hook; hook != "" {
@@ -133,6 +149,22 @@ func (d *Dashboard) gitData(ctx context.Context, q *request) (gitData, error) {
 	events, err := d.Git.Events(ctx, d.DB, who, id)
 	data.Events = events[:min(len(events), 20)]
 	return data, err
+}
+
+// accountOf returns the connected account that a site uses; nil where it uses none.
+func (d *Dashboard) accountOf(ctx context.Context, q *request, head siteHead) (*connection.Connection, error) {
+	if d.Connections == nil {
+		return nil, nil
+	}
+	use, err := d.Connections.UseOf(ctx, d.DB, string(head.Site.ID))
+	if err != nil || use.Connection == "" {
+		return nil, err
+	}
+	c, err := d.Connections.Get(ctx, d.DB, q.caller.Owner, use.Connection)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	return &c, err
 }
 
 func (d *Dashboard) gitPage(ctx context.Context, q *request) (answer, error) {

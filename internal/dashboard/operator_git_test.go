@@ -16,8 +16,11 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/account"
 	"slipway/internal/connection"
+	"slipway/internal/db"
 	"slipway/internal/seal"
+	"slipway/internal/site"
 )
 
 // appForge answers for GitHub as it does for an app, and for GitLab's OAuth.
@@ -51,6 +54,20 @@ func newAppWorld(t *testing.T) *world {
 		must(t, err)
 		c.Connections = connection.New(connection.Config{DB: c.DB, Seal: k, Out: &http.Client{Transport: appForge{bytes.TrimSpace(text)}}, Base: c.BaseURL, Hooks: c.BaseURL})
 	})
+}
+
+// siteWith makes a site that is read with the owner's one connected account, and returns the
+// path of its Git page.
+func (w *world) siteWith(u account.User, repository string) string {
+	w.t.Helper()
+	list, err := w.dash.Connections.List(w.t.Context(), w.db, u.Owner)
+	must(w.t, err)
+	s, err := w.dash.Sites.Create(w.t.Context(), u.Owner, site.NewSite{Name: "Connected", Type: "static", Repository: repository, Branch: "main"})
+	must(w.t, err)
+	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		return w.dash.Connections.UseTx(w.t.Context(), tx, u.Owner, string(s.ID), repository, connection.Use{Connection: list[0].ID})
+	}))
+	return "/sites/" + string(s.ID) + "/git"
 }
 
 // state is the one in an address.
@@ -122,6 +139,12 @@ func TestGitHubAppPages(t *testing.T) {
 	}
 	if p := eve.get("/account/git"); strings.Contains(p.body, "octo") {
 		t.Error("Eve sees Ada's account")
+	}
+	git := w.siteWith(ada, "github.com/octo/site")
+	b.get(git).want(t, 200, "No webhook is needed", "https://github.com/apps/slipway-test/installations/new", "Use a webhook instead")
+	b.press(b.get(git), "Create Git hook").to(t, git)
+	if p := b.get(git).want(t, 200, "Payload URL"); p.has("by-app") {
+		t.Error("a site with a Git hook is said to need none")
 	}
 	b.get("/account/git/callback?state=x&code=y").want(t, 400, "begin again")
 	if p := b.post("/account/git/sign-in", "app", "gap_none"); p.status != 404 {

@@ -62,6 +62,19 @@ func (t *Tx) SkipLocked() string { return t.d.SkipLocked() }
 // Single is DB.Single: nobody else writes while this transaction does.
 func (t *Tx) Single() bool { return t.d.single }
 
+// IndexesOnly has PostgreSQL read tables by their indices for the rest of the transaction. It
+// is for queues: a plan that was made when one was empty, and is kept, would read it whole
+// after it has filled. SQLite always does so.
+func (t *Tx) IndexesOnly(ctx context.Context) error {
+	if t.d.single {
+		return nil
+	}
+	if _, err := t.tx.ExecContext(ctx, `SELECT set_config('enable_seqscan', 'off', TRUE), set_config('enable_bitmapscan', 'off', TRUE), set_config('jit', 'off', TRUE)`); err != nil {
+		return fmt.Errorf("plan by index: %w", err)
+	}
+	return nil
+}
+
 // AfterCommit runs fn once the transaction is on disk, and never after a rollback. fn
 // must not fail and must not take long: what has to happen is a job, not this.
 func (t *Tx) AfterCommit(fn func()) { t.after = append(t.after, fn) }

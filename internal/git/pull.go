@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"slipway/internal/account"
@@ -78,6 +79,30 @@ func (g *Git) Pull(ctx context.Context, r db.Reader, owner account.OwnerID, id s
 		return Pull{}, fault.Missing("pull request")
 	}
 	return p, err
+}
+
+// PullTitles returns the titles of a site's pull requests that are remembered, by number. The
+// caller has checked whose the site is.
+func (g *Git) PullTitles(ctx context.Context, r db.Reader, id site.ID, numbers []int) (map[int]string, error) {
+	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
+	if len(numbers) == 0 {
+		return nil, nil
+	}
+	args := db.Args{id}
+	rows, err := r.Query(ctx, `SELECT number, title FROM git_pulls WHERE site_id = $1 AND number IN (`+db.AddList(&args, numbers)+`)`, args...)
+	titles := make(map[int]string, len(numbers))
+	_, err = db.Collect(rows, err, func(s db.Scanner) (_ struct{}, err error) {
+		var n int
+		var title string
+		err = s.Scan(&n, &title)
+		titles[n] = title
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find titles of pull requests: %w", err)
+	}
+	return titles, nil
 }
 
 // ApproveTx builds a commit of a fork's pull request, which the caller has looked at. It is

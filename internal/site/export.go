@@ -40,7 +40,7 @@ func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 		}
 		vars, err := s.vars(ctx, r, id, true)
 		for _, v := range vars {
-			e.Env = append(e.Env, NewVar{Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target})
+			e.Env = append(e.Env, NewVar{Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, Branch: v.Branch})
 		}
 		return err
 	})

@@ -27,14 +27,18 @@ type world struct {
 	db *db.DB
 }
 
-func open(t *testing.T) world {
+func open(t *testing.T, with ...func(*site.Config)) world {
 	t.Helper()
 	d := dbtest.New(t)
 	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return world{site.New(site.Config{DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer}), Seal: sealer, Domain: "sites.test", Port: 8443}), d}
+	c := site.Config{DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer}), Seal: sealer, Domain: "sites.test", Port: 8443}
+	for _, change := range with {
+		change(&c)
+	}
+	return world{site.New(c), d}
 }
 
 // write runs fn in a transaction and fails the test when it does not pass.

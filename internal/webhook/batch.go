@@ -4,13 +4,16 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 
 	"slipway/internal/db"
 )
 
+const maxChunk = 64 // rows in one statement
+
 // chunkSizes are how many rows one statement carries: few different texts, so that each
 // is prepared once.
-var chunkSizes = []int{64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
+var chunkSizes = []int{maxChunk, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
 
 // inChunks calls fn for parts of the list whose lengths are among chunkSizes.
 func inChunks[T any](list []T, fn func(part []T) error) error {
@@ -23,6 +26,25 @@ func inChunks[T any](list []T, fn func(part []T) error) error {
 		}
 	}
 	return nil
+}
+
+// perSize returns what makes the text of a statement for a number of rows, each once.
+func perSize(text func(n int) string) func(n int) string {
+	var once [maxChunk + 1]sync.Once
+	var made [maxChunk + 1]string
+	return func(n int) string {
+		once[n].Do(func() { made[n] = text(n) })
+		return made[n]
+	}
+}
+
+// marks writes n placeholders from a number on.
+func marks(from, n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = "$" + strconv.Itoa(from+i)
+	}
+	return strings.Join(list, ", ")
 }
 
 // values writes n rows of placeholders, each cast to its column's type.
@@ -57,20 +79,23 @@ type settled struct {
 	next, finished db.Time
 }
 
+var settleText = perSize(func(n int) string {
+	return `UPDATE webhook_deliveries SET state = v.column3, failures = v.column4, next_at = v.column5, finished_at = v.column6, lease_until = 0
+		FROM (VALUES ` + values(n, "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT") + `) AS v
+		WHERE webhook_deliveries.id = v.column1 AND webhook_deliveries.claims = v.column2 AND ` + stateIs("leased") + `
+		RETURNING webhook_deliveries.id`
+})
+
 // writeSettled writes the ends of attempts, and returns which deliveries were still this
 // process's to write.
 func writeSettled(ctx context.Context, tx *db.Tx, list []settled) (map[DeliveryID]bool, error) {
 	mine := make(map[DeliveryID]bool, len(list))
 	err := inChunks(list, func(part []settled) error {
-		var args []any
+		args := make([]any, 0, 6*len(part))
 		for _, s := range part {
 			args = append(args, s.id, s.claims, s.state, s.failures, s.next, s.finished)
 		}
-		rows, err := tx.Query(ctx, `
-			UPDATE webhook_deliveries SET state = v.column3, failures = v.column4, next_at = v.column5, finished_at = v.column6, lease_until = 0
-			FROM (VALUES `+values(len(part), "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT")+`) AS v
-			WHERE webhook_deliveries.id = v.column1 AND webhook_deliveries.claims = v.column2 AND `+stateIs("leased")+`
-			RETURNING webhook_deliveries.id`, args...)
+		rows, err := tx.Query(ctx, settleText(len(part)), args...)
 		ids, err := db.Collect(rows, err, func(r db.Scanner) (id DeliveryID, err error) { return id, r.Scan(&id) })
 		for _, id := range ids {
 			mine[id] = true
@@ -80,19 +105,27 @@ func writeSettled(ctx context.Context, tx *db.Tx, list []settled) (map[DeliveryI
 	return mine, err
 }
 
+var attemptText = perSize(func(n int) string {
+	return `INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, request, response, answer, late)
+		VALUES ` + values(n, "TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "TEXT", "TEXT", "TEXT", "TEXT", "BOOLEAN")
+})
+
 // writeAttempts keeps what was sent and what came back.
 func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[DeliveryID]bool) error {
 	return inChunks(list, func(part []settled) error {
-		var args []any
+		args := make([]any, 0, 10*len(part))
 		for _, s := range part {
 			args = append(args, s.id, s.claims, s.started, s.took.Milliseconds(), s.status, s.err, s.request, s.response, s.answer, !mine[s.id])
 		}
-		_, err := tx.Exec(ctx, `
-			INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, request, response, answer, late)
-			VALUES `+values(len(part), "TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "TEXT", "TEXT", "TEXT", "TEXT", "BOOLEAN"), args...)
+		_, err := tx.Exec(ctx, attemptText(len(part)), args...)
 		return err
 	})
 }
+
+var hourText = perSize(func(n int) string {
+	return `INSERT INTO webhook_hours (hook_id, hour, succeeded, failed) VALUES ` + values(n, "TEXT", "BIGINT", "BIGINT", "BIGINT") + `
+		ON CONFLICT (hook_id, hour) DO UPDATE SET succeeded = webhook_hours.succeeded + excluded.succeeded, failed = webhook_hours.failed + excluded.failed`
+})
 
 // writeHours adds to the attempts of each endpoint in this hour.
 func writeHours(ctx context.Context, tx *db.Tx, hooks []ID, of map[ID]*health, now db.Time) error {
@@ -107,9 +140,7 @@ func writeHours(ctx context.Context, tx *db.Tx, hooks []ID, of map[ID]*health, n
 		for _, id := range part {
 			args = append(args, id, now.Time().Unix()/3600, of[id].succeeded, of[id].failed)
 		}
-		_, err := tx.Exec(ctx, `
-			INSERT INTO webhook_hours (hook_id, hour, succeeded, failed) VALUES `+values(len(part), "TEXT", "BIGINT", "BIGINT", "BIGINT")+`
-			ON CONFLICT (hook_id, hour) DO UPDATE SET succeeded = webhook_hours.succeeded + excluded.succeeded, failed = webhook_hours.failed + excluded.failed`, args...)
+		_, err := tx.Exec(ctx, hourText(len(part)), args...)
 		return err
 	})
 }

@@ -2,7 +2,9 @@ package webhook
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,20 +50,36 @@ func (o outcome) ok() bool { return o.err == "" && o.status >= 200 && o.status <
 
 // turn writes outcomes and claims up to free deliveries, in one transaction. next is when
 // there may be more to do; never when nothing is queued.
+//
+// An endpoint that gave outcomes or is called for is looked at after those whose turn it
+// is, in the same transaction: one that is busy all the time is never written to.
 func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights []flight, next db.Time, err error) {
 	var q *quota
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		flights, q = nil, w.hosts.quota(time.Now())
-		if err := w.save(ctx, tx, done); err != nil {
+		if err := tx.IndexesOnly(ctx); err != nil {
+			return err
+		}
+		var touched []ID
+		if free > 0 {
+			if touched, err = takeCalls(ctx, tx); err != nil {
+				return err
+			}
+		}
+		for _, o := range done {
+			touched = append(touched, o.hook)
+		}
+		slices.Sort(touched)
+		touched = slices.Compact(touched)
+		if err := w.save(ctx, tx, done, touched); err != nil {
 			return err
 		}
 		if free > 0 {
-			if err := answerCalls(ctx, tx, db.Now()); err != nil {
+			if flights, err = w.claim(ctx, tx, free, q, touched); err != nil {
 				return err
 			}
-			if flights, err = w.claim(ctx, tx, free, q); err != nil {
-				return err
-			}
+		} else if err := retimeAll(ctx, tx, touched); err != nil {
+			return fmt.Errorf("set turns of webhooks: %w", err)
 		}
 		next, err = w.upcoming(ctx, tx)
 		return err
@@ -69,7 +87,7 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights 
 	if err != nil {
 		return nil, 0, err
 	}
-	q.settle(done)
+	q.settle()
 	return flights, next, nil
 }
 
@@ -101,87 +119,166 @@ func (w *Webhooks) notFull(args ...any) (string, db.Args) {
 // well, and again after a failure until it does.
 const window = `CASE WHEN failures > 0 OR succeeded_at = 0 THEN 1 ELSE 4 END`
 
-// claimable is how many endpoints a turn looks at. It stands in the statement itself:
-// SQLite prepares a statement whose LIMIT is a parameter anew each time it runs.
-const claimable = 256
+// mostClaimable is how many endpoints a turn looks at, beside those that were touched.
+const mostClaimable = 256
 
-// endpoint is a webhook whose turn it is.
+// claimable is how many endpoints are looked at to find so many deliveries, as it stands in a
+// statement: SQLite prepares one whose LIMIT is a parameter anew each time it runs.
+func claimable(room int) string {
+	for _, n := range []int{16, 64} {
+		if room <= n {
+			return strconv.Itoa(n)
+		}
+	}
+	return strconv.Itoa(mostClaimable)
+}
+
+// endpoint is a webhook that is looked at in a turn.
 type endpoint struct {
 	flight       // what its deliveries share
 	most, leased int
-	due          []flight      // as many as an endpoint may have in flight, the longest due first
-	visited      bool          // it had its turn
+	turn, floor  db.Time       // as they stand in its row
+	due          []flight      // what may be sent, the longest due first; at most one more than may be in flight
+	later        db.Time       // when the first of the others is due; never: there is none, as far as was looked
+	visited      bool          // it has its turn
 	left         int           // of due, after it
 	wait         time.Duration // until its host has room, or its owner's pace towards it; 0: they have
 }
 
-// claim takes deliveries that are due, endpoint by endpoint in the order of their turns:
-// each gives at most what it and its host have room for, and then goes to the end of the line.
-func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota) ([]flight, error) {
+// waiting are the first deliveries of an endpoint, each as its fields separated by spaces: all
+// that are looked for come in one row.
+var waiting = `(SELECT string_agg(q.next_at || ' ' || q.id || ' ' || q.event_id || ' ' || q.claims || ' ' || q.failures || ' ' || q.created_at, ';')
+	FROM (SELECT * FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending' ORDER BY d.next_at, d.id LIMIT ` + strconv.Itoa(maxInFlight+1) + `) AS q)`
+
+// selectEndpoints begins a statement that finds endpoints that may be sent to; $1 is now.
+var selectEndpoints = `
+	SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, ` + window + `,
+		` + underWay + `, turn_at, floor_at, ` + waiting + `
+	FROM webhooks WHERE active AND deleted_at = 0 AND floor_at <= $1`
+
+var endpointText = perSize(func(n int) string { return selectEndpoints + ` AND id IN (` + marks(2, n) + `)` })
+
+// scanEndpoint returns a function that reads what selectEndpoints finds.
+func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
+	return func(r db.Scanner) (*endpoint, error) {
+		e := &endpoint{later: never}
+		var list sql.NullString
+		if err := r.Scan(&e.hook, &e.owner, &e.url, &e.host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased, &e.turn, &e.floor, &list); err != nil || !list.Valid {
+			return e, err
+		}
+		var at []db.Time // of due
+		for text := range strings.SplitSeq(list.String, ";") {
+			f := e.flight
+			var next db.Time
+			if err := readWaiting(text, &f, &next); err != nil {
+				return nil, err
+			}
+			if next > now {
+				e.later = min(e.later, next)
+				continue
+			}
+			i, _ := slices.BinarySearch(at, next+1) // behind its equals
+			at, e.due = slices.Insert(at, i, next), slices.Insert(e.due, i, f)
+		}
+		return e, nil
+	}
+}
+
+// readWaiting reads one of what an endpoint waits for.
+func readWaiting(text string, f *flight, next *db.Time) error {
+	fields := strings.Split(text, " ")
+	if len(fields) != 6 {
+		return fmt.Errorf("read due deliveries: %d fields", len(fields))
+	}
+	var numbers [4]int64
+	for i, at := range []int{0, 3, 4, 5} {
+		n, err := strconv.ParseInt(fields[at], 10, 64)
+		if err != nil {
+			return fmt.Errorf("read due deliveries: %w", err)
+		}
+		numbers[i] = n
+	}
+	*next = db.Time(numbers[0])
+	f.id, f.event = DeliveryID(fields[1]), fields[2]
+	f.claims, f.failures, f.created = numbers[1]+1, int(numbers[2]), db.Time(numbers[3])
+	return nil
+}
+
+// claim takes deliveries that are due, endpoint by endpoint in the order of their turns, then
+// of those that were touched: each gives at most what it and its host have room for, and then
+// goes to the end of the line. The caller has locked what was touched.
+func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, touched []ID) ([]flight, error) {
 	now := db.Now()
 	but, args := w.notFull(now)
-	rows, err := tx.Query(ctx, `
-		SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, `+window+`,
-			`+underWay+`
-		FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+`
-		ORDER BY turn_at, id LIMIT `+strconv.Itoa(claimable)+tx.SkipLocked(), args...)
-	endpoints, err := db.Collect(rows, err, func(r db.Scanner) (*endpoint, error) {
-		e := &endpoint{}
-		return e, r.Scan(&e.hook, &e.owner, &e.url, &e.host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased)
-	})
+	rows, err := tx.Query(ctx, `SELECT id FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+` ORDER BY turn_at, id LIMIT `+claimable(room)+tx.SkipLocked(), args...)
+	line, err := db.Collect(rows, err, func(r db.Scanner) (id ID, err error) { return id, r.Scan(&id) })
 	if err != nil {
 		return nil, fmt.Errorf("find due webhooks: %w", err)
 	}
+	place := make(map[ID]int, len(line)+len(touched))
+	for i, id := range line {
+		place[id] = i
+	}
+	for _, id := range touched {
+		if _, ok := place[id]; !ok {
+			place[id] = len(line)
+			line = append(line, id)
+		}
+	}
 	var out []flight
-	err = inChunks(endpoints, func(part []*endpoint) error { // what is not reached is not looked for
+	var visited []*endpoint
+	missed := touched[:0:0]
+	err = inChunks(line, func(part []ID) error { // what is not reached is not looked for
 		if room == len(out) {
 			return nil
 		}
-		if err := findDue(ctx, tx, part, now); err != nil {
-			return err
+		// A statement of its own: it sees what others did before their locks were ours.
+		args := append(make(db.Args, 0, 1+len(part)), now)
+		for _, id := range part {
+			args = append(args, id)
 		}
-		taken := take(part, room-len(out), q)
+		text := endpointText(len(part))
+		if full := w.hosts.full(); len(full) > 0 {
+			text += ` AND host NOT IN (` + db.AddList(&args, full) + `)`
+		}
+		rows, err := tx.Query(ctx, text, args...)
+		list, err := db.Collect(rows, err, scanEndpoint(now))
+		if err != nil {
+			return fmt.Errorf("find due deliveries: %w", err)
+		}
+		slices.SortFunc(list, func(a, b *endpoint) int { return place[a.hook] - place[b.hook] })
+		taken := take(list, room-len(out), q)
+		seen := make(map[ID]bool, len(list))
+		for _, e := range list {
+			if seen[e.hook] = true; e.visited {
+				visited = append(visited, e)
+				delete(place, e.hook)
+			}
+		}
+		for _, id := range part {
+			if !seen[id] { // disabled, or its floor or its host forbids it
+				missed = append(missed, id)
+				delete(place, id)
+			}
+		}
 		out = append(out, taken...)
-		if err := w.lease(ctx, tx, taken, now); err != nil {
-			return err
-		}
-		return moveOn(ctx, tx, part, now)
+		return w.lease(ctx, tx, taken, now)
 	})
 	if err != nil {
 		return nil, err
 	}
+	if err := moveOn(ctx, tx, visited, now); err != nil {
+		return nil, err
+	}
+	for _, id := range touched {
+		if _, waits := place[id]; waits {
+			missed = append(missed, id)
+		}
+	}
+	if err := retimeAll(ctx, tx, missed); err != nil {
+		return nil, fmt.Errorf("set turns of webhooks: %w", err)
+	}
 	return out, readEvents(ctx, tx, out)
-}
-
-// findDue looks for the deliveries that endpoints may have in flight.
-func findDue(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error {
-	var text strings.Builder
-	args := db.Args{now}
-	of := make(map[ID]*endpoint, len(part))
-	for i, e := range part {
-		of[e.hook] = e
-		if i > 0 {
-			text.WriteString(" UNION ALL ")
-		}
-		text.WriteString(`SELECT * FROM (SELECT hook_id, id, event_id, claims + 1, failures, created_at FROM webhook_deliveries
-			WHERE hook_id = ` + args.Add(e.hook) + ` AND state = 'pending' AND next_at <= $1 ORDER BY next_at, id LIMIT ` + strconv.Itoa(maxInFlight) + `) AS e` + strconv.Itoa(i))
-	}
-	rows, err := tx.Query(ctx, text.String(), args...)
-	_, err = db.Collect(rows, err, func(r db.Scanner) (_ struct{}, err error) {
-		var hook ID
-		var f flight
-		err = r.Scan(&hook, &f.id, &f.event, &f.claims, &f.failures, &f.created)
-		if e := of[hook]; e != nil {
-			x := e.flight
-			x.id, x.event, x.claims, x.failures, x.created = f.id, f.event, f.claims, f.failures, f.created
-			e.due = append(e.due, x)
-		}
-		return struct{}{}, err
-	})
-	if err != nil {
-		return fmt.Errorf("find due deliveries: %w", err)
-	}
-	return nil
 }
 
 // take chooses up to room of what is due, and notes what became of each endpoint's turn.
@@ -191,11 +288,9 @@ func take(part []*endpoint, room int, q *quota) (out []flight) {
 			break // the others keep their turn
 		}
 		e.visited = true
-		key, n := ownerHost{e.owner, e.host}, min(e.most-e.leased, room-len(out))
+		key, n := ownerHost{e.owner, e.host}, max(0, min(e.most-e.leased, room-len(out), len(e.due)))
 		if n > 0 {
 			n, e.wait = q.allow(key, n)
-		}
-		if n = max(0, min(n, len(e.due))); n > 0 {
 			out = append(out, e.due[:n]...)
 			q.plan(key, n)
 			e.leased += n
@@ -205,53 +300,54 @@ func take(part []*endpoint, room int, q *quota) (out []flight) {
 	return out
 }
 
-// moveOn sets the next turns of those that had one: after the leases, which count.
+var moveText = perSize(func(n int) string {
+	return `UPDATE webhooks SET floor_at = v.column2, turn_at = v.column3
+		FROM (VALUES ` + values(n, "TEXT", "BIGINT", "BIGINT") + `) AS v WHERE webhooks.id = v.column1`
+})
+
+// moveOn sets the next turns of those that had one, where they are not what they were.
 func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error {
-	var visited []*endpoint
-	var drained []ID // nothing more is due: what is later decides
+	var moved []*endpoint
 	for _, e := range part {
-		if !e.visited {
-			continue
+		turn, floor := max(e.later, e.floor), e.floor
+		switch {
+		case e.leased >= e.most:
+			turn = never // an outcome will give it its turn
+		case e.left > 0:
+			floor = now.Add(e.wait)
+			turn = floor
 		}
-		visited = append(visited, e)
-		if e.leased < e.most && e.left == 0 {
-			drained = append(drained, e.hook)
+		if turn != e.turn || floor != e.floor {
+			e.turn, e.floor = turn, floor
+			moved = append(moved, e)
 		}
 	}
-	err := inChunks(visited, func(part []*endpoint) error {
+	err := inChunks(moved, func(part []*endpoint) error {
 		var args []any
 		for _, e := range part {
-			floor := now.Add(e.wait)
-			turn := floor
-			if e.leased >= e.most { // an outcome will give it its turn
-				turn = never
-			}
-			args = append(args, e.hook, floor, turn)
+			args = append(args, e.hook, e.floor, e.turn)
 		}
-		_, err := tx.Exec(ctx, `
-			UPDATE webhooks SET floor_at = v.column2, turn_at = v.column3
-			FROM (VALUES `+values(len(part), "TEXT", "BIGINT", "BIGINT")+`) AS v WHERE webhooks.id = v.column1`, args...)
+		_, err := tx.Exec(ctx, moveText(len(part)), args...)
 		return err
 	})
-	if err == nil {
-		err = retimeAll(ctx, tx, drained)
-	}
 	if err != nil {
 		return fmt.Errorf("move webhooks on: %w", err)
 	}
 	return nil
 }
 
+var leaseText = perSize(func(n int) string {
+	return `UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1 WHERE id IN (` + marks(2, n) + `) AND ` + stateIs("pending")
+})
+
 // lease marks deliveries as under way. The locks of their endpoints keep others from them.
 func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.Time) error {
 	return inChunks(list, func(part []flight) error {
-		args, marks := db.Args{now.Add(w.c.Lease)}, make([]string, len(part))
-		for i, f := range part {
-			marks[i] = args.Add(f.id)
+		args := append(make([]any, 0, 1+len(part)), now.Add(w.c.Lease))
+		for _, f := range part {
+			args = append(args, f.id)
 		}
-		n, err := tx.Exec(ctx, `
-			UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1
-			WHERE id IN (`+strings.Join(marks, ", ")+`) AND `+stateIs("pending"), args...)
+		n, err := tx.Exec(ctx, leaseText(len(part)), args...)
 		if err == nil && n != int64(len(part)) {
 			err = fmt.Errorf("%d of %d are pending", n, len(part))
 		}
@@ -261,6 +357,10 @@ func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.T
 		return nil
 	})
 }
+
+var eventText = perSize(func(n int) string {
+	return `SELECT id, name, body, hops FROM webhook_events WHERE id IN (` + marks(1, n) + `)`
+})
 
 // readEvents fills in what is sent.
 func readEvents(ctx context.Context, tx *db.Tx, list []flight) error {
@@ -273,8 +373,11 @@ func readEvents(ctx context.Context, tx *db.Tx, list []flight) error {
 		of[f.event] = append(of[f.event], i)
 	}
 	return inChunks(ids, func(part []string) error {
-		var args db.Args
-		rows, err := tx.Query(ctx, `SELECT id, name, body, hops FROM webhook_events WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
+		args := make([]any, len(part))
+		for i, id := range part {
+			args[i] = id
+		}
+		rows, err := tx.Query(ctx, eventText(len(part)), args...)
 		_, err = db.Collect(rows, err, func(r db.Scanner) (_ struct{}, err error) {
 			var id, name string
 			var body []byte

@@ -75,7 +75,11 @@ func (w *Webhooks) Run(ctx context.Context) error {
 				w.metrics.saved(done)
 				done = done[:0]
 				for _, f := range flights {
-					all.Go(func() { results <- w.send(work, f) })
+					all.Go(func() {
+						o := w.send(work, f)
+						w.hosts.ended(o) // the host is free before the outcome is on disk
+						results <- o
+					})
 				}
 				w.metrics.inFlight.Set(float64(inFlight))
 				free = w.c.Slots - inFlight

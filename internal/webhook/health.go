@@ -34,7 +34,7 @@ func silent(o outcome) bool {
 }
 
 // lock takes the rows of endpoints, in the order of their ids, where other nodes write too, and
-// notes which of them failed meanwhile where of is given.
+// notes in of which failed meanwhile.
 func lock(ctx context.Context, tx *db.Tx, ids []ID, of map[ID]*health) error {
 	if tx.Single() {
 		return nil
@@ -45,7 +45,7 @@ func lock(ctx context.Context, tx *db.Tx, ids []ID, of map[ID]*health) error {
 		_, err = db.Collect(rows, err, func(r db.Scanner) (_ struct{}, err error) {
 			var id ID
 			var troubled bool
-			if err = r.Scan(&id, &troubled); err == nil && troubled && of != nil {
+			if err = r.Scan(&id, &troubled); err == nil && troubled && of[id] != nil {
 				of[id].troubled = true
 			}
 			return struct{}{}, err

@@ -76,7 +76,7 @@ func (h *hosts) full() (list []string) {
 }
 
 // quota limits what one transaction of the dispatcher may still lease. It changes nothing
-// until the transaction has ended well and took is called.
+// until the transaction has ended well and settle is called.
 type quota struct {
 	h       *hosts
 	now     time.Time
@@ -114,8 +114,27 @@ func (q *quota) plan(k ownerHost, n int) {
 	q.hosts[k.host] += n
 }
 
-// settle takes what was claimed and gives back what has ended.
-func (q *quota) settle(done []outcome) {
+// ended gives back what a request held of its destination, and sets the pace by how it ended.
+func (h *hosts) ended(o outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.pace(ownerHost{o.owner, o.host}, time.Now())
+	p.inFlight = max(0, p.inFlight-1)
+	if h.inFlight[o.host]--; h.inFlight[o.host] <= 0 {
+		delete(h.inFlight, o.host)
+	}
+	switch {
+	case o.abandoned:
+	case o.ok():
+		p.rate = min(p.rate+faster, fastest)
+	default:
+		p.rate = max(p.rate*slower, slowest)
+		p.tokens = min(p.tokens, burst*p.rate)
+	}
+}
+
+// settle takes what was claimed.
+func (q *quota) settle() {
 	q.h.mu.Lock()
 	defer q.h.mu.Unlock()
 	for k, n := range q.planned {
@@ -123,24 +142,6 @@ func (q *quota) settle(done []outcome) {
 		p.tokens -= float64(n)
 		p.inFlight += n
 		q.h.inFlight[k.host] += n
-	}
-	for _, o := range done {
-		k := ownerHost{o.owner, o.host}
-		p := q.h.pace(k, q.now)
-		if p.inFlight--; p.inFlight < 0 {
-			p.inFlight = 0 // a late report of a process that is no more
-		}
-		if q.h.inFlight[k.host]--; q.h.inFlight[k.host] <= 0 {
-			delete(q.h.inFlight, k.host)
-		}
-		switch {
-		case o.abandoned:
-		case o.ok():
-			p.rate = min(p.rate+faster, fastest)
-		default:
-			p.rate = max(p.rate*slower, slowest)
-			p.tokens = min(p.tokens, burst*p.rate)
-		}
 	}
 }
 

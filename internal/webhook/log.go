@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -48,7 +49,8 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner account.OwnerID, hook I
 	return w.Search(ctx, owner, hook, Filter{}, page, limit)
 }
 
-// Search is Deliveries for those that a filter chooses.
+// Search is Deliveries for those that a filter chooses. An event's name is looked for among the
+// newest 10,000 that the rest of the filter chooses, and at most 100,000 are counted.
 func (w *Webhooks) Search(ctx context.Context, owner account.OwnerID, hook ID, f Filter, page, limit int) (list []Delivery, total int, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return nil, 0, err
@@ -98,17 +100,13 @@ func scanDelivery(s db.Scanner) (d Delivery, err error) {
 }
 
 func deliveries(ctx context.Context, r db.Reader, hook ID, f Filter, page, limit int) ([]Delivery, int, error) {
-	where, args, err := f.where(hook)
+	chosen, args, err := f.chosen(hook)
 	if err != nil {
 		return nil, 0, err
 	}
-	chosen := ` FROM webhook_deliveries d WHERE ` + where
-	if len(f.Events) > 0 {
-		chosen = ` FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id WHERE ` + where
-	}
 	paged := slices.Clone(args)
 	rows, err := r.Query(ctx, selectDelivery+`
-		WHERE d.id IN (SELECT d.id`+chosen+` ORDER BY d.id DESC LIMIT `+paged.Add(limit)+` OFFSET `+paged.Add((page-1)*limit)+`)
+		WHERE d.id IN (`+chosen+` ORDER BY found DESC LIMIT `+paged.Add(limit)+` OFFSET `+paged.Add((page-1)*limit)+`)
 		ORDER BY d.id DESC`, paged...)
 	list, err := db.Collect(rows, err, scanDelivery)
 	if err != nil {
@@ -121,7 +119,7 @@ func deliveries(ctx context.Context, r db.Reader, hook ID, f Filter, page, limit
 		return list, before + got, nil // the last page tells the total by itself
 	}
 	var total int
-	if err := r.QueryRow(ctx, `SELECT count(*)`+chosen, args...).Scan(&total); err != nil {
+	if err := r.QueryRow(ctx, `SELECT count(*) FROM (`+chosen+` LIMIT `+strconv.Itoa(counted)+`) AS n`, args...).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count deliveries: %w", err)
 	}
 	return list, total, nil

@@ -26,37 +26,54 @@ type Filter struct {
 	Until  db.Time // 0: now
 }
 
-// states lists what is stored for each state that can be asked for.
+// states lists what is stored for each state that can be asked for, as a condition that an
+// index serves: of many deliveries the few that are pending are found at once.
 var states = map[string]string{
-	"pending": `'pending', 'leased'`, "succeeded": `'succeeded'`, "failed": `'failed', 'skipped'`,
+	"pending":   `d.id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'pending' UNION ALL SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'leased')`,
+	"succeeded": `d.state = 'succeeded'`,
+	"failed":    `d.state IN ('failed', 'skipped')`,
 }
 
-// where returns the condition for deliveries d with events e, and its arguments.
+// Bounds of looking through a log of any length.
+const (
+	searched = 10_000  // deliveries that an event's name is looked for among, the newest that the rest of the filter chooses
+	counted  = 100_000 // deliveries that a total counts
+)
+
+// where returns the condition for deliveries d, whatever their events, and its arguments.
 func (f Filter) where(hook ID) (string, db.Args, error) {
 	text, args := `d.hook_id = $1`, db.Args{hook}
 	if f.State != "" {
-		in, ok := states[f.State]
+		is, ok := states[f.State]
 		if !ok {
 			return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid state", Details: "state must be pending, succeeded or failed", Received: text30(f.State), Code: "invalid_state"}
 		}
-		text += " AND d.state IN (" + in + ")"
+		text += " AND " + is
 	}
-	if len(f.Events) > 0 {
-		for _, name := range f.Events {
-			if !known(name) && name != pingName {
-				return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Unknown event", Details: "GET /webhooks/events lists the names of events", Received: text30(name), Code: "invalid_event"}
-			}
+	for _, name := range f.Events {
+		if !known(name) && name != pingName {
+			return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Unknown event", Details: "GET /webhooks/events lists the names of events", Received: text30(name), Code: "invalid_event"}
 		}
-		text += " AND e.name IN (" + db.AddList(&args, f.Events) + ")"
 	}
 	if f.Since != 0 {
 		text += " AND d.id >= " + args.Add(db.FirstID("dlv", f.Since)) // an index is in this order
 		text += " AND d.created_at >= " + args.Add(f.Since)
 	}
 	if f.Until != 0 {
+		text += " AND d.id < " + args.Add(db.FirstID("dlv", f.Until.Add(time.Minute))) // an id is made a moment after its time
 		text += " AND d.created_at < " + args.Add(f.Until)
 	}
 	return text, args, nil
+}
+
+// chosen returns a statement for the ids of deliveries to a webhook, in no order yet.
+func (f Filter) chosen(hook ID) (string, db.Args, error) {
+	where, args, err := f.where(hook)
+	if len(f.Events) == 0 {
+		return `SELECT d.id AS found FROM webhook_deliveries d WHERE ` + where, args, err
+	}
+	return `SELECT newest.id AS found FROM (SELECT d.id, d.event_id FROM webhook_deliveries d WHERE ` + where + ` ORDER BY d.id DESC LIMIT ` + strconv.Itoa(searched) + `) AS newest
+		JOIN webhook_events e ON e.id = newest.event_id WHERE e.name IN (` + db.AddList(&args, f.Events) + `)`, args, err
 }
 
 func text30(s string) string { return strings.ToValidUTF8(clip(s, 30), "\uFFFD") }
@@ -153,7 +170,7 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 		return operation.Operation{}, err
 	}
 	var total int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id WHERE `+where, args...).Scan(&total); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 AS one FROM webhook_deliveries d WHERE `+where+` LIMIT `+strconv.Itoa(counted)+`) AS n`, args...).Scan(&total); err != nil {
 		return operation.Operation{}, fmt.Errorf("count deliveries: %w", err)
 	}
 	_, err = job.Enqueue(ctx, tx, Redeliver{Operation: op.ID, Hook: hook, Filter: f, Total: total}, job.Options{Unique: "redeliver/" + string(op.ID), Share: string(owner)})
@@ -188,7 +205,7 @@ type Redeliver struct {
 	Operation operation.ID
 	Hook      ID
 	Filter    Filter
-	Total     int
+	Total     int // deliveries to look at, whatever their events; counted or more
 }
 
 // Kind names the job.
@@ -199,6 +216,7 @@ type redelivered struct {
 	Count   int        `json:"count"`           // queued once more
 	Skipped int        `json:"skipped"`         // delivered meanwhile
 	After   DeliveryID `json:"after,omitempty"` // done up to here
+	Seen    int        `json:"seen,omitempty"`  // looked at, up to there
 }
 
 // Work registers the jobs of webhooks.
@@ -254,21 +272,27 @@ func (w *Webhooks) redeliverBatch(ctx context.Context, tx *db.Tx, r Redeliver) (
 	}
 	args = append(args, at.After, batch)
 	rows, err := tx.Query(ctx, `
-		SELECT d.id, d.event_id, EXISTS (SELECT 1 FROM webhook_deliveries o WHERE o.event_id = d.event_id AND o.hook_id = d.hook_id AND o.id > d.id
+		SELECT d.id, d.event_id, e.name, EXISTS (SELECT 1 FROM webhook_deliveries o WHERE o.event_id = d.event_id AND o.hook_id = d.hook_id AND o.id > d.id
 			AND o.state IN ('pending', 'leased', 'succeeded'))
 		FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id
 		WHERE `+where+` AND d.id > $`+strconv.Itoa(len(args)-1)+` ORDER BY d.id LIMIT $`+strconv.Itoa(len(args)), args...)
 	type found struct {
 		repeat
+		name    string
 		settled bool
 	}
-	list, err := db.Collect(rows, err, func(s db.Scanner) (x found, err error) { return x, s.Scan(&x.id, &x.event, &x.settled) })
+	list, err := db.Collect(rows, err, func(s db.Scanner) (x found, err error) {
+		return x, s.Scan(&x.id, &x.event, &x.name, &x.settled)
+	})
 	if err != nil {
 		return false, fmt.Errorf("find deliveries: %w", err)
 	}
 	var todo []repeat
 	for _, x := range list {
 		at.After = x.id
+		if len(r.Filter.Events) > 0 && !slices.Contains(r.Filter.Events, x.name) { // else a rare name would have the statement read on and on
+			continue
+		}
 		if x.settled || slices.ContainsFunc(todo, func(r repeat) bool { return r.event == x.event }) {
 			at.Skipped++
 			continue
@@ -276,6 +300,7 @@ func (w *Webhooks) redeliverBatch(ctx context.Context, tx *db.Tx, r Redeliver) (
 		todo = append(todo, x.repeat)
 	}
 	at.Count += len(todo)
+	at.Seen += len(list)
 	if len(todo) > 0 {
 		if _, err := requeue(ctx, tx, r.Hook, todo); err != nil {
 			return false, err
@@ -283,7 +308,7 @@ func (w *Webhooks) redeliverBatch(ctx context.Context, tx *db.Tx, r Redeliver) (
 	}
 	message := fmt.Sprintf("%d deliveries queued", at.Count)
 	if len(list) < batch {
-		at.After = ""
+		at.After, at.Seen = "", 0
 		return true, w.c.Operations.EndTx(ctx, tx, op.ID, message, "", at)
 	}
 	step, err := json.Marshal(at)
@@ -291,8 +316,8 @@ func (w *Webhooks) redeliverBatch(ctx context.Context, tx *db.Tx, r Redeliver) (
 		return false, err
 	}
 	progress := -1.0
-	if r.Total > 0 {
-		progress = float64(at.Count+at.Skipped) / float64(r.Total)
+	if r.Total > 0 && r.Total < counted {
+		progress = min(1, float64(at.Seen)/float64(r.Total))
 	}
 	return false, w.c.Operations.AdvanceTx(ctx, tx, op.ID, progress, string(step), message)
 }

@@ -167,7 +167,7 @@ func TestSearch(t *testing.T) {
 	h := create(t, w, "https://example.test/", "site.created", "site.deleted")
 	emit(t, w, SiteCreated(someSite), SiteDeleted(someSite), SiteCreated(someSite))
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE webhook_deliveries SET state = 'skipped', finished_at = 1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`)
+		_, err := tx.Exec(t.Context(), `UPDATE webhook_deliveries SET id = $1, state = 'skipped', finished_at = 1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`, db.FirstID("dlv", 5))
 		return err
 	})
 	if err != nil {
@@ -177,7 +177,7 @@ func TestSearch(t *testing.T) {
 		f    Filter
 		want string
 	}{
-		"all": {Filter{}, "created deleted created"}, "pending": {Filter{State: "pending"}, "created created"}, "failed": {Filter{State: "failed"}, "deleted"}, "succeeded": {Filter{State: "succeeded"}, ""},
+		"all": {Filter{}, "deleted created created"}, "pending": {Filter{State: "pending"}, "created created"}, "failed": {Filter{State: "failed"}, "deleted"}, "succeeded": {Filter{State: "succeeded"}, ""},
 		"event": {Filter{Events: []string{"site.created"}}, "created created"}, "since": {Filter{Since: 6}, "created created"}, "until": {Filter{Until: 6}, "deleted"},
 		"all at once": {Filter{State: "failed", Events: []string{"site.deleted"}, Since: 5, Until: 6}, "deleted"},
 	} {
@@ -200,5 +200,39 @@ func TestSearch(t *testing.T) {
 	}
 	if _, _, err := w.Search(t.Context(), anna, h.ID, Filter{State: "x"}, 1, 1); !fault.Is(err, fault.Invalid) {
 		t.Errorf("unknown state: %v", err)
+	}
+}
+
+// An event's name is looked for in a bounded part of the log, the newest, and an older part
+// can be chosen.
+func TestSearchIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWebhooks(t, dbtest.New(t), nil, nil)
+	h := create(t, w, "https://example.test/", "site.created", "site.deleted")
+	emit(t, w, SiteDeleted(someSite), SiteCreated(someSite))
+	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
+		ctx := t.Context()
+		if _, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET id = $1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`, db.FirstID("dlv", 5)); err != nil {
+			return err
+		}
+		var event string
+		if err := tx.QueryRow(ctx, `SELECT id FROM webhook_events WHERE name = 'site.created'`).Scan(&event); err != nil {
+			return err
+		}
+		return addDeliveries(ctx, tx, event, slices.Repeat([]ID{h.ID}, searched), "offered", db.Now())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		f    Filter
+		want int
+	}{
+		"all": {Filter{}, searched + 2}, "a frequent one": {Filter{Events: []string{"site.created"}}, searched}, "an old one": {Filter{Events: []string{"site.deleted"}}, 0},
+		"an old one, up to then": {Filter{Events: []string{"site.deleted"}, Until: 6}, 1}, "pending": {Filter{State: "pending"}, 2}, "an old one that is pending": {Filter{State: "pending", Events: []string{"site.deleted"}}, 1},
+	} {
+		if _, total, err := w.Search(t.Context(), anna, h.ID, tt.f, 1, 1); err != nil || total != tt.want {
+			t.Errorf("%s: %d deliveries, want %d; %v", name, total, tt.want, err)
+		}
 	}
 }

@@ -23,12 +23,10 @@ type health struct {
 	cool              db.Time
 }
 
-// save writes outcomes. One whose lease somebody else has taken over leaves a trace in
-// the log and changes nothing else.
-func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
-	if len(done) == 0 {
-		return nil
-	}
+// save writes outcomes, and locks the endpoints that were touched. An outcome whose lease
+// somebody else has taken over leaves a trace in the log and changes nothing else. The turns of
+// the endpoints are the caller's to set.
+func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched []ID) error {
 	slices.SortStableFunc(done, func(a, b outcome) int { return strings.Compare(string(a.hook), string(b.hook)) })
 	now := db.Now()
 	hooks := map[ID]*health{}
@@ -65,7 +63,7 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
 			attempts = append(attempts, x)
 		}
 	}
-	if err := lock(ctx, tx, order, hooks); err != nil {
+	if err := lock(ctx, tx, touched, hooks); err != nil {
 		return err
 	}
 	mine, err := writeSettled(ctx, tx, all)
@@ -104,9 +102,6 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome) error {
 		if err := w.updateHealth(ctx, tx, id, *hooks[id], now); err != nil {
 			return err
 		}
-	}
-	if err := retimeAll(ctx, tx, order); err != nil {
-		return fmt.Errorf("set turns of webhooks: %w", err)
 	}
 	return nil
 }

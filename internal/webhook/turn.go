@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -29,14 +28,17 @@ const firstDue = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id
 // a bitmap of it every lease since the last vacuum would count.
 var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased' ORDER BY d.lease_until LIMIT ` + strconv.Itoa(maxInFlight) + `) AS l)`
 
-// retimeAll is retime for many endpoints.
+// retimeAll is retime for many endpoints. One whose turn has come keeps its place in the
+// line, and a row that stays as it is is not written.
 func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	return inChunks(hooks, func(part []ID) error {
-		var args db.Args
+		args := db.Args{db.Now()}
 		_, err := tx.Exec(ctx, `
-			UPDATE webhooks SET turn_at = CASE WHEN v.busy OR v.due IS NULL THEN `+neverTurn+` WHEN v.due > floor_at THEN v.due ELSE floor_at END
-			FROM (SELECT id AS hook, `+underWay+` >= `+window+` AS busy, `+firstDue+` AS due FROM webhooks WHERE id IN (`+db.AddList(&args, part)+`)) AS v
-			WHERE webhooks.id = v.hook`, args...)
+			UPDATE webhooks SET turn_at = v.turn
+			FROM (SELECT hook, CASE WHEN busy OR due IS NULL THEN `+neverTurn+` WHEN due > $1 OR floor_at > $1 THEN CASE WHEN due > floor_at THEN due ELSE floor_at END
+					WHEN turn_at <= $1 THEN turn_at ELSE CAST($1 AS BIGINT) END AS turn
+				FROM (SELECT id AS hook, turn_at, floor_at, `+underWay+` >= `+window+` AS busy, `+firstDue+` AS due FROM webhooks WHERE id IN (`+db.AddList(&args, part)+`)) AS u) AS v
+			WHERE webhooks.id = v.hook AND webhooks.turn_at <> v.turn`, args...)
 		return err
 	})
 }
@@ -54,35 +56,19 @@ func call(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	return err
 }
 
-// answerCalls gives webhooks the turns that were asked for. What has been queued after
-// this has a call of its own.
-func answerCalls(ctx context.Context, tx *db.Tx, now db.Time) error {
+// takeCalls returns the webhooks that a turn was asked for, for the caller to give it to them.
+// What has been queued after this has a call of its own.
+func takeCalls(ctx context.Context, tx *db.Tx) (hooks []ID, err error) {
 	rows, err := tx.Query(ctx, `
 		DELETE FROM webhook_calls WHERE id IN (SELECT id FROM webhook_calls ORDER BY id LIMIT 256`+tx.SkipLocked()+`) RETURNING hooks`)
 	calls, err := db.Collect(rows, err, func(r db.Scanner) (hooks string, err error) { return hooks, r.Scan(&hooks) })
 	if err != nil {
-		return fmt.Errorf("find calls: %w", err)
+		return nil, fmt.Errorf("find calls: %w", err)
 	}
-	var hooks []ID
 	for _, list := range calls {
 		for id := range strings.FieldsSeq(list) {
 			hooks = append(hooks, ID(id))
 		}
 	}
-	slices.Sort(hooks)
-	hooks = slices.Compact(hooks)
-	if err := lock(ctx, tx, hooks, nil); err != nil {
-		return err
-	}
-	err = inChunks(hooks, func(part []ID) error {
-		args := db.Args{now}
-		_, err := tx.Exec(ctx, `
-			UPDATE webhooks SET turn_at = CASE WHEN turn_at <= $1 THEN turn_at WHEN floor_at > $1 THEN floor_at ELSE $1 END
-			WHERE id IN (`+db.AddList(&args, part)+`)`, args...)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("give webhooks their turn: %w", err)
-	}
-	return nil
+	return hooks, nil
 }
