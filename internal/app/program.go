@@ -319,7 +319,9 @@ func (in *instance) release() {
 
 func (p *program) endpoint(in *instance) *Endpoint {
 	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), MaxBody: in.maxBody, FirstByte: in.firstByte, Release: sync.OnceFunc(in.release),
-		Answered: func(status int, bytes int64, took time.Duration) { p.apps.metrics.answered(in.site, status, bytes, took) }}
+		Answered: func(status int, bytes int64, took time.Duration) {
+			p.apps.metrics.answered(in.site, status, bytes, took)
+		}}
 }
 
 // stop ends the instance that runs, if it is in and still idle where it must be. It does not
