@@ -137,6 +137,14 @@ type metricsBody struct {
 	Step  string       `json:"step" enum:"1m,15m,1h"`
 	Total FiguresBody  `json:"total" doc:"The sum of all points."`
 	Data  []metricSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
+
+	Storage storageBody `json:"storage" doc:"What the site's programs store."`
+}
+
+type storageBody struct {
+	Bytes      int64   `json:"bytes" doc:"On disk, previews included. It counts to the account's storage.bytes."`
+	MeasuredAt *string `json:"measuredAt" format:"date-time" doc:"Null: not yet. Measured every half minute while a program runs."`
+	Full       bool    `json:"full" doc:"The account can store no more, and the site's programs can't add to what they store."`
 }
 
 type metricSpan struct {
@@ -148,6 +156,7 @@ type metricSpan struct {
 // of embedded types that are not.
 type FiguresBody struct {
 	Requests    int64        `json:"requests"`
+	Bytes       int64        `json:"bytes" doc:"Of the bodies of answers."`
 	Statuses    statusesBody `json:"statuses"`
 	Latency     latencyBody  `json:"latencyMs" doc:"Until the first byte of the answer, waking included, in milliseconds, estimated from classes. Zero without requests."`
 	MemoryBytes int64        `json:"memoryBytes" doc:"The most that was seen."`
@@ -182,18 +191,23 @@ func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetrics
 		return metricsBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid step", Details: "step must be 1m, 15m or 1h", Received: in.Step, Code: "invalid_step"}
 	}
 	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()), until, step)
+	if err != nil {
+		return metricsBody{}, err
+	}
+	stored, err := a.Apps.StorageUse(ctx, in.ID)
 	name := ""
 	for n, d := range metricSteps {
 		if n != "" && d == step {
 			name = n
 		}
 	}
-	return metricsBody{Step: name, Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} })}, err
+	return metricsBody{Step: name, Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} }),
+		Storage: storageBody{Bytes: stored.Bytes, MeasuredAt: when(stored.MeasuredAt), Full: stored.Capped > 0}}, err
 }
 
 func showFigures(f app.Figures) FiguresBody {
 	ms := func(share float64) float64 { return math.Round(float64(f.Latency(share).Microseconds())/100) / 10 }
-	return FiguresBody{Requests: f.Requests(), Statuses: statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]}, Latency: latencyBody{ms(.5), ms(.9), ms(.95), ms(.99)},
+	return FiguresBody{Requests: f.Requests(), Bytes: f.Bytes, Statuses: statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]}, Latency: latencyBody{ms(.5), ms(.9), ms(.95), ms(.99)},
 		MemoryBytes: f.Memory, CPUSeconds: math.Round(f.CPU.Seconds()*100) / 100, Restarts: f.Restarts, Wakes: f.Wakes}
 }
 
@@ -226,10 +240,6 @@ func showTask(t app.TaskState) taskBody {
 		State: some(string(t.State)), Restarts: t.Restarts, Message: some(t.Message)}
 }
 
-type cronsBody struct {
-	Data []cronBody `json:"data"`
-}
-
 type cronBody struct {
 	Name         string  `json:"name"`
 	Schedule     string  `json:"schedule" doc:"In UTC." example:"*/15 * * * *"`
@@ -239,12 +249,12 @@ type cronBody struct {
 	LastExitCode *int    `json:"lastExitCode" doc:"Null: it has not run, runs now, or was interrupted."`
 }
 
-func (a *API) listCrons(ctx context.Context, c account.Caller, in *ByID) (cronsBody, error) {
+func (a *API) listCrons(ctx context.Context, c account.Caller, in *partOf) (data[cronBody], error) {
 	if _, err := a.site(ctx, c, in.ID); err != nil {
-		return cronsBody{}, err
+		return data[cronBody]{}, err
 	}
 	list, err := a.Apps.Tasks(ctx, in.ID)
-	out := cronsBody{Data: []cronBody{}}
+	out := []cronBody{}
 	for _, t := range list {
 		if t.Schedule == "" {
 			continue // a worker
@@ -253,9 +263,9 @@ func (a *API) listCrons(ctx context.Context, c account.Caller, in *ByID) (cronsB
 		if t.Last > 0 && t.LastExit >= 0 {
 			b.LastExitCode = &t.LastExit
 		}
-		out.Data = append(out.Data, b)
+		out = append(out, b)
 	}
-	return out, err
+	return part(in.PartIn, out, err)
 }
 
 type runCronIn struct {

@@ -47,6 +47,7 @@ type Wanted struct {
 	Sleep      time.Duration // unused for so long, it stops; 0: never
 	Drain      time.Duration // what it is given to finish once another has taken its place
 	MaxBody    int64         // bytes of a request's body; 0: no limit
+	FirstByte  time.Duration // until an answer's first byte; 0: as the edge has it
 }
 
 // Config holds what Apps needs.
@@ -150,8 +151,11 @@ type Endpoint struct {
 	Tasks   http.RoundTripper
 	Ended   <-chan struct{} // closed when the program has ended
 	Release func()
-	MaxBody int64 // the most bytes of a request's body; 0: no limit
-	// Answered counts the answer: its status, and how long its first byte took. Optional to
+	// MaxBody is the most bytes of a request's body, and FirstByte how long the first byte of
+	// an answer may take; 0: no limit, and as the edge has it.
+	MaxBody   int64
+	FirstByte time.Duration
+	// Answered counts the answer: its status, the bytes of its body, and how long its first byte took. Optional to
 	// call, before Release.
-	Answered func(status int, took time.Duration)
+	Answered func(status int, bytes int64, took time.Duration)
 }

@@ -21,6 +21,7 @@ type Figures struct {
 	Statuses [4]int64 // 2xx (1xx included), 3xx, 4xx, 5xx
 	Wakes    int64    // starts because somebody asked
 	Restarts int64    // ends that nobody asked for, and restarts that somebody did
+	Bytes    int64    // of the bodies of answers
 	Memory   int64    // the most that was seen, bytes
 	CPU      time.Duration
 	counts   [16]int64 // first bytes, by latencies
@@ -57,7 +58,7 @@ func (f *Figures) add(o Figures) {
 	for i, n := range o.counts {
 		f.counts[i] += n
 	}
-	f.Wakes, f.Restarts, f.CPU, f.Memory = f.Wakes+o.Wakes, f.Restarts+o.Restarts, f.CPU+o.CPU, max(f.Memory, o.Memory)
+	f.Wakes, f.Restarts, f.Bytes, f.CPU, f.Memory = f.Wakes+o.Wakes, f.Restarts+o.Restarts, f.Bytes+o.Bytes, f.CPU+o.CPU, max(f.Memory, o.Memory)
 }
 
 // Point is the figures of one step.
@@ -100,9 +101,11 @@ func (m *metrics) of(site string, note func(*Figures)) {
 	note(f)
 }
 
-// answered counts an answer of a site's program, and how long its first byte took.
-func (m *metrics) answered(site string, status int, took time.Duration) {
+// answered counts an answer of a site's program, the bytes of its body, and how long its first
+// byte took.
+func (m *metrics) answered(site string, status int, bytes int64, took time.Duration) {
 	m.of(site, func(f *Figures) {
+		f.Bytes += bytes
 		f.Statuses[min(max(status/100, 2), 5)-2]++
 		i, _ := slices.BinarySearch(latencies[:], took)
 		f.counts[i]++
@@ -160,7 +163,7 @@ func (a *Apps) countFigures(ctx context.Context) {
 }
 
 var metricColumns = func() string {
-	names := []string{"s2", "s3", "s4", "s5", "wakes", "restarts", "memory", "cpu"}
+	names := []string{"s2", "s3", "s4", "s5", "wakes", "restarts", "memory", "cpu", "bytes"}
 	for i := range 16 {
 		names = append(names, fmt.Sprintf("b%d", i))
 	}
@@ -194,7 +197,7 @@ func (a *Apps) writeFigures(ctx context.Context, now db.Time) error {
 				f := batch[site]
 				for _, s := range steps {
 					at := now - now%db.Time(s.step.Milliseconds())
-					args := []any{site, s.step.Milliseconds(), at, f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3], f.Wakes, f.Restarts, f.Memory, f.CPU.Milliseconds()}
+					args := []any{site, s.step.Milliseconds(), at, f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3], f.Wakes, f.Restarts, f.Memory, f.CPU.Milliseconds(), f.Bytes}
 					for _, n := range f.counts {
 						args = append(args, n)
 					}
@@ -266,7 +269,7 @@ func (a *Apps) Metrics(ctx context.Context, site string, since, until db.Time, s
 	rows, err := a.c.DB.Query(ctx, `SELECT at, `+metricColumns+` FROM app_metrics WHERE site_id = $1 AND step = $2 AND at >= $3 AND at <= $4 ORDER BY at`, site, stored.Milliseconds(), list[0].At, until)
 	found, err := db.Collect(rows, err, func(s db.Scanner) (p Point, err error) {
 		var cpu int64
-		into := []any{&p.At, &p.Statuses[0], &p.Statuses[1], &p.Statuses[2], &p.Statuses[3], &p.Wakes, &p.Restarts, &p.Memory, &cpu}
+		into := []any{&p.At, &p.Statuses[0], &p.Statuses[1], &p.Statuses[2], &p.Statuses[3], &p.Wakes, &p.Restarts, &p.Memory, &cpu, &p.Bytes}
 		for i := range p.counts {
 			into = append(into, &p.counts[i])
 		}

@@ -16,10 +16,10 @@ func TestFigures(t *testing.T) {
 	now := db.Now()
 	for i, a := range f.nodes {
 		for range 98 {
-			a.metrics.answered("site", 200, 30*time.Millisecond)
+			a.metrics.answered("site", 200, 1000, 30*time.Millisecond)
 		}
-		a.metrics.answered("site", 404, 700*time.Millisecond)
-		a.metrics.answered("site", 502, 700*time.Millisecond)
+		a.metrics.answered("site", 404, 10, 700*time.Millisecond)
+		a.metrics.answered("site", 502, 10, 700*time.Millisecond)
 		a.metrics.of("site", func(f *Figures) { f.Wakes, f.Restarts, f.Memory, f.CPU = 1, 2, int64(100*(i+1)), time.Second })
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -32,7 +32,7 @@ func TestFigures(t *testing.T) {
 	for _, back := range []time.Duration{time.Hour, 23 * time.Hour, 30 * 24 * time.Hour} {
 		list, total, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-back), 0, 0)
 		f.ok(err)
-		if total.Requests() != 200 || total.Statuses != [4]int64{196, 0, 2, 2} || total.Wakes != 2 || total.Restarts != 4 || total.Memory != 200 || total.CPU != 2*time.Second {
+		if total.Requests() != 200 || total.Statuses != [4]int64{196, 0, 2, 2} || total.Wakes != 2 || total.Restarts != 4 || total.Memory != 200 || total.Bytes != 196_040 || total.CPU != 2*time.Second {
 			t.Errorf("%s back: %+v", back, total)
 		}
 		if p50, p99 := total.Latency(.5), total.Latency(.99); p50 < 20*time.Millisecond || p50 > 50*time.Millisecond || p99 < 500*time.Millisecond || p99 > time.Second {

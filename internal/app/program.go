@@ -46,6 +46,7 @@ type instance struct {
 	site      string
 	begun     time.Time
 	maxBody   int64
+	firstByte time.Duration
 
 	mu     sync.Mutex // guards what follows
 	active int
@@ -317,8 +318,10 @@ func (in *instance) release() {
 }
 
 func (p *program) endpoint(in *instance) *Endpoint {
-	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), MaxBody: in.maxBody, Release: sync.OnceFunc(in.release),
-		Answered: func(status int, took time.Duration) { p.apps.metrics.answered(in.site, status, took) }}
+	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), MaxBody: in.maxBody, FirstByte: in.firstByte, Release: sync.OnceFunc(in.release),
+		Answered: func(status int, bytes int64, took time.Duration) {
+			p.apps.metrics.answered(in.site, status, bytes, took)
+		}}
 }
 
 // stop ends the instance that runs, if it is in and still idle where it must be. It does not

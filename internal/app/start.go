@@ -61,7 +61,7 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 	}
 	stored := a.storing.begin(want.Site)
 	go func() { <-running.Done(); stored(); left() }()
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), maxBody: want.MaxBody}
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), maxBody: want.MaxBody, firstByte: want.FirstByte}
 	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
 	defer cancel()

@@ -44,7 +44,7 @@ func OpenCopy(ctx context.Context, r *Repository, id ID) (*CopyReader, error) {
 	if id != "" {
 		return nil, &fault.Error{Kind: fault.NotFound, Message: "There is no backup " + string(id) + " at this place", Details: "slipway backup list shows which there are"}
 	}
-	return nil, &fault.Error{Kind: fault.NotFound, Message: "There is no backup of an installation at this place", Details: "slipway backup create takes one"}
+	return nil, &fault.Error{Kind: fault.NotFound, Message: "No backup of an installation found at this location", Details: "create one with slipway backup create"}
 }
 
 // Databases is how many databases of sites it holds.

@@ -111,7 +111,7 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 			}
 		}
 		if len(p.restore.Includes) < len(parts) {
-			return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A new site is restored whole", Details: "leave out includes, or restore to a site that is there", Code: "invalid_includes"}
+			return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A restore to a new site can't be limited to some parts", Details: "omit includes, or restore to an existing site", Code: "invalid_includes"}
 		}
 		n := in.m.Config.NewSite()
 		n.Name, n.Unprovisioned = to.NewName, true

@@ -23,7 +23,7 @@ type Storage struct {
 // site.Run has for them.
 var runFields = map[string]string{
 	"command": "run_command", "release": "run_release", "healthCheck.path": "run_health_path", "healthCheck.timeoutSeconds": "run_health_timeout",
-	"sleepAfterSeconds": "run_sleep", "memoryMiB": "run_memory", "cpus": "run_cpus", "drainSeconds": "run_drain", "requestMiB": "run_request_mib",
+	"sleepAfterSeconds": "run_sleep", "memoryMiB": "run_memory", "cpus": "run_cpus", "drainSeconds": "run_drain", "requestMiB": "run_request_mib", "responseSeconds": "run_response",
 	"storage": "run_storage", "storageMiB": "run_storage_mib", "ports": "run_ports",
 }
 
@@ -62,6 +62,8 @@ func (s settingsData) Run(name string) string {
 		return number(r.DrainSeconds)
 	case "storage_mib":
 		return number(r.StorageMiB)
+	case "response":
+		return number(r.ResponseSeconds)
 	case "request_mib":
 		return number(r.RequestMiB)
 	case "cpus":
@@ -124,7 +126,7 @@ func runForm(q *request, part string) (edit func(*site.Run), err error) {
 	switch part {
 	case "run":
 		command, release, path, timeout := text("run_command"), text("run_release"), text("run_health_path"), number("run_health_timeout")
-		sleep, memory, drain, request := number("run_sleep"), number("run_memory"), number("run_drain"), number("run_request_mib")
+		sleep, memory, drain, request, response := number("run_sleep"), number("run_memory"), number("run_drain"), number("run_request_mib"), number("run_response")
 		var cpus *float64
 		if v := text("run_cpus"); v != nil {
 			n, err := strconv.ParseFloat(*v, 64)
@@ -134,7 +136,7 @@ func runForm(q *request, part string) (edit func(*site.Run), err error) {
 			cpus = &n
 		}
 		edit = func(r *site.Run) {
-			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.DrainSeconds, r.CPUs, r.RequestMiB = command, release, sleep, memory, drain, cpus, request
+			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.DrainSeconds, r.CPUs, r.RequestMiB, r.ResponseSeconds = command, release, sleep, memory, drain, cpus, request, response
 			if r.HealthCheck = nil; path != nil || timeout != nil {
 				r.HealthCheck = &site.HealthCheck{Path: path, TimeoutSeconds: timeout}
 			}

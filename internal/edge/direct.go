@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -169,7 +168,7 @@ func (e *Edge) direct(w *recorder, r *http.Request, t *target, p Program, begun 
 		if err != nil {
 			return 0, err
 		}
-		x := &exchange{c: c, w: w, r: r, conn: conn, limit: cmp.Or(e.FirstByte, firstByte)}
+		x := &exchange{c: c, w: w, r: r, conn: conn, limit: e.firstByteOf(p)}
 		err = x.ask(*out, &h)
 		if err != nil && !again && r.ContentLength == 0 && c.Unread(err) {
 			x.end(false)

@@ -63,7 +63,7 @@ func (e *Edge) pass(q *fastpath.Request) (taken, ok bool) {
 	if err != nil {
 		return false, false // it has ended this moment
 	}
-	x := passing{e: e, q: q, t: t, begun: begun, buf: heads.Get().(*[]byte)}
+	x := passing{e: e, q: q, t: t, begun: begun, limit: e.firstByteOf(p), buf: heads.Get().(*[]byte)}
 	defer func() { putHead(x.buf) }()
 	if taken, ok = x.run(p, c); taken {
 		e.passed(&x, p)
@@ -77,6 +77,7 @@ type passing struct {
 	q     *fastpath.Request
 	t     *target
 	begun time.Time
+	limit time.Duration // for the first byte
 	buf   *[]byte
 
 	first  time.Duration // until the answer's first byte
@@ -92,7 +93,7 @@ func (e *Edge) passed(x *passing, p Program) {
 		return
 	}
 	if p.Answered != nil {
-		p.Answered(x.status, cmp.Or(x.first, time.Since(x.begun)))
+		p.Answered(x.status, x.bytes, cmp.Or(x.first, time.Since(x.begun)))
 	}
 	if x.t.visits == nil {
 		return
@@ -190,7 +191,7 @@ func (x *passing) ask(c *upstream.Conn, h *upstream.Head) error {
 			if err := x.look(c); err != nil {
 				return err
 			}
-			if time.Since(x.begun) > cmp.Or(x.e.FirstByte, firstByte) {
+			if time.Since(x.begun) > x.limit {
 				return errFirstByte
 			}
 		case err != nil || h.Status >= 200:

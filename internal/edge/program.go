@@ -27,10 +27,13 @@ type Program struct {
 	Release  func()          // to be called when the request has ended
 	Ended    <-chan struct{} // closed when the program has ended. Optional.
 	MaxBody  int64           // the most bytes of a request's body. Optional: 0 means no limit.
+	// FirstByte is how long it may take to begin its answer. Optional: 0 means the Edge's own.
+	FirstByte time.Duration
 	// Serve answers a request that a file answers, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
-	// Answered hears an answer's status, and how long its first byte took. Optional.
-	Answered func(status int, took time.Duration)
+	// Answered hears an answer's status, how many bytes its body had, and how long its first byte
+	// took. Optional.
+	Answered func(status int, bytes int64, took time.Duration)
 }
 
 // How long a program may take to begin its answer, where Config doesn't say, and a visitor
@@ -73,7 +76,7 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun tim
 	first := time.Duration(0) // until the answer's first byte
 	defer func() {
 		if p.Answered != nil && w.status != 0 {
-			p.Answered(w.status, cmp.Or(first, time.Since(begun)))
+			p.Answered(w.status, w.bytes, cmp.Or(first, time.Since(begun)))
 		}
 	}()
 	if t.preview {
@@ -102,7 +105,7 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun tim
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	late := &patience{long: cmp.Or(e.FirstByte, firstByte)}
+	late := &patience{long: e.firstByteOf(p)}
 	late.timer = time.AfterFunc(late.long, func() { cancel(errFirstByte) })
 	defer late.end()
 	proxy := httputil.ReverseProxy{
@@ -140,6 +143,11 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p Program, begun tim
 	_ = conn.SetWriteDeadline(time.Time{})
 	proxy.ServeHTTP(&flowing{w, conn}, in)
 	return true
+}
+
+// firstByteOf is how long a program may take to begin its answer.
+func (e *Edge) firstByteOf(p Program) time.Duration {
+	return cmp.Or(p.FirstByte, e.FirstByte, firstByte)
 }
 
 // ended reports whether a program that accepts no connections has ended, or does so soon.

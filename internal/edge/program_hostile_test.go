@@ -225,3 +225,27 @@ func TestProgramRequestLimit(t *testing.T) {
 		t.Errorf("the program got %d bytes", n)
 	}
 }
+
+// A site may say how long its program takes for the first byte of an answer.
+func TestProgramResponseTime(t *testing.T) {
+	t.Parallel()
+	for way := range 3 {
+		p := startProgramBy(t, way, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		p.FirstByte = time.Hour
+		p.firstByte.Store(int64(50 * time.Millisecond))
+		p.get("https://app.sites.test/").want(t, 504, "took too long")
+		p.do("POST", "https://app.sites.test/").want(t, 504, "took too long")
+	}
+}
+
+// The bytes of answers are counted on each way to a program.
+func TestProgramCountsBytes(t *testing.T) {
+	t.Parallel()
+	for way := range 3 {
+		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat("x", 1000)) })
+		p.get("https://app.sites.test/").want(t, 200, "x")
+		p.do("POST", "https://app.sites.test/").want(t, 200, "x")
+		p.do("HEAD", "https://app.sites.test/").want(t, 200, "")
+		p.until("2000 bytes are counted", func() bool { return p.heard.Load() == 2000 })
+	}
+}

@@ -30,7 +30,9 @@ type programs struct {
 	passed atomic.Int64 // requests that the fast path had
 	refuse atomic.Pointer[error]
 
-	maxBody atomic.Int64
+	heard     atomic.Int64 // bytes that were counted
+	maxBody   atomic.Int64
+	firstByte atomic.Int64
 }
 
 // The ways to a program: all requests by ReverseProxy, all by net/http's server, and as it
@@ -70,7 +72,7 @@ func startProgramAt(t testing.TB, way int, addr string) *programs {
 				}
 				p.held.Add(1)
 				p.passed.Add(1)
-				return Program{Transport: transport, Upstream: pool, Release: func() { p.held.Add(-1) }}, true
+				return Program{Transport: transport, Upstream: pool, FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Release: func() { p.held.Add(-1) }}, true
 			}
 		}
 		c.Programs = func(_ context.Context, deployment string) (Program, error) {
@@ -78,7 +80,7 @@ func startProgramAt(t testing.TB, way int, addr string) *programs {
 				return Program{}, *err
 			}
 			p.held.Add(1)
-			return Program{Transport: transport, Upstream: pool, MaxBody: p.maxBody.Load(), Release: func() { p.held.Add(-1) }}, nil
+			return Program{Transport: transport, Upstream: pool, MaxBody: p.maxBody.Load(), FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Release: func() { p.held.Add(-1) }}, nil
 		}
 	})
 	err := p.DB.Write(t.Context(), func(tx *db.Tx) error {

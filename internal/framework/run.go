@@ -22,6 +22,7 @@ type Run struct {
 	Storage                   *[]string `toml:"storage" json:"storage,omitempty"`
 	StorageMiB                *int      `toml:"storage_mib" json:"storageMiB,omitempty"`
 	RequestMiB                *int      `toml:"request_mib" json:"requestMiB,omitempty"`
+	ResponseSeconds           *int      `toml:"response_seconds" json:"responseSeconds,omitempty"`
 	Ports                     *[]int    `toml:"ports" json:"ports,omitempty"`
 	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // stored with the release too
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,47 @@ func TestHalfSentForm(t *testing.T) {
 		}
 		if !strings.HasPrefix(string(b), "HTTP/1.1 408 ") {
 			t.Errorf("answer %q", b)
+		}
+	})
+}
+
+// Over HTTP/2, too, where one connection has many of them at once.
+func TestHalfSentFormsOverHTTP2(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &piped{make(chan net.Conn), make(chan struct{})}
+		srv := &http.Server{Handler: (&node{}).bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err != nil {
+				w.WriteHeader(http.StatusRequestTimeout)
+			}
+		})), Protocols: new(http.Protocols)}
+		srv.Protocols.SetUnencryptedHTTP2(true)
+		go srv.Serve(p)
+		t.Cleanup(func() { srv.Close() })
+		tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil }, Protocols: new(http.Protocols)}
+		tr.Protocols.SetUnencryptedHTTP2(true)
+		defer tr.CloseIdleConnections()
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				body, form := io.Pipe()
+				defer form.Close()
+				go io.WriteString(form, "email=")
+				r, _ := http.NewRequest("POST", "http://x/login", body)
+				r.ContentLength = 100
+				resp, err := tr.RoundTrip(r)
+				if err == nil {
+					resp.Body.Close()
+				}
+				if err == nil && (resp.ProtoMajor != 2 || resp.StatusCode != http.StatusRequestTimeout) {
+					t.Errorf("%s %d", resp.Proto, resp.StatusCode)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(begun); took > 2*bodyTime {
+			t.Errorf("half-sent forms were open for %s", took)
 		}
 	})
 }

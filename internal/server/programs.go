@@ -124,6 +124,9 @@ func applyRun(w *app.Wanted, r site.Run) {
 	if r.RequestMiB != nil {
 		w.MaxBody = int64(*r.RequestMiB) << 20
 	}
+	if r.ResponseSeconds != nil {
+		w.FirstByte = time.Duration(*r.ResponseSeconds) * time.Second
+	}
 	if r.Ports != nil {
 		w.Spec.Ports = *r.Ports
 	}
@@ -174,7 +177,7 @@ func (h *node) awakeProgram(deployment string) (edge.Program, bool) {
 }
 
 func edgeProgram(e *app.Endpoint) edge.Program {
-	return edge.Program{Transport: e.Transport, Upstream: e.Upstream, Ended: e.Ended, Serve: e.Serve, MaxBody: e.MaxBody, Release: e.Release, Answered: e.Answered}
+	return edge.Program{Transport: e.Transport, Upstream: e.Upstream, Ended: e.Ended, Serve: e.Serve, MaxBody: e.MaxBody, FirstByte: e.FirstByte, Release: e.Release, Answered: e.Answered}
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.

@@ -22,6 +22,7 @@ type Run struct {
 	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"What they may hold together. 16 to 10240. Default 1024."`
 	Ports             *[]int       `json:"ports,omitempty" doc:"Ports, beside 80 and 443, at which the program may reach public hosts by name, for databases and the like. Up to 16. Default none."`
 	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"The most that the body of a request may have; a larger one is answered with 413. 1 to 1048576. Default no limit."`
+	ResponseSeconds   *int         `json:"responseSeconds,omitempty" doc:"How long the program may take for the first byte of an answer, from the last byte of the request; then visitors get 504. 1 to 3600. Default 100."`
 	Terminal          *bool        `json:"terminal,omitempty" doc:"Whether the dashboard opens terminals in the program's sandbox. Default false."`
 	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"What requests under way are given to end when another deployment takes over. 0 to 600. Default 30."`
 }
@@ -78,6 +79,9 @@ func mergeRun(have, p Run) Run {
 	if p.RequestMiB != nil {
 		have.RequestMiB = p.RequestMiB
 	}
+	if p.ResponseSeconds != nil {
+		have.ResponseSeconds = p.ResponseSeconds
+	}
 	if p.Terminal != nil {
 		have.Terminal = p.Terminal
 	}
@@ -117,6 +121,9 @@ func checkRun(r Run) error {
 		return err
 	}
 	if err := within("storageMiB", r.StorageMiB, 16, 10240); err != nil {
+		return err
+	}
+	if err := within("responseSeconds", r.ResponseSeconds, 1, 3600); err != nil {
 		return err
 	}
 	if err := within("requestMiB", r.RequestMiB, 1, 1<<20); err != nil {

@@ -22,7 +22,7 @@ type Program struct {
 	Transport http.RoundTripper
 	Serve     func(w http.ResponseWriter, r *http.Request) bool
 	Release   func()
-	Answered  func(status int, took time.Duration) // Optional.
+	Answered  func(status int, bytes int64, took time.Duration) // Optional.
 }
 
 // Guard stands before a site's WordPress for one request: it closes what is nobody's
@@ -89,12 +89,12 @@ func (g *Guard) Release() {
 }
 
 // Answered hears an answer of the program.
-func (g *Guard) Answered(status int, took time.Duration) {
+func (g *Guard) Answered(status int, bytes int64, took time.Duration) {
 	g.mu.Lock()
 	got := g.got
 	g.mu.Unlock()
 	if got != nil && got.Answered != nil {
-		got.Answered(status, took)
+		got.Answered(status, bytes, took)
 	}
 }
 

@@ -50,8 +50,9 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name stri
 	if json.Unmarshal(b, &failed) == nil && failed.Error != "" || resp.StatusCode != http.StatusOK {
 		why := failed.Error
 		if why == "" {
-			why = strings.TrimSpace(strings.ToValidUTF8(string(b[:min(len(b), 500)]), "\uFFFD"))
+			why = string(b)
 		}
+		why = strings.TrimSpace(strings.ToValidUTF8(why[:min(len(why), 500)], "\uFFFD")) // it is stored
 		return &fault.Error{Kind: fault.Conflict, Message: "WordPress reports an error", Details: fmt.Sprintf("%s (status %d)", why, resp.StatusCode), Code: "wordpress_failed"}
 	}
 	if err := json.Unmarshal(b, out); err != nil {
