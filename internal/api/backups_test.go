@@ -19,7 +19,7 @@ import (
 // working runs the jobs of backups.
 func (w *world) working() {
 	w.t.Helper()
-	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{backup.QueueName: 2}, Poll: 20 * time.Millisecond, Drain: time.Millisecond})
+	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{backup.QueueName: 2, backup.VerifyQueue: 2}, Poll: 20 * time.Millisecond, Drain: time.Millisecond})
 	w.c.Backups.Work(jobs)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -61,30 +61,45 @@ func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
 	}
 	health, cancel := context.WithTimeout(ctx, want.Health)
 	defer cancel()
+	broken := make(<-chan time.Time)
 	for {
 		if got, err := in.ask(health, want.Host, path); err == nil {
-			if status = got; status < 500 {
-				return status, nil
+			if got < 500 {
+				return got, nil
 			}
+			if status == 0 {
+				broken = time.After(brokenTime)
+			}
+			status = got
 		}
 		select {
 		case <-running.Done():
 			return 0, said(ended(running.Exit()))
+		case <-broken:
+			return tried(status, path, said)
 		case <-health.Done():
 			if ctx.Err() != nil {
 				return 0, context.Cause(ctx)
 			}
-			if status == http.StatusServiceUnavailable {
-				return status, nil
+			if status != 0 {
+				return tried(status, path, said)
 			}
 			f := &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy", Message: fmt.Sprintf("It does not respond to %s after %s", path, want.Health.Round(time.Second))}
-			if status != 0 {
-				f.Message = fmt.Sprintf("It answers %s with %d", path, status)
-			}
 			return 0, said(f)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// brokenTime is how long a program that answers, but with an error, has to get over it.
+const brokenTime = 5 * time.Second
+
+// tried is the end of a trial whose program answers with an error.
+func tried(status int, path string, said func(error) error) (int, error) {
+	if status == http.StatusServiceUnavailable {
+		return status, nil
+	}
+	return 0, said(&fault.Error{Kind: fault.Invalid, Code: "application_unhealthy", Message: fmt.Sprintf("It answers %s with %d", path, status)})
 }
 
 const clipped = 300

@@ -105,7 +105,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 
 // start runs the workers as a process does.
 func (w *world) start() (stop func()) {
-	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Queues: map[string]int{"default": 2, deploy.QueueName: 2, QueueName: 2}, Poll: 20 * time.Millisecond, Drain: time.Millisecond})
+	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Queues: map[string]int{"default": 2, deploy.QueueName: 2, QueueName: 2, VerifyQueue: 2}, Poll: 20 * time.Millisecond, Drain: time.Millisecond})
 	w.Work(jobs)
 	w.deploys.Work(jobs)
 	w.sites.Work(jobs)

@@ -29,6 +29,9 @@ import (
 // at once.
 const QueueName = "backup"
 
+// VerifyQueue is the queue of verifications, which hold up no backup and no restore.
+const VerifyQueue = "verify"
+
 // Take is the job that takes a backup.
 type Take struct{ Backup ID }
 
@@ -104,11 +107,11 @@ func (s *Backups) take(ctx context.Context, t Take, attempt int64) error {
 	return s.complete(ctx, b, m, stored)
 }
 
-// passing reports whether an error is a database server's that is away: it is started again,
-// so the first attempts are not the last word.
+// passing reports whether an error is a database server's that is away, and started again, or
+// that had no time for a moment: the first attempts are not the last word.
 func passing(err error, attempt int64) bool {
 	f := fault.As(err)
-	return f != nil && f.Code == "database_unavailable" && attempt < 4
+	return f != nil && (f.Code == "database_unavailable" && attempt < 4 || f.Code == "database_slow" && attempt < 3)
 }
 
 // builtOn is how many earlier backups one looks into for what is stored already: after a
@@ -604,7 +607,7 @@ func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, stored in
 			return err
 		}
 		b.Status, b.Size, b.CompletedAt = Completed, m.size(), now
-		if _, err := job.Enqueue(ctx, tx, Verify{Backup: b.ID}, job.Options{Queue: QueueName, Unique: "verify/" + string(b.ID), Share: string(b.Owner)}); err != nil {
+		if _, err := job.Enqueue(ctx, tx, Verify{Backup: b.ID}, job.Options{Queue: VerifyQueue, Unique: "verify/" + string(b.ID), Share: string(b.Owner)}); err != nil {
 			return err
 		}
 		if err := s.emitTx(ctx, tx, b); err != nil {

@@ -52,7 +52,7 @@ func (s *Backups) VerifyTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	if err != nil {
 		return o, err
 	}
-	_, err = job.Enqueue(ctx, tx, Verify{id, o.ID}, job.Options{Queue: QueueName, Share: string(owner)})
+	_, err = job.Enqueue(ctx, tx, Verify{id, o.ID}, job.Options{Queue: VerifyQueue, Share: string(owner)})
 	return o, err
 }
 
@@ -95,7 +95,7 @@ func (s *Backups) waitTurn(ctx context.Context, v Verify, b Backup) (again bool,
 		if again, err = s.c.Operations.UnderTx(ctx, tx, string(b.Site)); err != nil || !again {
 			return err
 		}
-		_, err := job.Enqueue(ctx, tx, v, job.Options{Queue: QueueName, Share: string(b.Owner), At: db.Now().Add(verifyLater)})
+		_, err := job.Enqueue(ctx, tx, v, job.Options{Queue: VerifyQueue, Share: string(b.Owner), At: db.Now().Add(verifyLater)})
 		return err
 	})
 	return again, err
