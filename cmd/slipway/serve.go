@@ -41,6 +41,7 @@ type serveCommand struct {
 	BackupTo     string        `name:"backup-to" help:"Where backups are stored: s3://BUCKET?endpoint=https://HOST or a directory; the data directory when absent." placeholder:"URL"`
 	BackupFor    []string      `name:"backup-recipient" help:"Public key of age (age1…) for which the key of the backups is encrypted too. Repeatable." placeholder:"KEY"`
 	BackupEvery  time.Duration `name:"backup-every" help:"How often the whole installation is backed up to --backup-to, such as 24h. 0: by slipway backup create alone." default:"0"`
+	BackupAlarm  time.Duration `name:"backup-alarm" help:"How long a site with a backup schedule may be without a verified backup before its owner gets a mail, such as 36h. 0: three intervals of its schedule." default:"0"`
 	Roles        []string      `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string      `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
@@ -96,7 +97,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, CountryDatabase: s.CountryDB, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
 		GitHistory: s.GitHistory, MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
 		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, WordPressSource: s.WordPress, MariaDB: s.MariaDB, MariaDBMemory: s.MariaDBMemory, DatabaseSize: s.DatabaseSize, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
-		Backup: server.Backup{To: s.BackupTo, Recipients: s.BackupFor, Every: s.BackupEvery},
+		Backup: server.Backup{To: s.BackupTo, Recipients: s.BackupFor, Every: s.BackupEvery, Alarm: s.BackupAlarm},
 	})
 }
 

@@ -1,11 +1,14 @@
 package wordpress
 
 import (
+	mo "encoding/binary"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"slipway/internal/mail/mailtest"
 )
 
 // content is where a site's wp-content is on disk.
@@ -148,4 +151,62 @@ func (h *installation) ended(id, status string) (op workBody) {
 		h.t.Fatalf("the operation ended %s: %s %s %v", op.Status, op.Message, op.Error, op.Result)
 	}
 	return op
+}
+
+// language is of a site that was installed in another language, which came with the core.
+func (h *installation) language(s siteBody) {
+	status, _, text := h.visitor(s.URL).get("/?language=1")
+	if status != 200 || !strings.Contains(text, `lang="de-DE"`) || !strings.Contains(text, "Hallo Welt!") || strings.Contains(text, "Hello world!") {
+		h.t.Errorf("a site in German: %d %.500s", status, text)
+	}
+	var info struct{ Locale string }
+	h.call("GET", "/sites/"+s.ID+"/wordpress", nil, &info)
+	if info.Locale != "de_DE" {
+		h.t.Errorf("its language is %q", info.Locale)
+	}
+}
+
+// translation is a .mo file, as gettext describes it.
+func translation(pairs ...[2]string) []byte {
+	n := uint32(len(pairs))
+	var head, texts []byte
+	for _, v := range []uint32{0x950412de, 0, n, 28, 28 + 8*n, 0, 28 + 16*n} {
+		head = mo.LittleEndian.AppendUint32(head, v)
+	}
+	for side := range 2 {
+		for _, p := range pairs {
+			head = mo.LittleEndian.AppendUint32(head, uint32(len(p[side])))
+			head = mo.LittleEndian.AppendUint32(head, 28+16*n+uint32(len(texts)))
+			texts = append(append(texts, p[side]...), 0)
+		}
+	}
+	return append(head, texts...)
+}
+
+// resetsPassword asks for a new password, as who has forgotten theirs: the mail comes by the
+// operator's server and from the operator's address, and its link leads on.
+func (h *installation) resetsPassword(s siteBody, mails *mailtest.Server) {
+	t := h.t
+	form := url.Values{"user_login": {"ada@example.test"}, "wp-submit": {"Get New Password"}}
+	status, header, text := h.visitor(s.URL).do("POST", "/wp-login.php?action=lostpassword", strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded")
+	if status != 302 || !strings.Contains(header.Get("Location"), "checkemail=confirm") {
+		t.Fatalf("a forgotten password: %d to %q %.300s", status, header.Get("Location"), text)
+	}
+	m := mails.Wait(1)[0]
+	if m.To != "ada@example.test" || m.From != "sites@operator.test" || !strings.Contains(m.Subject, "Password Reset") {
+		t.Errorf("the mail is from %s to %s, about %q", m.From, m.To, m.Subject)
+	}
+	at := strings.Index(m.Text, s.URL+"/wp-login.php?action=rp&key=")
+	if at < 0 {
+		t.Fatalf("the mail has no link: %s", m.Text)
+	}
+	link, _, _ := strings.Cut(m.Text[at:], "\n")
+	v := h.visitor(s.URL)
+	status, header, _ = v.get(strings.TrimRight(strings.TrimSpace(link), ">"))
+	if status == 302 {
+		status, _, text = v.get(header.Get("Location"))
+	}
+	if status != 200 || !strings.Contains(text, "pass1") {
+		t.Errorf("the mail's link %q: %d to %q %.300s", link, status, header.Get("Location"), text)
+	}
 }

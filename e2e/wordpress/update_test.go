@@ -3,6 +3,7 @@ package wordpress
 import (
 	"archive/zip"
 	"bytes"
+	"fmt"
 	"os"
 	"strings"
 )
@@ -13,7 +14,8 @@ add_filter('site_transient_update_plugins', function ($v) {
 	$zip = WP_CONTENT_DIR . '/offer.zip';
 	if (!is_file($zip)) return $v;
 	$v = is_object($v) ? $v : new stdClass;
-	$v->response = ['gadget/gadget.php' => (object) ['slug' => 'gadget', 'plugin' => 'gadget/gadget.php', 'new_version' => trim(file_get_contents(WP_CONTENT_DIR . '/offer.txt')), 'package' => $zip]];
+	$v->response = ['gadget/gadget.php' => (object) ['slug' => 'gadget', 'plugin' => 'gadget/gadget.php', 'new_version' => trim(file_get_contents(WP_CONTENT_DIR . '/offer.txt')), 'package' => $zip],
+		'other/other.php' => (object) ['slug' => 'other', 'plugin' => 'other/other.php', 'new_version' => '2.0', 'package' => $zip]];
 	return $v;
 });
 `
@@ -81,15 +83,52 @@ func (h *installation) updates(s siteBody) {
 		t.Errorf("it updated %v", op.Result)
 	}
 	is("2.2")
+	if version, _ := h.versions(s); version != "6.1.91" {
+		t.Errorf("the core is %s", version)
+	}
+	h.updatesItself(s)
+	ok(t, os.Remove(h.content(s, "offer.zip")))
+}
+
+// versions are those of a site's core and plugins.
+func (h *installation) versions(s siteBody) (core string, plugins map[string]string) {
+	h.t.Helper()
 	var info struct {
 		Version string
 		Plugins []struct{ Slug, Version string }
 	}
 	h.call("GET", "/sites/"+s.ID+"/wordpress", nil, &info)
-	if info.Version != "6.1.91" {
-		t.Errorf("the core is %s", info.Version)
+	plugins = map[string]string{}
+	for _, p := range info.Plugins {
+		plugins[p.Slug] = p.Version
 	}
-	ok(t, os.Remove(h.content(s, "offer.zip")))
+	return info.Version, plugins
+}
+
+// updatesItself turns automatic minor updates on: of the core and of plugins comes what is
+// minor, and nothing else.
+func (h *installation) updatesItself(s siteBody) {
+	t := h.t
+	h.plant(s, "plugins/other/other.php", "<?php\n/* Plugin Name: Other\n Version: 1.0 */")
+	h.offerPlugin(s, "2.2.1", "")
+	h.offer("6.1.92")
+	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"autoUpdate": "minor"}, nil)
+	v, n := h.visitor(s.URL), 0
+	h.calmly("the automatic update", func() bool {
+		n++
+		_, _, text := v.get(fmt.Sprintf("/?automatic=%d", n))
+		return strings.Contains(text, "Gadget 2.2.1")
+	})
+	// The site has one operation at a time: another begins once the update is over.
+	var op workBody
+	h.calmly("the end of the automatic update", func() bool {
+		return h.Call(t.Context(), h.key, "POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{"from": "nowhere in it", "to": "x", "dryRun": true}, &op) == nil
+	})
+	h.ended(op.ID, "success")
+	if core, plugins := h.versions(s); core != "6.1.92" || plugins["gadget"] != "2.2.1" || plugins["other"] != "1.0" {
+		t.Errorf("it has updated itself to %s, %v", core, plugins)
+	}
+	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"autoUpdate": "off"}, nil)
 }
 
 // killedWhileUpdated kills everything at several points of an update: the site works

@@ -28,7 +28,8 @@ type backupBody struct {
 	SizeBytes   *int64   `json:"sizeBytes" doc:"What it holds. While it is running: what has been read so far."`
 	StoredBytes *int64   `json:"storedBytes" doc:"What it added to the store: content that an earlier backup has is not stored again."`
 	Checksum    *string  `json:"checksum" doc:"SHA-256 of its list of files, which names the SHA-256 of each."`
-	VerifiedAt  *string  `json:"verifiedAt" format:"date-time" doc:"When it was last proven that it can be restored."`
+	VerifiedAt  *string  `json:"verifiedAt" format:"date-time" doc:"When it was last proven that it can be restored: all of it was read, its databases were loaded and compared, and a WordPress answered from the copy."`
+	Answer      *string  `json:"answer" example:"Run from the copy, it answers / with 200" doc:"How the site answered when it was verified: its program runs from the restored copy, without a network and mail. An application that needs what lies outside may not answer so; a WordPress must."`
 	Error       *string  `json:"error" doc:"Why it could not be taken, or could not be verified."`
 	CreatedAt   string   `json:"createdAt" format:"date-time"`
 	CompletedAt *string  `json:"completedAt" format:"date-time"`
@@ -65,13 +66,13 @@ func (a *API) backupRoutes() {
 	}
 	get(a, r("/sites/{id}/backups", "listBackups", "List a site's backups", "Newest first.", account.BackupsRead), a.listBackups)
 	create := r("/sites/{id}/backups", "createBackup", "Back a site up",
-		"Needs no body. Holds the site's settings and variables, what it serves, its storage and its databases, all of one moment, while the site runs. Once completed it is restored into a scratch place and compared: `verifiedAt` says when.", account.BackupsWrite)
+		"Needs no body. Holds the site's settings and variables, what it serves, its storage and its databases, all of one moment, while the site runs. Once completed it is restored into a scratch place, compared and run: `verifiedAt` says when, `answer` how it answered.", account.BackupsWrite)
 	create.Status, create.Limited = 201, true
 	post(a, create, a.createBackup)
 	get(a, r("/backups", "listAllBackups", "List backups", "Newest first, those of deleted sites too.", account.BackupsRead), a.listAllBackups)
 	get(a, r("/backups/{id}", "getBackup", "Read a backup", "", account.BackupsRead), a.getBackup)
 	change(a, "DELETE", r("/backups/{id}", "deleteBackup", "Delete a backup", "What other backups hold too stays.", account.BackupsWrite), a.deleteBackup)
-	verify := r("/backups/{id}/verify", "verifyBackup", "Verify a backup", "Reads all of it as a restore would. Every backup is verified once when it is completed.", account.BackupsWrite)
+	verify := r("/backups/{id}/verify", "verifyBackup", "Verify a backup", "Restores it into a scratch place, compares it and runs it there. Every backup is verified once when it is completed.", account.BackupsWrite)
 	verify.Status = 202
 	post(a, verify, a.verifyBackup)
 	restore := r("/backups/{id}/restore", "restoreBackup", "Restore a backup",
@@ -311,7 +312,7 @@ func (p *patient) Write(b []byte) (int, error) {
 
 func showBackup(b backup.Backup) backupBody {
 	out := backupBody{ID: string(b.ID), SiteID: string(b.Site), Type: string(b.Type), Status: string(b.Status), Includes: b.Includes, Note: some(b.Note),
-		Checksum: some(b.Checksum), VerifiedAt: when(b.VerifiedAt), Error: some(b.Error), CreatedAt: b.CreatedAt.String(), CompletedAt: when(b.CompletedAt), ExpiresAt: when(b.ExpiresAt)}
+		Checksum: some(b.Checksum), VerifiedAt: when(b.VerifiedAt), Answer: some(b.Answer), Error: some(b.Error), CreatedAt: b.CreatedAt.String(), CompletedAt: when(b.CompletedAt), ExpiresAt: when(b.ExpiresAt)}
 	if b.Status == backup.Running || b.Status == backup.Completed {
 		out.SizeBytes = &b.Size
 	}

@@ -94,6 +94,7 @@ type Backup struct {
 	Stored      int64 // bytes that it added to the repository
 	Checksum    string
 	VerifiedAt  db.Time
+	Answer      string // how the site answered when it ran from the copy that was verified, in words
 	Error       string
 	CreatedAt   db.Time
 	CompletedAt db.Time
@@ -117,10 +118,12 @@ type Database struct {
 }
 
 // Loaded is a dump in a database beside the site's own. PutTx makes it the site's database
-// of that name; Drop does nothing after that.
+// of that name; Drop does nothing after that. Until then a trial reaches it by its schema,
+// whose name is its user's too, and password.
 type Loaded struct {
-	PutTx func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error
-	Drop  func(ctx context.Context)
+	Schema, Password string
+	PutTx            func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error
+	Drop             func(ctx context.Context)
 }
 
 // Config holds what Backups needs. Repository may be nil: then Why says in words why there
@@ -152,6 +155,9 @@ type Config struct {
 	// gives it to a site: when that is made, and again, ready, with its files and databases.
 	Extra   func(ctx context.Context, id site.ID) (json.RawMessage, error)
 	ExtraTx func(ctx context.Context, tx *db.Tx, s site.Site, extra json.RawMessage, ready bool) error
+	// Trial makes a place in which what a backup holds runs once it is verified. Optional:
+	// without it programs are not tried.
+	Trial func(ctx context.Context) (*Trial, error)
 	// Renew ends a site's programs, which start with the next request: what they stand on
 	// has been replaced.
 	Renew func(ctx context.Context, id site.ID) error
@@ -160,8 +166,10 @@ type Config struct {
 	// hand alone.
 	Installation func(to string) (*Repository, Source, error)
 	Every        time.Duration
-	// Warn tells an owner that a site with a schedule has had no verified backup for long.
-	Warn func(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteName string, since db.Time) error
+	// Alarm is how long a site with a schedule may be without a verified backup. Optional: 0
+	// means three of its intervals. Warn tells an owner that a site with a schedule has had no verified backup for long.
+	Alarm time.Duration
+	Warn  func(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteName string, since db.Time) error
 }
 
 // Backups owns all backups. It is safe for concurrent use.
@@ -183,13 +191,13 @@ func New(c Config) *Backups {
 		}}
 }
 
-const columns = `id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at`
+const columns = `id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, answer, error, created_at, completed_at, expires_at`
 
 func scan(row db.Scanner) (b Backup, err error) {
 	var includes string
 	var progress int64
 	err = row.Scan(&b.ID, &b.Owner, &b.Site, &b.SiteName, &b.Type, &b.Status, &includes, &b.Note, &b.Size, &b.Stored, &progress, &b.manifest, &b.Checksum,
-		&b.base, &b.thenDelete, &b.VerifiedAt, &b.Error, &b.CreatedAt, &b.CompletedAt, &b.ExpiresAt)
+		&b.base, &b.thenDelete, &b.VerifiedAt, &b.Answer, &b.Error, &b.CreatedAt, &b.CompletedAt, &b.ExpiresAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Backup{}, fault.Missing("backup")
 	}
@@ -252,6 +260,18 @@ func (s *Backups) List(ctx context.Context, owner account.OwnerID, f Filter) (li
 		return err
 	})
 	return list, total, err
+}
+
+// maxDeleted is how many deleted sites are listed.
+const maxDeleted = 100
+
+// Deleted returns the owner's backups of sites that were deleted with them, the newest first.
+func (s *Backups) Deleted(ctx context.Context, owner account.OwnerID) ([]Backup, error) {
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT `+columns+` FROM backups
+		WHERE owner_id = $1 AND type = 'before_delete' AND status = 'completed' AND NOT EXISTS (SELECT 1 FROM open_sites WHERE open_sites.id = backups.site_id)
+		ORDER BY id DESC LIMIT $2`, owner, maxDeleted)
+	return db.Collect(rows, err, scan)
 }
 
 // NewBackup says what to back up.

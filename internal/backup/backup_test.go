@@ -249,7 +249,7 @@ func (w *world) variables(id site.ID) string {
 	ok(w.t, err)
 	var list []string
 	for _, v := range e.Env {
-		list = append(list, fmt.Sprintf("%s=%s secret=%t %v", v.Key, v.Value, v.Secret, v.Target))
+		list = append(list, fmt.Sprintf("%s=%s secret=%t %v %s", v.Key, v.Value, v.Secret, v.Target, v.Branch))
 	}
 	return strings.Join(list, "\n")
 }
@@ -296,7 +296,8 @@ func TestRestoreAndUndo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.site("blog", map[string]string{"index.html": "first", "a/b.txt": strings.Repeat("long ", 9000)})
-	w.env(s.ID, site.NewVar{Key: "TOKEN", Value: "s3cr3t-value", Secret: true}, site.NewVar{Key: "COLOR", Value: "red"})
+	w.env(s.ID, site.NewVar{Key: "TOKEN", Value: "s3cr3t-value", Secret: true}, site.NewVar{Key: "COLOR", Value: "red"},
+		site.NewVar{Key: "COLOR", Value: "green", Target: []string{"runtime", "preview"}, Branch: "feat/*"}, site.NewVar{Key: "COLOR", Value: "black", Target: []string{"runtime", "preview"}, Branch: "fix/*"})
 	dir := w.folder(s.ID, map[string]string{"cat.jpg": "meow", "2026/dog.jpg": "woof"})
 	first := w.variables(s.ID)
 	b := w.backUp(s.ID, NewBackup{Note: "before the party"})

@@ -161,6 +161,64 @@ func TestInstallation(t *testing.T) {
 	}
 }
 
+// The installation is backed up as often as the operator says, once by whoever looks first,
+// and not while a backup is under way.
+func TestInstallationIsDue(t *testing.T) {
+	t.Parallel()
+	at, err := blob.Dir(filepath.Join(t.TempDir(), "elsewhere"))
+	ok(t, err)
+	var repo *Repository
+	var w *world
+	w = newWorld(t, func(c *Config) {
+		repo = NewRepository(RepositoryConfig{Backend: at, Seal: c.Repository.seal})
+		c.Every = 24 * time.Hour
+		c.Installation = func(to string) (*Repository, Source, error) {
+			if to != "" {
+				t.Errorf("a scheduled backup goes to %q", to)
+			}
+			return repo, Source{Blobs: c.Blobs, Scratch: c.Scratch, Version: "test",
+				Copy: func(_ context.Context, path string) (string, error) {
+					return "sqlite", os.WriteFile(path, []byte("x"), 0o600)
+				},
+				Sites: func(context.Context) ([]site.ID, error) { return nil, nil }}, nil
+		}
+	})
+	taken := func() int {
+		list, err := repo.Copies(t.Context())
+		ok(t, err)
+		for _, c := range list {
+			if !c.Scheduled {
+				t.Errorf("a backup that nobody asked for is not by schedule: %+v", c)
+			}
+		}
+		return len(list)
+	}
+	count := func(where string) (n int) {
+		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM operations WHERE kind = 'installation.backup' AND `+where).Scan(&n))
+		return n
+	}
+	begun := time.Now()
+	want := 0
+	for _, tt := range []struct {
+		after time.Duration
+		due   bool
+	}{{0, true}, {time.Minute, false}, {23 * time.Hour, false}, {24*time.Hour + time.Second, true}, {25 * time.Hour, false}, {100 * time.Hour, true}, {101 * time.Hour, false}} {
+		for range 3 { // as three nodes would
+			ok(t, w.installationDue(t.Context(), begun.Add(tt.after)))
+		}
+		if tt.due {
+			want++
+		}
+		w.until("the backup has ended", func() bool { return count("completed_at = 0") == 0 })
+		if n := count("error = ''"); n != want {
+			t.Errorf("after %s there were %d backups, want %d", tt.after, n, want)
+		}
+	}
+	if n := taken(); n != 1 { // all of them of this very day
+		t.Errorf("%d backups stay", n)
+	}
+}
+
 func newSeal(t *testing.T) *seal.Sealer {
 	t.Helper()
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))

@@ -180,16 +180,27 @@ func cut(b []byte) int {
 	return min(len(b), maxPiece)
 }
 
-// reader reads content back. It keeps the last packs. It is for one goroutine.
+// reader reads content back. It keeps the last packs, and reads one ahead. It is for one
+// goroutine.
 type reader struct {
 	repo   *Repository
 	m      *Manifest
 	recent []recentPack
+	ahead  *aheadPack // nil: none is being read
 }
 
 type recentPack struct {
 	pack  int
 	plain []byte
+}
+
+// aheadPack is the pack after the one that was asked for last: what follows in a backup lies
+// there, and another processor opens it meanwhile.
+type aheadPack struct {
+	pack  int
+	done  chan struct{} // closed when the others are there
+	plain []byte
+	err   error
 }
 
 const keepPacks = 4
@@ -202,7 +213,7 @@ func (r *reader) pack(ctx context.Context, i int) ([]byte, error) {
 			return p.plain, nil
 		}
 	}
-	plain, err := r.repo.get(ctx, r.m.Packs[i])
+	plain, err := r.open(ctx, i)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +222,27 @@ func (r *reader) pack(ctx context.Context, i int) ([]byte, error) {
 	}
 	copy(r.recent[1:], r.recent)
 	r.recent[0] = recentPack{i, plain}
+	if next := i + 1; next < len(r.m.Packs) && r.ahead == nil {
+		x := &aheadPack{pack: next, done: make(chan struct{})}
+		r.ahead = x
+		go func() {
+			defer close(x.done)
+			x.plain, x.err = r.repo.get(ctx, r.m.Packs[next])
+		}()
+	}
 	return plain, nil
+}
+
+// open returns a pack that is not at hand.
+func (r *reader) open(ctx context.Context, i int) ([]byte, error) {
+	if x := r.ahead; x != nil {
+		<-x.done
+		r.ahead = nil
+		if x.pack == i && x.err == nil {
+			return x.plain, nil
+		}
+	}
+	return r.repo.get(ctx, r.m.Packs[i])
 }
 
 // copy writes a file's content, verified piece by piece and as a whole.

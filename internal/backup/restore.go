@@ -16,11 +16,13 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/account"
 	"slipway/internal/blob"
 	"slipway/internal/db"
+	"slipway/internal/deploy"
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/operation"
@@ -179,6 +181,9 @@ func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
 	return err
 }
 
+// lookAgain is how soon it is looked whether the backup that is taken first is completed.
+const lookAgain = 150 * time.Millisecond
+
 func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	b, err := scan(s.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, r.Backup))
 	if err != nil {
@@ -189,7 +194,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 		return err
 	}
 	if !ready {
-		return job.Later(500 * time.Millisecond)
+		return job.Later(lookAgain)
 	}
 	in, err := s.reader(ctx, b)
 	if err != nil {
@@ -200,14 +205,6 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	if !slices.Contains(r.Includes, Files) || len(r.Paths) > 0 {
 		live = nil
 	}
-	if live != nil {
-		if err := s.putBlobs(ctx, in, r.Operation); err != nil {
-			return err
-		}
-		if err := s.c.Deployments.HoldRelease(ctx, live.Release); err != nil {
-			return err
-		}
-	}
 	var sealed site.SealedVars
 	if !slices.Contains(r.Includes, Settings) || len(r.Paths) > 0 {
 		config = nil
@@ -216,9 +213,9 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			return err
 		}
 	}
-	data, err := s.prepareData(ctx, r, in)
+	data := &data{databases: map[string]Loaded{}}
 	defer data.drop(ctx)
-	if err != nil {
+	if err := s.prepareAll(ctx, r, in, live, data); err != nil {
 		return fmt.Errorf("restore %s: %w", r.Site, err)
 	}
 	// From here on the site changes, and none of its programs runs until that is over. The
@@ -272,6 +269,24 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 		return err
 	}
 	return s.c.Renew(ctx, r.Site)
+}
+
+// prepareAll makes all ready that a restore puts in place: files, databases and what is
+// served at the same time, because each waits for something else.
+func (s *Backups) prepareAll(ctx context.Context, r Restore, in *reader, live *deploy.Live, d *data) error {
+	work, ctx := errgroup.WithContext(ctx)
+	own := func() *reader { return &reader{repo: in.repo, m: in.m} }
+	if live != nil {
+		work.Go(func() error {
+			if err := s.putBlobs(ctx, own(), r.Operation); err != nil {
+				return err
+			}
+			return s.c.Deployments.HoldRelease(ctx, live.Release)
+		})
+	}
+	work.Go(func() error { return s.prepareDatabases(ctx, r, own(), d) })
+	work.Go(func() error { return s.prepareFolders(ctx, r, in, d) })
+	return work.Wait()
 }
 
 // hold keeps a site's programs from writing, where they are to be.
@@ -382,34 +397,39 @@ func (d *data) putFolders() error {
 	return nil
 }
 
-// prepareData makes ready what a restore puts in place. It changes nothing of the site, but
-// that it has folders, empty ones, where it had none.
-func (s *Backups) prepareData(ctx context.Context, r Restore, in *reader) (*data, error) {
-	d := &data{databases: map[string]Loaded{}}
-	if slices.Contains(r.Includes, Databases) && len(r.Paths) == 0 {
-		for _, f := range in.m.under(inDatabase) {
-			if s.c.Load == nil {
-				return d, noDatabases
-			}
-			l, err := s.load(ctx, in, f, false)
-			if err != nil {
-				return d, err
-			}
-			d.databases[strings.TrimSuffix(f.Path, ".sql")] = l
-		}
+// prepareDatabases loads the databases beside the site's.
+func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *reader, d *data) error {
+	if !slices.Contains(r.Includes, Databases) || len(r.Paths) > 0 {
+		return nil
 	}
+	for _, f := range in.m.under(inDatabase) {
+		if s.c.Load == nil {
+			return noDatabases
+		}
+		l, err := s.load(ctx, in, f, false)
+		if err != nil {
+			return err
+		}
+		d.databases[strings.TrimSuffix(f.Path, ".sql")] = l
+	}
+	return nil
+}
+
+// prepareFolders writes the folders' content beside the site's. It changes nothing of the
+// site, but that it has folders, empty ones, where it had none.
+func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *reader, d *data) error {
 	if !slices.Contains(r.Includes, Files) {
-		return d, nil
+		return nil
 	}
 	var folders []Folder
 	var err error
 	if s.c.Storage != nil {
 		if folders, err = s.c.Storage(ctx, r.Site); err != nil {
-			return d, err
+			return err
 		}
 	}
 	if folders, err = s.folders(ctx, r, in.m, folders); err != nil {
-		return d, err
+		return err
 	}
 	for _, f := range folders {
 		files := in.m.under(inStorage + f.Name + "/")
@@ -421,11 +441,11 @@ func (s *Backups) prepareData(ctx context.Context, r Restore, in *reader) (*data
 		}
 		w, err := prepare(ctx, in, f, files, len(r.Paths) > 0)
 		if err != nil {
-			return d, err
+			return err
 		}
 		d.swaps = append(d.swaps, w)
 	}
-	return d, nil
+	return nil
 }
 
 // folders adds the folders to a site's that it lacks for what is to be restored.
@@ -461,12 +481,17 @@ func chosen(paths []string, name string) bool {
 
 // swap is a storage folder's new content, ready beside it.
 type swap struct {
-	folder Folder
-	next   string // directory beside it, on the same file system
-	merge  bool   // what is not in next stays
+	folder    Folder
+	next, old string // directories beside it, on the same file system: of what comes, and of what goes
+	merge     bool   // what is not in next stays
 }
 
-func (w swap) drop() { os.RemoveAll(w.next) }
+func (w swap) drop() {
+	os.RemoveAll(w.next)
+	if w.old != "" {
+		os.RemoveAll(w.old)
+	}
+}
 
 // prepare writes files beside the folder, owned as it is.
 func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool) (w swap, err error) {
@@ -475,16 +500,63 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 			w.drop()
 		}
 	}()
-	w = swap{folder: f, next: filepath.Join(filepath.Dir(f.Dir), ".restore-"+filepath.Base(f.Dir)), merge: merge}
-	if err := os.RemoveAll(w.next); err != nil { // of an attempt that a crash ended
+	beside := filepath.Join(filepath.Dir(f.Dir), ".restore-"+filepath.Base(f.Dir))
+	w = swap{folder: f, next: beside, old: beside + "-old", merge: merge}
+	if err := errors.Join(os.RemoveAll(w.next), os.RemoveAll(w.old)); err != nil { // of an attempt that a crash ended
 		return w, err
 	}
 	if err := os.MkdirAll(w.next, 0o755); err != nil {
 		return w, fmt.Errorf("restore storage: %w", err)
 	}
-	root, err := os.OpenRoot(w.next)
+	disk, err := os.Open(w.next)
 	if err != nil {
 		return w, err
+	}
+	defer disk.Close()
+	early := &flusher{dir: disk, turn: make(chan struct{}, 1)}
+	defer early.wait()
+	if err := in.write(ctx, w.next, files, early.wrote); err != nil {
+		return w, err
+	}
+	if err := ownLike(w.next, f.Dir); err != nil {
+		return w, err
+	}
+	return w, syncAll(w.next)
+}
+
+// flusher has what was written go to the disk while more is written, so that the sync at the
+// end is short.
+type flusher struct {
+	dir  *os.File
+	n    int64         // bytes since the last one
+	turn chan struct{} // holds one while the disk writes
+}
+
+const flushEvery = 64 << 20
+
+func (f *flusher) wrote(n int64) {
+	if f.n += n; f.n < flushEvery {
+		return
+	}
+	select {
+	case f.turn <- struct{}{}:
+		f.n = 0
+		go func() {
+			_ = unix.Syncfs(int(f.dir.Fd())) // the one at the end says what is wrong
+			<-f.turn
+		}()
+	default:
+	}
+}
+
+func (f *flusher) wait() { f.turn <- struct{}{} }
+
+// write writes files and links into an empty directory, owned by who runs this. wrote hears
+// how much; optional.
+func (in *reader) write(ctx context.Context, dir string, files []File, wrote func(n int64)) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
 	}
 	defer root.Close()
 	for _, x := range files {
@@ -492,16 +564,17 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 			continue
 		}
 		if err := root.MkdirAll(path.Dir(x.Path), 0o755); err != nil {
-			return w, fmt.Errorf("restore storage: %w", err)
+			return fmt.Errorf("restore storage: %w", err)
 		}
 		out, err := root.OpenFile(x.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(x.Mode)&0o777|0o600)
 		if err != nil {
-			return w, fmt.Errorf("restore storage: %w", err)
+			return fmt.Errorf("restore storage: %w", err)
 		}
-		full := x
-		err = errors.Join(in.copy(ctx, out, full), out.Close())
-		if err != nil {
-			return w, err
+		if err := errors.Join(in.copy(ctx, out, x), out.Close()); err != nil {
+			return err
+		}
+		if wrote != nil {
+			wrote(x.Size)
 		}
 	}
 	for _, x := range files { // last, so that nothing is written through one
@@ -509,16 +582,13 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 			continue
 		}
 		if err := root.MkdirAll(path.Dir(x.Path), 0o755); err != nil {
-			return w, fmt.Errorf("restore storage: %w", err)
+			return fmt.Errorf("restore storage: %w", err)
 		}
 		if err := root.Symlink(x.Link, x.Path); err != nil {
-			return w, fmt.Errorf("restore storage: %w", err)
+			return fmt.Errorf("restore storage: %w", err)
 		}
 	}
-	if err := ownLike(w.next, f.Dir); err != nil {
-		return w, err
-	}
-	return w, syncAll(w.next)
+	return nil
 }
 
 // syncAll returns when all that was written to the file system of dir is on disk: once for
@@ -586,19 +656,18 @@ func (w swap) put() error {
 	})
 }
 
-// replace empties the folder and moves the new content in.
+// replace moves the folder's content out and the new one in: the site is held meanwhile, so
+// what was there is deleted later.
 func (w swap) replace() error {
-	to, err := os.OpenRoot(w.folder.Dir)
+	if err := os.Mkdir(w.old, 0o700); err != nil {
+		return fmt.Errorf("restore storage: %w", err)
+	}
+	old, err := os.ReadDir(w.folder.Dir)
 	if err != nil {
 		return fmt.Errorf("restore storage: %w", err)
 	}
-	defer to.Close()
-	old, err := fs.ReadDir(to.FS(), ".")
-	if err != nil {
-		return fmt.Errorf("restore storage: %w", err)
-	}
-	for _, e := range old {
-		if err := to.RemoveAll(e.Name()); err != nil {
+	for _, e := range old { // a link among them is moved, not followed
+		if err := os.Rename(filepath.Join(w.folder.Dir, e.Name()), filepath.Join(w.old, e.Name())); err != nil {
 			return fmt.Errorf("restore storage: %w", err)
 		}
 	}

@@ -34,8 +34,13 @@ type Keep struct{ Daily, Weekly, Monthly int }
 var DefaultSchedule = Schedule{Every: "off", At: "03:00", Keep: Keep{Daily: 7, Weekly: 4, Monthly: 3}}
 
 // unverifiedAfter is how long a site with a schedule may be without a verified backup
-// before its owner is told, in its intervals.
+// before its owner is told, in its intervals, where the operator has set nothing.
 const unverifiedAfter = 3
+
+// alarmAfter is that time for a schedule.
+func (s *Backups) alarmAfter(every string) time.Duration {
+	return cmp.Or(s.c.Alarm, unverifiedAfter*(Schedule{Every: every}).interval())
+}
 
 var clock = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
@@ -154,9 +159,10 @@ func (s *Backups) ScheduleTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		next = db.At(v.next(id, time.Now()))
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO backup_schedules (site_id, owner_id, every, at, daily, weekly, monthly, next_at, warned) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, FALSE)
-		ON CONFLICT (site_id) DO UPDATE SET every = excluded.every, at = excluded.at, daily = excluded.daily, weekly = excluded.weekly, monthly = excluded.monthly, next_at = excluded.next_at, warned = FALSE`,
-		id, owner, v.Every, v.At, v.Keep.Daily, v.Keep.Weekly, v.Keep.Monthly, next)
+		INSERT INTO backup_schedules (site_id, owner_id, every, at, daily, weekly, monthly, next_at, since, warned) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, FALSE)
+		ON CONFLICT (site_id) DO UPDATE SET every = excluded.every, at = excluded.at, daily = excluded.daily, weekly = excluded.weekly, monthly = excluded.monthly, next_at = excluded.next_at, warned = FALSE,
+			since = CASE WHEN backup_schedules.every = excluded.every THEN backup_schedules.since ELSE excluded.since END`,
+		id, owner, v.Every, v.At, v.Keep.Daily, v.Keep.Weekly, v.Keep.Monthly, next, db.Now())
 	if err != nil {
 		return v, fmt.Errorf("change backup schedule: %w", err)
 	}
@@ -328,23 +334,23 @@ func (s Schedule) kept(list []Backup, now time.Time) map[ID]bool {
 func (s *Backups) warn(ctx context.Context, now time.Time) error {
 	rows, err := s.c.DB.Query(ctx, `
 		SELECT p.site_id, p.owner_id, p.every, COALESCE((SELECT MAX(b.verified_at) FROM backups b WHERE b.site_id = p.site_id AND b.status = 'completed'), 0),
-			COALESCE((SELECT MIN(b.created_at) FROM backups b WHERE b.site_id = p.site_id), 0)
+			CASE WHEN p.since > 0 THEN p.since ELSE COALESCE((SELECT MIN(b.created_at) FROM backups b WHERE b.site_id = p.site_id), 0) END
 		FROM backup_schedules p WHERE p.every <> 'off' AND NOT p.warned`)
 	type late struct {
 		id              site.ID
 		owner           account.OwnerID
 		every           string
-		verified, first db.Time
+		verified, since db.Time // since when the schedule is so
 	}
 	list, err := db.Collect(rows, err, func(s db.Scanner) (l late, err error) {
-		return l, s.Scan(&l.id, &l.owner, &l.every, &l.verified, &l.first)
+		return l, s.Scan(&l.id, &l.owner, &l.every, &l.verified, &l.since)
 	})
 	if err != nil {
 		return fmt.Errorf("find unverified backups: %w", err)
 	}
 	for _, l := range list {
-		since := max(l.verified, l.first)
-		if since == 0 || now.Sub(since.Time()) < unverifiedAfter*(Schedule{Every: l.every}).interval() {
+		since := max(l.verified, l.since)
+		if since == 0 || now.Sub(since.Time()) < s.alarmAfter(l.every) {
 			continue
 		}
 		err := s.c.DB.Write(ctx, func(tx *db.Tx) error {

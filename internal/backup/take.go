@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +61,7 @@ func (s *Backups) Work(j *job.Jobs) {
 		if err := json.Unmarshal(args, &v); err != nil {
 			return err
 		}
-		return s.verified(ctx, v, words(why))
+		return s.verified(ctx, v, "", words(why))
 	}), s.verify)
 	job.Handle(j, policy(func(ctx context.Context, args []byte, why error) error {
 		var r Restore
@@ -484,70 +483,96 @@ func (c *collection) folder(ctx context.Context, f Folder) error {
 		return fmt.Errorf("open storage: %w", err)
 	}
 	defer root.Close()
-	return fs.WalkDir(live{root}, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
-				return nil // deleted meanwhile, or something else is there now
+	return c.below(ctx, root, inStorage+c.inside+f.Name, 0)
+}
+
+// maxNested is how deep folders may lie in each other: each is held open.
+const maxNested = 200
+
+// below adds what a directory has, which lies under a path of the backup. It is open, so what
+// is asked of it by a single name can't lead elsewhere, and is asked quickly.
+func (c *collection) below(ctx context.Context, root *os.Root, at string, depth int) error {
+	dir, err := root.OpenFile(".", os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(-1)
+	_ = dir.Close()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var err error
+		switch name := e.Name(); {
+		case e.IsDir():
+			err = c.subfolder(ctx, root, name, at, depth)
+		case e.Type() == fs.ModeSymlink:
+			if to, err := root.Readlink(name); err == nil {
+				c.m.Files = append(c.m.Files, File{Path: at + "/" + name, Link: to, Sum: emptySum})
 			}
+		case e.Type().IsRegular():
+			err = c.stored(root, name, at+"/"+name)
+		}
+		if err != nil && !changed(err) {
 			return err
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		at := inStorage + c.inside + path.Join(f.Name, name)
-		switch {
-		case e.Type() == fs.ModeSymlink:
-			to, err := root.Readlink(name)
-			if err == nil {
-				c.m.Files = append(c.m.Files, File{Path: at, Link: to, Sum: emptySum})
-			}
-			return nil
-		case !e.Type().IsRegular():
-			return nil
-		}
-		info, err := root.Lstat(name)
-		if err != nil {
-			return nil
-		}
-		err = c.file(at, stampOf(info), uint32(info.Mode().Perm()), func() (io.ReadCloser, error) {
-			file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-			if err != nil {
-				return nil, err
-			}
-			if now, err := file.Stat(); err != nil || !now.Mode().IsRegular() {
-				file.Close()
-				return nil, fs.ErrNotExist
-			}
-			return struct {
-				io.Reader
-				io.Closer
-			}{io.LimitReader(file, maxBytes), file}, nil
-		})
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	}
+	return nil
+}
+
+// changed reports whether an error says that a file was deleted meanwhile, or that something
+// else is there now.
+func changed(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
+}
+
+func (c *collection) subfolder(ctx context.Context, root *os.Root, name, at string, depth int) error {
+	if depth >= maxNested {
+		return &fault.Error{Kind: fault.TooLarge, Message: "The site's folders are nested too deeply for a backup", Details: fmt.Sprintf("at most %d levels", maxNested)}
+	}
+	sub, err := openFolder(root, name)
+	if err != nil {
 		return err
-	})
+	}
+	defer sub.Close()
+	return c.below(ctx, sub, at+"/"+name, depth+1)
 }
 
-// live is a folder whose program runs, and may put a pipe in the place of what was a
-// directory a moment ago: to open that would wait for ever.
-type live struct{ root *os.Root }
-
-func (l live) Open(name string) (fs.File, error) {
-	return l.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-}
-
-// ReadDir implements fs.ReadDirFS.
-func (l live) ReadDir(name string) ([]fs.DirEntry, error) {
-	f, err := l.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+// openFolder opens a directory of a folder whose program runs, and may put a pipe in its place
+// at this moment: to open that as a root would wait for ever.
+func openFolder(root *os.Root, name string) (*os.Root, error) {
+	dir, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	list, err := f.ReadDir(-1)
-	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return list, err
+	defer dir.Close()
+	return os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
+}
+
+// stored adds a file of a storage folder.
+func (c *collection) stored(root *os.Root, name, at string) error {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return nil
+	}
+	return c.file(at, stampOf(info), uint32(info.Mode().Perm()), func() (io.ReadCloser, error) {
+		file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+		if err != nil {
+			return nil, err
+		}
+		if now, err := file.Stat(); err != nil || !now.Mode().IsRegular() {
+			file.Close()
+			return nil, fs.ErrNotExist
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(file, maxBytes), file}, nil
+	})
 }
 
 // stampOf changes when a file does: a program can set its time of modification back, but
@@ -572,10 +597,10 @@ func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, stored in
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now := db.Now()
-		changed, err := tx.Exec(ctx, `
+		wrote, err := tx.Exec(ctx, `
 			UPDATE backups SET status = 'completed', size_bytes = $2, stored_bytes = $3, manifest = $4, checksum = $5, base = '', completed_at = $6
 			WHERE id = $1 AND status = 'running'`, b.ID, m.size(), stored+n, name, checksum(raw), now)
-		if err != nil || changed == 0 {
+		if err != nil || wrote == 0 {
 			return err
 		}
 		b.Status, b.Size, b.CompletedAt = Completed, m.size(), now

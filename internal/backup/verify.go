@@ -1,12 +1,15 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"strings"
+	"syscall"
+	"time"
 
 	"slipway/internal/account"
 	"slipway/internal/blob"
@@ -56,15 +59,20 @@ func (s *Backups) VerifyTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 func (s *Backups) verify(ctx context.Context, v Verify, attempt int64) error {
 	b, err := scan(s.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, v.Backup))
 	if fault.Is(err, fault.NotFound) {
-		return s.verified(ctx, v, "The backup was deleted")
+		return s.verified(ctx, v, "", "The backup was deleted")
 	}
 	if err != nil {
 		return err
 	}
-	err = s.check(ctx, b)
+	if v.Operation == "" {
+		if again, err := s.waitTurn(ctx, v, b); err != nil || again {
+			return err
+		}
+	}
+	answer, err := s.check(ctx, b, attempt)
 	switch {
 	case err == nil:
-		return s.verified(ctx, v, "")
+		return s.verified(ctx, v, answer, "")
 	case passing(err, attempt):
 	case fault.As(err) != nil || errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt) || errors.Is(err, fs.ErrNotExist):
 		s.c.Log.ErrorContext(ctx, "backup can't be restored", "backup", b.ID, "site", b.Site, "err", err)
@@ -72,43 +80,84 @@ func (s *Backups) verify(ctx context.Context, v Verify, attempt int64) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			why = "A stored file is missing"
 		}
-		return s.verified(ctx, v, why)
+		return s.verified(ctx, v, answer, why)
 	}
 	return fmt.Errorf("verify %s: %w", b.ID, err)
 }
 
+// verifyLater is how soon a verification looks again whether the site's operations have ended.
+const verifyLater = time.Second
+
+// waitTurn puts a verification that nobody waits for off while an operation of the site is under
+// way, such as the restore before which the backup was taken: that has the machine meanwhile.
+func (s *Backups) waitTurn(ctx context.Context, v Verify, b Backup) (again bool, err error) {
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if again, err = s.c.Operations.UnderTx(ctx, tx, string(b.Site)); err != nil || !again {
+			return err
+		}
+		_, err := job.Enqueue(ctx, tx, v, job.Options{Queue: QueueName, Share: string(b.Owner), At: db.Now().Add(verifyLater)})
+		return err
+	})
+	return again, err
+}
+
 // check reads all of a backup as a restore would, into a place beside the site: every
 // file's digest, the release as it would be served, the program's files, and each database
-// loaded into one of its own and compared.
-func (s *Backups) check(ctx context.Context, b Backup) error {
+// loaded into one of its own and compared. Then the program runs from that, and answer says
+// in words how it answers.
+func (s *Backups) check(ctx context.Context, b Backup, attempt int64) (answer string, err error) {
 	r, err := s.reader(ctx, b)
 	if err != nil {
-		return err
+		return "", err
+	}
+	t, answer, err := s.beginTrial(ctx, r, attempt)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { t.close(ctx) }()
+	if err := t.fill(ctx, r); errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		t.close(ctx)
+		t, answer = nil, noRoom
+	} else if fault.Is(err, fault.Unavailable) {
+		t.close(ctx)
+		t = nil
+		if answer, err = s.untried(ctx, err, attempt); err != nil {
+			return "", err
+		}
+	} else if err != nil {
+		return answer, err
 	}
 	for _, f := range r.m.Files { // in the order of their packs, as they were written
-		if strings.HasPrefix(f.Path, inDatabase) || f.Link != "" {
+		if strings.HasPrefix(f.Path, inDatabase) || f.Link != "" || t != nil && strings.HasPrefix(f.Path, inStorage) {
 			continue
 		}
 		if err := r.copy(ctx, io.Discard, f); err != nil {
-			return err
+			return answer, err
 		}
 	}
 	if r.m.Live != nil {
-		if err := s.checkLive(ctx, r, *r.m.Live); err != nil {
-			return err
+		front, err := s.checkLive(ctx, r, *r.m.Live)
+		if err != nil {
+			return answer, err
 		}
+		answer = cmp.Or(answer, front)
 	}
 	for _, f := range r.m.under(inDatabase) {
 		if s.c.Load == nil {
-			return noDatabases
+			return answer, noDatabases
 		}
 		l, err := s.load(ctx, r, f, true)
 		if err != nil {
-			return err
+			return answer, err
 		}
-		l.Drop(ctx)
+		if !t.takes(strings.TrimSuffix(f.Path, ".sql"), l) {
+			l.Drop(ctx)
+		}
 	}
-	return nil
+	if t == nil {
+		return answer, nil
+	}
+	return s.tryOut(ctx, r, t, attempt)
 }
 
 var noDatabases = &fault.Error{Kind: fault.Conflict, Message: "The backup has databases, which this server doesn't", Details: "restore includes config and files alone", Code: "databases_unavailable"}
@@ -130,48 +179,50 @@ func (s *Backups) load(ctx context.Context, r *reader, f File, check bool) (l Lo
 	return l, nil
 }
 
-// checkLive looks at the release and the program in the backup itself.
-func (s *Backups) checkLive(ctx context.Context, r *reader, l deploy.Live) error {
+// checkLive looks at the release and the program in the backup itself. front says how the
+// front page is answered where that is a file.
+func (s *Backups) checkLive(ctx context.Context, r *reader, l deploy.Live) (front string, err error) {
 	store := r.stored()
 	if l.Release != "" {
 		tree, err := s.releases(store).Load(ctx, l.Release)
 		if err != nil {
-			return fmt.Errorf("release: %w", err)
+			return "", fmt.Errorf("release: %w", err)
 		}
 		if _, ok := r.m.file(inBlobs + string(l.Release)); !ok {
-			return fmt.Errorf("release: %w", ErrDamaged)
+			return "", fmt.Errorf("release: %w", ErrDamaged)
 		}
 		for f := range tree.Files() {
 			if _, ok := r.m.file(inBlobs + f.Body.Digest.String()); !ok {
-				return fmt.Errorf("release file %s: %w", f.Path, fs.ErrNotExist)
+				return "", fmt.Errorf("release file %s: %w", f.Path, fs.ErrNotExist)
 			}
 		}
 		if a := tree.Resolve(release.Request{Path: "/"}); a.Kind == release.Found {
 			if _, err := s.releases(store).Peek(ctx, a.File, 1<<20); err != nil {
-				return fmt.Errorf("front page: %w", err)
+				return "", fmt.Errorf("front page: %w", err)
 			}
+			front = "The front page is whole"
 		}
 	}
 	if l.Bundle == "" {
-		return nil
+		return front, nil
 	}
 	bundles, done, err := s.scratchBundles(store)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer done()
 	for f, err := range bundles.Files(ctx, l.Bundle) {
 		if err != nil {
-			return fmt.Errorf("program: %w", err)
+			return "", fmt.Errorf("program: %w", err)
 		}
 		if f.Link != "" {
 			continue
 		}
 		if _, ok := r.m.file(inBlobs + f.Digest.String()); !ok {
-			return fmt.Errorf("program file %s: %w", f.Path, fs.ErrNotExist)
+			return "", fmt.Errorf("program file %s: %w", f.Path, fs.ErrNotExist)
 		}
 	}
-	return nil
+	return front, nil
 }
 
 // pipe hands a file's content to use while it is read.
@@ -192,13 +243,13 @@ func (r *reader) pipe(ctx context.Context, f File, use func(in io.Reader) error)
 }
 
 // verified writes the end of a verification; why is empty when it was good.
-func (s *Backups) verified(ctx context.Context, v Verify, why string) error {
+func (s *Backups) verified(ctx context.Context, v Verify, answer, why string) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		at := db.Now()
 		if why != "" {
 			at = 0
 		}
-		rows, err := tx.Query(ctx, `UPDATE backups SET verified_at = $2, error = $3 WHERE id = $1 RETURNING owner_id`, v.Backup, at, why)
+		rows, err := tx.Query(ctx, `UPDATE backups SET verified_at = $2, error = $3, answer = $4 WHERE id = $1 RETURNING owner_id`, v.Backup, at, why, answer)
 		owners, err := db.Collect(rows, err, func(s db.Scanner) (o account.OwnerID, err error) { return o, s.Scan(&o) })
 		if err != nil {
 			return fmt.Errorf("note verification: %w", err)

@@ -273,13 +273,15 @@ func (d *Dashboard) downloadBackup(ctx context.Context, q *request) (answer, err
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{raw: func(w http.ResponseWriter) {
-		d.whileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
-			w.Header().Set("Content-Type", "application/zip")
-			w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": archive.Name + ".zip"}))
-			return archive.WriteZip(ctx, sending{w, conn})
-		})
-	}}, nil
+	return answer{raw: func(w http.ResponseWriter) { d.sendArchive(w, q, archive) }}, nil
+}
+
+func (d *Dashboard) sendArchive(w http.ResponseWriter, q *request, archive *backup.Archive) {
+	d.whileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
+		w.Header().Set("Content-Type", "application/zip")
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": archive.Name + ".zip"}))
+		return archive.WriteZip(ctx, sending{w, conn})
+	})
 }
 
 // sending writes for as long as the browser takes something every sendTime.

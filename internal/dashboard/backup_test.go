@@ -2,10 +2,12 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/backup"
 	"slipway/internal/database"
 	"slipway/internal/db"
@@ -69,6 +71,58 @@ func TestBackupsPage(t *testing.T) {
 	}
 	if page := b.get(base + "/backups").body; !strings.Contains(page, "Backing up the site") {
 		t.Error("the page doesn't say that the site is being backed up")
+	}
+}
+
+// A site that was deleted with a backup is listed, and restored by its form under a name; not
+// by anybody else.
+func TestDeletedSites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, eve := w.user("ada@example.test", false), w.user("eve@example.test", false)
+	b, other := w.as("ada@example.test"), w.as("eve@example.test")
+	if p := b.get("/deleted"); p.status != 200 || !strings.Contains(p.body, "No deleted sites") {
+		t.Fatalf("the page: %d", p.status)
+	}
+	s := w.site(ada, "Blog")
+	insert := func(id string, owner account.OwnerID, site site.ID, name string) {
+		must(t, w.db.Admin(t.Context(), fmt.Sprintf(`INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
+			VALUES ('%s', '%s', '%s', '%s', 'before_delete', 'completed', 'config,files,database', '', 2048, 0, 0, '%s', '', '', '', 1, '', 1, 1, %d)`, id, owner, site, name, strings.Repeat("a", 64), db.Now().Add(time.Hour))))
+	}
+	insert("bkp_there", ada.Owner, s.ID, "Blog")
+	insert("bkp_gone", ada.Owner, "site_gone", "Old <shop>")
+	insert("bkp_hers", eve.Owner, "site_hers", "Hers")
+	p := b.get("/deleted")
+	if !strings.Contains(p.body, "Old &lt;shop&gt;") || strings.Contains(p.body, "bkp_there") || strings.Contains(p.body, "bkp_hers") || !strings.Contains(p.body, "custom domains have to be added again") {
+		t.Errorf("the page: %.3000s", p.body)
+	}
+	if p := b.get("/"); !strings.Contains(p.body, "1 deleted site can be restored") {
+		t.Error("the list of sites doesn't lead to the deleted ones")
+	}
+	for _, id := range []string{"bkp_there", "bkp_hers", "bkp_none", ""} {
+		for _, at := range []string{"/deleted/restore", "/deleted/forget"} {
+			if p := b.post(at, "backup", id, "name", "x"); p.status != 404 {
+				t.Errorf("%s of %q: %d", at, id, p.status)
+			}
+		}
+		if p := b.get("/deleted/download?backup=" + id); p.status != 404 && id != "" {
+			t.Errorf("download of %q: %d", id, p.status)
+		}
+	}
+	if p := b.post("/deleted/restore", "backup", "bkp_gone", "name", " "); p.status != 422 || !strings.Contains(p.body, "The site needs a name") {
+		t.Errorf("without a name: %d", p.status)
+	}
+	if p := b.post("/deleted/restore", "backup", "bkp_gone", "name", "Shop"); p.status != 409 && p.status != 422 || !strings.Contains(p.body, "damaged") {
+		t.Errorf("a backup whose content is gone: %d", p.status)
+	}
+	if p := other.post("/deleted/forget", "backup", "bkp_gone"); p.status != 404 {
+		t.Errorf("Eve deletes Ada's: %d", p.status)
+	}
+	if p := b.post("/deleted/forget", "backup", "bkp_gone"); p.status != 303 {
+		t.Errorf("delete: %d", p.status)
+	}
+	if p := b.get("/deleted"); strings.Contains(p.body, "bkp_gone") {
+		t.Error("it is still listed")
 	}
 }
 

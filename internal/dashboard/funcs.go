@@ -14,7 +14,7 @@ import (
 
 func (d *Dashboard) funcs() template.FuncMap {
 	return template.FuncMap{
-		"asset": d.assets.url, "rest": d.rest, "ago": ago, "day": day, "bytes": bytesWord, "status": status, "word": word, "took": took,
+		"asset": d.assets.url, "rest": d.rest, "restFile": d.restFile, "ago": ago, "day": day, "bytes": bytesWord, "status": status, "word": word, "took": took,
 		"picture": picture, "dict": dict, "short": short, "lines": func(list []string) string { return strings.Join(list, "\n") }, "plural": plural, "list": func(s ...string) []string { return s },
 		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "auditLabel": auditLabel,
 		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },
@@ -176,6 +176,13 @@ func (d *Dashboard) rest(method, path string, body ...any) (curl, error) {
 		b.WriteString(" \\\n  --json " + quote(strings.TrimSpace(text.String())))
 	}
 	return curl{method, "/api/v1" + path, b.String()}, nil
+}
+
+// restFile describes a call whose body is a file.
+func (d *Dashboard) restFile(path, kind, file string) (curl, error) {
+	c, err := d.rest("POST", path)
+	c.Command += " \\\n  -H " + quote("Content-Type: "+kind) + " --data-binary " + quote("@"+file)
+	return c, err
 }
 
 // quote makes one word of a POSIX shell out of any text.

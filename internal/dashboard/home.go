@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"slipway/internal/backup"
 	"slipway/internal/deploy"
 	"slipway/internal/domain"
 	"slipway/internal/site"
@@ -50,6 +51,8 @@ type homeData struct {
 	Total  int       // that match
 	Pages  pages
 	Live   string // where the live part comes from
+
+	Deleted int // sites that can be brought back
 }
 
 // pages is a way through a long list.
@@ -106,6 +109,11 @@ func (d *Dashboard) home(ctx context.Context, q *request) (answer, error) {
 	data, err := d.homeData(ctx, q)
 	if err == nil {
 		err = d.addCardDetails(ctx, q, data.Cards, &days{})
+	}
+	if err == nil {
+		var gone []backup.Backup
+		gone, err = d.Backups.Deleted(ctx, q.caller.Owner)
+		data.Deleted = len(gone)
 	}
 	return page("home", "Sites", data), err
 }

@@ -37,7 +37,7 @@ func (d *Dashboard) siteRoutes() []route {
 		post("/sites/{id}/settings", user, d.saveSettings, d.settingsPage),
 		post("/sites/{id}/delete", user, d.deleteSite, d.settingsPage),
 	}
-	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.databaseRoutes(), d.backupRoutes(), d.wordpressRoutes(), d.terminalRoutes(), d.hookRoutes(), d.gitRoutes(), d.webhookRoutes()} {
+	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.databaseRoutes(), d.backupRoutes(), d.deletedRoutes(), d.wordpressRoutes(), d.terminalRoutes(), d.hookRoutes(), d.gitRoutes(), d.webhookRoutes()} {
 		rs = append(rs, more...)
 	}
 	return rs

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,12 @@ type wordpressData struct {
 	Error  string // why WordPress does not answer
 	Work   []wordpressWork
 	Others []site.Site // that this one can be pushed to
+}
+
+// Updates reports whether something has a newer version.
+func (d wordpressData) Updates() bool {
+	newer := func(x wordpress.Extension) bool { return x.UpdateVersion != "" }
+	return d.State.LatestVersion != "" && d.State.LatestVersion != d.State.Version || slices.ContainsFunc(d.State.Plugins, newer) || slices.ContainsFunc(d.State.Themes, newer)
 }
 
 // wordpressWork is an operation as the page shows it.
@@ -127,7 +134,7 @@ func (d *Dashboard) loginWordPress(ctx context.Context, q *request) (answer, err
 	err = d.actOn(ctx, q, func(*db.Tx) (account.AuditEvent, error) {
 		return account.AuditEvent{Action: "wordpress.login", Subject: string(head.Site.ID)}, nil
 	})
-	return goTo(l.URL, ""), err
+	return onward(onwardData{To: l.URL}), err
 }
 
 func (d *Dashboard) purgeWordPress(ctx context.Context, q *request) (answer, error) {

@@ -130,7 +130,23 @@ func New(c Config) (*Databases, error) {
 		return nil, err
 	}
 	d.server.outage = d.tellAll
-	return d, nil
+	return d, d.forgetScratch()
+}
+
+// forgetScratch has what an earlier process was loading into our own server dropped: who
+// loads it again begins anew. Other processes may be loading into a server of the operator's.
+func (d *Databases) forgetScratch() error {
+	if d.server.dsn != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE database_scratch SET until = 0 WHERE server = $1`, d.name); err != nil {
+			return fmt.Errorf("forget scratch databases: %w", err)
+		}
+		return nil
+	})
 }
 
 func (d *Databases) sockets() string { return filepath.Join(d.c.Dir, "sockets") }
@@ -161,11 +177,11 @@ func (d *Databases) Run(ctx context.Context) error {
 	return nil
 }
 
-// keepWanted starts the server where there are databases already.
+// keepWanted starts the server where there are databases already, or what is left of some.
 func (d *Databases) keepWanted(ctx context.Context) {
 	for {
 		var n int
-		err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM databases WHERE server = $1`, d.name).Scan(&n)
+		err := d.c.DB.QueryRow(ctx, `SELECT (SELECT count(*) FROM databases WHERE server = $1) + (SELECT count(*) FROM database_scratch WHERE server = $1)`, d.name).Scan(&n)
 		if err == nil {
 			if n > 0 {
 				d.server.want()

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/seal"
 )
 
 // awkward is a database with all that makes dumps fail: every kind of value, and names that
@@ -161,6 +162,32 @@ func TestDumpAndLoad(t *testing.T) {
 		}
 		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM database_scratch`).Scan(&n))
 		return schemas == 3 && n == 0
+	})
+}
+
+// What a process was loading when it ended is dropped by the next one, also where no site has
+// a database.
+func TestScratchOfAnEarlierProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.Load(t.Context(), strings.NewReader("CREATE TABLE t (x INT);\n-- slipway:end\n"), database.LoadOptions{})
+	ok(t, err)
+	left := func() int {
+		list, err := filepath.Glob(filepath.Join(w.dir, "mariadb/server/data/s??????????????????????????"))
+		ok(t, err)
+		return len(list)
+	}
+	if left() != 1 {
+		t.Fatalf("%d databases are loaded", left())
+	}
+	w.stop()
+	sealer, err := seal.Load(filepath.Join(w.dir, "key"))
+	ok(t, err)
+	w.start(sealer)
+	w.until("it is dropped", func() bool {
+		n := 0
+		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM database_scratch`).Scan(&n))
+		return n == 0 && left() == 0
 	})
 }
 

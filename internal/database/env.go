@@ -49,15 +49,27 @@ func (d *Databases) Env(ctx context.Context, site string) (env map[string]string
 		if err != nil {
 			return nil, nil, err
 		}
-		p, port := x.prefix(), strconv.Itoa(Port)
-		u := url.URL{Scheme: "mysql", User: url.UserPassword(x.Schema, password), Host: "127.0.0.1:" + port, Path: "/" + x.Schema}
-		env[p+"DATABASE_URL"] = u.String()
-		for i, v := range []string{"mysql", "127.0.0.1", port, x.Schema, x.Schema, password, Socket} {
-			env[p+parts[i]] = v
-		}
+		setEnv(env, x.prefix(), Access{x.Schema, x.Schema, password})
 		secrets = append(secrets, password)
 	}
 	return env, secrets, nil
+}
+
+// EnvOf returns the variables of a database of that name and place in its site's list, which
+// is reached by other means than the site's own.
+func EnvOf(name string, place int64, a Access) map[string]string {
+	env := map[string]string{}
+	setEnv(env, Database{Name: name, place: place}.prefix(), a)
+	return env
+}
+
+func setEnv(env map[string]string, prefix string, a Access) {
+	port := strconv.Itoa(Port)
+	u := url.URL{Scheme: "mysql", User: url.UserPassword(a.User, a.Password), Host: "127.0.0.1:" + port, Path: "/" + a.Schema}
+	env[prefix+"DATABASE_URL"] = u.String()
+	for i, v := range []string{"mysql", "127.0.0.1", port, a.Schema, a.User, a.Password, Socket} {
+		env[prefix+parts[i]] = v
+	}
 }
 
 // Access is how the database's own site connects to it. It holds a secret.

@@ -246,6 +246,9 @@ func ending(e *mysql.MySQLError) bool {
 	return e.Number == 1053 || e.Number == 1317 || e.Number == 1927 // shutdown, interrupted, killed
 }
 
+// Access is how to connect to the scratch database. It holds a secret.
+func (s *Scratch) Access() Access { return Access{s.schema, s.schema, s.password} }
+
 // Drop drops the scratch database. After PutTx it does nothing.
 func (s *Scratch) Drop(ctx context.Context) {
 	err := s.d.dropScratch(ctx, s.schema)

@@ -58,6 +58,9 @@ func (d *Databases) Socket(site string) (string, error) {
 	return path, nil
 }
 
+// CloseSocket closes a site's socket; the next Socket opens another.
+func (d *Databases) CloseSocket(site string) { d.closeWay(site) }
+
 func (d *Databases) closeWay(site string) {
 	d.mu.Lock()
 	w := d.ways[site]

@@ -103,6 +103,9 @@ func (b *Batch) run(ctx context.Context, take func() []*batched) {
 		if !taken {
 			list, taken = take(), true
 		}
+		if len(list) == 1 { // nobody's work is lost with its own
+			return safely(ctx, tx, list[0].fn)
+		}
 		for _, w := range list {
 			var fatal error
 			if w.err, fatal = tx.savepoint(ctx, w.fn); fatal != nil {
@@ -129,17 +132,17 @@ func (b *Batch) run(ctx context.Context, take func() []*batched) {
 // savepoint runs fn so that nothing of it is left when it fails. fatal says that the whole
 // transaction can't go on.
 func (t *Tx) savepoint(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (err, fatal error) {
-	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
+	if _, err := t.Exec(ctx, "SAVEPOINT one"); err != nil {
 		return nil, fmt.Errorf("savepoint: %w", err)
 	}
 	topics, after := len(t.topics), len(t.after)
 	if err = safely(ctx, t, fn); err != nil {
 		t.topics, t.after = t.topics[:topics], t.after[:after]
-		if _, fatal := t.tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT one"); fatal != nil {
+		if _, fatal := t.Exec(ctx, "ROLLBACK TO SAVEPOINT one"); fatal != nil {
 			return nil, fmt.Errorf("roll back to savepoint: %w", fatal)
 		}
 	}
-	if _, fatal := t.tx.ExecContext(ctx, "RELEASE SAVEPOINT one"); fatal != nil {
+	if _, fatal := t.Exec(ctx, "RELEASE SAVEPOINT one"); fatal != nil {
 		return nil, fmt.Errorf("release savepoint: %w", fatal)
 	}
 	return err, nil

@@ -250,13 +250,6 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 	if x.Bundle == "" || len(x.Plan) == 0 {
 		return Program{}, fault.Missing("program")
 	}
-	var plan framework.Plan
-	if err := json.Unmarshal(x.Plan, &plan); err != nil {
-		return Program{}, fmt.Errorf("read plan of %s: %w", id, err)
-	}
-	if plan.Start == nil {
-		return Program{}, fault.Missing("program")
-	}
 	s, err := d.c.Sites.ByID(ctx, d.c.DB, x.Site)
 	if err != nil {
 		return Program{}, err
@@ -265,9 +258,35 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
+	p, err := programOf(s, x, vars, d.c.Sites.URL(s.Slug))
+	p.Fork, p.Preview = x.Fork, x.Target == Preview
+	return p, err
+}
+
+// ProgramFrom returns what a site runs in production that a backup holds: with the variables
+// of then, at the address url.
+func ProgramFrom(s site.Site, l Live, vars []site.NewVar, url string) (Program, error) {
+	var list []site.Var
+	for _, v := range vars {
+		x := site.Var{Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, Branch: v.Branch}
+		if slices.Contains(v.Target, "runtime") && x.Scope() != string(Preview) && v.Branch == "" {
+			list = append(list, x)
+		}
+	}
+	return programOf(s, Deployment{Site: s.ID, Bundle: l.Bundle, Plan: l.Plan, Branch: l.Branch, CommitHash: l.CommitHash, Target: Production}, list, url)
+}
+
+func programOf(s site.Site, x Deployment, vars []site.Var, url string) (Program, error) {
+	var plan framework.Plan
+	if err := json.Unmarshal(x.Plan, &plan); err != nil {
+		return Program{}, fmt.Errorf("read plan of %s: %w", s.ID, err)
+	}
+	if plan.Start == nil {
+		return Program{}, fault.Missing("program")
+	}
 	env := map[string]string{
 		"SLIPWAY": "1", "SLIPWAY_SITE_ID": string(s.ID), "SLIPWAY_DEPLOYMENT_ID": string(x.ID), "SLIPWAY_COMMIT": x.CommitHash,
-		"SLIPWAY_BRANCH": x.Branch, "SLIPWAY_TARGET": string(x.Target), "SLIPWAY_URL": d.c.Sites.URL(s.Slug),
+		"SLIPWAY_BRANCH": x.Branch, "SLIPWAY_TARGET": string(x.Target), "SLIPWAY_URL": url,
 	}
 	var secrets []string
 	for _, v := range vars {
@@ -276,7 +295,7 @@ func (d *Deployments) ProgramOf(ctx context.Context, id ID) (Program, error) {
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return Program{Site: s, Bundle: x.Bundle, Fork: x.Fork, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Preview: x.Target == Preview, Env: env, Secrets: secrets,
+	return Program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets,
 		Content: plan.Content, Run: runSettings(plan.Run), Processes: plan.Processes, Crons: plan.Crons}, nil
 }
 

@@ -64,20 +64,24 @@ func Enqueue(ctx context.Context, tx *db.Tx, a Args, o Options) (bool, error) {
 // caller's transaction, one that runs has its context ended (cause ErrCanceled) after
 // the commit, wherever it runs. It reports whether a job was running.
 func Cancel(ctx context.Context, tx *db.Tx, unique string) (running bool, err error) {
-	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE uniq = $1 AND state = 'ready'`, unique)
+	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE `+ofKey+` AND state = 'ready'`, unique)
 	if err != nil {
 		return false, fmt.Errorf("cancel job: %w", err)
 	}
 	if n > 0 { // at most one unfinished job has the key
 		return false, nil
 	}
-	n, err = tx.Exec(ctx, `UPDATE jobs SET canceled = TRUE WHERE uniq = $1 AND state = 'running'`, unique)
+	n, err = tx.Exec(ctx, `UPDATE jobs SET canceled = TRUE WHERE `+ofKey+` AND state = 'running'`, unique)
 	if err != nil {
 		return false, fmt.Errorf("cancel job: %w", err)
 	}
 	tx.Notify(topicCancel)
 	return n > 0, nil
 }
+
+// ofKey is the condition of the unfinished job with a Unique key as its index has it: without
+// the second part SQLite reads every job that waits.
+const ofKey = `uniq = $1 AND state IN ('ready', 'running')`
 
 func null(s string) any {
 	if s == "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -316,5 +317,32 @@ func TestStopDrains(t *testing.T) {
 	n.stop()
 	if count(t, d, "TRUE") != 1 || count(t, d, "state = 'ready' AND failures = 0") != 1 {
 		t.Fatal("want the stubborn job ready again without a failure, and the quick one gone")
+	}
+}
+
+// Canceling finds its job by its key, however many others wait.
+func TestCancelReadsOneJob(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	d := dbtest.New(t, func(c *db.Config) { c.Seen = func(q string) { asked = append(asked, q) } })
+	if !d.Single() {
+		t.Skip("PostgreSQL plans by what is in the table")
+	}
+	asked = nil
+	if err := d.Write(t.Context(), func(tx *db.Tx) error { _, err := Cancel(t.Context(), tx, "none"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if len(asked) != 2 {
+		t.Fatalf("asked %q", asked)
+	}
+	for _, q := range asked {
+		rows, err := d.Query(t.Context(), "EXPLAIN QUERY PLAN "+q, "none")
+		steps, err := db.Collect(rows, err, func(r db.Scanner) (step string, err error) {
+			var a, b, c int
+			return step, r.Scan(&a, &b, &c, &step)
+		})
+		if err != nil || len(steps) != 1 || !strings.Contains(steps[0], "SEARCH jobs USING INDEX jobs_uniq") {
+			t.Errorf("%s: %q, %v", q, steps, err)
+		}
 	}
 }

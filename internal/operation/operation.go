@@ -188,6 +188,15 @@ func (o *Operations) Open(ctx context.Context, owner account.OwnerID, unique str
 	return scan(o.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`, unique, owner))
 }
 
+// UnderTx reports whether an operation of a site has not ended yet.
+func (o *Operations) UnderTx(ctx context.Context, tx *db.Tx, site string) (bool, error) {
+	var n int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM operations WHERE site_id = $1 AND completed_at = 0`, site).Scan(&n); err != nil {
+		return false, fmt.Errorf("count operations: %w", err)
+	}
+	return n > 0, nil
+}
+
 // List returns one page (from 1) of the operations of the owner's site, the newest first,
 // and how many there are.
 func (o *Operations) List(ctx context.Context, owner account.OwnerID, site string, page, limit int) (list []Operation, total int, err error) {

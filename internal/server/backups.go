@@ -31,6 +31,7 @@ type Backup struct {
 	To         string        // s3://… or a directory; empty: in DataDir. It may hold credentials: never print it.
 	Recipients []string      // age public keys that can open them besides the installation's key
 	Every      time.Duration // how often the whole installation is backed up. Optional: 0 means never by itself.
+	Alarm      time.Duration // how long a site with a schedule may be without a verified backup. Optional: 0 means three of its intervals.
 }
 
 // repository opens the place of backups, without talking to it. Where there is none it
@@ -69,6 +70,9 @@ func checkBackup(b Backup) error {
 	if b.Every > 0 && b.To == "" {
 		return errors.New("--backup-every: the setting --backup-to must say where the backups go")
 	}
+	if b.Alarm < 0 || b.Alarm > 0 && b.Alarm < time.Hour {
+		return errors.New("--backup-alarm: at least 1h, or 0")
+	}
 	_, err := parseRecipients(b.Recipients)
 	return err
 }
@@ -87,7 +91,7 @@ func parseRecipients(list []string) (out []age.Recipient, err error) {
 // backupConfig tells the service of backups what it knows nobody of.
 func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.Config, error) {
 	c := backup.Config{DB: h.db, Limits: limits, Sites: h.sites, Deployments: h.deployments, Hooks: h.webhooks, Operations: h.operations, Blobs: store,
-		Installation: h.installation(store), Every: h.s.Backup.Every, Scratch: h.s.path("backup-tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
+		Installation: h.installation(store), Every: h.s.Backup.Every, Alarm: h.s.Backup.Alarm, Scratch: h.s.path("backup-tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
 	var err error
 	if c.Repository, c.Why, err = h.s.repository(h.s.Backup, h.seal, h.s.Log); err != nil {
 		return c, err
@@ -98,7 +102,7 @@ func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.C
 		c.Load = h.loadDatabase
 	}
 	if e := h.engine; e != nil {
-		c.Storage, c.Hold = h.storageFolders, h.hold
+		c.Storage, c.Hold, c.Trial = h.storageFolders, h.hold, h.trials()
 		c.MakeFolder = func(ctx context.Context, id site.ID, name string) (backup.Folder, error) {
 			dir, err := e.MakeStorage(ctx, string(id), name)
 			return backup.Folder{Name: name, Dir: dir}, err
@@ -182,7 +186,8 @@ func (h *node) loadDatabase(ctx context.Context, r io.Reader, check bool) (backu
 		_, err := x.PutTx(ctx, tx, owner, id, name, place)
 		return err
 	}
-	return backup.Loaded{PutTx: put, Drop: x.Drop}, nil
+	a := x.Access()
+	return backup.Loaded{Schema: a.Schema, Password: a.Password, PutTx: put, Drop: x.Drop}, nil
 }
 
 // warnOfBackups mails the owner of a site that has had no verified backup for long.

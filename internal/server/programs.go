@@ -15,6 +15,7 @@ import (
 	"slipway/internal/framework"
 	"slipway/internal/runtime"
 	"slipway/internal/site"
+	"slipway/internal/wordpress"
 )
 
 // What a program gets where its site's settings say nothing.
@@ -62,6 +63,12 @@ func (h *node) wanted(ctx context.Context, deployment string) (app.Wanted, error
 	}
 	applyRun(&w, p.Run)
 	applyRun(&w, p.Site.Run)
+	if p.Runtime == framework.WordPress {
+		if there, err := h.wordpress.Installed(ctx, p.Site.ID); err != nil || there {
+			return w, err
+		}
+		w.HealthPath = wordpress.Alive
+	}
 	return w, nil
 }
 

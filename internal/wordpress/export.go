@@ -65,7 +65,7 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, e Expo
 		return err
 	}
 	for _, x := range list {
-		if x.Name == databaseName {
+		if x.Name == DatabaseName {
 			_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET database_id = $2, installed = $3, next_cron = $4 WHERE site_id = $1`, s.ID, x.ID, e.Installed, db.Now()+60_000)
 		}
 	}

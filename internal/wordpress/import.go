@@ -1,21 +1,12 @@
 package wordpress
 
 import (
-	"archive/tar"
-	"archive/zip"
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"syscall"
 	"time"
 
@@ -36,10 +27,14 @@ type Import struct {
 
 // Bounds of an import besides the site's storage and the database's size.
 const (
-	maxImportFiles = 200_000
-	maxImportPath  = 1000
-	maxImportSQL   = 8 << 30
-	importTime     = 24 * time.Hour // that an archive which nobody asked for stays
+	maxImportFiles   = 200_000
+	maxImportEntries = 250_000  // folders and links included
+	maxImportList    = 64 << 20 // bytes of a zip archive's list of them
+	maxImportPath    = 1000
+	maxImportSQL     = 8 << 30
+	maxImportSkipped = 4 << 30        // bytes of what is not taken, such as a core
+	maxImportTries   = 3              // of unpacking that something cut off
+	importTime       = 24 * time.Hour // that an archive which nobody asked for stays
 )
 
 func (w *WordPress) importDir() string { return filepath.Join(w.c.Dir, "imports") }
@@ -99,9 +94,21 @@ func (w *WordPress) sweepImports() {
 }
 
 func (w *WordPress) dropImport(x Work) {
-	if x.Import != nil && x.Import.File != "" {
-		_ = os.Remove(filepath.Join(w.importDir(), filepath.Base(x.Import.File)))
+	if x.Import == nil || x.Import.File == "" {
+		return
 	}
+	_ = os.Remove(filepath.Join(w.importDir(), filepath.Base(x.Import.File)))
+	if dir, err := w.c.Content(context.Background(), x.Site); err == nil && dir != "" {
+		next, old := besides(dir)
+		_, _ = os.RemoveAll(next), os.RemoveAll(old)
+	}
+}
+
+// besides are the directories beside a wp-content in which an import puts the new one
+// together, and the one that was there away.
+func besides(dir string) (next, old string) {
+	parent := filepath.Dir(dir)
+	return filepath.Join(parent, ".import-next"), filepath.Join(parent, ".import-old")
 }
 
 // ImportArchiveTx begins to put another WordPress in the place of the owner's.
@@ -154,8 +161,7 @@ func (r *run) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parent := filepath.Dir(dir)
-	next, old := filepath.Join(parent, ".import-next"), filepath.Join(parent, ".import-old")
+	next, old := besides(dir)
 	for _, d := range []string{next, old} { // of a run that a crash ended
 		if err := os.RemoveAll(d); err != nil {
 			return fmt.Errorf("import: %w", err)
@@ -164,6 +170,9 @@ func (r *run) fill(ctx context.Context) error {
 	defer func() { _ = os.RemoveAll(next); _ = os.RemoveAll(old) }()
 	if err := os.Mkdir(next, 0o755); err != nil {
 		return fmt.Errorf("import: %w", err)
+	}
+	if r.step.Tries++; r.step.Tries > maxImportTries { // what ends the process is not tried for ever
+		return &fault.Error{Kind: fault.Conflict, Message: "The archive can't be imported", Details: "the server stopped each time while it was unpacked or loaded; nothing of the site was changed", Code: "import_interrupted"}
 	}
 	if err := r.to(ctx, atBackup, 0.2, "Unpacking"); err != nil {
 		return err
@@ -201,7 +210,7 @@ func (r *run) fill(ctx context.Context) error {
 		return err
 	}
 	err = r.exchange(ctx, dir, next, old, func(tx *db.Tx) error {
-		if _, err := loaded.PutTx(ctx, tx, s.Owner, s.ID, databaseName, 0); err != nil {
+		if _, err := loaded.PutTx(ctx, tx, s.Owner, s.ID, DatabaseName, 0); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, s.ID, prefix)
@@ -263,231 +272,6 @@ func (r *run) imported(ctx context.Context) error {
 		}
 	}
 	return r.end(ctx, "Imported", "", r.result())
-}
-
-// prefixForm finds the table of options, whose name says what all tables begin with.
-var prefixForm = regexp.MustCompile("(?i)CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{0,30})options[`\"]?\\s*\\(")
-
-// prefixOf reads a dump's table prefix.
-func prefixOf(sql io.ReadSeeker) (string, error) {
-	if _, err := sql.Seek(0, io.SeekStart); err != nil {
-		return "", err
-	}
-	in := bufio.NewReaderSize(sql, 1<<20)
-	var tail []byte
-	for {
-		b := make([]byte, 1<<20)
-		n, err := io.ReadFull(in, b)
-		text := append(tail, b[:n]...)
-		for _, m := range prefixForm.FindAllSubmatch(text, -1) {
-			// Plugins have tables that end so too: WordPress's own is beside usermeta.
-			if p := string(m[1]); p != "" {
-				return p, nil
-			}
-		}
-		if err != nil {
-			return "", badArchive("its SQL file holds no table of options of a WordPress")
-		}
-		tail = bytes.Clone(text[max(0, len(text)-200):])
-	}
-}
-
-// unpacking takes an archive apart: its wp-content below dir, its dump into a file.
-type unpacking struct {
-	ctx   context.Context
-	dir   string
-	left  int64 // bytes
-	files int
-	sql   *os.File
-	told  func(part float64)
-
-	root *os.Root
-	seen bool // something of wp-content
-}
-
-func (u *unpacking) close() {
-	if u.root != nil {
-		_ = u.root.Close()
-	}
-	if u.sql != nil {
-		_ = u.sql.Close()
-	}
-}
-
-func (u *unpacking) open(name string) (err error) {
-	if u.root, err = os.OpenRoot(u.dir); err != nil {
-		return err
-	}
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return badArchive("it is no longer here: upload it again")
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	first := make([]byte, 4)
-	if _, err := io.ReadFull(f, first); err != nil {
-		return badArchive("it is too short")
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	if bytes.HasPrefix(first, []byte("PK")) {
-		err = u.zip(f, info.Size())
-	} else {
-		err = u.tar(&counted{r: f, size: info.Size(), told: u.told})
-	}
-	switch {
-	case err != nil:
-		return err
-	case u.sql == nil:
-		return badArchive("it holds no .sql file")
-	case !u.seen:
-		return badArchive("it holds no wp-content")
-	}
-	return nil
-}
-
-// counted tells how much of a file has been read.
-type counted struct {
-	r          io.Reader
-	size, read int64
-	last       time.Time
-	told       func(part float64)
-}
-
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.read += int64(n)
-	if time.Since(c.last) > time.Second {
-		c.last = time.Now()
-		c.told(float64(c.read) / float64(max(1, c.size)))
-	}
-	return n, err
-}
-
-func (u *unpacking) tar(in io.Reader) error {
-	z, err := gzip.NewReader(in)
-	if err != nil {
-		return badArchive("it is neither gzip nor zip")
-	}
-	t := tar.NewReader(z)
-	for {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return badArchive("it is damaged or cut off")
-		}
-		if h.Typeflag != tar.TypeReg {
-			continue // links and devices are nothing of a wp-content
-		}
-		if err := u.file(h.Name, t); err != nil {
-			return err
-		}
-	}
-}
-
-func (u *unpacking) zip(f *os.File, size int64) error {
-	z, err := zip.NewReader(f, size)
-	if err != nil {
-		return badArchive("it is damaged or cut off")
-	}
-	if len(z.File) > 4*maxImportFiles {
-		return badArchive(fmt.Sprintf("it holds more than %d files", maxImportFiles))
-	}
-	for i, h := range z.File {
-		if !h.Mode().IsRegular() {
-			continue
-		}
-		in, err := h.Open()
-		if err != nil {
-			return badArchive("it is damaged, or compressed in an unknown way")
-		}
-		err = u.file(h.Name, in)
-		_ = in.Close()
-		if err != nil {
-			return err
-		}
-		if i%500 == 0 {
-			u.told(float64(i) / float64(len(z.File)))
-		}
-	}
-	return nil
-}
-
-// dropIns belong to the server that the site comes from.
-var dropIns = map[string]bool{"object-cache.php": true, "advanced-cache.php": true, "db.php": true, "wp-cache-config.php": true, "maintenance.php": true, "debug.log": true}
-
-// file takes one file of the archive.
-func (u *unpacking) file(name string, in io.Reader) error {
-	if err := u.ctx.Err(); err != nil {
-		return context.Cause(u.ctx)
-	}
-	name = path.Clean("/" + strings.ReplaceAll(name, "\\", "/"))[1:]
-	if len(name) > maxImportPath || strings.ContainsRune(name, 0) {
-		return badArchive("a path in it is too long")
-	}
-	if u.files++; u.files > maxImportFiles {
-		return badArchive(fmt.Sprintf("it holds more than %d files", maxImportFiles))
-	}
-	rel, ok := strings.CutPrefix("/"+name, "/wp-content/")
-	if !ok {
-		_, rel, ok = strings.Cut("/"+name, "/wp-content/")
-	}
-	if ok && rel != "" {
-		if dropIns[rel] {
-			return nil
-		}
-		u.seen = true
-		if err := u.root.MkdirAll(path.Dir(rel), 0o755); err != nil {
-			return badArchive(fmt.Sprintf("the path %q can't be made", clip(rel, 200)))
-		}
-		out, err := u.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-		if err != nil {
-			return badArchive(fmt.Sprintf("the file %q can't be made", clip(rel, 200)))
-		}
-		return u.copy(out, in, &u.left)
-	}
-	if strings.EqualFold(path.Ext(name), ".sql") {
-		if u.sql != nil {
-			return badArchive("it holds several .sql files beside wp-content")
-		}
-		var err error
-		if u.sql, err = os.CreateTemp(filepath.Dir(u.dir), ".import-sql-"); err != nil {
-			return fmt.Errorf("import: %w", err)
-		}
-		_ = os.Remove(u.sql.Name())
-		left := int64(maxImportSQL)
-		return u.copy(keep{u.sql}, in, &left)
-	}
-	return nil // such as the core, which is ours
-}
-
-// keep leaves a file open.
-type keep struct{ *os.File }
-
-func (keep) Close() error { return nil }
-
-func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
-	n, err := io.Copy(out, io.LimitReader(in, *left+1))
-	*left -= n
-	err = errors.Join(err, out.Close())
-	switch {
-	case *left < 0:
-		return &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: "unpacked it is more than this site may store; raise run.storageMiB", Code: "import_too_large"}
-	case errors.Is(err, syscall.ENOSPC):
-		return &fault.Error{Kind: fault.Unavailable, Message: "The server's disk is full", Details: "nothing was changed", Code: "disk_full"}
-	case err != nil:
-		return badArchive("it is damaged or cut off")
-	}
-	return nil
 }
 
 // ownLike gives a tree that we have written to the owner of dir.

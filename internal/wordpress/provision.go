@@ -1,6 +1,7 @@
 package wordpress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func (w *WordPress) Prepare(ctx context.Context, s site.Site, say func(format st
 	say("WordPress %s", c.Version)
 	if x.Database == "" {
 		err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
-			made, err := w.c.Databases.CreateTx(ctx, tx, s.Owner, s.ID, database.NewDatabase{Name: databaseName})
+			made, err := w.c.Databases.CreateTx(ctx, tx, s.Owner, s.ID, database.NewDatabase{Name: DatabaseName})
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,8 @@ func (w *WordPress) Prepare(ctx context.Context, s site.Site, say func(format st
 	return c.Bundle, nil
 }
 
-const databaseName = "wordpress"
+// DatabaseName is the name of the database of every WordPress.
+const DatabaseName = "wordpress"
 
 // Install installs the WordPress of a deployment that runs, where it isn't yet, with the
 // first of the themes that works, and else sees that the database is what its core needs.
@@ -64,7 +66,7 @@ func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string,
 		Version, Warning string
 		Upgraded         bool
 	}
-	err = w.task(ctx, s, deployment, "install", map[string]any{"title": x.Title, "user": x.AdminUser, "email": x.AdminEmail, "locale": x.Locale, "themes": themes}, &out)
+	err = w.task(ctx, s, deployment, "install", map[string]any{"title": x.Title, "user": x.AdminUser, "email": x.AdminEmail, "locale": x.Locale, "themes": themes, "installed": x.Installed != ""}, &out)
 	if err != nil {
 		return err
 	}
@@ -101,9 +103,20 @@ func (w *WordPress) Environment(ctx context.Context, id site.ID, address string)
 	if err != nil {
 		return nil, nil, err
 	}
-	env = map[string]string{
+	env = x.environment(string(key), a, address)
+	return env, []string{string(key), a.Password}, nil
+}
+
+// EnvironmentOf returns the variables of a WordPress that a backup holds, which runs to be
+// looked at: with salts that nothing else has.
+func (e Export) EnvironmentOf(a database.Access, address string) map[string]string {
+	return row{Upload: e.Upload, Memory: e.Memory, Execution: e.Execution, Prefix: cmp.Or(e.Prefix, "wp_"), XMLRPC: e.XMLRPC, Debug: e.Debug}.environment(db.Random(40), a, address)
+}
+
+func (x row) environment(key string, a database.Access, address string) map[string]string {
+	env := map[string]string{
 		"SLIPWAY_WP_DATABASE": a.Schema, "SLIPWAY_WP_DATABASE_USER": a.User, "SLIPWAY_WP_DATABASE_PASSWORD": a.Password, "SLIPWAY_WP_DATABASE_SOCKET": database.Socket,
-		"SLIPWAY_WP_KEY": string(key), "SLIPWAY_WP_URL": address, "SLIPWAY_WP_UPLOAD": strconv.FormatInt(x.Upload, 10), "SLIPWAY_WP_MEMORY": strconv.FormatInt(x.Memory, 10),
+		"SLIPWAY_WP_KEY": key, "SLIPWAY_WP_URL": address, "SLIPWAY_WP_UPLOAD": strconv.FormatInt(x.Upload, 10), "SLIPWAY_WP_MEMORY": strconv.FormatInt(x.Memory, 10),
 		"SLIPWAY_WP_PREFIX": x.Prefix, "SLIPWAY_WP_SECONDS": strconv.FormatInt(x.Execution, 10),
 	}
 	for name, on := range map[string]bool{"SLIPWAY_WP_XMLRPC": x.XMLRPC, "SLIPWAY_WP_DEBUG": x.Debug, "SLIPWAY_WP_MAINTENANCE": x.Maintenance} {
@@ -111,7 +124,17 @@ func (w *WordPress) Environment(ctx context.Context, id site.ID, address string)
 			env[name] = "1"
 		}
 	}
-	return env, []string{string(key), a.Password}, nil
+	return env
+}
+
+// Alive is a path of every WordPress that PHP answers without a database: what an
+// installation that was cut off has left there makes all others fail until the next one.
+const Alive = "/wp-includes/version.php"
+
+// Installed reports whether a site's WordPress has been installed.
+func (w *WordPress) Installed(ctx context.Context, id site.ID) (bool, error) {
+	x, err := w.get(ctx, w.c.DB, id)
+	return x.Installed != "", err
 }
 
 // Layout says where the parts of a WordPress lie in its bundle.

@@ -56,8 +56,38 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 		return err
 	}
 	w.dropImport(x)
+	o, err := w.c.Operations.Get(ctx, x.Owner, x.Operation)
+	if err != nil || o.CompletedAt != 0 {
+		return err
+	}
+	r := &run{WordPress: w, x: x}
+	if o.Step != "" {
+		if err := json.Unmarshal([]byte(o.Step), &r.step); err != nil {
+			return fmt.Errorf("read step: %w", err)
+		}
+	}
+	why, plan := "Internal error; the operator's log has the details", backup.Plan{}
+	back := r.changed() && r.step.Backup != ""
+	if back { // not half: what was there comes back
+		plan, err = w.c.Backups.PlanRestore(ctx, x.Owner, r.step.Backup, backup.RestoreTo{})
+		back = err == nil
+	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		return w.c.Operations.EndTx(ctx, tx, x.Operation, "", "Internal error; the operator's log has the details. The newest backup of the site holds its state from before", nil)
+		out := r.result()
+		switch {
+		case back:
+			o, err := w.c.Backups.RestoreTx(ctx, tx, x.Owner, plan)
+			if err != nil && fault.As(err) == nil {
+				return err
+			}
+			if err == nil {
+				why += fmt.Sprintf(". The state before is being restored by %s", o.ID)
+				out["restoreId"] = o.ID
+			}
+		case r.step.Backup != "":
+			why += fmt.Sprintf(". The backup %s holds the state before", r.step.Backup)
+		}
+		return w.c.Operations.EndTx(ctx, tx, x.Operation, "", why, out)
 	})
 }
 
@@ -88,6 +118,7 @@ type step struct {
 	Pairs      [][2]string     `json:"pairs,omitempty"`
 	Target     site.ID         `json:"target,omitempty"`
 	Public     int             `json:"public,omitempty"` // whether search engines may have the target
+	Tries      int             `json:"tries,omitempty"`  // of what may end the process
 }
 
 // run is one call of the job.

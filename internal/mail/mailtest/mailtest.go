@@ -196,7 +196,11 @@ func (x *session) Data(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	var body io.Reader = m.Body
+	if strings.EqualFold(m.Header.Get("Content-Transfer-Encoding"), "quoted-printable") {
+		body = quotedprintable.NewReader(body)
+	}
+	text, err := io.ReadAll(body)
 	if err != nil {
 		return err
 	}

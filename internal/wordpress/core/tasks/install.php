@@ -5,6 +5,30 @@ require __DIR__ . '/boot.php';
 define('WP_INSTALLING', true);
 define('SLIPWAY_INSTALLING', true); // languages may be downloaded whatever the site may
 function wp_new_blog_notification() {} // pluggable: nobody is mailed a password
+
+// An installation that was cut off leaves some of the tables, with which WordPress does not even
+// load: they go before. One that was finished says so in the last thing that it writes.
+function clear_half(): void {
+	mysqli_report(MYSQLI_REPORT_OFF);
+	$db = mysqli_init();
+	if (!@$db->real_connect('localhost', getenv('SLIPWAY_WP_DATABASE_USER'), getenv('SLIPWAY_WP_DATABASE_PASSWORD'), getenv('SLIPWAY_WP_DATABASE'), 0, getenv('SLIPWAY_WP_DATABASE_SOCKET'))) {
+		return; // WordPress says why
+	}
+	$prefix = getenv('SLIPWAY_WP_PREFIX') ?: 'wp_';
+	$done = $db->query("SELECT option_value FROM `{$prefix}options` WHERE option_name = 'slipway_installed'");
+	if ($done && $done->num_rows > 0) {
+		return;
+	}
+	$tables = $db->query("SHOW TABLES LIKE '" . addcslashes($prefix, '_%\\') . "%'");
+	foreach ($tables ? $tables->fetch_all() : [] as [$table]) {
+		$db->query('DROP TABLE IF EXISTS `' . str_replace('`', '``', $table) . '`');
+	}
+	$db->close();
+}
+
+if (empty($in['installed'])) {
+	clear_half();
+}
 wordpress();
 require ABSPATH . 'wp-admin/includes/upgrade.php';
 require ABSPATH . 'wp-admin/includes/translation-install.php';
@@ -26,15 +50,12 @@ function shipped_language(string $locale): void {
 
 add_filter('pre_http_request', fn($pre, $args, $url) => strpos($url, home_url()) === 0 ? new WP_Error('blocked', 'no request to itself during the installation') : $pre, 10, 3);
 
-if (is_blog_installed() && get_option('slipway_installed')) {
+if (is_blog_installed() && (!empty($in['installed']) || get_option('slipway_installed'))) {
 	$old = (int) get_option('db_version');
 	if ($old !== (int) $GLOBALS['wp_db_version']) { // the core is another one
 		wp_upgrade();
 	}
 	answer(['installed' => false, 'version' => $GLOBALS['wp_version'], 'upgraded' => $old !== (int) $GLOBALS['wp_db_version']]);
-}
-foreach ($wpdb->get_col("SHOW TABLES LIKE '" . $wpdb->esc_like($wpdb->prefix) . "%'") as $table) { // of a run that was cut off
-	$wpdb->query('DROP TABLE IF EXISTS `' . str_replace('`', '``', $table) . '`');
 }
 wp_cache_flush();
 $locale = 'en_US';

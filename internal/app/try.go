@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/db"
+	"slipway/internal/fault"
+)
+
+// Try runs a program beside all that serve until it answers, ends it, and returns the status
+// of its answer: one below 500, or 503, with which a site says itself that it is closed.
+// Nobody visits it, and no log has what it prints; where it doesn't answer so in the time
+// that it has to become healthy, the fault says why, with the last error that it printed.
+func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
+	if a.c.Engine == nil {
+		return 0, a.noEngine()
+	}
+	if !a.reserve() {
+		return 0, errFull
+	}
+	defer a.up.Add(-1)
+	var last atomic.Value
+	want.Spec.ID = db.NewID("try")
+	want.Spec.Output = func(stream, line string) {
+		if stream != "stderr" && !strings.Contains(line, "rror") {
+			return
+		}
+		if want.Redact != nil {
+			line = want.Redact(line)
+		}
+		last.Store(line)
+	}
+	said := func(err error) error {
+		f := fault.As(err)
+		line, _ := last.Load().(string)
+		if f == nil || line == "" {
+			return err
+		}
+		own := *f
+		own.Details = "it printed: " + clip(line)
+		return &own
+	}
+	starting, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	running, err := a.c.Engine.Start(starting, want.Spec)
+	if err != nil {
+		return 0, err
+	}
+	defer running.Stop(0)
+	p := &program{apps: a, want: want}
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), transport: p.transportTo(running, want)}
+	defer in.transport.CloseIdleConnections()
+	path := want.HealthPath
+	if path == "" {
+		path = "/"
+	}
+	health, cancel := context.WithTimeout(ctx, want.Health)
+	defer cancel()
+	for {
+		if got, err := in.ask(health, want.Host, path); err == nil {
+			if status = got; status < 500 {
+				return status, nil
+			}
+		}
+		select {
+		case <-running.Done():
+			return 0, said(ended(running.Exit()))
+		case <-health.Done():
+			if ctx.Err() != nil {
+				return 0, context.Cause(ctx)
+			}
+			if status == http.StatusServiceUnavailable {
+				return status, nil
+			}
+			f := &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy", Message: fmt.Sprintf("It does not respond to %s after %s", path, want.Health.Round(time.Second))}
+			if status != 0 {
+				f.Message = fmt.Sprintf("It answers %s with %d", path, status)
+			}
+			return 0, said(f)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+const clipped = 300
+
+func clip(line string) string {
+	if len(line) > clipped {
+		line = line[:clipped] + "…"
+	}
+	return strings.ToValidUTF8(line, "\uFFFD")
+}
