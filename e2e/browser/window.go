@@ -96,13 +96,17 @@ func (w *Window) Until(what, script string) {
 	w.t.Helper()
 	ctx, stop := context.WithTimeoutCause(w.ctx, patience, fmt.Errorf("it didn't come in %s", patience))
 	defer stop()
-	err := world.Until(ctx, 25*time.Millisecond, func() (ok bool, err error) {
+	if err := w.comes(ctx, script); err != nil {
+		w.fatal("%s: %v", what, err)
+	}
+}
+
+// comes returns when a script says true, or ctx ends.
+func (w *Window) comes(ctx context.Context, script string) error {
+	return world.Until(ctx, 25*time.Millisecond, func() (ok bool, err error) {
 		err = w.eval("!!("+script+")", &ok)
 		return ok, err
 	})
-	if err != nil {
-		w.fatal("%s: %v", what, err)
-	}
 }
 
 // visible is a script: the elements that can be seen.
@@ -225,8 +229,19 @@ func (w *Window) Type(selector, text string) {
 // Copied returns what the clipboard holds after a click on a copy button.
 func (w *Window) Copied(button string) (text string) {
 	w.t.Helper()
-	w.Click(button)
-	w.Sees(button, "Copied")
+	done := visible(button) + `.some((e) => e.innerText.includes("Copied"))`
+	for end := time.Now().Add(patience); ; {
+		w.Click(button)
+		ctx, stop := context.WithTimeout(w.ctx, 5*time.Second)
+		err := w.comes(ctx, done)
+		stop()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) { // before it, a page that follows what happens may have replaced the button
+			w.fatal("%s does not say that it has copied: %v", button, err)
+		}
+	}
 	w.Eval(`navigator.clipboard.readText()`, &text)
 	return text
 }

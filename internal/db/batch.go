@@ -103,6 +103,9 @@ func (b *Batch) run(ctx context.Context, take func() []*batched) {
 		if !taken {
 			list, taken = take(), true
 		}
+		if len(list) == 1 { // nobody's work is lost with its own
+			return safely(ctx, tx, list[0].fn)
+		}
 		for _, w := range list {
 			var fatal error
 			if w.err, fatal = tx.savepoint(ctx, w.fn); fatal != nil {

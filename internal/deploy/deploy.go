@@ -332,6 +332,10 @@ func (d *Deployments) Lookup(ctx context.Context, id ID) (Deployment, site.Site,
 // open lists the states that are not the end, for statements.
 const open = `('pending', 'building', 'deploying')`
 
+// waits is the condition of a deployment that has not begun as the index of open ones has it:
+// without the first part SQLite reads all deployments of the site.
+const waits = `status IN ` + open + ` AND status = 'pending'`
+
 // stage returns the stage of that name, added when it is new.
 func stage(list *[]Stage, name string) *Stage {
 	i := slices.IndexFunc(*list, func(s Stage) bool { return s.Name == name })

@@ -86,7 +86,7 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		return Deployment{}, err
 	}
 	var waiting int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'pending'`, s.ID).Scan(&waiting); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND `+waits, s.ID).Scan(&waiting); err != nil {
 		return Deployment{}, fmt.Errorf("count pending deployments: %w", err)
 	}
 	if waiting >= maxPending {
@@ -170,7 +170,7 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 	t := Trigger{Cause: ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: cmp.Or(call.Title, hook.Title), ClearCache: call.ClearCache || hook.ClearCache, HookBody: call.Body, Hops: call.Hops}
 	x, err = d.scan(tx.QueryRow(ctx, `
 		SELECT `+columns+from+`
-		WHERE d.site_id = $1 AND d.status = 'pending' AND d.started_at = 0 AND d.cause IN ('hook', 'push') AND NOT d.pinned AND NOT d.fork AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
+		WHERE d.site_id = $1 AND d.status IN `+open+` AND d.status = 'pending' AND d.started_at = 0 AND d.cause IN ('hook', 'push') AND NOT d.pinned AND NOT d.fork AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
 			AND d.hook_body = '' AND $5
 		ORDER BY d.id DESC LIMIT 1`, s.ID, t.Branch, t.Title, t.ClearCache, call.Body == ""))
 	switch {
@@ -199,12 +199,15 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 func (d *Deployments) supersede(ctx context.Context, tx *db.Tx, x Deployment) error {
 	rows, err := tx.Query(ctx, `
 		SELECT id FROM deployments
-		WHERE site_id = $1 AND status = 'pending' AND cause IN ('hook', 'push') AND branch = $2 AND id < $3 AND fork = $4 AND (NOT fork OR pull_request = $5)`, x.Site, x.Branch, x.ID, x.Fork, x.Pull)
+		WHERE site_id = $1 AND `+waits+` AND cause IN ('hook', 'push') AND branch = $2 AND fork = $3 AND (NOT fork OR pull_request = $4)`, x.Site, x.Branch, x.Fork, x.Pull)
 	ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return fmt.Errorf("find superseded deployments: %w", err)
 	}
 	for _, id := range ids {
+		if id >= x.ID { // a condition on it would have SQLite read all ids below
+			continue
+		}
 		if err := d.cancel(ctx, tx, id, "Superseded by a newer deployment of the same branch"); err != nil {
 			return err
 		}

@@ -231,3 +231,41 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("the operator's wish leaves nothing for the control plane: %+v", p)
 	}
 }
+
+// A connection that a page takes over, as that of a terminal, has no deadline of ours left.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := serveBounded(t, &node{}, func(w http.ResponseWriter, r *http.Request) {
+			c, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+			for {
+				line, err := rw.ReadString('\n')
+				if err != nil {
+					return
+				}
+				io.WriteString(c, "heard "+line)
+			}
+		})
+		c := p.dial()
+		defer c.Close()
+		go io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		r := bufio.NewReader(c)
+		if line, err := r.ReadString('\n'); !strings.HasPrefix(line, "HTTP/1.1 101 ") || err != nil {
+			t.Fatal(line, err)
+		}
+		r.ReadString('\n')
+		for range 3 {
+			time.Sleep(time.Hour)
+			go io.WriteString(c, "hello\n")
+			if line, err := r.ReadString('\n'); line != "heard hello\n" {
+				t.Fatalf("after an hour: %q %v", line, err)
+			}
+		}
+	})
+}

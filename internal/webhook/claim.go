@@ -225,6 +225,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, tou
 			line = append(line, id)
 		}
 	}
+	share := max(1, min(maxInFlight, room/max(1, len(line)))) // where there is little room, nobody takes it all
 	var out []flight
 	var visited []*endpoint
 	missed := touched[:0:0]
@@ -247,7 +248,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, tou
 			return fmt.Errorf("find due deliveries: %w", err)
 		}
 		slices.SortFunc(list, func(a, b *endpoint) int { return place[a.hook] - place[b.hook] })
-		taken := take(list, room-len(out), q)
+		taken := take(list, room-len(out), share, q)
 		seen := make(map[ID]bool, len(list))
 		for _, e := range list {
 			if seen[e.hook] = true; e.visited {
@@ -281,14 +282,15 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, tou
 	return out, readEvents(ctx, tx, out)
 }
 
-// take chooses up to room of what is due, and notes what became of each endpoint's turn.
-func take(part []*endpoint, room int, q *quota) (out []flight) {
+// take chooses up to room of what is due, at most share of an endpoint, and notes what became
+// of each endpoint's turn.
+func take(part []*endpoint, room, share int, q *quota) (out []flight) {
 	for _, e := range part {
 		if room == len(out) {
 			break // the others keep their turn
 		}
 		e.visited = true
-		key, n := ownerHost{e.owner, e.host}, max(0, min(e.most-e.leased, room-len(out), len(e.due)))
+		key, n := ownerHost{e.owner, e.host}, max(0, min(e.most-e.leased, room-len(out), len(e.due), share))
 		if n > 0 {
 			n, e.wait = q.allow(key, n)
 			out = append(out, e.due[:n]...)

@@ -2,8 +2,11 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"slipway/internal/db"
@@ -43,4 +46,48 @@ func TestEventsDoNotWaitForTurns(t *testing.T) {
 	}
 	start(t, w)
 	settle(t, w, h.ID, tried(1))
+}
+
+// Where there are fewer slots than endpoints with work, those that wait for their turn come
+// before those whose requests have just ended: all get their share.
+func TestTurnsAreFair(t *testing.T) {
+	t.Parallel()
+	const endpoints, each, slots = 20, 40, 4
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var order []string
+		w := timeless(t, func(r *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, r.URL.Path)
+			return answer(200)
+		})
+		w.c.Slots = slots
+		for i := range endpoints {
+			create(t, w, fmt.Sprintf("https://example.test/%d", i), "site.created")
+		}
+		for range each {
+			emit(t, w, SiteCreated(someSite))
+		}
+		stop := start(t, w)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		stop()
+		if len(order) != endpoints*each {
+			t.Fatalf("%d requests, want %d", len(order), endpoints*each)
+		}
+		got := map[string]int{}
+		for _, path := range order {
+			got[path]++
+			least, most := each, 0
+			for i := range endpoints {
+				n := got[fmt.Sprintf("/%d", i)]
+				least, most = min(least, n), max(most, n)
+			}
+			if most-least > maxInFlight {
+				t.Fatalf("one endpoint has had %d requests while another had %d: %v", most, least, got)
+			}
+		}
+	})
 }
