@@ -168,8 +168,7 @@ func TestInstallationIsDue(t *testing.T) {
 	at, err := blob.Dir(filepath.Join(t.TempDir(), "elsewhere"))
 	ok(t, err)
 	var repo *Repository
-	var w *world
-	w = newWorld(t, func(c *Config) {
+	w := newWorld(t, func(c *Config) {
 		repo = NewRepository(RepositoryConfig{Backend: at, Seal: c.Repository.seal})
 		c.Every = 24 * time.Hour
 		c.Installation = func(to string) (*Repository, Source, error) {
