@@ -306,7 +306,7 @@ func (h *harness) heard(path, event, name string, n int) []world.Delivery {
 // notify has somebody told of an event in a service's own format.
 func (h *harness) notify(key, kind, path, event string) {
 	h.t.Helper()
-	h.call(key, "POST", "/notifications", map[string]any{"kind": kind, "url": h.Hooks.URL + path, "events": []string{event}}, nil)
+	h.call(key, "POST", "/notifications", map[string]any{"kind": kind, "target": h.Hooks.URL + path, "events": []string{event}}, nil)
 }
 
 // notified waits until a message that holds the text has come to a path.

@@ -120,7 +120,7 @@ func (a *Apps) ranCron(ctx context.Context, site, name string, at db.Time, exit 
 	ctx, done := context.WithTimeout(ctx, 10*time.Second)
 	defer done()
 	return a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE app_tasks SET last_exit = $3, last_at = CASE WHEN $4 > 0 THEN $4 ELSE last_at END WHERE site_id = $1 AND kind = 'cron' AND name = $2`, site, name, exit, at)
+		_, err := tx.Exec(ctx, `UPDATE app_tasks SET last_exit = $3, last_at = CASE WHEN CAST($4 AS BIGINT) > 0 THEN CAST($4 AS BIGINT) ELSE last_at END WHERE site_id = $1 AND kind = 'cron' AND name = $2`, site, name, exit, at)
 		return err
 	})
 }

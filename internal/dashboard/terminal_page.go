@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -108,6 +109,7 @@ func (d *Dashboard) serveTerminal(w http.ResponseWriter, q *request, id site.ID)
 		c.close(closeRefused, fmt.Sprintf("At most %d terminals of a user, and %d in all, are open at a time", maxUserTerminals, maxTerminals))
 		return
 	}
+	done = sync.OnceFunc(done)
 	defer done()
 	ctx, cancel := context.WithTimeoutCause(q.Context(), terminalTime, &fault.Error{Kind: fault.Invalid, Message: "Closed after an hour"})
 	defer cancel()
@@ -115,6 +117,7 @@ func (d *Dashboard) serveTerminal(w http.ResponseWriter, q *request, id site.ID)
 	t := &terminal{d: d, q: q, c: c, id: id}
 	code, reason := t.run(ctx)
 	t.stop()
+	done() // who hears of the end may open the next
 	c.close(code, reason)
 	if t.audited {
 		t.audit("site.terminal_closed", "after "+time.Since(begun).Round(time.Second).String())

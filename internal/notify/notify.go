@@ -273,7 +273,7 @@ func checkURL(s string) error {
 	u, err := url.Parse(s)
 	switch {
 	case s == "":
-		return invalid("The URL is missing", "url is the address of the incoming webhook that the service gave you")
+		return invalid("The URL is missing", "it is the address of the incoming webhook that the service gave you")
 	case err != nil || len(s) > 2048 || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return invalid("Invalid URL", "url begins with https://, names a host, and has at most 2,048 characters")
 	}
