@@ -267,7 +267,7 @@ func TestMailsWaitForTheServer(t *testing.T) {
 	o.work()
 	o.ask("ada@example.test")
 	o.ask("late@example.test")
-	o.until("two mails failed", `SELECT count(*) = 2 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
+	o.until("two mails failed, and nothing else is left", `SELECT count(*) = 2 AND (SELECT count(*) FROM jobs WHERE kind = 'account.reset') = 0 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
 	rows, err := o.db.Query(ctx, `SELECT args FROM jobs`)
 	all, err := db.Collect(rows, err, func(s db.Scanner) (text string, err error) { return text, s.Scan(&text) })
 	if err != nil {

@@ -264,6 +264,8 @@ type conn struct {
 	passing         atomic.Bool // Config.Pass has a request
 	onDrain         func()      // wakes it up for that; nil on HTTP/1.1
 
+	leaving sync.Mutex // guards left
+	left    bool       // it is net/http's, deadlines and all
 }
 
 // serve does the handshake and decides who serves the connection.
@@ -347,7 +349,11 @@ func (c *conn) drain() {
 		c.onDrain()
 		return
 	}
-	c.raw.SetReadDeadline(time.Now())
+	c.leaving.Lock()
+	defer c.leaving.Unlock()
+	if !c.left {
+		c.raw.SetReadDeadline(time.Now())
+	}
 }
 
 // end closes the connection. If the client was told that it ends, everything else that

@@ -17,7 +17,10 @@ func serveH1(c *conn) {
 	h := &h1{conn: c}
 	defer h.release()
 	if read, give := h.run(); give {
+		c.leaving.Lock()
+		c.left = true // a shutdown that begins now must not wake net/http's reader
 		c.raw.SetDeadline(time.Time{})
+		c.leaving.Unlock()
 		rest := bytes.Clone(read)
 		h.release()
 		c.idling(false)
