@@ -228,7 +228,8 @@ func (c *crashClient) setEnv(s *crashSite) {
 }
 
 func (c *crashClient) createWebhook() {
-	path := fmt.Sprintf("/%s/%d", c.name, len(c.webhooks))
+	c.n++ // one whose creation was not answered may be there
+	path := fmt.Sprintf("/%s/%d", c.name, c.n)
 	var out struct{ ID string }
 	body := map[string]any{"url": c.k.world.Hooks.URL + path, "secret": crashSecret, "events": []string{"site.created"}}
 	if _, ok := c.send("POST", "/webhooks", body, &out); ok {
