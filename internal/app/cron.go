@@ -11,6 +11,7 @@ import (
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/operation"
+	"slipway/internal/runtime"
 )
 
 // CommandQueue is the queue of commands: one owner's take turns with the others'.
@@ -91,16 +92,8 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 		return nil
 	}
 	begun := time.Now()
-	if err := a.ranCron(ctx, r.Site, r.Name, db.Now(), -1); err != nil {
-		return err
-	}
 	a.logs.note(r.Site, r.Deployment, process, "Started: "+r.Command.String())
-	exit, err := a.Execute(ctx, Execution{Deployment: r.Deployment, Command: r.Command, Process: process, Timeout: cronTime})
-	if err == nil {
-		if err := a.ranCron(context.WithoutCancel(ctx), r.Site, r.Name, 0, exit.Code); err != nil {
-			a.c.Log.WarnContext(ctx, "end of a scheduled command not written", "site", r.Site, "err", err)
-		}
-	}
+	exit, err := a.executeCron(ctx, r.Site, r.Name, Execution{Deployment: r.Deployment, Command: r.Command, Process: process, Timeout: cronTime})
 	switch f := fault.As(err); {
 	case f != nil:
 		a.logs.note(r.Site, r.Deployment, process, f.Message)
@@ -113,6 +106,20 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 		a.logs.note(r.Site, r.Deployment, process, fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond)))
 	}
 	return nil
+}
+
+// executeCron executes a scheduled command and writes when it began and how it ended.
+func (a *Apps) executeCron(ctx context.Context, site, name string, x Execution) (runtime.Exit, error) {
+	if err := a.ranCron(ctx, site, name, db.Now(), -1); err != nil {
+		return runtime.Exit{}, fmt.Errorf("note start of scheduled command: %w", err)
+	}
+	exit, err := a.Execute(ctx, x)
+	if err == nil {
+		if err := a.ranCron(context.WithoutCancel(ctx), site, name, 0, exit.Code); err != nil {
+			a.c.Log.WarnContext(ctx, "end of a scheduled command not written", "site", site, "err", err)
+		}
+	}
+	return exit, err
 }
 
 // ranCron writes that a scheduled command began at a moment, or how it ended where at is 0.

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/operation"
+	"slipway/internal/runtime"
 )
 
 // RestartTx opens the operation that restarts a site's program without a dropped request.
@@ -125,19 +126,15 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Running") }); err != nil {
 		return err
 	}
-	process := CommandProcess
-	if r.Cron != "" {
-		process = "cron:" + r.Cron
-		if err := a.ranCron(ctx, r.Site, r.Cron, db.Now(), -1); err != nil {
-			return err
-		}
-	}
 	var tail tail
-	exit, err := a.Execute(ctx, Execution{Deployment: r.Deployment, Command: r.Command, Process: process, Timeout: r.Timeout, Output: tail.add})
-	if r.Cron != "" && err == nil {
-		if err := a.ranCron(context.WithoutCancel(ctx), r.Site, r.Cron, 0, exit.Code); err != nil {
-			a.c.Log.WarnContext(ctx, "end of a scheduled command not written", "site", r.Site, "err", err)
-		}
+	x := Execution{Deployment: r.Deployment, Command: r.Command, Process: CommandProcess, Timeout: r.Timeout, Output: tail.add}
+	var exit runtime.Exit
+	var err error
+	if r.Cron != "" {
+		x.Process = "cron:" + r.Cron
+		exit, err = a.executeCron(ctx, r.Site, r.Cron, x)
+	} else {
+		exit, err = a.Execute(ctx, x)
 	}
 	a.logs.flush(context.WithoutCancel(ctx))
 	result := CommandResult{exit.Code, exit.Reason, tail.get()}

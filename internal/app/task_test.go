@@ -188,6 +188,19 @@ func TestCronRun(t *testing.T) {
 	if len(said) != 3 || said[0] != "Started: node tidy.js" || !strings.HasPrefix(said[1], "Ended with exit code 1 after ") || !strings.HasPrefix(said[2], "Interrupted") {
 		t.Errorf("its log: %q", said)
 	}
+	// On request it is an operation, and counts as a run of it.
+	f.exec(`UPDATE app_tasks SET last_at = 0, last_exit = -1`)
+	var op operation.Operation
+	f.ok(f.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+		op, err = a.RunCronTx(t.Context(), tx, "owner", "site", "tidy")
+		return err
+	}))
+	f.ok(a.runCommand(t.Context(), RunCommand{Operation: op.ID, Site: "site", Deployment: "one", Command: r.Command, Timeout: cronTime, Cron: "tidy"}, 1))
+	op, err = f.ops.Get(t.Context(), "owner", op.ID)
+	f.ok(err)
+	if s := state(); op.Status != operation.Failed || !strings.Contains(string(op.Result), `"exitCode":1`) || s.Last == 0 || s.LastExit != 1 {
+		t.Errorf("on request: %+v, %+v", op, s)
+	}
 	if n, m := a.up.Load(), a.Running("owner"); n != 0 || m != 0 {
 		t.Errorf("%d and %d still counted", n, m)
 	}
