@@ -221,8 +221,17 @@ func (w *Window) Press(selector string) {
 // Type puts a text into a field in the place of what stands there.
 func (w *Window) Type(selector, text string) {
 	w.t.Helper()
-	w.Click(selector)
-	w.Eval(`document.activeElement.select()`, nil)
+	for end := time.Now().Add(patience); ; {
+		w.Click(selector)
+		focused := false
+		w.Eval(`((e) => typeof e?.select === 'function' && (e.select(), true))(document.activeElement)`, &focused)
+		if focused {
+			break
+		}
+		if time.Now().After(end) { // before it, the page may have come to its end under the click
+			w.fatal("a click on %s does not lead into a field", selector)
+		}
+	}
 	w.Run(input.InsertText(text))
 }
 
