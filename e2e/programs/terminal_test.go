@@ -1,17 +1,16 @@
 package programs
 
 import (
-	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/coder/websocket"
 
 	"slipway/e2e/world"
 )
@@ -19,11 +18,11 @@ import (
 // terminal is one of the dashboard's, as its page holds it.
 type terminal struct {
 	s    appSite
-	conn net.Conn
+	conn *websocket.Conn
 
 	mu    sync.Mutex // guards what follows
 	shown bytes.Buffer
-	why   string // it was closed for; empty while it is open
+	over  error // why it was closed; nil while it is open
 }
 
 // signIn returns a browser that is signed in to the dashboard.
@@ -44,70 +43,33 @@ func (s appSite) signIn() *http.Client {
 // terminal opens a terminal of 100 columns and 30 rows.
 func (s appSite) terminal(browser *http.Client) *terminal {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.Listen)
+	conn, _, err := websocket.Dial(s.t.Context(), "ws://"+s.Listen+"/sites/"+s.ID+"/terminal/connect?columns=100&rows=30",
+		&websocket.DialOptions{HTTPClient: browser, HTTPHeader: http.Header{"Origin": {"http://" + s.Listen}}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { conn.Close() })
-	req, err := http.NewRequest("GET", "http://"+s.Listen+"/sites/"+s.ID+"/terminal/connect?columns=100&rows=30", nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": "http://" + s.Listen} {
-		req.Header.Set(name, value)
-	}
-	for _, c := range browser.Jar.Cookies(req.URL) {
-		req.AddCookie(c)
-	}
-	if err := req.Write(conn); err != nil {
-		s.t.Fatal(err)
-	}
-	r := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(r, req)
-	if err != nil || resp.StatusCode != 101 {
-		s.t.Fatalf("open terminal: %+v, %v", resp, err)
-	}
+	s.t.Cleanup(func() { _ = conn.CloseNow() })
+	conn.SetReadLimit(-1)
 	x := &terminal{s: s, conn: conn}
-	go x.read(r)
-	return x
-}
-
-func (x *terminal) read(r io.Reader) {
-	for {
-		var head [4]byte
-		_, err := io.ReadFull(r, head[:2])
-		size := int(head[1])
-		if err == nil && size == 126 {
-			_, err = io.ReadFull(r, head[2:])
-			size = int(head[2])<<8 | int(head[3])
-		}
-		data := make([]byte, size)
-		if err == nil {
-			_, err = io.ReadFull(r, data)
-		}
-		x.mu.Lock()
-		switch {
-		case err != nil:
-			x.why = "lost: " + err.Error()
-		case head[0] == 0x88:
-			x.why = string(data[2:])
-		case head[0] == 0x82:
+	go func() {
+		for {
+			_, data, err := conn.Read(s.t.Context())
+			x.mu.Lock()
 			x.shown.Write(data)
+			x.over = err
+			x.mu.Unlock()
+			if err != nil {
+				return
+			}
 		}
-		over := x.why != ""
-		x.mu.Unlock()
-		if over {
-			return
-		}
-	}
+	}()
+	return x
 }
 
 // types types a text.
 func (x *terminal) types(text string) {
 	x.s.t.Helper()
-	frame := append([]byte{0x82, 0x80 | 126, byte(len(text) >> 8), byte(len(text)), 0, 0, 0, 0}, text...) // masked with zeros
-	_ = x.conn.SetWriteDeadline(time.Now().Add(time.Minute))
-	if _, err := x.conn.Write(frame); err != nil {
+	if err := x.conn.Write(x.s.t.Context(), websocket.MessageBinary, []byte(text)); err != nil {
 		x.s.t.Fatal(err)
 	}
 }
@@ -118,7 +80,7 @@ func (x *terminal) shows(want string) {
 	x.s.until(fmt.Sprintf("%q in the terminal", want), func() (bool, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return strings.Contains(x.shown.String(), want), fmt.Errorf("it shows %q, closed %q", x.shown.String(), x.why)
+		return strings.Contains(x.shown.String(), want), fmt.Errorf("it shows %q, closed by %w", x.shown.String(), x.over)
 	})
 }
 
@@ -128,12 +90,17 @@ func (x *terminal) closes(want string) {
 	x.s.until("the end of the terminal", func() (bool, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return strings.Contains(x.why, want), fmt.Errorf("closed %q", x.why)
+		var frame websocket.CloseError
+		if x.over != nil && (!errors.As(x.over, &frame) || !strings.Contains(frame.Reason, want)) {
+			x.s.t.Fatalf("it was closed by %v, want %q; it shows %q", x.over, want, x.shown.String())
+		}
+		return x.over != nil, fmt.Errorf("it is open and shows %q", x.shown.String())
 	})
 }
 
 // typeIntoTerminals tells what a terminal is: a shell in the program's sandbox, with its
-// variables and without its host. It returns the name of a process that goes on in one.
+// variables and without its host. It returns what the command line of a process holds that
+// goes on in one.
 func (s appSite) typeIntoTerminals() (left string) {
 	s.t.Helper()
 	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"terminal": true}}, nil)
@@ -152,7 +119,7 @@ func (s appSite) typeIntoTerminals() (left string) {
 	x.closes("The shell ended: exit code 3")
 
 	// Signed out, the terminal ends, and what was begun in it too.
-	const mine = "terminal-of-e2e-programs"
+	mine := "terminal-of-" + s.ID
 	x = s.terminal(browser)
 	x.types("trap '' HUP TERM; setsid node -e 'setInterval(() => {}, 1000)' " + mine + " & wait\n")
 	s.until("its process", func() (bool, error) { return running(mine) == 1, fmt.Errorf("%d run", running(mine)) })
