@@ -15,6 +15,7 @@ import (
 func TestBesideTheProgram(t *testing.T) {
 	t.Parallel()
 	s := appSite{install(t)}
+	branch := "main"
 	push := func(version, release string) string {
 		t.Helper()
 		files := server(version)
@@ -27,11 +28,11 @@ func TestBesideTheProgram(t *testing.T) {
 		if err := world.WriteFiles(dir, files); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Git.Commit("acme/app", "main", dir, version); err != nil {
+		if _, err := s.Git.Commit("acme/app", branch, dir, version); err != nil {
 			t.Fatal(err)
 		}
 		var out struct{ DeploymentID string }
-		s.call("POST", "/sites/"+s.ID+"/deploy", nil, &out)
+		s.call("POST", "/sites/"+s.ID+"/deploy", map[string]any{"branch": branch}, &out)
 		return out.DeploymentID
 	}
 	s.call("POST", "/sites/"+s.ID+"/env", map[string]any{"key": "SECRET", "value": "hunter2hunter2", "secret": true, "target": []string{"runtime"}}, nil)
@@ -91,6 +92,29 @@ func TestBesideTheProgram(t *testing.T) {
 		return strings.Contains(text, "scheduled by four") && strings.Contains(text, "Ended with exit code 0"), fmt.Errorf("it said %q", text)
 	})
 	s.reads()
+
+	// A branch and an earlier deployment have addresses of their own, where a request wakes
+	// each one's own release, beside what is live and without its worker.
+	branch = "next"
+	next := push("next", "")
+	s.result(next)
+	for id, want := range map[string]string{two: "two got 0", next: "next got 0"} {
+		var d struct{ URL, PreviewURL string }
+		s.call("GET", "/deployments/"+id, nil, &d)
+		for _, at := range []string{d.URL, d.PreviewURL} {
+			if at == "" { // production has no preview
+				continue
+			}
+			s.until(want+" at "+at, func() (bool, error) {
+				a, err := world.Read(s.browser.Get(at))
+				return err == nil && a.Status == 200 && string(a.Body) == want, errors.Join(err, fmt.Errorf("%d %.300s", a.Status, a.Body))
+			})
+		}
+	}
+	worker("four")
+	if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
+		t.Errorf("beside its previews: %q, %v", text, err)
+	}
 	// Visits since the kill, which took the figures of the last minute with it.
 	var m struct {
 		Total struct {
