@@ -115,6 +115,20 @@ func TestBesideTheProgram(t *testing.T) {
 	if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
 		t.Errorf("beside its previews: %q, %v", text, err)
 	}
+	// The start command of the settings goes before what was detected, by a restart alone.
+	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"command": "node " + script + " as-set"}}, nil)
+	s.call("POST", "/sites/"+s.ID+"/restart", nil, &op)
+	if o := s.operation(op.ID); o.Status != "success" {
+		t.Errorf("the restart: %+v", o)
+	}
+	s.until("the command of the settings", func() (bool, error) {
+		n := running(script + "\x00as-set")
+		return n == 1, fmt.Errorf("%d run", n)
+	})
+	if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
+		t.Errorf("by the command of the settings: %q, %v", text, err)
+	}
+
 	// Visits since the kill, which took the figures of the last minute with it.
 	var m struct {
 		Total struct {
