@@ -3,7 +3,6 @@ package backup
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +77,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	if base != nil {
 		w.adopt(base)
 	}
-	m := &Manifest{Version: manifestVersion, ID: c.ID, At: begun.UTC()}
+	m := &Manifest{ID: c.ID, At: begun.UTC()}
 	t := &taking{Source: s, copy: &c,
 		collection: collection{s: &Backups{c: Config{Hold: s.Hold, Storage: s.Storage, Databases: s.Databases, Blobs: s.Blobs}}, w: w, m: m, base: base, most: maxCopyFiles, mostBytes: maxCopyBytes}}
 	w.tick = t.tick
@@ -100,7 +99,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	}
 	m.Packs, m.Pieces = w.packs, w.pieces
 	m.compact()
-	raw, err := json.Marshal(m)
+	raw, err := m.encode()
 	if err != nil {
 		return c, err
 	}
