@@ -266,10 +266,7 @@ func (r *Repository) get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := k.unseal(name, sealed)
-	if err == nil && k.nameOf(plain) != name {
-		err = damaged(name)
-	}
+	plain, err := k.unseal(name, sealed) // which proves that seal has had them under this name
 	if err != nil {
 		r.at.Distrust(name)
 		return nil, err

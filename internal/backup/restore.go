@@ -182,7 +182,7 @@ func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
 }
 
 // lookAgain is how soon it is looked whether the backup that is taken first is completed.
-const lookAgain = 150 * time.Millisecond
+const lookAgain = 50 * time.Millisecond
 
 func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	b, err := scan(s.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, r.Backup))

@@ -11,7 +11,7 @@ import (
 // back to the system, and below which rate of allocations per second nothing is going on.
 const (
 	memoryEvery = 2 * time.Second
-	memoryGain  = 16 << 20
+	memoryGain  = 4 << 20
 	memoryCalm  = 4 << 20
 )
 
