@@ -19,6 +19,7 @@ type plain struct {
 	path    []byte
 	accepts Encodings
 	tag     []byte // an If-None-Match that is one strong entity tag; nil: there is none
+	cookie  bool   // it has cookies
 
 	referrer, agent text // for whom is interested
 }
@@ -37,9 +38,11 @@ func (t text) String() string {
 }
 
 // pick returns what of an answer a request gets. ok is false where it asks for more than
-// can be told here: whether a list of tags, or a weak one, has the answer's.
+// can be told here: whether a list of tags, or a weak one, has the answer's, or who a cookie
+// says that it is from.
 func (r *plain) pick(a *Answer) (h *head, body []byte, ok bool) {
 	switch {
+	case r.cookie && a.Anonymous:
 	case r.tag == nil:
 		h = &a.whole
 		if !r.head {
@@ -146,6 +149,8 @@ func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 				return r, false
 			}
 			r.tag = value
+		case fieldCookie:
+			r.cookie = true
 		case fieldConnection:
 			switch strings.ToLower(string(value)) { // neither case allocates
 			case "keep-alive":
@@ -174,6 +179,7 @@ const (
 	fieldAccept
 	fieldConnection
 	fieldTag
+	fieldCookie
 	fieldReferrer
 	fieldAgent
 )
@@ -197,6 +203,9 @@ func classify[T string | []byte](name T) field {
 	case 6:
 		if equal(name, "expect") {
 			return fieldOdd
+		}
+		if equal(name, "cookie") {
+			return fieldCookie
 		}
 	case 7:
 		if equal(name, "upgrade") || equal(name, "trailer") {

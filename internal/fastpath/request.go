@@ -216,6 +216,8 @@ func (h *h2) plain() (r plain, ok bool) {
 			}
 			h.tagBuf = append(h.tagBuf[:0], f.Value...)
 			r.tag = h.tagBuf
+		case fieldCookie:
+			r.cookie = true
 		}
 	}
 	if pseudo != 4 || scheme != "https" || method != "GET" && method != "HEAD" || !h.isHost(h.bytes(authority)) {

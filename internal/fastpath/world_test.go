@@ -90,6 +90,8 @@ func ready(path string) (string, bool) {
 	switch path {
 	case "/", "/small":
 		return small, true
+	case "/anonymous":
+		return "for anybody", true
 	case "/large":
 		return large, true
 	case "/empty":
@@ -128,6 +130,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 		if err := a.Unchanged(`"x"`, http.Header{"Etag": {`"x"`}}); err != nil {
 			t.Error(err)
 		}
+		a.Anonymous = string(path) == "/anonymous"
 		answers.Store(key, a)
 		return a
 	}
