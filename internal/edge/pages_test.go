@@ -22,6 +22,7 @@ func startPages(t *testing.T) *pages {
 	text := "page one"
 	p.page.Store(&text)
 	p.programs = startProgram(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("program " + r.URL.Path)) }, func(c *Config) {
+		c.SessionCookies = []string{"session_"}
 		c.HasPages = func(deployment string) bool { return deployment == "dep_1" }
 		c.Page = func(deployment, host, path string) (any, func(string) (http.Header, []byte)) {
 			page := p.page.Load()
@@ -39,7 +40,7 @@ func startPages(t *testing.T) *pages {
 }
 
 // A page of a program is answered without it, as long as its keeper has it, to visitors
-// without cookies; all else is the program's.
+// without a session; all else is the program's.
 func TestProgramPages(t *testing.T) {
 	t.Parallel()
 	p := startPages(t)
@@ -52,7 +53,8 @@ func TestProgramPages(t *testing.T) {
 	}
 	says("page one gzip, br", "/page", "Accept-Encoding: gzip, br")
 	says("page one ", "/page")
-	says("program /page", "/page", "Cookie: a=b")
+	says("page one ", "/page", "Cookie: a=b; c=d")
+	says("program /page", "/page", "Cookie: a=b; session_1=d")
 	says("program /page", "/page?x=1")
 	says("program /page", "/p%61ge")
 	says("program /other", "/other")

@@ -35,7 +35,9 @@ func (e *Edge) plainHost(host string) bool {
 }
 
 // paged reports whether a target is a program that has pages.
-func (e *Edge) paged(t *target) bool { return t != nil && e.HasPages != nil && e.HasPages(t.deployment) }
+func (e *Edge) paged(t *target) bool {
+	return t != nil && e.HasPages != nil && e.HasPages(t.deployment)
+}
 
 // way is where a host leads.
 type way struct {
@@ -145,7 +147,7 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 	if err != nil {
 		return nil
 	}
-	made.Anonymous = true
+	made.Sessions = e.SessionCookies
 	a := &hotAnswer{Answer: made, target: t, host: at.Host, path: string(path), accepts: accepts, page: true, of: of, second: now}
 	made.Of = a
 	e.metrics.cache("answer", false)

@@ -10,6 +10,7 @@ type memo struct {
 	hostSeen    []byte // a Host that is the connection's
 	acceptsSeen []byte
 	accepts     Encodings
+	cookies     []text // of the request that is read; kept to be used again
 }
 
 // plain is a request that is answered here if an answer is ready.
@@ -19,7 +20,7 @@ type plain struct {
 	path    []byte
 	accepts Encodings
 	tag     []byte // an If-None-Match that is one strong entity tag; nil: there is none
-	cookie  bool   // it has cookies
+	cookies []text // its Cookie fields
 
 	referrer, agent text // for whom is interested
 }
@@ -42,7 +43,7 @@ func (t text) String() string {
 // says that it is from.
 func (r *plain) pick(a *Answer) (h *head, body []byte, ok bool) {
 	switch {
-	case r.cookie && a.Anonymous:
+	case len(r.cookies) > 0 && len(a.Sessions) > 0 && r.session(a.Sessions):
 	case r.tag == nil:
 		h = &a.whole
 		if !r.head {
@@ -53,6 +54,19 @@ func (r *plain) pick(a *Answer) (h *head, body []byte, ok bool) {
 		return &a.unchanged, nil, true
 	}
 	return nil, nil, false
+}
+
+// session reports whether one of the texts stands in a cookie, wherever: what reads cookies
+// in another way than we do finds no session either where none is.
+func (r *plain) session(of []string) bool {
+	for _, c := range r.cookies {
+		for _, s := range of {
+			if c.b != nil && bytes.Contains(c.b, []byte(s)) || c.b == nil && strings.Contains(c.s, s) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // token holds the characters of field names (RFC 9110, section 5.6.2).
@@ -102,6 +116,8 @@ func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 	if !ok || !plainPath(r.path) {
 		return r, false
 	}
+	r.cookies = c.cookies[:0]
+	defer func() { c.cookies = r.cookies[:0] }()
 	hosts, accepts := 0, 0
 	for {
 		line, rest, ok = bytes.Cut(rest, crlf)
@@ -150,7 +166,7 @@ func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 			}
 			r.tag = value
 		case fieldCookie:
-			r.cookie = true
+			r.cookies = append(r.cookies, text{b: value})
 		case fieldConnection:
 			switch strings.ToLower(string(value)) { // neither case allocates
 			case "keep-alive":

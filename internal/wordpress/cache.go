@@ -54,8 +54,8 @@ func newCache() *cache {
 	return &cache{pages: map[string]*list.Element{}, sites: map[string]map[string]bool{}, ages: list.New(), began: map[string]time.Time{}}
 }
 
-// session are the beginnings of cookies that make a visitor somebody.
-var session = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
+// SessionCookies are the beginnings of cookies that make a visitor somebody.
+var SessionCookies = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
 
 // keyOf names the page of a request; empty where it is none that may be cached.
 func keyOf(site string, r *http.Request) string {
@@ -66,7 +66,7 @@ func keyOf(site string, r *http.Request) string {
 		return ""
 	}
 	for _, c := range r.Cookies() {
-		for _, begin := range session {
+		for _, begin := range SessionCookies {
 			if strings.HasPrefix(c.Name, begin) {
 				return ""
 			}
@@ -100,7 +100,7 @@ func (c *cache) lookup(site string, r *http.Request) (*cached, string) {
 	return nil, ""
 }
 
-// page returns the page of a path that is fresh, for a visitor without cookies; nil where
+// page returns the page of a path that is fresh, for a visitor without a session; nil where
 // there is none.
 func (c *cache) page(site, host, path string) *cached {
 	c.mu.Lock()

@@ -186,7 +186,7 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 }
 
 // What is said without the guard is what it would say: pages that are fresh, to visitors who
-// have sent no cookies.
+// have no session.
 func TestCachedPage(t *testing.T) {
 	t.Parallel()
 	w := &WordPress{cache: newCache()}

@@ -80,7 +80,7 @@ func (w *WordPress) HasPages(deployment string) bool {
 	return ok && known.(served).site != ""
 }
 
-// Page returns a cached page that is fresh, for visitors without cookies: what it is, and what
+// Page returns a cached page that is fresh, for visitors without SessionCookies: what it is, and what
 // returns its fields and body for an Accept-Encoding; nil where there is none.
 func (w *WordPress) Page(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
 	known, ok := w.known.Load(deployment)
