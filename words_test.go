@@ -27,7 +27,8 @@ var phrases = []string{
 	"is judged", "are judged", "is left out", "are left out", "left out:", "passed over", "stays behind", "thrown away", "leads out", "in circles", "starts anew", "starting anew",
 	"today's settings", "nobody sells", "can't be anybody", "log says why", "says nothing without", "is none of", "the way out", "way out:", "makes no sense", "trouble of its own",
 	"put right", "let go of", "gave up", "not there yet", "works as pasted", "for ever", "ever after", "play no part", "plays no part", "keep nobody out", "switched off", "is on its way",
-	"of their own accord",
+	"of their own accord", "calls to make", "at this place", "at that place", "has no end", "gives no answer", "is no event", "of yours has", "for want of", "scratch place",
+	"is over\"", "all of it was here", "holds none", "room left on", "nothing: files",
 }
 
 // words are those of an earlier dialect of the code: no comment and no name has one.

@@ -184,7 +184,7 @@ func tell(err error, host string) error {
 	var r *refusal
 	switch {
 	case errors.As(err, &r) && (r.status == http.StatusUnauthorized || r.status == http.StatusForbidden):
-		return &fault.Error{Kind: fault.Invalid, Message: host + " refused the access token", Details: "make a new one that may read repositories, set commit statuses and comment on pull requests", Code: "token_refused"}
+		return &fault.Error{Kind: fault.Invalid, Message: host + " refused the access token", Details: "create one that may read repositories, set commit statuses and comment on pull requests", Code: "token_refused"}
 	case errors.As(err, &r) && r.status == http.StatusNotFound:
 		return &fault.Error{Kind: fault.Invalid, Message: host + " doesn't answer as this kind of forge", Details: "check the provider and the host", Code: "invalid_connection"}
 	case errors.As(err, &r) && r.lasting():

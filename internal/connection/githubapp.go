@@ -165,7 +165,7 @@ func (s *Connections) AppEvent(ctx context.Context, hook string, h http.Header, 
 		return a, err
 	}
 	if p, _, _ := forge.Recognize(h); p != forge.GitHub {
-		return a, &fault.Error{Kind: fault.Invalid, Message: "This is no event of GitHub", Code: "unknown_forge"}
+		return a, &fault.Error{Kind: fault.Invalid, Message: "The request is not a GitHub event", Code: "unknown_forge"}
 	}
 	return a, forge.Verify(h, body, k.Hook, time.Now())
 }
