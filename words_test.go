@@ -34,6 +34,9 @@ var phrases = []string{
 // words are those of an earlier dialect of the code: no comment and no name has one.
 var words = regexp.MustCompile(`(?i)\b(houses?|portraits?|portrayed|judge[sd]?|astray|workshops?|(the|these|which|our|other) rooms?)\b`)
 
+// isWhat begins a comment that Go would begin with what the thing does or holds.
+var isWhat = regexp.MustCompile(`(?m)^\w+ (is|are) what `)
+
 // stored names columns that migrations can't rename while nodes of two versions share a
 // database (docs/adr/0011-stored-names.md), and what test data is called.
 var stored = regexp.MustCompile(`portraits\b|astray_at|photo-portrait|warehouse`)
@@ -98,6 +101,9 @@ func readSource(t *testing.T, path string, check func(where, text string)) (mess
 	}
 	for _, g := range f.Comments {
 		text := g.Text()
+		if s := isWhat.FindString(text); s != "" {
+			t.Errorf("%s: %q: say what it does or holds", set.Position(g.Pos()), s)
+		}
 		if w := words.FindString(stored.ReplaceAllString(text, "")); w != "" {
 			t.Errorf("%s: %q in a comment", set.Position(g.Pos()), w)
 		}

@@ -370,7 +370,7 @@ func (in *reader) putBlobs(ctx context.Context, store *blob.Store) error {
 	return batch.Flush()
 }
 
-// data is what takes the place of a site's storage and databases, ready beside them.
+// data holds what takes the place of a site's storage and databases, ready beside them.
 type data struct {
 	swaps     []swap
 	databases map[string]Loaded

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/forge"
 )
 
-// api is what is asked of a forge. One exists for each kind.
+// api holds the requests to a forge. One exists for each kind.
 type api interface {
 	// user returns the name of the account that the token is for.
 	user(ctx context.Context) (string, error)

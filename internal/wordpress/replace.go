@@ -48,7 +48,7 @@ func (w *WordPress) ReplaceTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindReplace, Replace: &p})
 }
 
-// replaceResult is what a replacement found.
+// replaceResult holds what a replacement found.
 type replaceResult struct {
 	Rows         int64            `json:"rows"`
 	Replacements int64            `json:"replacements"`
