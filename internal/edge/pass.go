@@ -147,7 +147,7 @@ func (x *passing) run(p Program, c *upstream.Conn) (taken, ok bool) {
 	return true, true
 }
 
-// told is what a program is told of one connection's other end.
+// told holds what a program is told of one connection's other end.
 type told struct {
 	host   string
 	fields []byte
