@@ -99,15 +99,22 @@ func (h *installation) interrupted(s siteBody, backup string) {
 		h.shows(s.URL, "First news", true)
 	}
 	var b backupBody
-	h.call("POST", "/sites/"+s.ID+"/backups", nil, &b)
-	h.Kill()
-	ok(h.t, h.Start(h.t.Context()))
-	h.until("the backup has ended", func() bool {
-		h.call("GET", "/backups/"+b.ID, nil, &b)
-		return b.VerifiedAt != nil || b.Error != nil
-	})
-	if b.Error != nil {
-		h.t.Errorf("a backup that was interrupted: %s", *b.Error)
+	for _, point := range []string{"", "running", "completed"} {
+		b = backupBody{}
+		h.call("POST", "/sites/"+s.ID+"/backups", nil, &b)
+		h.soon("the backup is "+point, func() bool {
+			h.call("GET", "/backups/"+b.ID, nil, &b)
+			return point == "" || b.Status == point || b.Status == "completed"
+		})
+		h.Kill()
+		ok(h.t, h.Start(h.t.Context()))
+		h.until("the backup has ended", func() bool {
+			h.call("GET", "/backups/"+b.ID, nil, &b)
+			return b.VerifiedAt != nil || b.Error != nil
+		})
+		if b.Error != nil {
+			h.t.Errorf("a backup that was interrupted when it was %q: %s", point, *b.Error)
+		}
 	}
 	h.call("POST", "/sites/"+s.ID+"/backups", nil, &b)
 	for pid := range h.servers() {
@@ -195,6 +202,7 @@ func TestBackups(t *testing.T) {
 
 	// The installation, twice, and on a new machine.
 	place := filepath.Join(h.Dir, "elsewhere")
+	h.installationKilled(place)
 	for range 2 {
 		out, err := h.CLI("", "backup", "create", "--to", place)
 		ok(t, err)
@@ -218,6 +226,7 @@ func TestBackups(t *testing.T) {
 	if _, err := h.CLI("", "backup", "restore", "--from", place); err == nil || !strings.Contains(err.Error(), "--identity") {
 		t.Errorf("a restore without a key: %v", err)
 	}
+	h.restoreKilled("backup", "restore", "--from", place, "--identity", key)
 	out, err = h.CLI("", "backup", "restore", "--from", place, "--identity", key)
 	ok(t, err)
 	t.Log(out)

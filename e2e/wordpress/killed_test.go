@@ -3,8 +3,11 @@ package wordpress
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"slipway/e2e/world"
@@ -98,6 +101,72 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 	if owner, _ := h.login(to); owner != nil {
 		if status, _, _ := owner.get("/wp-admin/"); status != 200 {
 			t.Errorf("wp-admin afterwards: %d", status)
+		}
+	}
+}
+
+// files is how many files there are below a directory.
+func files(dir string) (n int) {
+	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
+// installationKilled kills the service in the middle of backups of the installation: who waits
+// for one has it nevertheless.
+func (h *installation) installationKilled(place string) {
+	t := h.t
+	t.Helper()
+	for i, objects := range []int{1, 4} {
+		to := place + strings.Repeat("-more", i)
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.CLI("", "backup", "create", "--to", to)
+			done <- err
+		}()
+		h.soon("the backup has begun", func() bool { return files(to) >= objects || len(done) > 0 })
+		h.Kill()
+		ok(t, h.Start(t.Context()))
+		select {
+		case err := <-done:
+			ok(t, err)
+		case <-t.Context().Done():
+			t.Fatal("the backup did not end")
+		}
+		out, err := h.CLI("", "backup", "list", "--from", to)
+		ok(t, err)
+		if n := strings.Count(out, "bkp_"); n != 1 && n != 2 {
+			t.Errorf("killed with %d objects there, the backups are %s", objects, out)
+		}
+	}
+}
+
+// restoreKilled kills restores of the installation: nothing serves what is half, and the next
+// restore begins again.
+func (h *installation) restoreKilled(args ...string) {
+	t := h.t
+	t.Helper()
+	for _, sign := range []string{"restore.incomplete", "storage", "mariadb"} {
+		cmd := exec.Command(h.Binary, append(args, "--data-dir", h.Data)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		ok(t, cmd.Start())
+		gone := make(chan error, 1)
+		go func() { gone <- cmd.Wait() }()
+		h.soon(sign, func() bool {
+			_, err := os.Stat(filepath.Join(h.Data, sign))
+			return err == nil || len(gone) > 0
+		})
+		if len(gone) > 0 {
+			t.Fatalf("the restore ended before there was %s: %v", sign, <-gone)
+		}
+		ok(t, cmd.Process.Kill())
+		<-gone
+		if err := h.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "was interrupted: run slipway backup restore again") {
+			t.Fatalf("killed when there was %s, the service says %v", sign, err)
 		}
 	}
 }

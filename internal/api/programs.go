@@ -130,7 +130,7 @@ type siteMetricsIn struct {
 	Step  string `query:"step" doc:"What a point stands for: 1m or 15m, up to 25 hours back, or 1h, up to 31 days back. By default as the period suggests."`
 }
 
-// metricSteps are what a point may stand for.
+// metricSteps lists the durations that a point may stand for.
 var metricSteps = map[string]time.Duration{"": 0, "1m": time.Minute, "15m": 15 * time.Minute, "1h": time.Hour}
 
 type metricsBody struct {

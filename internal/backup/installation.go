@@ -3,7 +3,6 @@ package backup
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +52,7 @@ type Source struct {
 	Databases func(ctx context.Context, id site.ID) ([]Database, error) // by their ids
 
 	Progress func(text string, bytes int64) // is told now and then. Optional.
+	Pause    time.Duration                  // before a site is read again whose database server was away or slow; the second time twice as long. Optional: 0 means 2s.
 	Log      *slog.Logger
 }
 
@@ -63,7 +63,7 @@ type Source struct {
 func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c Copy, err error) {
 	begun := time.Now()
 	c = Copy{ID: newCopyID(), At: begun.UTC(), Version: s.Version, Scheduled: scheduled}
-	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.Log, s.Pause = cmp.Or(s.Log, slog.New(slog.DiscardHandler)), cmp.Or(s.Pause, 2*time.Second)
 	w := newWriter(ctx, r)
 	defer func() {
 		if err != nil {
@@ -77,7 +77,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	if base != nil {
 		w.adopt(base)
 	}
-	m := &Manifest{Version: manifestVersion, ID: c.ID, At: begun.UTC()}
+	m := &Manifest{ID: c.ID, At: begun.UTC()}
 	t := &taking{Source: s, copy: &c,
 		collection: collection{s: &Backups{c: Config{Hold: s.Hold, Storage: s.Storage, Databases: s.Databases, Blobs: s.Blobs}}, w: w, m: m, base: base, most: maxCopyFiles, mostBytes: maxCopyBytes}}
 	w.tick = t.tick
@@ -99,7 +99,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	}
 	m.Packs, m.Pieces = w.packs, w.pieces
 	m.compact()
-	raw, err := json.Marshal(m)
+	raw, err := m.encode()
 	if err != nil {
 		return c, err
 	}
@@ -138,6 +138,7 @@ type taking struct {
 	read  int64
 	step  string
 	shown time.Time
+	away  bool // the database server stayed away: no other site waits for it as long
 }
 
 func (t *taking) tick(n int64) {
@@ -216,30 +217,45 @@ func (t *taking) sites(ctx context.Context) error {
 		return err
 	}
 	for _, id := range list {
-		part := t.collection
-		part.m = &Manifest{}
-		part.inside = string(id) + "/"
-		err := part.moment(ctx, Backup{ID: t.copy.ID, Site: id, Includes: parts})
+		err := t.site(ctx, id)
+		for try := int64(1); passing(err, try) && !t.away; try++ {
+			t.Log.InfoContext(ctx, "site is read again", "site", id, "err", err)
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(time.Duration(try) * t.Pause):
+			}
+			err = t.site(ctx, id)
+		}
 		if t.w.ctx.Err() != nil { // nothing can be stored any more
 			return context.Cause(t.w.ctx)
 		}
 		switch f := fault.As(err); {
-		case fault.Is(err, fault.NotFound): // deleted meanwhile
-			continue
+		case err == nil || fault.Is(err, fault.NotFound): // deleted meanwhile
 		case f != nil:
+			t.away = t.away || f.Code == "database_unavailable"
 			t.problem("Site %s: %s", id, words(err))
 			t.Log.WarnContext(ctx, "site not in the backup", "site", id, "err", err)
-			continue
-		case err != nil:
+		default:
 			t.problem("Site %s: its storage or its databases can't be read", id)
 			t.Log.ErrorContext(ctx, "site not in the backup", "site", id, "err", err)
-			continue
 		}
-		t.m.Files = append(t.m.Files, part.m.Files...)
-		t.bytes = part.bytes
-		for _, f := range part.m.Folders {
-			t.m.Folders = append(t.m.Folders, string(id)+"/"+f)
-		}
+	}
+	return nil
+}
+
+// site adds a site's storage and databases, all of them or nothing.
+func (t *taking) site(ctx context.Context, id site.ID) error {
+	part := t.collection
+	part.m = &Manifest{}
+	part.inside = string(id) + "/"
+	if err := part.moment(ctx, Backup{ID: t.copy.ID, Site: id, Includes: parts}); err != nil {
+		return err
+	}
+	t.m.Files = append(t.m.Files, part.m.Files...)
+	t.bytes = part.bytes
+	for _, f := range part.m.Folders {
+		t.m.Folders = append(t.m.Folders, string(id)+"/"+f)
 	}
 	return nil
 }

@@ -224,3 +224,58 @@ func newSeal(t *testing.T) *seal.Sealer {
 	ok(t, err)
 	return s
 }
+
+// A database server that is away for a moment, or too slow, costs a copy nothing: the site is
+// read again. One that stays away is waited for once, not by every site.
+func TestInstallationWaitsForDatabases(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at, err := blob.Dir(filepath.Join(w.dir, "elsewhere"))
+	ok(t, err)
+	repo := NewRepository(RepositoryConfig{Backend: at, Seal: w.seal})
+	away := &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Code: "database_unavailable"}
+	slow := &fault.Error{Kind: fault.Unavailable, Message: "The database server is too slow", Code: "database_slow"}
+	var answers map[site.ID][]error // of the dumps, one after the other; the last one stays
+	source := Source{Blobs: w.blobs, Scratch: w.dir, Version: "test", Pause: time.Millisecond,
+		Copy: func(_ context.Context, path string) (string, error) {
+			return "sqlite", os.WriteFile(path, []byte("x"), 0o600)
+		},
+		Sites: func(context.Context) ([]site.ID, error) { return []site.ID{"site_1", "site_2"}, nil },
+		Databases: func(_ context.Context, id site.ID) ([]Database, error) {
+			return []Database{{Name: "db_of_" + string(id), Dump: func(_ context.Context, out io.Writer) error {
+				answer := answers[id][0]
+				if len(answers[id]) > 1 {
+					answers[id] = answers[id][1:]
+				}
+				if answer != nil {
+					return answer
+				}
+				_, err := io.WriteString(out, "rows of "+string(id))
+				return err
+			}}}, nil
+		}}
+	answers = map[site.ID][]error{"site_1": {away, slow, nil}, "site_2": {slow, nil}}
+	c, err := TakeCopy(t.Context(), repo, source, false)
+	ok(t, err)
+	if len(c.Problems) > 0 {
+		t.Errorf("problems: %q", c.Problems)
+	}
+	read, err := OpenCopy(t.Context(), repo, c.ID)
+	ok(t, err)
+	loaded := map[string]string{}
+	ok(t, read.LoadDatabases(t.Context(), func(id string, r io.Reader) error {
+		b, err := io.ReadAll(r)
+		loaded[id] = string(b)
+		return err
+	}))
+	if !maps.Equal(loaded, map[string]string{"db_of_site_1": "rows of site_1", "db_of_site_2": "rows of site_2"}) {
+		t.Errorf("databases: %q", loaded)
+	}
+
+	answers = map[site.ID][]error{"site_1": {away}, "site_2": {away, nil}}
+	c, err = TakeCopy(t.Context(), repo, source, false)
+	ok(t, err)
+	if len(c.Problems) != 2 || !strings.Contains(c.Problems[1], "site_2: The database server is not available") {
+		t.Errorf("problems: %q", c.Problems)
+	}
+}

@@ -24,14 +24,14 @@ type Manifest struct {
 	Live     *deploy.Live     `json:"live,omitempty"`
 	Places   map[string]int64 `json:"databases,omitempty"` // of databases, by name
 	Folders  []string         `json:"folders,omitempty"`   // of storage
-	Packs    []string         `json:"packs"`
-	Pieces   []piece          `json:"pieces"`
-	Files    []File           `json:"files"`
+	Packs    []string         `json:"packs,omitempty"`
+	Pieces   []piece          `json:"pieces,omitempty"`
+	Files    []File           `json:"files,omitempty"`
 
 	at map[string]int // index into Files; made by load
 }
 
-const manifestVersion = 1
+const manifestVersion = 2
 
 // The folders of a manifest's paths: blobs of the release and of the bundle by digest,
 // files of storage folders, and dumps of databases.
@@ -52,18 +52,10 @@ type File struct {
 	Pieces []int             `json:"d"`
 }
 
-// The wire forms keep digests short: a manifest lists as many files as a site has.
+// fileWire is a file of the first version, but for its digest.
 type fileWire File
 
-// MarshalJSON writes the sum as text.
-func (f File) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		fileWire
-		Sum []byte `json:"h"`
-	}{fileWire(f), f.Sum[:]})
-}
-
-// UnmarshalJSON is the inverse of MarshalJSON.
+// UnmarshalJSON reads a file of a manifest of the first version.
 func (f *File) UnmarshalJSON(b []byte) error {
 	var w struct {
 		fileWire
@@ -80,12 +72,7 @@ func (f *File) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes [pack, offset, length, digest].
-func (p piece) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{p.Pack, p.Offset, p.Length, p.Sum[:]})
-}
-
-// UnmarshalJSON is the inverse of MarshalJSON.
+// UnmarshalJSON reads [pack, offset, length, digest], as the first version has it.
 func (p *piece) UnmarshalJSON(b []byte) error {
 	var sum []byte
 	parts := []any{&p.Pack, &p.Offset, &p.Length, &sum}
@@ -180,12 +167,9 @@ func (r *Repository) load(ctx context.Context, name string) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{}
-	if err := json.Unmarshal(plain, m); err != nil {
-		return nil, fmt.Errorf("read manifest: %w", err)
-	}
-	if m.Version != manifestVersion {
-		return nil, fmt.Errorf("read manifest: version %d was written by a newer Slipway", m.Version)
+	m, err := decode(plain)
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range m.Pieces {
 		if p.Pack < 0 || p.Pack >= len(m.Packs) || p.Offset < 0 || p.Length < 0 {

@@ -87,14 +87,20 @@ func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 			if size > 0 || n > whole {
 				n = cut(buf)
 			}
+			if end && size == 0 && n == len(buf) { // one piece: its digest is the file's
+				i, err := w.piece(buf)
+				if err != nil {
+					return nil, sum, 0, err
+				}
+				return []int{i}, w.pieces[i].Sum, int64(n), nil
+			}
+			var whole sync.WaitGroup // on another processor
+			whole.Go(func() { h.Write(buf[:n]) })
 			i, err := w.piece(buf[:n])
+			whole.Wait()
 			if err != nil {
 				return nil, sum, 0, err
 			}
-			if end && size == 0 && n == len(buf) { // one piece: its digest is the file's
-				return []int{i}, w.pieces[i].Sum, int64(n), nil
-			}
-			h.Write(buf[:n])
 			list, size = append(list, i), size+int64(n)
 			buf = buf[:copy(buf, buf[n:])]
 		}

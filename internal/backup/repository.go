@@ -134,7 +134,7 @@ func (r *Repository) unwrap(s slot) ([]byte, error) {
 // stays wins, which both read back.
 func (r *Repository) create(ctx context.Context) (*keys, error) {
 	if r.seal == nil || r.readOnly {
-		return nil, &fault.Error{Kind: fault.NotFound, Message: "There are no backups at this place", Details: "check the address"}
+		return nil, &fault.Error{Kind: fault.NotFound, Message: "No backups found at this location", Details: "check the address"}
 	}
 	for e, err := range r.at.List(ctx) {
 		if err != nil {
@@ -266,10 +266,7 @@ func (r *Repository) get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := k.unseal(name, sealed)
-	if err == nil && k.nameOf(plain) != name {
-		err = damaged(name)
-	}
+	plain, err := k.unseal(name, sealed) // which proves that seal has had them under this name
 	if err != nil {
 		r.at.Distrust(name)
 		return nil, err

@@ -161,7 +161,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, erro
 	read, stop := s.report(ctx, b.ID)
 	defer stop()
 	w.tick = func(n int64) { read.Add(n) }
-	m := &Manifest{Version: manifestVersion, ID: b.ID, Site: b.Site, Includes: b.Includes}
+	m := &Manifest{ID: b.ID, Site: b.Site, Includes: b.Includes}
 	if slices.Contains(b.Includes, Settings) {
 		m.Config = &config
 		if s.c.Extra != nil {
@@ -262,7 +262,7 @@ type collection struct {
 func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadCloser, error)) error {
 	most, mostBytes := cmp.Or(c.most, maxFiles), cmp.Or(c.mostBytes, maxBytes)
 	if len(c.m.Files) >= most || c.bytes > mostBytes {
-		return &fault.Error{Kind: fault.TooLarge, Message: "There is too much for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
+		return &fault.Error{Kind: fault.TooLarge, Message: "The site is too large for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
 	}
 	if c.base != nil && stamp != "" {
 		if old, ok := c.base.file(name); ok && old.Stamp == stamp {
@@ -399,26 +399,26 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 	ctx, cancel := context.WithCancel(ctx)
 	type stream struct {
 		name string
-		r    *io.PipeReader
+		*spool
 	}
 	var streams []stream
 	began := make(chan struct{}, len(databases))
 	c.m.Places = make(map[string]int64, len(databases))
 	for _, d := range databases {
 		c.m.Places[d.Name] = d.Place
-		r, w := io.Pipe()
-		streams = append(streams, stream{d.Name, r})
+		w := newSpool()
+		streams = append(streams, stream{d.Name, w})
 		go func() {
 			first := &firstWrite{w: w, began: began}
 			err := d.Dump(ctx, first)
 			first.begin()
-			w.CloseWithError(err) // nil is the end of the dump
+			w.end(err)
 		}()
 	}
 	stop = func() {
 		cancel()
 		for _, st := range streams {
-			st.r.CloseWithError(context.Canceled)
+			st.leave(context.Canceled)
 		}
 	}
 	late := time.NewTimer(maxHold)
@@ -432,7 +432,7 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 	}
 	return func() error {
 		for _, st := range streams {
-			if err := c.file(inDatabase+c.inside+st.name+".sql", "", 0o600, func() (io.ReadCloser, error) { return st.r, nil }); err != nil {
+			if err := c.file(inDatabase+c.inside+st.name+".sql", "", 0o600, func() (io.ReadCloser, error) { return io.NopCloser(st), nil }); err != nil {
 				return fmt.Errorf("dump %s: %w", st.name, err)
 			}
 		}
@@ -590,7 +590,7 @@ func stampOf(info fs.FileInfo) string {
 
 // complete writes the manifest and the end, and has the backup verified.
 func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, stored int64) error {
-	raw, err := json.Marshal(m)
+	raw, err := m.encode()
 	if err != nil {
 		return err
 	}

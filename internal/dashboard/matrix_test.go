@@ -10,7 +10,9 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/connection"
 	"slipway/internal/db"
+	"slipway/internal/deploy"
 	"slipway/internal/notify"
+	"slipway/internal/site"
 	"slipway/internal/webhook"
 )
 
@@ -132,6 +134,37 @@ func TestMatrix(t *testing.T) {
 				t.Errorf("%s %s for its owner: %d", rt.method, rt.path, p.status)
 			}
 		}
+	}
+}
+
+// Where the live commit can be built again with changed settings, every page of the site says so.
+func TestMatrixRedeploy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	ada := w.as("ada@example.test")
+	th := w.things()
+	s, err := w.dash.Sites.Get(t.Context(), u.Owner, site.ID(th["{site}"]))
+	must(t, err)
+	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE deployments SET commit_hash = '%s' WHERE id = '%s'", commitA, th["{deployment}"])))
+	w.live(s, deploy.ID(th["{deployment}"]))
+	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE sites SET live_release = '%064x' WHERE id = '%s'", 1, s.ID))) // named as real ones are
+	ada.post("/sites/"+string(s.ID)+"/settings", "part", "build", "build_output", "dist").to(t, "/sites/"+string(s.ID)+"/settings")
+	said := 0
+	for _, rt := range w.dash.routes {
+		if rt.method != http.MethodGet || !strings.HasPrefix(rt.path, "/sites/{id}") || strings.HasSuffix(rt.path, "/follow") {
+			continue
+		}
+		p := ada.get(th.fill(rt.path))
+		if p.status >= 500 {
+			t.Errorf("%s: %d", rt.path, p.status)
+		}
+		if p.has("redeploy-live") {
+			said++
+		}
+	}
+	if said < 15 {
+		t.Errorf("%d pages offer to redeploy what is live", said)
 	}
 }
 
@@ -286,5 +319,19 @@ func TestAssets(t *testing.T) {
 	}
 	if css := b.get(w.dash.assets.url("app.css")); !strings.Contains(css.body, "url("+w.dash.assets.url("inter.woff2")+")") || css.header.Get("Content-Type") != "text/css; charset=utf-8" {
 		t.Error("the style sheet does not name the font as it is served")
+	}
+}
+
+// Pages are parsed when they are first asked for; all of them can be.
+func TestPagesParse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if len(w.dash.pages) < 50 {
+		t.Errorf("%d pages", len(w.dash.pages))
+	}
+	for name, page := range w.dash.pages {
+		if page().Lookup("layout.html") == nil {
+			t.Errorf("%s has no layout", name)
+		}
 	}
 }

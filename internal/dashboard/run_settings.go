@@ -12,7 +12,7 @@ import (
 	"slipway/internal/site"
 )
 
-// Storage is what a site's programs store.
+// Storage says how much a site's programs store.
 type Storage struct {
 	Bytes      int64
 	MeasuredAt db.Time // zero: never
@@ -91,7 +91,7 @@ func (s settingsData) Run(name string) string {
 // ExamplePorts are in the example of a call.
 func (settingsData) ExamplePorts() []int { return []int{5432} }
 
-// StorageLimit is what the site's storage may hold, in bytes.
+// StorageLimit returns how much the site's storage may hold, in bytes.
 func (s settingsData) StorageLimit() int64 {
 	if n := s.Site.Run.StorageMiB; n != nil {
 		return int64(*n) << 20

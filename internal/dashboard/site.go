@@ -59,6 +59,10 @@ type siteHead struct {
 	Databases bool // whether it has any
 }
 
+// Head is the header itself: a page's own field of the same name, such as Live, would hide one
+// of the header's from the template.
+func (h siteHead) Head() siteHead { return h }
+
 // Base is where the site's pages are.
 func (h siteHead) Base() string { return "/sites/" + string(h.Site.ID) }
 

@@ -43,16 +43,18 @@ const (
 	byAll
 )
 
-func startProgram(t *testing.T, h http.HandlerFunc) *programs { return startProgramBy(t, byAll, h) }
+func startProgram(t *testing.T, h http.HandlerFunc, change ...func(*Config)) *programs {
+	return startProgramBy(t, byAll, h, change...)
+}
 
-func startProgramBy(t testing.TB, way int, h http.HandlerFunc) *programs {
+func startProgramBy(t testing.TB, way int, h http.HandlerFunc, change ...func(*Config)) *programs {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	return startProgramAt(t, way, srv.Listener.Addr().String())
+	return startProgramAt(t, way, srv.Listener.Addr().String(), change...)
 }
 
-func startProgramAt(t testing.TB, way int, addr string) *programs {
+func startProgramAt(t testing.TB, way int, addr string, change ...func(*Config)) *programs {
 	t.Helper()
 	p := &programs{}
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
@@ -64,6 +66,9 @@ func startProgramAt(t testing.TB, way int, addr string) *programs {
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.world = start(t, func(c *Config) {
+		for _, f := range change {
+			f(c)
+		}
 		c.FirstByte = 2 * time.Second
 		if way == byAll {
 			c.Awake = func(deployment string) (Program, bool) {

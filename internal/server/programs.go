@@ -76,7 +76,7 @@ func appCommand(c framework.Command) app.Command {
 	return app.Command{Argv: c.Argv, Shell: c.Shell, Dir: c.Dir}
 }
 
-// releaseTime is what a release command may take.
+// releaseTime limits a release command.
 const releaseTime = 15 * time.Minute
 
 // runCommand runs a deployment's release command.

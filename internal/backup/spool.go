@@ -1,0 +1,82 @@
+package backup
+
+import (
+	"bytes"
+	"cmp"
+	"io"
+	"sync"
+)
+
+// spoolSize is how many bytes a spool holds.
+const spoolSize = 16 << 20
+
+// spool is a pipe that holds some megabytes: a dump goes on while what reads it does something
+// else. One goroutine writes and one reads.
+type spool struct {
+	mu     sync.Mutex // guards what follows
+	moved  sync.Cond
+	chunks [][]byte
+	size   int
+	ended  error // why nothing more comes; nil: it may
+	gone   error // why nobody reads any more; nil: somebody does
+}
+
+func newSpool() *spool {
+	s := &spool{}
+	s.moved.L = &s.mu
+	return s
+}
+
+// Write waits while there is no room, and fails once nobody reads any more.
+func (s *spool) Write(b []byte) (int, error) {
+	chunk := bytes.Clone(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.size > 0 && s.size+len(b) > spoolSize && s.gone == nil {
+		s.moved.Wait()
+	}
+	if s.gone != nil {
+		return 0, s.gone
+	}
+	if len(b) > 0 {
+		s.chunks, s.size = append(s.chunks, chunk), s.size+len(b)
+		s.moved.Broadcast()
+	}
+	return len(b), nil
+}
+
+// Read waits until there is something, or an end.
+func (s *spool) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.chunks) == 0 && s.ended == nil && s.gone == nil {
+		s.moved.Wait()
+	}
+	if s.gone != nil || len(s.chunks) == 0 {
+		return 0, cmp.Or(s.gone, s.ended)
+	}
+	n := copy(b, s.chunks[0])
+	if s.chunks[0] = s.chunks[0][n:]; len(s.chunks[0]) == 0 {
+		s.chunks[0] = nil
+		s.chunks = s.chunks[1:]
+	}
+	s.size -= n
+	s.moved.Broadcast()
+	return n, nil
+}
+
+// end says that nothing more comes: err is what the reader gets then, nil stands for io.EOF.
+func (s *spool) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = cmp.Or(s.ended, err, io.EOF)
+	s.moved.Broadcast()
+}
+
+// leave says that nobody reads any more.
+func (s *spool) leave(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = cmp.Or(s.gone, err)
+	s.moved.Broadcast()
+}

@@ -1,0 +1,60 @@
+package backup
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+)
+
+// A spool holds what fits while nobody reads, passes on all of it in order, and tells either
+// side of the other's end.
+func TestSpool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpool()
+		b := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // a MiB
+		wrote, whole := 0, errors.New("the dump failed")
+		go func() {
+			for range 20 {
+				n, _ := s.Write(b)
+				wrote += n
+			}
+			s.end(whole)
+		}()
+		synctest.Wait()
+		if wrote != spoolSize {
+			t.Errorf("%d bytes were taken while nobody read", wrote)
+		}
+		got, err := io.ReadAll(s)
+		if !errors.Is(err, whole) || !bytes.Equal(got, bytes.Repeat(b, 20)) {
+			t.Errorf("%d bytes came, %v", len(got), err)
+		}
+
+		s = newSpool()
+		left := errors.New("no longer read")
+		var failed error
+		go func() {
+			for failed == nil {
+				_, failed = s.Write(b)
+			}
+		}()
+		synctest.Wait()
+		s.leave(left)
+		synctest.Wait()
+		if !errors.Is(failed, left) {
+			t.Errorf("who writes to nobody hears %v", failed)
+		}
+
+		s = newSpool()
+		n, err := s.Write(bytes.Repeat(b, 20)) // more than it holds, into an empty one
+		if n != 20<<20 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		s.end(nil)
+		if got, err := io.ReadAll(s); len(got) != n || err != nil {
+			t.Errorf("%d, %v", len(got), err)
+		}
+	})
+}
