@@ -267,7 +267,7 @@ func TestKilledDuringTraffic(t *testing.T) {
 	if len(h.processes()) == 0 {
 		t.Fatal("its program is not found among the processes")
 	}
-	for i := range 10 {
+	for i := range 20 {
 		stop := make(chan struct{})
 		var visitors sync.WaitGroup
 		for range 4 {
