@@ -47,8 +47,9 @@ type Receiver struct {
 
 	mu     sync.Mutex // guards all below
 	got    []Delivery
-	answer map[string][]int // path → statuses still to be given; then 200
-	more   chan struct{}    // closed and renewed with every delivery
+	answer map[string][]int  // path → statuses still to be given; then 200
+	files  map[string][]byte // path → what a GET gets
+	more   chan struct{}     // closed and renewed with every delivery
 }
 
 func newReceiver(dir string) (*Receiver, error) {
@@ -59,7 +60,7 @@ func newReceiver(dir string) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, more: make(chan struct{})}
+	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, files: map[string][]byte{}, more: make(chan struct{})}
 	if err := os.WriteFile(r.CA, ca, 0o644); err != nil {
 		return nil, err
 	}
@@ -133,10 +134,17 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {
 	if next := r.answer[d.Path]; len(next) > 0 {
 		d.Status, r.answer[d.Path] = next[0], next[1:]
 	}
-	r.got = append(r.got, d)
-	close(r.more)
-	r.more = make(chan struct{})
+	file, ok := r.files[d.Path]
+	if ok = ok && q.Method == http.MethodGet; !ok {
+		r.got = append(r.got, d)
+		close(r.more)
+		r.more = make(chan struct{})
+	}
 	r.mu.Unlock()
+	if ok {
+		_, _ = w.Write(file)
+		return
+	}
 	w.WriteHeader(d.Status)
 	io.WriteString(w, "thanks")
 }
@@ -146,6 +154,13 @@ func (r *Receiver) Answer(path string, statuses ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer[path] = append(r.answer[path], statuses...)
+}
+
+// Serve gives a file to whoever gets that path.
+func (r *Receiver) Serve(path string, file []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files[path] = file
 }
 
 // All returns what was delivered so far.

@@ -90,7 +90,7 @@ type node struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2, backup.VerifyQueue: 2, wordpress.QueueName: 4,
+var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2, backup.VerifyQueue: 2, wordpress.QueueName: 4, wordpress.DownloadQueue: 4,
 	connection.QueueName: 4, notify.QueueName: 4,
 }
 
