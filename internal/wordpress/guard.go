@@ -196,7 +196,11 @@ func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
 		g.w.purge(r.Context(), site.ID(g.site), strings.Fields(paths))
 	}
+	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
+		g.w.scheduled(r.Context(), site.ID(g.site), at)
+	}
 	page := resp.Header.Get("X-Slipway-Cache") == "page"
+	resp.Header.Del("X-Slipway-Cron")
 	resp.Header.Del("X-Slipway-Purge")
 	resp.Header.Del("X-Slipway-Cache")
 	if page {

@@ -114,6 +114,14 @@ add_filter('wp_handle_upload_prefilter', function ($file) {
 	return $file;
 });
 
+// Slipway runs scheduled events: it hears of a new one, which may be before all others.
+add_action('update_option_cron', function ($old, $new) {
+	$times = array_filter(array_keys(is_array($new) ? $new : []), 'is_int');
+	if ($times && !wp_doing_cron() && !headers_sent()) {
+		header('X-Slipway-Cron: ' . min($times));
+	}
+}, 10, 2);
+
 // Updates of the core come from Slipway.
 add_filter('user_has_cap', function ($caps) {
 	unset($caps['update_core']);
