@@ -267,7 +267,7 @@ func (a *API) callGitHook(ctx context.Context, r Route, id git.HookID) (*reply, 
 	if err := set.Verify(req.http.Header, req.body); err != nil { // also where the answer is stored
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(set.Owner)), most)
+	ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(set.Owner)), handlerTimeout)
 	defer cancel()
 	var k idempotency.Key
 	if keys := req.http.Header["Idempotency-Key"]; len(keys) > 0 {

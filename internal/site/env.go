@@ -43,7 +43,7 @@ const (
 
 var (
 	keyPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// branchPattern is what source.CheckBranch allows in a branch's name, with asterisks.
+	// branchPattern matches what source.CheckBranch allows in a branch's name, with asterisks.
 	branchPattern = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9._/#@+*-]{0,199}$`)
 	targets       = []string{"build", "runtime"}
 	scopes        = []string{"production", "preview"}

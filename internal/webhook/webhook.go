@@ -201,7 +201,7 @@ func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url 
 }
 
 func urlTaken(by string) error {
-	f := &fault.Error{Kind: fault.Conflict, Message: "Another webhook of yours has this URL", Details: "change its events instead", Code: "url_taken"}
+	f := &fault.Error{Kind: fault.Conflict, Message: "Another webhook already uses this URL", Details: "change its events instead", Code: "url_taken"}
 	if by != "" {
 		f.Details = "change the events of " + by + " instead"
 	}
