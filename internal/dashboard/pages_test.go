@@ -123,7 +123,7 @@ func TestProgramPage(t *testing.T) {
 			return []ProgramTask{{Kind: "worker", Name: "mail", Command: "node <mail>.js", State: "running"}, {Kind: "cron", Name: "tidy", Command: "node tidy.js", Schedule: "@daily", Next: db.Now().Add(time.Hour)}}, nil
 		}
 		c.Figures = func(context.Context, site.ID) ([]ProgramFigures, time.Duration, error) {
-			return []ProgramFigures{{At: db.Now(), Statuses: [4]int64{10, 0, 0, 2}, P50: time.Millisecond, P95: 40 * time.Millisecond, Memory: 64 << 20, Wakes: 3}}, 15 * time.Minute, nil
+			return []ProgramFigures{{At: db.Now(), Statuses: [4]int64{10, 0, 0, 2}, P50: time.Millisecond, P95: 40 * time.Millisecond, Memory: 64 << 20, CPU: 90500 * time.Millisecond, Wakes: 3, Restart: 1}}, 15 * time.Minute, nil
 		}
 		c.RunCommandTx = func(_ context.Context, _ *db.Tx, _ site.Site, command string) (string, error) {
 			if command == "" {
@@ -160,7 +160,7 @@ func TestProgramPage(t *testing.T) {
 	if asked != "stderr|oops" || strings.Contains(p.body, "<script>alert") {
 		t.Errorf("asked for %q", asked)
 	}
-	for _, want := range []string{"worker:mail", "node &lt;mail&gt;.js", "@daily", "Responses of the application", "12 requests, 2 5xx, 3 wakes", "p50 1ms, p95 40ms", "Run command"} {
+	for _, want := range []string{"worker:mail", "node &lt;mail&gt;.js", "@daily", "Responses of the application", "12 requests, 2 5xx, 3 wakes", "p50 1ms, p95 40ms", "Memory over time: at most 64.0 MiB", "Processor time over time: 90.5 s", "3 wakes and 1 restart", "Run command"} {
 		if !strings.Contains(p.body, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -127,6 +127,7 @@ type Edge struct {
 	backends   map[string]backend // by kind
 	guesses    guesses            // of passwords
 	checking   chan struct{}      // bounds how many passwords are checked at once
+	rightOnes  rightOnes
 	forwarding places
 	bodyTime   time.Duration // for a body that nobody reads
 }

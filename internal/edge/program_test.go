@@ -412,3 +412,26 @@ func TestProgramSlowReader(t *testing.T) {
 	resp.Body.Close() // gone in the middle
 	p.until("the program is let go", func() bool { return p.held.Load() == 0 })
 }
+
+// What a program says is compressed by nobody but itself: a page that holds a secret beside
+// what a visitor chose would betray it by its length. Its own compression comes as it is.
+func TestProgramNotCompressed(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a page of many equal words ", 1000)
+	for way := range 3 {
+		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("X-Asked", r.Header.Get("Accept-Encoding"))
+			if r.URL.Path == "/own" {
+				w.Header().Set("Content-Encoding", "gzip")
+				w.Header().Set("Vary", "Accept-Encoding")
+				io.WriteString(w, "as it is")
+				return
+			}
+			io.WriteString(w, long)
+		})
+		const asks = "gzip, br, zstd"
+		p.get("https://app.sites.test/", "Accept-Encoding: "+asks).want(t, 200, long).head(t, "Content-Encoding", "").head(t, "X-Asked", asks)
+		p.get("https://app.sites.test/own", "Accept-Encoding: "+asks).want(t, 200, "as it is").head(t, "Content-Encoding", "gzip").head(t, "Vary", "Accept-Encoding")
+	}
+}

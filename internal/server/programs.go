@@ -137,6 +137,9 @@ func applyRun(w *app.Wanted, r site.Run) {
 	if r.Ports != nil {
 		w.Spec.Ports = *r.Ports
 	}
+	if r.Pids != nil {
+		w.Spec.Limits.Pids = int64(*r.Pids)
+	}
 	if r.CPUs != nil {
 		w.Spec.Limits.CPUs = *r.CPUs
 	}
