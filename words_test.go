@@ -27,11 +27,15 @@ var phrases = []string{
 	"is judged", "are judged", "is left out", "are left out", "left out:", "passed over", "stays behind", "thrown away", "leads out", "in circles", "starts anew", "starting anew",
 	"today's settings", "nobody sells", "can't be anybody", "log says why", "says nothing without", "is none of", "the way out", "way out:", "makes no sense", "trouble of its own",
 	"put right", "let go of", "gave up", "not there yet", "works as pasted", "for ever", "ever after", "play no part", "plays no part", "keep nobody out", "switched off", "is on its way",
-	"of their own accord",
+	"of their own accord", "calls to make", "at this place", "at that place", "has no end", "gives no answer", "is no event", "of yours has", "for want of", "scratch place",
+	"is over\"", "all of it was here", "holds none", "room left on", "nothing: files",
 }
 
 // words are those of an earlier dialect of the code: no comment and no name has one.
 var words = regexp.MustCompile(`(?i)\b(houses?|portraits?|portrayed|judge[sd]?|astray|workshops?|(the|these|which|our|other) rooms?)\b`)
+
+// isWhat begins a comment that Go would begin with what the thing does or holds.
+var isWhat = regexp.MustCompile(`(?m)^\w+ (is|are) what `)
 
 // stored names columns that migrations can't rename while nodes of two versions share a
 // database (docs/adr/0011-stored-names.md), and what test data is called.
@@ -97,6 +101,9 @@ func readSource(t *testing.T, path string, check func(where, text string)) (mess
 	}
 	for _, g := range f.Comments {
 		text := g.Text()
+		if s := isWhat.FindString(text); s != "" {
+			t.Errorf("%s: %q: say what it does or holds", set.Position(g.Pos()), s)
+		}
 		if w := words.FindString(stored.ReplaceAllString(text, "")); w != "" {
 			t.Errorf("%s: %q in a comment", set.Position(g.Pos()), w)
 		}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"crypto/tls"
 	"io"
 	"net"
@@ -42,12 +43,58 @@ func TestHeldConnections(t *testing.T) {
 	if let == 0 || let > 50 {
 		t.Errorf("%d of 150 connections of one address were let in, want at most 50", let)
 	}
-	for path, key := range map[string]string{"/healthz": "", "/readyz": "", "/sign-in": "", "/api/v1/sites": key} {
-		a, err := w.Do(t.Context(), world.Request{Method: "GET", URL: "http://" + w.Listen + path, Key: key})
-		if err != nil || a.Status != 200 {
-			t.Errorf("%s: %v, status %d", path, err, a.Status)
+	answers := func(held string) {
+		t.Helper()
+		for path, key := range map[string]string{"/healthz": "", "/readyz": "", "/sign-in": "", "/api/v1/sites": key} {
+			a, err := w.Do(t.Context(), world.Request{Method: "GET", URL: "http://" + w.Listen + path, Key: key})
+			if err != nil || a.Status != 200 {
+				t.Errorf("%s, with %s: %v, status %d", path, held, err, a.Status)
+			}
 		}
 	}
+	answers("unsent bodies of one address")
+
+	// Many addresses take all places, with handshakes and requests that are half there.
+	hello := clientHello(t)
+	for from := range 8 {
+		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+from))}}
+		for i := range 40 {
+			c, err := d.DialContext(t.Context(), "tcp", w.HTTPS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.Write(hello[:[]int{0, 1, 5, len(hello) / 2, len(hello)}[i%5]]) // it may be closed already
+		}
+	}
+	answers("half handshakes of many addresses")
+	visit := func() bool {
+		c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, 1)}}, "tcp", w.HTTPS,
+			&tls.Config{ServerName: "nobody.localhost", InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(world.Patience(5 * time.Second)))
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: nobody.localhost\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		return err == nil && resp.StatusCode == 404
+	}
+	waitFor(t, "half handshakes have ended and a visitor is served", visit)
+}
+
+// clientHello returns the first bytes of a TLS handshake.
+func clientHello(t *testing.T) []byte {
+	t.Helper()
+	client, server := net.Pipe()
+	defer server.Close()
+	go tls.Client(client, &tls.Config{ServerName: "nobody.localhost"}).Handshake() // fails with the pipe
+	b := make([]byte, 4096)
+	n, err := server.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b[:n]
 }
 
 // After SIGTERM the listeners stay open for the drain delay: who comes is told to come

@@ -37,12 +37,13 @@ func main() {
 	}
 	rounds := flag.Int("rounds", 7, "Vite builds on each side")
 	starts := flag.Int("starts", 100, "starts of a command that does nothing, on each side")
+	projects := flag.String("projects", "vite-react,sveltekit,nuxt,next", "the real projects to build")
 	var more flags
 	flag.Var(&more, "serve", "a further flag of slipway serve, such as --outbound-allow=10.1.2.3/32 where the registry is private. Repeatable.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *starts, *rounds, more); err != nil {
+	if err := run(ctx, *starts, *rounds, strings.Split(*projects, ","), more); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/builds:", err)
 		os.Exit(1)
 	}
@@ -56,7 +57,7 @@ func (f *flags) Set(s string) error { *f = append(*f, s); return nil }
 // row is one line of the result.
 type row struct{ what, ours, yardstick, ratio, goal string }
 
-func run(ctx context.Context, starts, rounds int, more []string) (err error) {
+func run(ctx context.Context, starts, rounds int, projects, more []string) (err error) {
 	dir, err := os.MkdirTemp("", "slipway-bench-builds-")
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func run(ctx context.Context, starts, rounds int, more []string) (err error) {
 	var rows []row
 	for _, m := range []func() ([]row, error){
 		func() ([]row, error) { return overhead(ctx, dir, starts, rounds) },
-		func() ([]row, error) { return product(ctx, dir, more) },
+		func() ([]row, error) { return product(ctx, dir, projects, more) },
 	} {
 		got, err := m()
 		if err != nil {
@@ -148,7 +149,7 @@ func overhead(ctx context.Context, dir string, starts, rounds int) ([]row, error
 
 // product measures through the real program: second builds against first and bare ones, and how
 // long a line takes from being written to a client that follows the log.
-func product(ctx context.Context, dir string, more []string) ([]row, error) {
+func product(ctx context.Context, dir string, projects, more []string) ([]row, error) {
 	binary, err := world.Build(dir)
 	if err != nil {
 		return nil, err
@@ -170,7 +171,7 @@ func product(ctx context.Context, dir string, more []string) ([]row, error) {
 	if err := w.Start(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := real(ctx, dir, w, key)
+	rows, err := real(ctx, dir, w, key, projects)
 	if err != nil {
 		return nil, err
 	}

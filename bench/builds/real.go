@@ -17,8 +17,8 @@ import (
 // real measures projects whose packages and whose own scripts run when they are installed:
 // the first build beside npm ci and the build with an empty cache of npm, the second beside
 // both with npm's cache, and beside the bare build on installed dependencies.
-func real(ctx context.Context, dir string, w *world.World, key string) (rows []row, err error) {
-	for _, name := range []string{"vite-react", "sveltekit", "nuxt", "next"} {
+func real(ctx context.Context, dir string, w *world.World, key string, projects []string) (rows []row, err error) {
+	for _, name := range projects {
 		from := filepath.Join(world.Root(), "bench/builds/testdata", name)
 		switch name {
 		case "vite-react":

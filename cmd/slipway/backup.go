@@ -10,8 +10,8 @@ import (
 type backupCommand struct {
 	Create  backupCreate  `cmd:"" help:"Back the whole installation up while it runs: database, keys, files, sites' storage and databases. What the last backup has is not stored again."`
 	List    backupList    `cmd:"" help:"List backups of the installation."`
-	Verify  backupVerify  `cmd:"" help:"Prove that a backup can be restored: read all of it, load and compare its databases in a scratch place."`
-	Restore backupRestore `cmd:"" help:"Make an installation of a backup, in an empty data directory."`
+	Verify  backupVerify  `cmd:"" help:"Check that a backup can be restored: read all of it, load its databases into a temporary server and compare them."`
+	Restore backupRestore `cmd:"" help:"Restore an installation from a backup, into an empty data directory."`
 }
 
 type backupCreate struct {

@@ -73,7 +73,7 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 		for i, x := range v {
 			s, ok := x.(string)
 			if !ok || strings.Contains(s, ",") {
-				return nil, fmt.Errorf("configuration file: %s holds something that is not a plain string", flag.Name)
+				return nil, fmt.Errorf("configuration file: %s contains a value that is not a plain string", flag.Name)
 			}
 			parts[i] = s
 		}

@@ -55,9 +55,9 @@ func TestConfigFileRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"listne = \"x\"":           `unknown setting "listne"`,
 		"listen = {a = 1}":         "listen must be",
-		"git-host = [1]":           "git-host holds something",
+		"git-host = [1]":           "git-host contains a value",
 		"listen = ":                "--config",
-		"outbound-allow=[\"a,b\"]": "outbound-allow holds something",
+		"outbound-allow=[\"a,b\"]": "outbound-allow contains a value",
 	} {
 		if _, err := parse(t, "serve", "--config", file(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)

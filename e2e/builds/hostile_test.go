@@ -43,7 +43,7 @@ func (h *harness) nothingLeft(s aSite) {
 	h.until(patience, "end of all that a build had", func() bool { left = h.left(s); return len(left) == 0 })
 }
 
-// left is what there is of a site's builds.
+// left returns what there is of a site's builds.
 func (h *harness) left(s aSite) []string {
 	out := h.leftovers()
 	mark := []byte("SLIPWAY_SITE_ID=" + s.ID)

@@ -88,9 +88,12 @@ func install(t *testing.T) *installation {
 		i.nodes = append(i.nodes, w)
 	}
 	a, b := i.nodes[0], i.nodes[1]
-	for n, flag := range b.Flags { // one host of repositories
+	for n, flag := range b.Flags { // one host of repositories, and one receiver of webhooks
 		if strings.HasPrefix(flag, "git.test=") {
 			b.Flags[n] = "git.test=" + a.Git.URL
+		}
+		if flag == b.Hooks.CA {
+			b.Flags[n] = a.Hooks.CA
 		}
 	}
 	var err error
@@ -299,7 +302,8 @@ func TestNodesShareOnlyTheBucket(t *testing.T) {
 	}
 }
 
-// A node is killed in the middle of deployments; the other one carries them to their end.
+// A node is killed in the middle of deployments and of a delivery; the other one carries them
+// to their end, the delivery within 30 seconds.
 func TestNodeDies(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -307,6 +311,10 @@ func TestNodeDies(t *testing.T) {
 		i.commit(fmt.Sprint("s", n), map[string]string{"index.html": fmt.Sprint("site ", n, strings.Repeat("<p>", n))})
 	}
 	i.start(a, b)
+	var sites []string
+	var release func()
+	var delivered func(died time.Time)
+	var died time.Time
 	for round := 0; ; round++ {
 		// Only one of them works while the other one is held; it dies with its work in hand.
 		if err := syscall.Kill(b.PID(), syscall.SIGSTOP); err != nil {
@@ -315,19 +323,25 @@ func TestNodeDies(t *testing.T) {
 		for n := range 8 {
 			i.commit(fmt.Sprint("s", n), map[string]string{"index.html": fmt.Sprint("site ", n, " round ", round)})
 			if round == 0 {
-				i.site(a, fmt.Sprint("s", n))
+				sites = append(sites, i.site(a, fmt.Sprint("s", n)))
+			} else if err := a.Call(t.Context(), i.key, "POST", "/sites/"+sites[n]+"/deploy", nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				release, delivered = i.hold(a, sites[0], fmt.Sprint("/held/", round))
 			}
 		}
 		i.until("deployments run", func() bool {
 			return i.count(`SELECT count(*) FROM jobs WHERE state = 'running' AND kind = 'deploy.run'`) > 0
 		})
 		a.Kill()
+		died = time.Now()
+		release()
 		held := i.count(`SELECT count(*) FROM jobs WHERE state = 'running' AND kind = 'deploy.run'`)
 		if err := syscall.Kill(b.PID(), syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		if held > 0 {
-			died := time.Now()
 			i.until("the other node has taken over everything", func() bool {
 				return i.count(`SELECT count(*) FROM jobs WHERE kind = 'deploy.run'`) == 0
 			})
@@ -339,10 +353,63 @@ func TestNodeDies(t *testing.T) {
 		}
 		i.start(a)
 	}
+	delivered(died)
 	if n := i.count(`SELECT count(*) FROM deployments WHERE status <> 'success'`); n > 0 {
 		t.Errorf("%d deployments did not succeed", n)
 	}
 	for n := range 8 {
 		i.serves(b, fmt.Sprint("s", n), "/", fmt.Sprint("site ", n))
+	}
+}
+
+// hold has a node send a delivery of a change of a site, which the receiver leaves without an
+// answer until release is called. delivered wants it to be made again within 30 seconds of
+// the node's death, and to succeed.
+func (i *installation) hold(w *world.World, site, path string) (release func(), delivered func(died time.Time)) {
+	i.t.Helper()
+	hooks := i.nodes[0].Hooks
+	release = hooks.Hold(path)
+	i.t.Cleanup(release)
+	var hook struct{ ID string }
+	err := w.Call(i.t.Context(), i.key, "POST", "/webhooks", map[string]any{"url": hooks.URL + path, "events": []string{"site.updated"}, "secret": "sixteen characters"}, &hook)
+	if err == nil {
+		err = w.Call(i.t.Context(), i.key, "PATCH", "/sites/"+site, map[string]string{"name": "changed " + path}, nil)
+	}
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	// The same webhook hears of deployments that end.
+	named := func() []world.Delivery {
+		return slices.DeleteFunc(hooks.All(), func(d world.Delivery) bool {
+			return d.Path != path || !strings.Contains(string(d.Body), `"changed `+path+`"`)
+		})
+	}
+	var first world.Delivery
+	i.until("the delivery is under way", func() bool {
+		list := named()
+		if len(list) > 0 {
+			first = list[0]
+		}
+		return len(list) > 0
+	})
+	return release, func(died time.Time) {
+		i.t.Helper()
+		var again world.Delivery
+		i.until("the dead node's delivery is made again", func() bool {
+			list := slices.DeleteFunc(named(), func(d world.Delivery) bool { return d.Header.Get("Webhook-Id") != first.Header.Get("Webhook-Id") })
+			again = list[len(list)-1]
+			return again.At.After(died)
+		})
+		if string(again.Body) != string(first.Body) || again.Header.Get("X-Service-Attempt") != "2" {
+			i.t.Errorf("first %v %s, then %v %s", first.Header, first.Body, again.Header, again.Body)
+		}
+		if took := again.At.Sub(died); took > world.Patience(30*time.Second) {
+			i.t.Errorf("the delivery that the dead node had in flight was made again after %s", took)
+		} else {
+			i.t.Logf("the delivery that the dead node had in flight was made again after %s", took.Round(100*time.Millisecond))
+		}
+		i.until("the delivery is done", func() bool {
+			return i.count(`SELECT count(*) FROM webhook_deliveries WHERE id = $1 AND state = 'succeeded'`, again.Header.Get("X-Service-Delivery")) == 1
+		})
 	}
 }

@@ -60,9 +60,10 @@ func TestBesideTheProgram(t *testing.T) {
 	}
 	s.result(push("four", ""))
 	worker("four")
+	typed := s.typeIntoTerminals()
 	s.Kill()
-	s.until("no worker", func() (bool, error) {
-		n := running("worker-of-e2e-programs.js")
+	s.until("no worker, and nothing of a terminal", func() (bool, error) {
+		n := running("worker-of-e2e-programs.js") + running(typed)
 		return n == 0, fmt.Errorf("%d run", n)
 	})
 	if err := s.Start(t.Context()); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -116,6 +117,7 @@ func TestPHPApplication(t *testing.T) {
 
 	// A plain PHP site beside it: no Composer, no build, folders with an index, its own 404s.
 	h.site("plain", map[string]string{"index.php": `<?php if ($_SERVER["REQUEST_URI"] !== "/") { http_response_code(404); } echo "plain ", $_SERVER["REQUEST_URI"];`,
+		"eat.php":         `<?php ini_set("memory_limit", "-1"); for ($x = [];;) { $x[] = random_bytes(1 << 20); }`,
 		"admin/index.php": `<?php echo "admin";`, "logo.svg": "<svg/>", ".env": "secret", "config.inc": "secret"})
 	h.answers("GET", "/", "", 200, "plain /")
 	h.answers("GET", "/admin/", "", 200, "admin")
@@ -126,8 +128,64 @@ func TestPHPApplication(t *testing.T) {
 	h.answers("GET", "/logo.svg", "", 200, "<svg/>")
 	h.answers("GET", "/config.inc", "", 404, "plain /config.inc")
 
+	h.idles()
+
 	// Deleted, a site's storage goes with it.
 	h.call("DELETE", "/sites/"+h.ID, nil, nil)
+}
+
+// idles lets the site fall asleep: many visitors at once wake it once, and so does one. Out of
+// memory it says so, and answers again.
+func (h *installation) idles() {
+	h.t.Helper()
+	var s struct {
+		Process struct {
+			State, Message string
+			Restarts       int
+		}
+	}
+	state := func(want string) {
+		h.t.Helper()
+		h.until("the state "+want, func() (bool, error) {
+			err := h.Call(h.t.Context(), h.key, "GET", "/sites/"+h.ID, nil, &s)
+			return s.Process.State == want, errors.Join(err, fmt.Errorf("%+v", s.Process))
+		})
+	}
+	h.call("PATCH", "/sites/"+h.ID, map[string]any{"run": map[string]any{"sleepAfterSeconds": 8, "memoryMiB": 128}}, nil)
+	var op struct{ ID string }
+	h.call("POST", "/sites/"+h.ID+"/restart", nil, &op)
+	if o := (appSite{h}).operation(op.ID); o.Status != "success" {
+		h.t.Fatalf("the restart: %+v", o)
+	}
+	state("sleeping")
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { h.answers("GET", "/", "", 200, "plain /") })
+	}
+	all.Wait()
+	state("sleeping")
+	h.answers("GET", "/", "", 200, "plain /")
+	var m struct{ Total struct{ Wakes int } }
+	h.until("two wakes", func() (bool, error) {
+		err := h.Call(h.t.Context(), h.key, "GET", "/sites/"+h.ID+"/metrics?since=1h", nil, &m)
+		if m.Total.Wakes > 2 {
+			h.t.Fatalf("%d wakes by 20 visitors at once and one", m.Total.Wakes)
+		}
+		return m.Total.Wakes == 2, errors.Join(err, fmt.Errorf("%d", m.Total.Wakes))
+	})
+
+	if a := h.get("/eat.php"); a.Status != 502 {
+		h.t.Errorf("out of memory: %d %.200s", a.Status, a.Body)
+	}
+	state("crashed")
+	if p := s.Process; !strings.Contains(p.Message, "out of memory") || p.Restarts == 0 {
+		h.t.Errorf("out of memory it is %+v", p)
+	}
+	h.answers("GET", "/", "", 200, "plain /")
+	h.until("the log of it", func() (bool, error) {
+		text := appSite{h}.runtimeLog("web")
+		return strings.Contains(text, "The application exited: out of memory"), fmt.Errorf("%s", text)
+	})
 }
 
 // fpm are the pids of PHP-FPM that this installation runs.

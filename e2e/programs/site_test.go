@@ -35,7 +35,7 @@ func (s appSite) log(id string) string {
 	return b.String()
 }
 
-// runtimeLog is what a process of the site has printed.
+// runtimeLog returns what a process of the site has printed.
 func (s appSite) runtimeLog(process string) string {
 	s.t.Helper()
 	var l struct{ Logs []struct{ Message string } }

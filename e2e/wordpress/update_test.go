@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// offers is what wordpress.org says of a plugin, said by a file: a package that is there.
+// offers holds wordpress.org's answer about a plugin, said by a file: a package that is there.
 const offers = `<?php
 add_filter('site_transient_update_plugins', function ($v) {
 	$zip = WP_CONTENT_DIR . '/offer.zip';

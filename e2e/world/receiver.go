@@ -47,9 +47,10 @@ type Receiver struct {
 
 	mu     sync.Mutex // guards all below
 	got    []Delivery
-	answer map[string][]int  // path → statuses still to be given; then 200
-	files  map[string][]byte // path → what a GET gets
-	more   chan struct{}     // closed and renewed with every delivery
+	answer map[string][]int         // path → statuses still to be given; then 200
+	held   map[string]chan struct{} // path → closed when its requests may be answered
+	files  map[string][]byte        // path → what a GET gets
+	more   chan struct{}            // closed and renewed with every delivery
 }
 
 func newReceiver(dir string) (*Receiver, error) {
@@ -60,7 +61,7 @@ func newReceiver(dir string) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, files: map[string][]byte{}, more: make(chan struct{})}
+	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, held: map[string]chan struct{}{}, files: map[string][]byte{}, more: make(chan struct{})}
 	if err := os.WriteFile(r.CA, ca, 0o644); err != nil {
 		return nil, err
 	}
@@ -140,10 +141,18 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {
 		close(r.more)
 		r.more = make(chan struct{})
 	}
+	held := r.held[d.Path]
 	r.mu.Unlock()
 	if ok {
 		_, _ = w.Write(file)
 		return
+	}
+	if held != nil {
+		select {
+		case <-held:
+		case <-q.Context().Done():
+			return
+		}
 	}
 	w.WriteHeader(d.Status)
 	io.WriteString(w, "thanks")
@@ -161,6 +170,21 @@ func (r *Receiver) Serve(path string, file []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.files[path] = file
+}
+
+// Hold keeps requests to a path, those that come later included, without an answer until
+// release is called.
+func (r *Receiver) Hold(path string) (release func()) {
+	held := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[path] = held
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.held, path)
+		close(held)
+	})
 }
 
 // All returns what was delivered so far.

@@ -28,7 +28,7 @@ type Mail struct {
 // Kind names the job.
 func (Mail) Kind() string { return "account.mail" }
 
-// mailPurpose is what queued mails are sealed for. It stays as it was first called, or mails
+// mailPurpose is the purpose with which queued mails are sealed. It stays as it was first called, or mails
 // that were queued before could not be read.
 const mailPurpose = "account/letter"
 

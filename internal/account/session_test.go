@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -465,5 +466,82 @@ func TestSetUpOwesFactor(t *testing.T) {
 	}
 	if s, _, err := a.SetUp(ctx, link, "", good, laptop); err != nil || !s.Pending {
 		t.Fatalf("%+v, %v", s, err)
+	}
+}
+
+// A code works once, whoever brings it first, in whichever session; a sign-in that was begun
+// with the old password ends with it; what was offered belongs to one session and one user
+// and ends with them.
+func TestCodesAndOffersEndWithTheirSession(t *testing.T) {
+	t.Parallel()
+	a, _ := guarded(t)
+	ctx := t.Context()
+	ada := enrol(t, a, "ada@example.test")
+	eve := enrol(t, a, "eve@example.test")
+	mine, _ := signIn(t, a, "ada@example.test")
+	second, _ := signIn(t, a, "ada@example.test")
+	hers, _ := signIn(t, a, "eve@example.test")
+	offer, err := a.OfferTOTP(ctx, mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	code := codeAt(t, offer.Secret, now)
+	for name, by := range map[string]account.Actor{
+		"another session":                     {User: ada.ID, Session: second.ID},
+		"another user":                        {User: eve.ID, Session: hers.ID},
+		"a user's name and another's session": {User: eve.ID, Session: mine.ID},
+		"no session":                          {User: ada.ID},
+	} {
+		if _, err := a.ConfirmTOTP(ctx, by, offer.Token, code); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s: %v, want a conflict", name, err)
+		}
+	}
+	if _, err := a.OfferedTOTP(ctx, second, offer.Token); !fault.Is(err, fault.Conflict) {
+		t.Errorf("another session sees the secret: %v", err)
+	}
+	other, err := a.OfferTOTP(ctx, second)
+	if err != nil || other.Secret == offer.Secret || other.Token == offer.Token {
+		t.Fatalf("two sessions share an offer: %v", err)
+	}
+	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: mine.ID}, offer.Token, code); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: second.ID}, other.Token, codeAt(t, other.Secret, now)); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a second offer was confirmed: %v", err)
+	}
+
+	next := codeAt(t, offer.Secret, now.Add(30*time.Second))
+	var pending []account.Session
+	for range 4 {
+		s, _ := signIn(t, a, "ada@example.test")
+		pending = append(pending, s)
+	}
+	var wins atomic.Int64
+	var wg sync.WaitGroup
+	for _, s := range pending {
+		wg.Go(func() {
+			if _, _, err := a.PassFactor(ctx, s, next, laptop); err == nil {
+				wins.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if wins.Load() != 1 {
+		t.Errorf("one code let %d in at once", wins.Load())
+	}
+
+	old, oldToken := signIn(t, a, "ada@example.test")
+	if err := a.SetPassword(ctx, ada.ID, "another good passphrase 17"); err != nil {
+		t.Fatal(err)
+	}
+	if alive(t, a, oldToken) {
+		t.Error("a sign-in with the old password goes on")
+	}
+	// The right code, and the next one: neither completes what the old password began.
+	for _, at := range []time.Duration{0, 30 * time.Second} {
+		if _, _, err := a.PassFactor(ctx, old, codeAt(t, offer.Secret, time.Now().Add(at)), laptop); !fault.Is(err, fault.Unauthorized) {
+			t.Errorf("completed with the old password: %v", err)
+		}
 	}
 }

@@ -66,13 +66,13 @@ func (a *API) backupRoutes() {
 	}
 	get(a, r("/sites/{id}/backups", "listBackups", "List a site's backups", "Newest first.", account.BackupsRead), a.listBackups)
 	create := r("/sites/{id}/backups", "createBackup", "Back a site up",
-		"Needs no body. Holds the site's settings and variables, what it serves, its storage and its databases, all of one moment, while the site runs. Once completed it is restored into a scratch place, compared and run: `verifiedAt` says when, `answer` how it answered.", account.BackupsWrite)
+		"Needs no body. Holds the site's settings and variables, what it serves, its storage and its databases, all of one moment, while the site runs. Once completed it is restored into a temporary location, compared and run: `verifiedAt` says when, `answer` how it answered.", account.BackupsWrite)
 	create.Status, create.Limited = 201, true
 	post(a, create, a.createBackup)
 	get(a, r("/backups", "listAllBackups", "List backups", "Newest first, those of deleted sites too.", account.BackupsRead), a.listAllBackups)
 	get(a, r("/backups/{id}", "getBackup", "Read a backup", "", account.BackupsRead), a.getBackup)
 	change(a, "DELETE", r("/backups/{id}", "deleteBackup", "Delete a backup", "What other backups hold too stays.", account.BackupsWrite), a.deleteBackup)
-	verify := r("/backups/{id}/verify", "verifyBackup", "Verify a backup", "Restores it into a scratch place, compares it and runs it there. Every backup is verified once when it is completed.", account.BackupsWrite)
+	verify := r("/backups/{id}/verify", "verifyBackup", "Verify a backup", "Restores it into a temporary location, compares it and runs it there. Every backup is verified once when it is completed.", account.BackupsWrite)
 	verify.Status = 202
 	post(a, verify, a.verifyBackup)
 	restore := r("/backups/{id}/restore", "restoreBackup", "Restore a backup",
@@ -265,7 +265,7 @@ func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.
 	}
 	done, ok := a.streams.Begin(c.User)
 	if !ok {
-		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open downloads", Details: "wait until one of them is over", Code: "too_many_streams", RetryAfter: 5 * time.Second}
+		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open downloads", Details: "wait until one of them finishes", Code: "too_many_streams", RetryAfter: 5 * time.Second}
 	}
 	archive, err := a.Backups.Open(ctx, c.Owner, b.ID, in.Secrets == "true")
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 )
 
@@ -69,6 +70,59 @@ func TestOneUsersWritesDoNotDelayAnothers(t *testing.T) {
 	t.Error("another user's write is not in the log")
 }
 
+// Nor do many keys of one user, at many of their sites: turns are taken by owner.
+func TestManyKeysAreOneTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if !w.db.Single() {
+		t.Skip("PostgreSQL has a writer per connection; see TestTurnsBoundAShare")
+	}
+	greedy, first := w.user("a@example.test")
+	_, other := w.user("b@example.test")
+	theirs := w.site(other, "y")
+	const many = 12
+	keys, ids := make([]string, many), make([]string, many)
+	for i := range many {
+		keys[i], ids[i] = w.key(greedy, account.NewKey{}), w.site(first, fmt.Sprint("x", i))
+	}
+	held, let := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := w.db.Write(t.Context(), func(*db.Tx) error { close(held); <-let; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-held
+	for i := range many {
+		wg.Go(func() {
+			if i%2 == 0 {
+				w.api("PATCH", "/sites/"+ids[i], keys[i], m{"name": fmt.Sprint("n", i)})
+			} else {
+				w.api("POST", "/sites/"+ids[i]+"/hooks", keys[i], m{"name": "h"})
+			}
+		})
+	}
+	for w.db.Waiting() < many {
+		time.Sleep(time.Millisecond)
+	}
+	wg.Go(func() { w.api("POST", "/sites/"+theirs+"/env", other, m{"key": "MINE", "value": "x"}) })
+	for w.db.Waiting() < many+1 {
+		time.Sleep(time.Millisecond)
+	}
+	close(let)
+	wg.Wait()
+	after := 0
+	for _, e := range w.log() { // the newest first
+		if e.Detail == "MINE" {
+			break
+		}
+		after++
+	}
+	if after < many-1 {
+		t.Errorf("another user's write came after %d of the greedy one's", many-after)
+	}
+}
+
 // A thousand variables are a few statements, for as long as they last nobody else writes.
 func TestManyVariablesAreFewStatements(t *testing.T) {
 	t.Parallel()
@@ -83,6 +137,24 @@ func TestManyVariablesAreFewStatements(t *testing.T) {
 	}
 	if n := w.statements.Load() - before; n > 40 {
 		t.Errorf("1,000 variables are %d statements", n)
+	}
+	// Nor is it more when each takes the place of another: of what is for both targets, and
+	// back; or when nothing changes.
+	targets := func(target ...string) []m {
+		out := make([]m, 500)
+		for i := range out {
+			out[i] = m{"key": vars[i]["key"], "value": "x", "target": target}
+		}
+		return out
+	}
+	for _, list := range [][]m{targets("production"), targets("production", "preview"), targets("production", "preview"), vars} {
+		before := w.statements.Load()
+		if a := w.api("POST", "/sites/"+id+"/env", key, list); a.status != 201 {
+			t.Fatal(a)
+		}
+		if n := w.statements.Load() - before; n > 40 {
+			t.Errorf("%d variables in the place of others are %d statements", len(list), n)
+		}
 	}
 	list := a.json(t)["data"].([]any)
 	if len(list) != 1000 || list[999].(m)["value"] != vars[999]["value"] {

@@ -45,7 +45,7 @@ func (a *API) gitRoutes() {
 		return Route{Path: path, ID: id, Tag: "Git", Summary: summary, Doc: doc, Scope: s, Noun: "Git settings", Private: true}
 	}
 	get(a, r("/sites/{id}/git", "getGit", "Read a site's Git settings", "With the hook's address, which holds a secret.", account.DeploymentsWrite), a.getGit)
-	changePrepared(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "Takes effect with the next push; `previewProtection` within a second.", account.DeploymentsWrite), hashPreviewPassword, a.updateGit)
+	changePrepared(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "Takes effect with the next push; `previewProtection` within a second.", account.DeploymentsWrite), a.hashPreviewPassword, a.updateGit)
 	create := r("/sites/{id}/git/hook", "createGitHook", "Create a Git hook", "Returns a URL and a secret for the forge's webhook settings. The secret is shown only once. An earlier hook of the site stops working.", account.DeploymentsWrite)
 	create.Status = http.StatusCreated
 	post(a, create, a.createGitHook)
@@ -126,11 +126,11 @@ type updateGitIn struct {
 }
 
 // hashPreviewPassword takes its time outside of the transaction.
-func hashPreviewPassword(_ context.Context, _ account.Caller, in *updateGitIn) (string, error) {
+func (a *API) hashPreviewPassword(ctx context.Context, c account.Caller, in *updateGitIn) (string, error) {
 	if in.Body.Password == nil {
 		return "", nil
 	}
-	return site.HashPassword(*in.Body.Password)
+	return a.Sites.PasswordHash(ctx, c.Owner, site.ID(in.ID), *in.Body.Password)
 }
 
 // protectPreviews changes what previews ask visitors for.
@@ -267,7 +267,7 @@ func (a *API) callGitHook(ctx context.Context, r Route, id git.HookID) (*reply, 
 	if err := set.Verify(req.http.Header, req.body); err != nil { // also where the answer is stored
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(set.Owner)), most)
+	ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(set.Owner)), handlerTimeout)
 	defer cancel()
 	var k idempotency.Key
 	if keys := req.http.Header["Idempotency-Key"]; len(keys) > 0 {

@@ -62,7 +62,7 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 	if err != nil {
 		return out, err
 	}
-	ctx, cancel := context.WithTimeout(db.WithShare(ctx, appPrefix+string(app.ID)), most)
+	ctx, cancel := context.WithTimeout(db.WithShare(ctx, appPrefix+string(app.ID)), handlerTimeout)
 	defer cancel()
 	var list []git.AppOutcome
 	err = a.DB.Write(ctx, func(tx *db.Tx) (err error) {

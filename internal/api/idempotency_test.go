@@ -2,12 +2,16 @@ package api_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"slipway/internal/account"
+	"slipway/internal/api"
+	"slipway/internal/idempotency"
+	"slipway/internal/seal"
 )
 
 func TestPOSTActsOnce(t *testing.T) {
@@ -164,5 +168,76 @@ func TestHookHonoursTheKey(t *testing.T) {
 	}
 	if strings.Contains(w.logs.String(), hook) {
 		t.Error("the hook's id is in the log")
+	}
+}
+
+// What is stored is bounded per user, whichever of their keys, hooks and paths it comes by;
+// what fails stores nothing; and at the bound requests without an Idempotency-Key, replays
+// and other users go on.
+func TestStoredAnswersAreTheUsers(t *testing.T) {
+	t.Parallel()
+	const most = 6
+	w := newWorld(t, func(c *api.Config) {
+		s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Answers = idempotency.New(idempotency.Config{DB: c.DB, Seal: s, Rows: most})
+	})
+	u, first := w.user("a@example.test")
+	_, other := w.user("b@example.test")
+	id := w.site(first, "x")
+	hook := w.must(201, "POST", "/sites/"+id+"/hooks", first, m{"name": "h"})["url"].(string)
+	hook = hook[strings.Index(hook, "/hooks/"):]
+	rows := func() (n, bytes int) {
+		t.Helper()
+		if err := w.db.QueryRow(t.Context(), "SELECT count(*), COALESCE(SUM(length(answer) + length(path) + length(key) + length(scope)), 0) FROM idempotent_answers").Scan(&n, &bytes); err != nil {
+			t.Fatal(err)
+		}
+		return n, bytes
+	}
+	long := strings.Repeat("k", 250)
+	for i := range 20 { // errors of every kind
+		w.api("POST", "/sites/"+id+"/env", first, `{"key": "1bad", "value": "x"}`, fmt.Sprint("Idempotency-Key: e", i))
+		w.api("POST", "/sites/"+id+"/env", first, `{"key": `, fmt.Sprint("Idempotency-Key: e", i))
+		w.api("POST", "/sites/site_none/env", first, m{"key": "A", "value": "x"}, fmt.Sprint("Idempotency-Key: e", i))
+		w.api("POST", "/sites/"+id+"/env", "slw_none", m{"key": "A", "value": "x"}, fmt.Sprint("Idempotency-Key: e", i))
+	}
+	if n, _ := rows(); n != 0 {
+		t.Fatalf("%d answers of requests that failed are stored", n)
+	}
+	keys := []string{first, w.key(u, account.NewKey{}), w.key(u, account.NewKey{Sites: []string{id}})}
+	made, refused := 0, 0
+	for i := range 16 {
+		k := fmt.Sprintf("Idempotency-Key: %s%d", long, i)
+		var a answer
+		switch i % 4 {
+		case 0:
+			a = w.send("POST", hook, "", "", k)
+		case 1:
+			a = w.api("POST", "/%73ites/"+id+"/env/", keys[0], m{"key": fmt.Sprint("A", i), "value": strings.Repeat("x", 30_000)}, k)
+		default:
+			a = w.api("POST", "/sites/"+id+"/env", keys[i%3], m{"key": fmt.Sprint("A", i), "value": "x"}, k)
+		}
+		switch {
+		case a.status < 300:
+			made++
+		case a.status == 429 && a.json(t)["code"] == "too_many_idempotency_keys" && a.header.Get("Retry-After") != "":
+			refused++
+		default:
+			t.Error(i, a)
+		}
+	}
+	if n, bytes := rows(); made != most || refused != 16-most || n != most || bytes > most*2000 {
+		t.Errorf("%d made, %d refused, %d rows, %d bytes", made, refused, n, bytes)
+	}
+	if a := w.api("POST", "/sites/"+id+"/env", first, m{"key": "B", "value": "x"}); a.status != 201 {
+		t.Errorf("without a key: %s", a)
+	}
+	if a := w.send("POST", hook, "", "", "Idempotency-Key: "+long+"0"); a.status != 200 || a.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("a replay: %s", a)
+	}
+	if a := w.api("POST", "/sites", other, m{"name": "y", "type": "static", "repository": "git.test/acme/site"}, "Idempotency-Key: 1"); a.status != 201 {
+		t.Errorf("another user: %s", a)
 	}
 }

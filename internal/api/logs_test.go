@@ -244,3 +244,70 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	}
 	ended("suspended")
 }
+
+// Every stream of the interface ends within seconds of its key, its user or what it shows,
+// and a stream of another key goes on.
+func TestEveryStreamEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(w *world, u account.UserID, keyID string, x things, admin string){
+		"key revoked": func(w *world, _ account.UserID, keyID string, _ things, admin string) {
+			w.must(200, "DELETE", "/keys/"+keyID, admin, nil)
+		},
+		"key expired": func(w *world, _ account.UserID, keyID string, _ things, _ string) {
+			if err := w.db.Admin(w.t.Context(), fmt.Sprintf("UPDATE api_keys SET expires_at = %d WHERE id = '%s'", db.Now(), keyID)); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+		"user suspended": func(w *world, u account.UserID, _ string, _ things, _ string) {
+			op, err := w.c.Accounts.CreateUser(w.t.Context(), "op@example.test", "", true)
+			if err == nil {
+				err = w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+					_, err := w.c.Accounts.SuspendTx(w.t.Context(), tx, account.Actor{User: op.ID}, u, "")
+					return err
+				})
+			}
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		},
+		"gone": func(w *world, _ account.UserID, _ string, x things, admin string) {
+			w.must(200, "DELETE", "/sites/"+x["site"], admin, nil)
+			w.must(200, "DELETE", "/webhook-listeners/"+x["listener"], admin, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			u, admin := w.user("a@example.test")
+			x := things{"site": w.site(admin, "x")}
+			x["deployment"] = w.must(200, "POST", "/sites/"+x["site"]+"/deploy", admin, nil)["deploymentId"].(string)
+			x["listener"] = w.must(201, "POST", "/webhook-listeners", admin, m{"secret": "a secret of twenty-four", "events": []string{"site.created"}})["id"].(string)
+			made := w.must(201, "POST", "/keys", admin, m{"name": "short", "scopes": []string{"*"}})
+			paths := []string{"/sites/" + x["site"] + "/logs", "/deployments/" + x["deployment"] + "/logs", "/webhook-listeners/" + x["listener"] + "/deliveries"}
+			if n := strings.Count(w.send("GET", "/api/v1/openapi.json", "", nil).body, `"text/event-stream"`); n != len(paths) {
+				t.Fatalf("%d operations stream, this test knows %d", n, len(paths))
+			}
+			for _, path := range paths {
+				resp, s := w.openPath(path, made["key"].(string))
+				if resp.StatusCode != 200 || !s.Scan() || !strings.HasPrefix(s.Text(), "retry: ") {
+					t.Fatalf("%s: %s %q", path, resp.Status, s.Text())
+				}
+				over := make(chan bool)
+				go func() {
+					for s.Scan() {
+					}
+					close(over)
+				}()
+				defer func() {
+					t.Helper()
+					select {
+					case <-over:
+					case <-time.After(time.Minute):
+						t.Errorf("%s goes on", path)
+					}
+				}()
+			}
+			end(w, u, made["id"].(string), x, admin)
+		})
+	}
+}

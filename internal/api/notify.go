@@ -44,7 +44,7 @@ func kindWord(k notify.Kind) string {
 	return string(k)
 }
 
-// kindOf is what a word on the wire calls.
+// kindOf returns the kind that a word on the wire names.
 func kindOf(word string) notify.Kind {
 	if word == "email" {
 		return notify.Mail

@@ -43,8 +43,8 @@ type Route struct {
 	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 
-// most is how long a handler may take.
-const most = 30 * time.Second
+// handlerTimeout is how long a handler may take.
+const handlerTimeout = 30 * time.Second
 
 // reply is an answer whose body is bytes already: what is kept for an Idempotency-Key is
 // what was sent.
@@ -179,7 +179,7 @@ func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *
 	op := a.operation(r, body)
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*reply, error) {
 		c := from(ctx).caller
-		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(c.Owner)), most)
+		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(c.Owner)), handlerTimeout)
 		defer cancel()
 		out, err := (*reply)(nil), r.permit(c)
 		if err == nil {
@@ -203,7 +203,7 @@ func (a *API) postHook(r Route) {
 		if err != nil {
 			return nil, a.problem(ctx, err)
 		}
-		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(hook.Owner)), most)
+		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(hook.Owner)), handlerTimeout)
 		defer cancel()
 		k, print, err := r.once(ctx, account.Caller{Owner: hook.Owner})
 		if err != nil {

@@ -130,7 +130,7 @@ type siteMetricsIn struct {
 	Step  string `query:"step" doc:"What a point stands for: 1m or 15m, up to 25 hours back, or 1h, up to 31 days back. By default as the period suggests."`
 }
 
-// metricSteps are what a point may stand for.
+// metricSteps lists the durations that a point may stand for.
 var metricSteps = map[string]time.Duration{"": 0, "1m": time.Minute, "15m": 15 * time.Minute, "1h": time.Hour}
 
 type metricsBody struct {
@@ -296,16 +296,18 @@ func hasProgram(s site.Site) bool {
 type siteLogsIn struct {
 	ByID
 	After   count  `query:"after" doc:"Only lines with a greater number."`
-	Since   string `query:"since" format:"date-time" doc:"Only lines from this time on."`
+	Since   since  `query:"since" doc:"Only lines from this time on: a moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h or 7d." example:"90m"`
 	Search  string `query:"search" maxLength:"200" doc:"Only lines that contain this text, ignoring case."`
 	Stream  string `query:"stream" doc:"Only lines of stdout, stderr or system."`
+	Level   string `query:"level" doc:"Only lines of one level: debug, info, warn or error."`
 	Process string `query:"process" maxLength:"64" doc:"Only lines of one process: web, worker:name, cron:name, release or command."`
+	Tail    count  `query:"tail" doc:"Only the newest so many lines, 1 to 1,000: as limit without after."`
 	Limit   count  `query:"limit" doc:"Maximum number of lines, 1 to 1,000; 100 by default. A stream begins with that many."`
 	Last    string `header:"Last-Event-ID" doc:"The same as after; browsers send it when they resume a stream."`
 }
 
 func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
-	f.Search, f.Stream, f.Process = in.Search, in.Stream, in.Process
+	f.Search, f.Stream, f.Level, f.Process = in.Search, in.Stream, in.Level, in.Process
 	if f.After, err = in.After.parse("after", "invalid_after"); err != nil {
 		return f, err
 	}
@@ -313,6 +315,14 @@ func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
 	if err != nil {
 		return f, err
 	}
+	tail, err := in.Tail.parse("tail", "invalid_tail")
+	if err != nil {
+		return f, err
+	}
+	if in.Tail != "" && (in.Limit != "" || in.After != "") {
+		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid tail", Details: "tail is the newest lines alone: leave out after and limit", Received: string(in.Tail), Code: "invalid_tail"}
+	}
+	limit = max(limit, tail)
 	if f.Limit = int(min(limit, 1000)); f.Limit == 0 {
 		f.Limit = 100
 	}
@@ -321,14 +331,15 @@ func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
 	default:
 		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid stream", Details: "stream must be stdout, stderr or system", Received: in.Stream, Code: "invalid_stream"}
 	}
-	if in.Since != "" {
-		at, err := time.Parse(time.RFC3339, in.Since)
-		if err != nil {
-			return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since must be a timestamp such as 2026-01-02T15:04:05Z", Received: in.Since, Code: "invalid_since"}
-		}
-		f.Since = db.Time(at.UnixMilli())
+	switch in.Level {
+	case "", "debug", "info", "warn", "error":
+	default:
+		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid level", Details: "level must be debug, info, warn or error", Received: in.Level, Code: "invalid_level"}
 	}
-	return f, nil
+	if in.Since != "" {
+		f.Since, err = in.Since.parse(db.Now())
+	}
+	return f, err
 }
 
 func (a *API) siteLogs(ctx context.Context, r Route, in *siteLogsIn) (func(huma.Context), error) {

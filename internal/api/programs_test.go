@@ -65,9 +65,26 @@ func TestFollowSiteLog(t *testing.T) {
 	if resp, _ := w.openPath("/sites/"+id+"/logs", other); resp.StatusCode != 404 {
 		t.Errorf("another user's stream: %d", resp.StatusCode)
 	}
-	for _, bad := range []string{"?after=-1", "?after=x", "?stream=stdin", "?since=yesterday"} {
+	for _, bad := range []string{"?after=-1", "?after=x", "?stream=stdin", "?since=yesterday", "?level=bad", "?tail=x", "?tail=-1", "?tail=1&limit=1", "?tail=1&after=1"} {
 		if resp, _ := w.openPath("/sites/"+id+"/logs"+bad, key); resp.StatusCode != 400 {
 			t.Errorf("%s: %d, want 400", bad, resp.StatusCode)
+		}
+	}
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE app_logs SET at = at - 7200000, level = 'error' WHERE site_id = $1 AND n < 10`, id)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string][2]string{"tail=2": {"line 698", "line 699"}, "since=90m&after=1&limit=1": {"line 7", "line 7"}, "since=3h&after=1&limit=1": {"two", "two"},
+		"level=error&tail=1": {"line 6", "line 6"}, "level=error&search=LINE&after=1": {"line 0", "line 6"}, "level=debug": {}} {
+		list := w.must(200, "GET", "/sites/"+id+"/logs?"+query, key, nil)["logs"].([]any)
+		var got [2]string
+		if len(list) > 0 {
+			got = [2]string{list[0].(m)["message"].(string), list[len(list)-1].(m)["message"].(string)}
+		}
+		if got != want {
+			t.Errorf("%s: from %q to %q, want %q", query, got[0], got[1], want)
 		}
 	}
 }

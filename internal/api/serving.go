@@ -13,7 +13,7 @@ func (a *API) servingRoutes() {
 	get(a, Route{Path: "/sites/{id}/serving", ID: "getSiteServing", Tag: "Sites", Summary: "Read a site's serving settings", Scope: account.SitesRead, Noun: "serving settings",
 		Doc: "Who must give a password, to which hosts rules may forward requests, how the addresses of pages end, and what the access log holds."}, a.getServing)
 	changePrepared(a, http.MethodPatch, Route{Path: "/sites/{id}/serving", ID: "updateSiteServing", Tag: "Sites", Summary: "Change a site's serving settings", Scope: account.SitesWrite, Noun: "serving settings",
-		Doc: "Takes effect within a second, without a deployment. A new password ends the access of everybody who used the old one."}, hashPassword, a.updateServing)
+		Doc: "Takes effect within a second, without a deployment. A new password ends the access of everybody who used the old one."}, a.hashPassword, a.updateServing)
 }
 
 type servingBody struct {
@@ -53,11 +53,11 @@ type updateServingIn struct {
 }
 
 // hashPassword takes its time outside of the transaction.
-func hashPassword(_ context.Context, _ account.Caller, in *updateServingIn) (string, error) {
+func (a *API) hashPassword(ctx context.Context, c account.Caller, in *updateServingIn) (string, error) {
 	if in.Body.Password == nil {
 		return "", nil
 	}
-	return site.HashPassword(*in.Body.Password)
+	return a.Sites.PasswordHash(ctx, c.Owner, site.ID(in.ID), *in.Body.Password)
 }
 
 func (a *API) updateServing(ctx context.Context, tx *db.Tx, c account.Caller, in *updateServingIn, hash string) (_ servingBody, did account.AuditEvent, _ error) {

@@ -164,7 +164,7 @@ func (a *API) importRoute(r Route) {
 		}
 		done, ok := a.streams.Begin(c.User)
 		if !ok {
-			return nil, a.problem(ctx, &fault.Error{Kind: fault.Limited, Message: "Too many open uploads", Details: "wait until one of them is over", Code: "too_many_streams", RetryAfter: 5 * time.Second})
+			return nil, a.problem(ctx, &fault.Error{Kind: fault.Limited, Message: "Too many open uploads", Details: "wait until one of them finishes", Code: "too_many_streams", RetryAfter: 5 * time.Second})
 		}
 		return &logOut{func(hctx huma.Context) {
 			defer done()

@@ -28,7 +28,7 @@ type Execution struct {
 	// Output hears each line that it prints, beside the site's log, without secrets.
 	// Optional.
 	Output func(stream, line string)
-	// Terminal is what it reads and writes instead, as it is: the log hears nothing of it, and
+	// Terminal is its input and output instead, as it is: the log hears nothing of it, and
 	// secrets are not hidden from who types. Optional.
 	Terminal *runtime.Terminal
 }

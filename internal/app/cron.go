@@ -20,7 +20,7 @@ const CommandQueue = "commands"
 // perOwner is how many commands of one owner run at once, scheduled ones and others.
 const perOwner = 2
 
-// cronTime is what a scheduled command may take.
+// cronTime limits a scheduled command.
 const cronTime = time.Hour
 
 // lateCron is how long after its time a scheduled command is still begun: after an hour

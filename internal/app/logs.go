@@ -225,6 +225,7 @@ type LogFilter struct {
 	After      int64 // only lines with a greater number; without it: the newest
 	Since      db.Time
 	Stream     string
+	Level      string
 	Process    string
 	Deployment string
 	Search     string // text that the message holds, in any case
@@ -248,9 +249,9 @@ func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, erro
 	rows, err := a.c.DB.Query(ctx, `
 		SELECT n, at, level, stream, process, deployment_id, message FROM (
 			SELECT * FROM app_logs
-			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7)
-			ORDER BY n `+order+` LIMIT $8) AS lines
-		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Process, f.Limit)
+			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7) AND ($8 = '' OR level = $8)
+			ORDER BY n `+order+` LIMIT $9) AS lines
+		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Process, f.Level, f.Limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x Line, err error) {
 		return x, s.Scan(&x.N, &x.At, &x.Level, &x.Stream, &x.Process, &x.Deployment, &x.Message)
 	})

@@ -108,7 +108,7 @@ type CommandResult struct {
 	Output   string `json:"output"` // the last 64 KiB, without secrets; the site's log has all
 }
 
-// CommandProcess is what a site's log calls a command that was run on request.
+// CommandProcess is the name in a site's log of a command that was run on request.
 const CommandProcess = "command"
 
 // resultBytes is how much of a command's output its operation holds.
@@ -168,7 +168,7 @@ func (t *tail) add(_, line string) {
 	}
 }
 
-// last is what is held of the text. t.mu is held.
+// last returns the text that is held. t.mu is held.
 func (t *tail) last() []byte {
 	b := t.text[max(0, len(t.text)-resultBytes):]
 	if len(b) < len(t.text) {

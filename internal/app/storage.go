@@ -21,7 +21,7 @@ type Storage struct {
 	Left func(ctx context.Context, owner string) (int64, error)
 }
 
-// StorageUse is what a site's storage holds.
+// StorageUse says how much a site's storage holds.
 type StorageUse struct {
 	Bytes      int64
 	Capped     int64   // what it held when its owner's room was used up; 0 while there is room
@@ -195,7 +195,7 @@ func (a *Apps) StorageOf(ctx context.Context, r db.Reader, owner account.OwnerID
 		SELECT COALESCE(CAST(SUM(s.bytes) AS BIGINT), 0) FROM app_storage s JOIN open_sites o ON o.id = s.site_id WHERE o.owner_id = $1`, owner).Scan(&n)
 }
 
-// limit is what a site's storage may hold, whose own limit and whose owner's room are given.
+// limit returns how much a site's storage may hold, whose own limit and whose owner's room are given.
 func (u StorageUse) limit(own, left int64) int64 {
 	switch {
 	case u.Capped > 0:

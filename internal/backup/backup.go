@@ -370,7 +370,7 @@ func (s *Backups) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return &fault.Error{Kind: fault.Conflict, Message: "The backup is being taken", Details: "delete it when it is completed", Code: "backup_running"}
 	}
 	if b.thenDelete != "" && b.Status == Pending {
-		return &fault.Error{Kind: fault.Conflict, Message: "The site is deleted once this backup is completed", Details: "delete it then", Code: "backup_pending"}
+		return &fault.Error{Kind: fault.Conflict, Message: "The site is deleted once this backup is completed", Details: "wait until the backup is completed", Code: "backup_pending"}
 	}
 	if _, err := job.Cancel(ctx, tx, "backup/"+string(id)); err != nil {
 		return err

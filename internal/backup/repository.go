@@ -134,7 +134,7 @@ func (r *Repository) unwrap(s slot) ([]byte, error) {
 // stays wins, which both read back.
 func (r *Repository) create(ctx context.Context) (*keys, error) {
 	if r.seal == nil || r.readOnly {
-		return nil, &fault.Error{Kind: fault.NotFound, Message: "There are no backups at this place", Details: "check the address"}
+		return nil, &fault.Error{Kind: fault.NotFound, Message: "No backups found at this location", Details: "check the address"}
 	}
 	for e, err := range r.at.List(ctx) {
 		if err != nil {

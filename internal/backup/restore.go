@@ -102,14 +102,14 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 	}
 	if p.restore.New {
 		if in.m.Config == nil || in.m.Live == nil {
-			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "No new site can be made from this backup", Details: "it has no configuration or no release; restore it to a site that is there", Code: "backup_incomplete"}
+			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "This backup can't be restored to a new site", Details: "it has no configuration or no release; restore it to a site that is there", Code: "backup_incomplete"}
 		}
 		if in.m.Config.Type == site.WordPress && (in.m.Extra == nil || len(in.m.Places) == 0) {
-			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "No new site can be made from this backup", Details: "it has no database of its WordPress; restore its files and settings to a site that is there", Code: "backup_incomplete"}
+			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "This backup can't be restored to a new site", Details: "it has no database of its WordPress; restore its files and settings to a site that is there", Code: "backup_incomplete"}
 		}
 		for _, f := range in.m.under(inStorage) {
 			if s.c.MakeFolder == nil || in.m.folderOf(f.Path) == "" {
-				return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "No new site can be made from this backup", Details: "it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage folders", Code: "storage_missing"}
+				return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "This backup can't be restored to a new site", Details: "it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage folders", Code: "storage_missing"}
 			}
 		}
 		if len(p.restore.Includes) < len(parts) {
@@ -167,7 +167,7 @@ func clip(s string) string {
 func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
 	err := s.restoreStep(ctx, r)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		err = &fault.Error{Kind: fault.Unavailable, Message: "There is no room left on the server for what is to be restored", Details: "nothing was changed; the operator can make room, then restore again", Code: "disk_full"}
+		err = &fault.Error{Kind: fault.Unavailable, Message: "The server does not have enough disk space for the restore", Details: "nothing was changed; the operator can make room, then restore again", Code: "disk_full"}
 	}
 	switch {
 	case err == nil:
@@ -370,7 +370,7 @@ func (in *reader) putBlobs(ctx context.Context, store *blob.Store) error {
 	return batch.Flush()
 }
 
-// data is what takes the place of a site's storage and databases, ready beside them.
+// data holds what takes the place of a site's storage and databases, ready beside them.
 type data struct {
 	swaps     []swap
 	databases map[string]Loaded

@@ -366,7 +366,7 @@ func (s *Backups) warn(ctx context.Context, now time.Time) error {
 					return err
 				}
 			}
-			s.c.Log.WarnContext(ctx, "no verified backup for long", "site", l.id, "since", l.verified)
+			s.c.Log.WarnContext(ctx, "no verified backup within the limit", "site", l.id, "since", l.verified)
 			_, err = tx.Exec(ctx, `UPDATE backup_schedules SET warned = TRUE WHERE site_id = $1`, l.id)
 			return err
 		})

@@ -263,7 +263,7 @@ type collection struct {
 func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadCloser, error)) error {
 	most, mostBytes := cmp.Or(c.most, maxFiles), cmp.Or(c.mostBytes, maxBytes)
 	if len(c.m.Files) >= most || c.bytes > mostBytes {
-		return &fault.Error{Kind: fault.TooLarge, Message: "There is too much for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
+		return &fault.Error{Kind: fault.TooLarge, Message: "The site is too large for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
 	}
 	if c.base != nil && stamp != "" {
 		if old, ok := c.base.file(name); ok && old.Stamp == stamp {

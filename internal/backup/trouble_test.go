@@ -79,7 +79,7 @@ func TestDiskIsFull(t *testing.T) {
 	ok(t, os.WriteFile(filepath.Join(there, "small"), []byte("second"), 0o644))
 	w.storage[s.ID] = []Folder{{Name: "uploads", Dir: there}}
 	o, _ := w.restoreTo(b.ID, RestoreTo{})
-	if o.Status != operation.Failed || !strings.Contains(o.Error, "no room left") {
+	if o.Status != operation.Failed || !strings.Contains(o.Error, "enough disk space") {
 		t.Errorf("%+v", o)
 	}
 	if got := contents(t, small); !maps.Equal(got, map[string]string{"uploads/small": "second"}) {

@@ -160,7 +160,7 @@ func (s *Backups) check(ctx context.Context, b Backup, attempt int64) (answer st
 	return s.tryOut(ctx, r, t, attempt)
 }
 
-var noDatabases = &fault.Error{Kind: fault.Conflict, Message: "The backup has databases, which this server doesn't", Details: "restore includes config and files alone", Code: "databases_unavailable"}
+var noDatabases = &fault.Error{Kind: fault.Conflict, Message: "The backup contains databases, which are not available on this server", Details: "restore includes config and files alone", Code: "databases_unavailable"}
 
 // load loads a dump into a database of its own.
 func (s *Backups) load(ctx context.Context, r *reader, f File, check bool) (l Loaded, err error) {

@@ -182,7 +182,7 @@ func (b *Builds) makeRoom(ctx context.Context) error {
 			return err
 		}
 		if gone {
-			b.c.Log.InfoContext(ctx, "build cache removed for want of disk space", "site", site, "used", used[dir])
+			b.c.Log.InfoContext(ctx, "build cache removed: disk space is low", "site", site, "used", used[dir])
 		}
 	}
 	if b.c.Toolchain == nil || b.c.Lacks() <= 0 {

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/forge"
 )
 
-// api is what is asked of a forge. One exists for each kind.
+// api holds the requests to a forge. One exists for each kind.
 type api interface {
 	// user returns the name of the account that the token is for.
 	user(ctx context.Context) (string, error)
@@ -184,7 +184,7 @@ func tell(err error, host string) error {
 	var r *refusal
 	switch {
 	case errors.As(err, &r) && (r.status == http.StatusUnauthorized || r.status == http.StatusForbidden):
-		return &fault.Error{Kind: fault.Invalid, Message: host + " refused the access token", Details: "make a new one that may read repositories, set commit statuses and comment on pull requests", Code: "token_refused"}
+		return &fault.Error{Kind: fault.Invalid, Message: host + " refused the access token", Details: "create one that may read repositories, set commit statuses and comment on pull requests", Code: "token_refused"}
 	case errors.As(err, &r) && r.status == http.StatusNotFound:
 		return &fault.Error{Kind: fault.Invalid, Message: host + " doesn't answer as this kind of forge", Details: "check the provider and the host", Code: "invalid_connection"}
 	case errors.As(err, &r) && r.lasting():

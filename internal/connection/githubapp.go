@@ -31,7 +31,7 @@ const (
 	CreatedPath = "/operator/git/created"
 )
 
-// Manifest is what GitHub makes an app of.
+// Manifest describes an app to GitHub, which creates it.
 // https://docs.github.com/apps/sharing-github-apps/registering-a-github-app-from-a-manifest
 type Manifest struct {
 	Name        string            `json:"name"`
@@ -61,7 +61,7 @@ type Creation struct {
 
 var organization = regexp.MustCompile(`^[A-Za-z0-9](-?[A-Za-z0-9]){0,38}$`)
 
-// NewGitHubApp is what the operator says of a GitHub App.
+// NewGitHubApp describes a GitHub App, as the operator enters it.
 type NewGitHubApp struct {
 	Host         string // Optional: empty means github.com.
 	Organization string // Optional: empty means the operator's own account.
@@ -165,7 +165,7 @@ func (s *Connections) AppEvent(ctx context.Context, hook string, h http.Header, 
 		return a, err
 	}
 	if p, _, _ := forge.Recognize(h); p != forge.GitHub {
-		return a, &fault.Error{Kind: fault.Invalid, Message: "This is no event of GitHub", Code: "unknown_forge"}
+		return a, &fault.Error{Kind: fault.Invalid, Message: "The request is not a GitHub event", Code: "unknown_forge"}
 	}
 	return a, forge.Verify(h, body, k.Hook, time.Now())
 }

@@ -130,7 +130,7 @@ func (s *oauthStandIn) issue(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]any{"access_token": s.token, "token_type": "bearer", "expires_in": s.life, "refresh_token": s.refresh, "scope": "api"})
 }
 
-// allow is what the forge does when somebody presses Allow at the address: the query that
+// allow does what the forge does when somebody presses Allow at the address: the query that
 // the browser comes back with.
 func (s *oauthStandIn) allow(to string) url.Values {
 	s.t.Helper()

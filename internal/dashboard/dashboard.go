@@ -148,7 +148,7 @@ type Dashboard struct {
 	logins  *ratelimit.Limiter
 	secure  bool // the base URL is https
 	assets  assets
-	pages   map[string]*template.Template
+	pages   map[string]func() *template.Template
 	routes  []route
 	mux     *http.ServeMux
 	streams requestinfo.Streams

@@ -65,7 +65,7 @@ func readHook(q *request, was site.Hook) (n site.NewHook, err error) {
 	} else if text != "" {
 		t, err := time.Parse(dayFormat, text)
 		if t = t.Add(24 * time.Hour); err != nil || !t.After(time.Now()) {
-			return n, at("expires_on", &fault.Error{Kind: fault.Invalid, Message: "Invalid expiry", Details: "choose a day that is not over yet", Received: short(20, text), Code: "invalid_expires_at"})
+			return n, at("expires_on", &fault.Error{Kind: fault.Invalid, Message: "Invalid expiry", Details: "choose a date that is not in the past", Received: short(20, text), Code: "invalid_expires_at"})
 		}
 		n.Rules.ExpiresAt = db.At(t)
 	}

@@ -321,3 +321,17 @@ func TestAssets(t *testing.T) {
 		t.Error("the style sheet does not name the font as it is served")
 	}
 }
+
+// Pages are parsed when they are first asked for; all of them can be.
+func TestPagesParse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if len(w.dash.pages) < 50 {
+		t.Errorf("%d pages", len(w.dash.pages))
+	}
+	for name, page := range w.dash.pages {
+		if page().Lookup("layout.html") == nil {
+			t.Errorf("%s has no layout", name)
+		}
+	}
+}

@@ -16,6 +16,7 @@ type ProgramFigures struct {
 	Statuses       [4]int64 // 2xx, 3xx, 4xx, 5xx
 	P50, P95       time.Duration
 	Memory         int64 // bytes, the most
+	CPU            time.Duration
 	Wakes, Restart int64
 }
 
@@ -29,12 +30,12 @@ func (d *Dashboard) programPlots(ctx context.Context, id site.ID) ([]plot, error
 	if err != nil {
 		return nil, err
 	}
-	var requests, memory, slowest, wakes, restarts int64
+	var requests, memory, slowest, wakes, restarts, cpu int64
 	for _, f := range list {
 		requests, wakes, restarts = requests+f.requests(), wakes+f.Wakes, restarts+f.Restart
-		memory, slowest = max(memory, f.Memory), max(slowest, f.P95.Milliseconds())
+		memory, slowest, cpu = max(memory, f.Memory), max(slowest, f.P95.Milliseconds()), cpu+f.CPU.Milliseconds()
 	}
-	if requests+memory+wakes == 0 {
+	if requests+memory+wakes+restarts+cpu == 0 {
 		return nil, nil
 	}
 	draw := func(p plot, unit func(int64) string, round func(int64) int64, values func(ProgramFigures) []int64, says func(ProgramFigures) string) plot {
@@ -53,6 +54,12 @@ func (d *Dashboard) programPlots(ctx context.Context, id site.ID) ([]plot, error
 		return p
 	}
 	ms := func(n int64) string { return thousands(n) + " ms" }
+	seconds := func(n int64) string {
+		if n < 1000 {
+			return ms(n)
+		}
+		return thousands(n/1000) + fmt.Sprintf(".%d s", n%1000/100)
+	}
 	return []plot{
 		draw(plot{ID: "answers", Title: "Responses of the application", Sum: thousands(requests),
 			Says:   fmt.Sprintf("Answers over time by status: %s in the last 24 hours, %s, %s", pluralize(requests, "request"), pluralize(wakes, "wake"), pluralize(restarts, "restart")),
@@ -73,5 +80,15 @@ func (d *Dashboard) programPlots(ctx context.Context, id site.ID) ([]plot, error
 			Series: []plotSeries{{"Memory", "s-bytes"}}}, bytesWord, roundBytes,
 			func(f ProgramFigures) []int64 { return []int64{f.Memory} },
 			func(f ProgramFigures) string { return bytesWord(f.Memory) }),
+		draw(plot{ID: "cpu", Title: "Processor time", Sum: seconds(cpu), Says: "Processor time over time: " + seconds(cpu) + " in the last 24 hours",
+			Series: []plotSeries{{"Processor time", "s-pages"}}}, seconds, roundTop,
+			func(f ProgramFigures) []int64 { return []int64{f.CPU.Milliseconds()} },
+			func(f ProgramFigures) string { return seconds(f.CPU.Milliseconds()) }),
+		draw(plot{ID: "starts", Title: "Wakes and restarts", Sum: thousands(wakes + restarts), Says: fmt.Sprintf("Starts over time: %s and %s in the last 24 hours", pluralize(wakes, "wake"), pluralize(restarts, "restart")),
+			Series: []plotSeries{{"Wakes", "s-ok"}, {"Restarts", "s-server"}}}, rough, roundTop,
+			func(f ProgramFigures) []int64 { return []int64{f.Wakes, f.Restart} },
+			func(f ProgramFigures) string {
+				return fmt.Sprintf("%s, %s", pluralize(f.Wakes, "wake"), pluralize(f.Restart, "restart"))
+			}),
 	}, nil
 }

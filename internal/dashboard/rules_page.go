@@ -99,7 +99,7 @@ func (d *Dashboard) saveServing(ctx context.Context, q *request) (answer, error)
 	}
 	hash := ""
 	if password := q.value("password"); password != "" {
-		if hash, err = site.HashPassword(password); err != nil {
+		if hash, err = d.Sites.PasswordHash(ctx, q.caller.Owner, head.Site.ID, password); err != nil {
 			return answer{}, at("password", err)
 		}
 		p.Password = &password

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/site"
 )
 
-// Storage is what a site's programs store.
+// Storage says how much a site's programs store.
 type Storage struct {
 	Bytes      int64
 	MeasuredAt db.Time // zero: never
@@ -23,7 +23,7 @@ type Storage struct {
 // site.Run has for them.
 var runFields = map[string]string{
 	"command": "run_command", "release": "run_release", "healthCheck.path": "run_health_path", "healthCheck.timeoutSeconds": "run_health_timeout",
-	"sleepAfterSeconds": "run_sleep", "memoryMiB": "run_memory", "cpus": "run_cpus", "drainSeconds": "run_drain", "requestMiB": "run_request_mib", "responseSeconds": "run_response",
+	"sleepAfterSeconds": "run_sleep", "memoryMiB": "run_memory", "cpus": "run_cpus", "pids": "run_pids", "drainSeconds": "run_drain", "requestMiB": "run_request_mib", "responseSeconds": "run_response",
 	"storage": "run_storage", "storageMiB": "run_storage_mib", "ports": "run_ports",
 }
 
@@ -58,6 +58,8 @@ func (s settingsData) Run(name string) string {
 		return number(r.SleepAfterSeconds)
 	case "memory":
 		return number(r.MemoryMiB)
+	case "pids":
+		return number(r.Pids)
 	case "drain":
 		return number(r.DrainSeconds)
 	case "storage_mib":
@@ -89,7 +91,7 @@ func (s settingsData) Run(name string) string {
 // ExamplePorts are in the example of a call.
 func (settingsData) ExamplePorts() []int { return []int{5432} }
 
-// StorageLimit is what the site's storage may hold, in bytes.
+// StorageLimit returns how much the site's storage may hold, in bytes.
 func (s settingsData) StorageLimit() int64 {
 	if n := s.Site.Run.StorageMiB; n != nil {
 		return int64(*n) << 20
@@ -126,7 +128,7 @@ func runForm(q *request, part string) (edit func(*site.Run), err error) {
 	switch part {
 	case "run":
 		command, release, path, timeout := text("run_command"), text("run_release"), text("run_health_path"), number("run_health_timeout")
-		sleep, memory, drain, request, response := number("run_sleep"), number("run_memory"), number("run_drain"), number("run_request_mib"), number("run_response")
+		sleep, memory, pids, drain, request, response := number("run_sleep"), number("run_memory"), number("run_pids"), number("run_drain"), number("run_request_mib"), number("run_response")
 		var cpus *float64
 		if v := text("run_cpus"); v != nil {
 			n, err := strconv.ParseFloat(*v, 64)
@@ -136,7 +138,7 @@ func runForm(q *request, part string) (edit func(*site.Run), err error) {
 			cpus = &n
 		}
 		edit = func(r *site.Run) {
-			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.DrainSeconds, r.CPUs, r.RequestMiB, r.ResponseSeconds = command, release, sleep, memory, drain, cpus, request, response
+			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.Pids, r.DrainSeconds, r.CPUs, r.RequestMiB, r.ResponseSeconds = command, release, sleep, memory, pids, drain, cpus, request, response
 			if r.HealthCheck = nil; path != nil || timeout != nil {
 				r.HealthCheck = &site.HealthCheck{Path: path, TimeoutSeconds: timeout}
 			}

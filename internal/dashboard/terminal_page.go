@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
@@ -99,14 +101,14 @@ func (d *Dashboard) connectTerminal(ctx context.Context, q *request) (answer, er
 
 // serveTerminal holds one terminal until it ends, for whatever reason, and says why.
 func (d *Dashboard) serveTerminal(w http.ResponseWriter, q *request, id site.ID) {
-	c, err := accept(w, q.Request)
+	c, err := acceptSocket(w, q.Request)
 	if err != nil {
 		d.Log.DebugContext(q.Context(), "terminal not opened", "request", q.id, "err", err)
 		return
 	}
 	done, ok := d.terminals.Begin(q.user.ID)
 	if !ok {
-		c.close(closeRefused, fmt.Sprintf("At most %d terminals of a user, and %d in all, are open at a time", maxUserTerminals, maxTerminals))
+		closeSocket(c, closeRefused, fmt.Sprintf("At most %d terminals of a user, and %d in all, are open at a time", maxUserTerminals, maxTerminals))
 		return
 	}
 	done = sync.OnceFunc(done)
@@ -116,9 +118,9 @@ func (d *Dashboard) serveTerminal(w http.ResponseWriter, q *request, id site.ID)
 	begun := time.Now()
 	t := &terminal{d: d, q: q, c: c, id: id}
 	code, reason := t.run(ctx)
-	t.stop()
 	done() // who hears of the end may open the next
-	c.close(code, reason)
+	closeSocket(c, code, reason)
+	t.receiving.Wait()
 	if t.audited {
 		t.audit("site.terminal_closed", "after "+time.Since(begun).Round(time.Second).String())
 	}
@@ -128,14 +130,15 @@ func (d *Dashboard) serveTerminal(w http.ResponseWriter, q *request, id site.ID)
 type terminal struct {
 	d  *Dashboard
 	q  *request
-	c  *socket
+	c  *websocket.Conn
 	id site.ID
 
 	audited bool
 	sent    int64        // bytes; the output's alone
 	active  atomic.Int64 // when something was typed or shown, in nanoseconds
 	end     context.CancelCauseFunc
-	over    chan struct{} // closed when nobody receives any more; nil before
+
+	receiving sync.WaitGroup
 }
 
 var (
@@ -161,10 +164,10 @@ func (t *terminal) allowed(ctx context.Context) (site.Site, error) {
 }
 
 // run opens the terminal and returns with which code and words its connection ends.
-func (t *terminal) run(ctx context.Context) (code int, reason string) {
+func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason string) {
 	ctx, t.end = context.WithCancelCause(ctx)
 	defer t.end(nil)
-	refused := func(err error) (int, string) {
+	refused := func(err error) (websocket.StatusCode, string) {
 		if f := fault.As(err); f != nil {
 			if f.Details != "" {
 				return closeRefused, f.Message + ": " + f.Details
@@ -192,55 +195,39 @@ func (t *terminal) run(ctx context.Context) (code int, reason string) {
 	in, typed := io.Pipe()
 	defer in.Close()
 	sizes := make(chan [2]int, 1)
-	var wrong error
-	t.over = make(chan struct{})
 	t.active.Store(time.Now().UnixNano())
-	go func() {
-		defer close(t.over)
-		wrong = t.receive(typed, sizes)
+	t.receiving.Go(func() {
+		t.receive(context.WithoutCancel(ctx), typed, sizes)
 		typed.Close()
 		t.end(errTerminalLeft)
-	}()
+	})
 	go t.keep(ctx)
 	how, err := t.d.Terminal(ctx, s, Terminal{Input: in, Output: t, Columns: side(t.q.query("columns")), Rows: side(t.q.query("rows")), Sizes: sizes})
-	select {
-	case <-t.over:
-		if p := new(protocolError); errors.As(wrong, &p) {
-			return p.code, p.text
-		}
-	default:
-	}
 	if err != nil {
 		return refused(err)
 	}
-	return closeNormal, how
+	return websocket.StatusNormalClosure, how
 }
 
-// stop ends the receiving, if it has begun: then the connection is the caller's alone.
-func (t *terminal) stop() {
-	if t.over != nil {
-		_ = t.c.conn.SetReadDeadline(time.Unix(1, 0))
-		<-t.over
-	}
-}
-
-// receive takes what the browser sends: bytes that were typed, and sizes as JSON.
-func (t *terminal) receive(typed io.Writer, sizes chan [2]int) error {
+// receive takes what the browser sends, until it sends no more: bytes that were typed, and sizes
+// as JSON.
+func (t *terminal) receive(ctx context.Context, typed io.Writer, sizes chan [2]int) {
 	for {
-		text, data, err := t.c.receive()
+		kind, data, err := t.c.Read(ctx)
 		if err != nil {
-			return err
+			return
 		}
-		if !text {
+		if kind == websocket.MessageBinary {
 			t.active.Store(time.Now().UnixNano())
 			if _, err := typed.Write(data); err != nil {
-				return nil // the program has ended
+				return // the program has ended
 			}
 			continue
 		}
 		var size struct{ Columns, Rows int }
 		if json.Unmarshal(data, &size) != nil || size.Columns < 1 || size.Rows < 1 {
-			return &protocolError{closeProtocol, "unknown message"}
+			closeSocket(t.c, websocket.StatusInvalidFramePayloadData, "Unknown message")
+			return
 		}
 		select { // the newest counts
 		case <-sizes:
@@ -257,7 +244,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 		t.end(errTerminalOutput)
 		return 0, errTerminalOutput
 	}
-	if err := t.c.send(opBinary, p); err != nil {
+	if err := sendSocket(t.q.Context(), t.c, p); err != nil {
 		t.end(errTerminalLeft)
 		return 0, err
 	}
@@ -283,7 +270,7 @@ func (t *terminal) keep(ctx context.Context) {
 			t.end(err)
 			return
 		}
-		if n%int(pingEvery/checkEvery) == 0 && t.c.send(opPing, nil) != nil {
+		if n%int(pingEvery/checkEvery) == 0 && pingSocket(ctx, t.c, checkEvery) != nil {
 			t.end(errTerminalLeft)
 			return
 		}

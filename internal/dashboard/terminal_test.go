@@ -15,12 +15,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/site"
 )
 
-// wire is the browser's end of a WebSocket.
+// The opcodes of frames (RFC 6455, section 11.8).
+const (
+	opContinue = 0x0
+	opText     = 0x1
+	opBinary   = 0x2
+	opClose    = 0x8
+	opPing     = 0x9
+	opPong     = 0xA
+)
+
+// wire is the browser's end of a WebSocket, which may send what no browser does.
 type wire struct {
 	t    *testing.T
 	conn net.Conn
@@ -132,7 +144,7 @@ func (w *wire) shows(want string) {
 }
 
 // closes reads until the server closes, and wants this code and text.
-func (w *wire) closes(code int, text string) {
+func (w *wire) closes(code websocket.StatusCode, text string) {
 	w.t.Helper()
 	for {
 		op, data, err := w.hear()
@@ -142,7 +154,7 @@ func (w *wire) closes(code int, text string) {
 		if op != 0x80|opClose {
 			continue
 		}
-		if got := int(binary.BigEndian.Uint16(data)); got != code || !strings.Contains(string(data[2:]), text) {
+		if got := websocket.StatusCode(binary.BigEndian.Uint16(data)); got != code || !strings.Contains(string(data[2:]), text) {
 			w.t.Errorf("closed with %d %q, want %d %q", got, data[2:], code, text)
 		}
 		w.conn.Close()
@@ -249,8 +261,8 @@ func TestTerminal(t *testing.T) {
 		"a stranger":             {eve, nil, 404},
 		"nobody":                 {w.browser(), nil, 303},
 		"nobody, asking as JSON": {w.browser(), map[string]string{"Accept": "application/json"}, 401},
-		"another version":        {b, map[string]string{"Sec-WebSocket-Version": "8"}, 303},
-		"a short key":            {b, map[string]string{"Sec-WebSocket-Key": "AAAA"}, 303},
+		"another version":        {b, map[string]string{"Sec-WebSocket-Version": "8"}, 400},
+		"a short key":            {b, map[string]string{"Sec-WebSocket-Key": "AAAA"}, 400},
 	} {
 		if x := tt.b.connect(t, at, tt.header); x.resp.StatusCode != tt.status {
 			t.Errorf("%s: %d, want %d", name, x.resp.StatusCode, tt.status)
@@ -278,26 +290,28 @@ func TestTerminal(t *testing.T) {
 		t.Error("an open terminal is not in the audit log")
 	}
 	x.send(0x80|opBinary, "exit")
-	x.closes(closeNormal, "The shell ended: exit code 0")
+	x.closes(websocket.StatusNormalClosure, "The shell ended: exit code 0")
 	w.eventually("the end is recorded", func() bool { return w.logged("site.terminal_closed") == 1 })
 
 	// What no browser sends ends it, and the program with it.
 	for name, tt := range map[string]struct {
 		send func(x *wire)
-		code int
+		code websocket.StatusCode
 	}{
-		"without a mask":           {func(x *wire) { x.conn.Write([]byte{0x80 | opBinary, 1, 'x'}) }, closeProtocol},
-		"reserved bits":            {func(x *wire) { x.send(0xC0|opBinary, "x") }, closeProtocol},
-		"an unknown kind":          {func(x *wire) { x.send(0x83, "x") }, closeProtocol},
-		"text that is no text":     {func(x *wire) { x.send(0x80|opText, "\xff") }, closeText},
-		"text that says nothing":   {func(x *wire) { x.send(0x80|opText, "{}") }, closeProtocol},
-		"too long":                 {func(x *wire) { x.send(0x80|opBinary, strings.Repeat("x", maxMessage+1)) }, closeTooLarge},
-		"too long in parts":        {func(x *wire) { x.send(opBinary, strings.Repeat("x", maxMessage)); x.send(0x80|opContinue, "x") }, closeTooLarge},
-		"a huge length":            {func(x *wire) { x.conn.Write([]byte{0x80 | opBinary, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0}) }, closeTooLarge},
-		"a part of nothing":        {func(x *wire) { x.send(0x80|opContinue, "x") }, closeProtocol},
-		"a message in a message":   {func(x *wire) { x.send(opBinary, "x"); x.send(0x80|opBinary, "x") }, closeProtocol},
-		"a ping in parts":          {func(x *wire) { x.send(opPing, "x") }, closeProtocol},
-		"a long ping":              {func(x *wire) { x.send(0x80|opPing, strings.Repeat("x", 126)) }, closeProtocol},
+		"without a mask":         {func(x *wire) { x.conn.Write([]byte{0x80 | opBinary, 1, 'x'}) }, closeRefused},
+		"reserved bits":          {func(x *wire) { x.send(0xC0|opBinary, "x") }, websocket.StatusProtocolError},
+		"an unknown kind":        {func(x *wire) { x.send(0x83, "x") }, websocket.StatusProtocolError},
+		"text that is no text":   {func(x *wire) { x.send(0x80|opText, "\xff") }, websocket.StatusInvalidFramePayloadData},
+		"text that says nothing": {func(x *wire) { x.send(0x80|opText, "{}") }, websocket.StatusInvalidFramePayloadData},
+		"too long":               {func(x *wire) { x.send(0x80|opBinary, strings.Repeat("x", maxMessage+1)) }, websocket.StatusMessageTooBig},
+		"too long in parts":      {func(x *wire) { x.send(opBinary, strings.Repeat("x", maxMessage)); x.send(0x80|opContinue, "x") }, websocket.StatusMessageTooBig},
+		"a huge length": {func(x *wire) {
+			x.conn.Write(append([]byte{0x80 | opBinary, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, maxMessage+1)...))
+		}, websocket.StatusMessageTooBig},
+		"a part of nothing":        {func(x *wire) { x.send(0x80|opContinue, "x") }, websocket.StatusProtocolError},
+		"a message in a message":   {func(x *wire) { x.send(opBinary, "x"); x.send(0x80|opBinary, "x") }, websocket.StatusProtocolError},
+		"a ping in parts":          {func(x *wire) { x.send(opPing, "x") }, websocket.StatusProtocolError},
+		"a long ping":              {func(x *wire) { x.send(0x80|opPing, strings.Repeat("x", 126)) }, websocket.StatusProtocolError},
 		"more output than allowed": {func(x *wire) { x.send(0x80|opBinary, "flood") }, closeRefused},
 	} {
 		x := b.connect(t, at, nil)
@@ -374,18 +388,18 @@ func TestRunSettings(t *testing.T) {
 			t.Fatal(p)
 		}
 	}
-	set("part", "run", "run_command", "node server.js", "run_health_path", "/ready", "run_health_timeout", "90", "run_sleep", "0", "run_memory", "1024", "run_cpus", "0.5", "run_drain", "10", "run_request_mib", "50", "run_response", "20")
+	set("part", "run", "run_command", "node server.js", "run_health_path", "/ready", "run_health_timeout", "90", "run_sleep", "0", "run_memory", "1024", "run_cpus", "0.5", "run_pids", "100", "run_drain", "10", "run_request_mib", "50", "run_response", "20")
 	set("part", "storage", "run_storage", "public/uploads\n\n /data/ \n", "run_storage_mib", "2048")
 	set("part", "ports", "run_ports", "5432, 6379")
 	b.get(at).want(t, 200, `value="node server.js"`, `value="/ready"`, `value="90"`, `value="1024"`, `value="0.5"`, "public/uploads\ndata", `value="5432, 6379"`, "300 MiB of 2.0 GiB used")
 	r := now()
-	if *r.Command != "node server.js" || *r.HealthCheck.Path != "/ready" || *r.HealthCheck.TimeoutSeconds != 90 || *r.SleepAfterSeconds != 0 || *r.MemoryMiB != 1024 || *r.CPUs != 0.5 ||
+	if *r.Command != "node server.js" || *r.HealthCheck.Path != "/ready" || *r.HealthCheck.TimeoutSeconds != 90 || *r.SleepAfterSeconds != 0 || *r.MemoryMiB != 1024 || *r.CPUs != 0.5 || *r.Pids != 100 ||
 		*r.DrainSeconds != 10 || *r.RequestMiB != 50 || *r.ResponseSeconds != 20 || r.Release != nil || fmt.Sprint(*r.Storage) != "[public/uploads data]" || *r.StorageMiB != 2048 || fmt.Sprint(*r.Ports) != "[5432 6379]" {
 		t.Errorf("%+v", r)
 	}
 	for field, form := range map[string][]string{
 		"run_memory": {"part", "run", "run_memory", "63"}, "run_sleep": {"part", "run", "run_sleep", "soon"}, "run_cpus": {"part", "run", "run_cpus", "NaN"}, "run_health_path": {"part", "run", "run_health_path", "ready"},
-		"run_health_timeout": {"part", "run", "run_health_timeout", "601"}, "run_drain": {"part", "run", "run_drain", "-1"}, "run_request_mib": {"part", "run", "run_request_mib", "0"}, "run_response": {"part", "run", "run_response", "3601"}, "run_storage": {"part", "storage", "run_storage", "../x"},
+		"run_health_timeout": {"part", "run", "run_health_timeout", "601"}, "run_drain": {"part", "run", "run_drain", "-1"}, "run_pids": {"part", "run", "run_pids", "31"}, "run_request_mib": {"part", "run", "run_request_mib", "0"}, "run_response": {"part", "run", "run_response", "3601"}, "run_storage": {"part", "storage", "run_storage", "../x"},
 		"run_storage_mib": {"part", "storage", "run_storage_mib", "15"}, "run_ports": {"part", "ports", "run_ports", "5432, 25"},
 	} {
 		if p := b.post(at, form...); p.status != 422 || !p.has("wrong-"+field) {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"slipway/internal/account"
 )
@@ -147,26 +148,28 @@ func (v *view) Prove(id string) *field {
 	return &f
 }
 
-// loadPages parses every page with the layout, the parts, and the frame of its noun.
-// What is wrong with them is wrong at the first start, hence the panics.
-func (d *Dashboard) loadPages() map[string]*template.Template {
+// loadPages returns every page, each parsed with the layout, the parts and the frame of its noun when
+// it is first asked for: parsed all together they would take a tenth of an idle program's memory.
+func (d *Dashboard) loadPages() map[string]func() *template.Template {
 	base := template.Must(template.New("layout.html").Funcs(d.funcs()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err)
 	}
-	out := map[string]*template.Template{}
+	out := map[string]func() *template.Template{}
 	for _, f := range files {
 		name := strings.TrimSuffix(path.Base(f), ".html")
 		if name == "layout" || name == "parts" || strings.HasPrefix(name, "frame_") {
 			continue
 		}
-		t := template.Must(base.Clone())
-		noun, _, _ := strings.Cut(name, "_")
-		if frame := "templates/frame_" + noun + ".html"; exists(frame) {
-			template.Must(t.ParseFS(templateFiles, frame))
-		}
-		out[name] = template.Must(t.ParseFS(templateFiles, f))
+		out[name] = sync.OnceValue(func() *template.Template {
+			t := template.Must(base.Clone())
+			noun, _, _ := strings.Cut(name, "_")
+			if frame := "templates/frame_" + noun + ".html"; exists(frame) {
+				template.Must(t.ParseFS(templateFiles, frame))
+			}
+			return template.Must(t.ParseFS(templateFiles, f))
+		})
 	}
 	return out
 }
@@ -184,11 +187,11 @@ func (d *Dashboard) view(q *request, title string, data any) *view {
 // render writes a page. It is made whole first: half a page never goes out.
 func (d *Dashboard) render(w http.ResponseWriter, q *request, a answer) {
 	var buf bytes.Buffer
-	t := d.pages[a.page]
-	if t == nil {
+	page := d.pages[a.page]
+	if page == nil {
 		panic("no page " + a.page)
 	}
-	if err := t.ExecuteTemplate(&buf, "layout.html", d.view(q, a.title, a.data)); err != nil {
+	if err := page().ExecuteTemplate(&buf, "layout.html", d.view(q, a.title, a.data)); err != nil {
 		d.Log.ErrorContext(q.Context(), "page not rendered", "page", a.page, "request", q.id, "err", err)
 		http.Error(w, "Internal error ("+q.id+")", http.StatusInternalServerError)
 		return
@@ -207,6 +210,6 @@ func (d *Dashboard) render(w http.ResponseWriter, q *request, a answer) {
 // part renders one named template of a page, for live parts.
 func (d *Dashboard) part(_ context.Context, q *request, pageName, part string, data any) ([]byte, error) {
 	var buf bytes.Buffer
-	err := d.pages[pageName].ExecuteTemplate(&buf, part, d.view(q, "", data))
+	err := d.pages[pageName]().ExecuteTemplate(&buf, part, d.view(q, "", data))
 	return buf.Bytes(), err
 }

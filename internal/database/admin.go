@@ -49,7 +49,7 @@ func (a *admin) close() { _ = a.sql.Close() }
 // no wildcard of GRANT.
 var schemaForm = regexp.MustCompile(`^s[a-z2-7]{26}$`)
 
-// rights are what a site may do in its own database; without writing it may read and make
+// rights lists what a site may do in its own database; without writing it may read and make
 // room.
 const (
 	allRights = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, REFERENCES, INDEX, ALTER, CREATE TEMPORARY TABLES, LOCK TABLES, CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, TRIGGER, DELETE HISTORY"

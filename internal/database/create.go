@@ -63,7 +63,7 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		}
 	}
 	if taken[n.Name] {
-		return Database{}, &fault.Error{Kind: fault.Conflict, Message: "The site has a database of this name", Details: "choose another name", Received: n.Name, Code: "name_taken"}
+		return Database{}, &fault.Error{Kind: fault.Conflict, Message: "The site already has a database with this name", Details: "choose another name", Received: n.Name, Code: "name_taken"}
 	}
 	x := Database{ID: ID(db.NewID("db")), Site: id, Owner: owner, Engine: MariaDB, Name: n.Name, Status: Creating, Limit: d.c.Size, CreatedAt: db.Now()}
 	for places[x.place] {

@@ -53,7 +53,7 @@ func (d *Databases) Dump(ctx context.Context, id ID, w io.Writer) error {
 	return nil
 }
 
-// sum is what a table holds: how many rows, and the sum of their hashes, in any order.
+// sum describes a table's rows: how many rows, and the sum of their hashes, in any order.
 type sum struct {
 	Table string `json:"table"`
 	Rows  uint64 `json:"rows"`

@@ -152,7 +152,7 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		}
 	}
 	if !ended && !o.Foreign {
-		return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: "its dump has no end", Code: "database_not_loaded"}
+		return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: "its dump is incomplete", Code: "database_not_loaded"}
 	}
 	return sums, s.fits(ctx)
 }
@@ -173,7 +173,7 @@ func (s *Scratch) fits(ctx context.Context) error {
 		}
 	}
 	if err == nil && size > most {
-		err = &fault.Error{Kind: fault.TooLarge, Message: "The database is too large", Details: fmt.Sprintf("a database may have %d MiB here", s.d.c.Size>>20), Code: "database_too_large"}
+		err = &fault.Error{Kind: fault.TooLarge, Message: "The database is too large", Details: fmt.Sprintf("a database may have at most %d MiB", s.d.c.Size>>20), Code: "database_too_large"}
 	}
 	return err
 }
@@ -236,7 +236,7 @@ func away(err error) error {
 	}
 	var n net.Error
 	if refused != nil || errors.As(err, &n) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
-		return fmt.Errorf("%w: %w", &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: "it ended while it was used and is being started again; try again", Code: "database_unavailable"}, err)
+		return fmt.Errorf("%w: %w", &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: "it stopped while in use and is restarting; try again", Code: "database_unavailable"}, err)
 	}
 	return err
 }

@@ -61,10 +61,24 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	defer unlock()
-	if _, err := p.UpTo(ctx, cmp.Or(version, newest)); err != nil {
+	// What a migration sorts may be larger than memory.
+	if err := d.temporary(ctx, "FILE"); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	_, err = p.UpTo(ctx, cmp.Or(version, newest))
+	if err := errors.Join(err, d.temporary(context.WithoutCancel(ctx), "MEMORY")); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
+}
+
+// temporary says where SQLite's writer puts what it needs for one statement only.
+func (d *DB) temporary(ctx context.Context, where string) error {
+	if !d.single {
+		return nil
+	}
+	_, err := d.write.ExecContext(ctx, "PRAGMA temp_store = "+where)
+	return err
 }
 
 // lockDirectory keeps other processes from migrating the same SQLite file: the command

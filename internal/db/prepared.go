@@ -3,6 +3,8 @@ package db
 import (
 	"context"
 	"database/sql"
+	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -31,7 +33,7 @@ func (d *DB) reading(ctx context.Context, q string) *sql.Stmt {
 	if s != nil || full {
 		return s
 	}
-	s, err := d.read.PrepareContext(ctx, q)
+	s, err := d.read.PrepareContext(ctx, unnumbered(q))
 	if err != nil {
 		return nil
 	}
@@ -128,7 +130,7 @@ func (w *writing) learn(d *sql.DB, t *Tx) {
 	}
 	w.mu.Unlock()
 	for _, q := range due {
-		s, err := d.Prepare(q)
+		s, err := d.Prepare(unnumbered(q))
 		if err != nil {
 			continue // run as text it shows its error as it always did
 		}
@@ -136,4 +138,35 @@ func (w *writing) learn(d *sql.DB, t *Tx) {
 		w.by[q] = s
 		w.mu.Unlock()
 	}
+}
+
+// unnumbered returns a statement whose parameters come once each, in the order of their
+// numbers, with a ? for each, and any other as it is. SQLite keeps numbered ones as names, and
+// its driver looks up each by going through all: with hundreds of them this took longer than
+// the statement.
+func unnumbered(q string) string {
+	if strings.Contains(q, "--") || strings.Contains(q, "/*") || strings.Contains(q, "?") {
+		return q
+	}
+	var b strings.Builder
+	n, quoted := 0, false
+	for i := 0; i < len(q); i++ {
+		if q[i] == '\'' || q[i] == '"' {
+			quoted = !quoted
+		}
+		if q[i] != '$' || quoted {
+			b.WriteByte(q[i])
+			continue
+		}
+		end := i + 1
+		for end < len(q) && q[end] >= '0' && q[end] <= '9' {
+			end++
+		}
+		if n++; q[i+1:end] != strconv.Itoa(n) {
+			return q
+		}
+		b.WriteByte('?')
+		i = end - 1
+	}
+	return b.String()
 }

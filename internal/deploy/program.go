@@ -49,7 +49,7 @@ func runSettings(r *framework.Run) (out site.Run) {
 	if r == nil {
 		return out
 	}
-	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, DrainSeconds: r.DrainSeconds, Storage: r.Storage, StorageMiB: r.StorageMiB, Ports: r.Ports, RequestMiB: r.RequestMiB, ResponseSeconds: r.ResponseSeconds}
+	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, Pids: r.Pids, DrainSeconds: r.DrainSeconds, Storage: r.Storage, StorageMiB: r.StorageMiB, Ports: r.Ports, RequestMiB: r.RequestMiB, ResponseSeconds: r.ResponseSeconds}
 	if r.HealthCheckPath != nil || r.HealthCheckTimeoutSeconds != nil {
 		out.HealthCheck = &site.HealthCheck{Path: r.HealthCheckPath, TimeoutSeconds: r.HealthCheckTimeoutSeconds}
 	}

@@ -101,7 +101,7 @@ func (d *Deployments) testRequest(t *RuleTest) (release.Request, error) {
 			Details: fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath), Received: t.Path[:min(len(t.Path), 200)]}
 	}
 	if t.Country != "" && !d.c.Countries {
-		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Countries are not known here", Code: "no_countries",
+		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Countries are not available on this server", Code: "no_countries",
 			Details: "no country database is configured, so rules with Country= never apply; leave country out", Received: t.Country}
 	}
 	for name, text := range t.Files {

@@ -163,7 +163,7 @@ func (d *Deployments) content(ctx context.Context, s site.Site, x *Deployment, t
 			}
 		}
 		if len(plan.Content) > maxContent {
-			return &fault.Error{Kind: fault.Invalid, Message: "The wp-content has too many folders", Details: fmt.Sprintf("at most %d at its top", maxContent)}
+			return &fault.Error{Kind: fault.Invalid, Message: "The wp-content has too many folders", Details: fmt.Sprintf("at most %d at its top level", maxContent)}
 		}
 		stored, err := d.storeContent(ctx, root, plan.Content, func(name string) bool { return a.Skip != nil && a.Skip(path.Join(folder, name)) })
 		if err != nil {

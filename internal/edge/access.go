@@ -74,6 +74,9 @@ func (e *Edge) access(w *recorder, r *http.Request, t *target) bool {
 		return true
 	}
 	e.bound(w, r)
+	if _, given, ok := r.BasicAuth(); ok && t.password() {
+		return e.basicAccess(w, r, t, given)
+	}
 	if e.askMember(w, r, t, host) {
 		return false
 	}
@@ -99,26 +102,16 @@ func (t *target) accessPage() *notice {
 	return pageAccess
 }
 
-// login checks a password. Guesses are limited per address and per site, because each
-// costs us as much as it costs who guesses.
+// login lets in who fills in the form with the site's password.
 func (e *Edge) login(w *recorder, r *http.Request, t *target, host string) {
-	if !e.guesses.allow(t.site, visitor(r), time.Now()) {
-		w.Header().Set("Retry-After", "60")
-		fail(w, r, http.StatusTooManyRequests)
+	right, answered := e.rightPassword(w, r, t, func() string {
+		r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
+		return r.PostFormValue(accessField)
+	})
+	if answered {
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
-	given := r.PostFormValue(accessField)
-	select {
-	case e.checking <- struct{}{}:
-		defer func() { <-e.checking }()
-	case <-r.Context().Done():
-		return
-	case <-time.After(5 * time.Second):
-		page(w, r, pageBusy)
-		return
-	}
-	if e.Password == nil || given == "" || t.serving.Hash == "" || !e.Password(t.serving.Hash, given) {
+	if !right {
 		if t.signIn() {
 			page(w, r, pageEitherDenied)
 			return
@@ -137,6 +130,27 @@ func (e *Edge) login(w *recorder, r *http.Request, t *target, host string) {
 	h.Set("Location", to)
 	h.Set("Content-Length", "0")
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// rightPassword checks a password. Guesses are limited per address and per site, because each
+// costs us as much as it costs who guesses; one that is not checked is answered.
+func (e *Edge) rightPassword(w *recorder, r *http.Request, t *target, read func() string) (right, answered bool) {
+	if !e.guesses.allow(t.site, visitor(r), time.Now()) {
+		w.Header().Set("Retry-After", "60")
+		fail(w, r, http.StatusTooManyRequests)
+		return false, true
+	}
+	given := read()
+	select {
+	case e.checking <- struct{}{}:
+		defer func() { <-e.checking }()
+	case <-r.Context().Done():
+		return false, true
+	case <-time.After(5 * time.Second):
+		page(w, r, pageBusy)
+		return false, true
+	}
+	return e.Password != nil && given != "" && t.serving.Hash != "" && e.Password(t.serving.Hash, given), false
 }
 
 // pass is the value of the cookie: until when, and a MAC over it with a key that changes

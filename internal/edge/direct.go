@@ -61,7 +61,7 @@ func hop[T string | []byte](name T) bool {
 	return false
 }
 
-// heads are what requests to programs, and heads of answers, are put together in.
+// heads holds buffers in which requests to programs, and heads of answers, are assembled.
 var heads = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 func putHead(b *[]byte) {

@@ -56,7 +56,7 @@ func rawProgram(t *testing.T, answers map[string]string) (addr string, asked *at
 	return l.Addr().String(), asked
 }
 
-// reply is what a visitor was answered.
+// reply holds a visitor's answer.
 type reply struct {
 	status  int
 	fields  string

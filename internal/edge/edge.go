@@ -69,6 +69,14 @@ type Config struct {
 	// Awake returns the program of a deployment if it runs. It never waits. Optional: without
 	// it every request for a program goes through net/http.
 	Awake func(deployment string) (Program, bool)
+	// Page returns a page that a program's visitors without a session get as long as it is found
+	// here: what it is, the same as long as the page is, and its fields and body for an
+	// Accept-Encoding. HasPages reports whether a deployment may have any. Neither waits.
+	// Optional: without them every request for a program is the program's.
+	Page     func(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte))
+	HasPages func(deployment string) bool
+	// SessionCookies are texts in the cookies of visitors with a session. Required with Page.
+	SessionCookies []string
 	// FirstByte is how long a program may take before the first byte of its response. Optional: 0
 	// means 100s.
 	FirstByte time.Duration
@@ -119,6 +127,7 @@ type Edge struct {
 	backends   map[string]backend // by kind
 	guesses    guesses            // of passwords
 	checking   chan struct{}      // bounds how many passwords are checked at once
+	rightOnes  rightOnes
 	forwarding places
 	bodyTime   time.Duration // for a body that nobody reads
 }

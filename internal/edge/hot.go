@@ -12,7 +12,8 @@ import (
 // hot keeps whole answers that are ready to be sent, by target, host, path and
 // accepted encodings. Looking one up takes no lock and allocates nothing. A target is immutable
 // and a switch replaces it, so an answer is never stale: those of a target that is no
-// longer live are not found any more and are evicted.
+// longer live are not found any more and are evicted. Pages of programs are compared with
+// what their keeper has at each request.
 type hot struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[hotAnswer] // a power of two; an answer is in one of hotWays neighbours
@@ -34,6 +35,8 @@ type hotAnswer struct {
 	path    string
 	accepts fastpath.Encodings
 	page    bool
+	of      any          // Config.Page's; nil: it is of the target's release
+	second  int64        // that its Age is right for; only with of
 	used    atomic.Bool  // since the hand came by last
 	hits    atomic.Int64 // of a page, since they were collected
 }

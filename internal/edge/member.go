@@ -23,7 +23,7 @@ type Members struct {
 	Passes func(value, site, host string) bool
 }
 
-// Question is what a visitor of a protected address asks the control plane.
+// Question holds what a visitor of a protected address asks the control plane.
 type Question struct {
 	Site  string // its id
 	Host  string // that was visited, in lower case, with the port where it is not 443

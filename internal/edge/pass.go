@@ -19,11 +19,15 @@ import (
 
 // hostPasses reports whether requests for a host are passed on to a program by the fast path.
 func (e *Edge) hostPasses(host string) bool {
-	return !e.control[host] && e.leads(host).program() != nil
+	t := e.leads(host).program()
+	return !e.control[host] && t != nil && !e.paged(t)
 }
 
 // passes reports the same of a connection.
-func (e *Edge) passes(at *fastpath.Place) bool { return e.wayOf(at).program() != nil }
+func (e *Edge) passes(at *fastpath.Place) bool {
+	t := e.wayOf(at).program()
+	return t != nil && !e.paged(t)
+}
 
 // How long a program may take before the fast path looks whether the visitor is still there,
 // and how often it looks from then on.
@@ -143,7 +147,7 @@ func (x *passing) run(p Program, c *upstream.Conn) (taken, ok bool) {
 	return true, true
 }
 
-// told is what a program is told of one connection's other end.
+// told holds what a program is told of one connection's other end.
 type told struct {
 	host   string
 	fields []byte

@@ -166,7 +166,7 @@ func (p Program) ended(ctx context.Context) bool {
 	return false
 }
 
-// buffers are what answers are copied through: 32 KiB each, which would otherwise be made
+// buffers holds those that answers are copied through: 32 KiB each, which would otherwise be made
 // for every answer.
 type buffers struct{}
 

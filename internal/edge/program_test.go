@@ -43,16 +43,18 @@ const (
 	byAll
 )
 
-func startProgram(t *testing.T, h http.HandlerFunc) *programs { return startProgramBy(t, byAll, h) }
+func startProgram(t *testing.T, h http.HandlerFunc, change ...func(*Config)) *programs {
+	return startProgramBy(t, byAll, h, change...)
+}
 
-func startProgramBy(t testing.TB, way int, h http.HandlerFunc) *programs {
+func startProgramBy(t testing.TB, way int, h http.HandlerFunc, change ...func(*Config)) *programs {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	return startProgramAt(t, way, srv.Listener.Addr().String())
+	return startProgramAt(t, way, srv.Listener.Addr().String(), change...)
 }
 
-func startProgramAt(t testing.TB, way int, addr string) *programs {
+func startProgramAt(t testing.TB, way int, addr string, change ...func(*Config)) *programs {
 	t.Helper()
 	p := &programs{}
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
@@ -64,6 +66,9 @@ func startProgramAt(t testing.TB, way int, addr string) *programs {
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.world = start(t, func(c *Config) {
+		for _, f := range change {
+			f(c)
+		}
 		c.FirstByte = 2 * time.Second
 		if way == byAll {
 			c.Awake = func(deployment string) (Program, bool) {
@@ -406,4 +411,27 @@ func TestProgramSlowReader(t *testing.T) {
 	io.ReadFull(resp.Body, buf)
 	resp.Body.Close() // gone in the middle
 	p.until("the program is let go", func() bool { return p.held.Load() == 0 })
+}
+
+// What a program says is compressed by nobody but itself: a page that holds a secret beside
+// what a visitor chose would betray it by its length. Its own compression comes as it is.
+func TestProgramNotCompressed(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a page of many equal words ", 1000)
+	for way := range 3 {
+		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("X-Asked", r.Header.Get("Accept-Encoding"))
+			if r.URL.Path == "/own" {
+				w.Header().Set("Content-Encoding", "gzip")
+				w.Header().Set("Vary", "Accept-Encoding")
+				io.WriteString(w, "as it is")
+				return
+			}
+			io.WriteString(w, long)
+		})
+		const asks = "gzip, br, zstd"
+		p.get("https://app.sites.test/", "Accept-Encoding: "+asks).want(t, 200, long).head(t, "Content-Encoding", "").head(t, "X-Asked", asks)
+		p.get("https://app.sites.test/own", "Accept-Encoding: "+asks).want(t, 200, "as it is").head(t, "Content-Encoding", "gzip").head(t, "Vary", "Accept-Encoding")
+	}
 }

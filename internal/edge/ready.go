@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -24,9 +25,18 @@ func (e *Edge) Secure() *fastpath.Server {
 }
 
 // plainHost reports whether connections for a host are worth the fast path: those of
-// sites whose backend is files.
+// sites whose backend is files, or a program that has pages.
 func (e *Edge) plainHost(host string) bool {
-	return !e.control[host] && e.leads(host).plain() != nil
+	if e.control[host] {
+		return false
+	}
+	to := e.leads(host)
+	return to.plain() != nil || e.paged(to.program())
+}
+
+// paged reports whether a target is a program that has pages.
+func (e *Edge) paged(t *target) bool {
+	return t != nil && e.HasPages != nil && e.HasPages(t.deployment)
 }
 
 // way is where a host leads.
@@ -90,9 +100,10 @@ func (w way) plain() *target {
 // It is nil where the answer is not a file's, whole and with status 200, or depends on
 // more of a request than its path and the encodings that it accepts.
 func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
-	t := e.wayOf(at).plain()
+	to := e.wayOf(at)
+	t := to.plain()
 	if t == nil {
-		return nil
+		return e.readyPage(to.program(), at, path, accepts)
 	}
 	a := e.hot.get(t, at.Host, path, accepts)
 	if a == nil {
@@ -105,6 +116,43 @@ func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings
 		e.metrics.cache("answer", true)
 	}
 	return a.Answer
+}
+
+// readyPage returns a page of a program, whose Age is that of this second.
+func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
+	if t == nil || e.Page == nil || bytes.IndexByte(path, '%') >= 0 {
+		return nil
+	}
+	if t.release != "" && len(path) > 1 {
+		if _, ok := e.findAsset(context.Background(), t, string(path[1:])); ok {
+			return nil // a file has precedence
+		}
+	}
+	of, answer := e.Page(t.deployment, at.Host+e.port, string(path))
+	if of == nil {
+		return nil
+	}
+	now := time.Now().Unix()
+	if a := e.hot.get(t, at.Host, path, accepts); a != nil && a.of == of && a.second == now {
+		e.metrics.cache("answer", true)
+		return a.Answer
+	}
+	accept := ""
+	if accepts != 0 {
+		accept = accepts.String()
+	}
+	header, body := answer(accept)
+	e.offer(header, 2)
+	made, err := fastpath.NewAnswer(header, body)
+	if err != nil {
+		return nil
+	}
+	made.Sessions = e.SessionCookies
+	a := &hotAnswer{Answer: made, target: t, host: at.Host, path: string(path), accepts: accepts, page: true, of: of, second: now}
+	made.Of = a
+	e.metrics.cache("answer", false)
+	e.hot.put(a)
+	return made
 }
 
 // prepare lets the files backend answer a request that has nothing but the path and the

@@ -56,7 +56,7 @@ func TestCertificates(t *testing.T) {
 }
 
 // What the edge says about a host is what it asks Config.Certificate for, and what that
-// answers is what a visitor gets.
+// answers returns what a visitor gets.
 func TestCertificateNames(t *testing.T) {
 	t.Parallel()
 	type asked struct {

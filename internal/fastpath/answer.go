@@ -38,6 +38,8 @@ func (e Encodings) String() string {
 // for those who have it. It is immutable.
 type Answer struct {
 	Of any // the caller's
+	// Sessions are texts in cookies. A request with one of them is left to Config.HTTP.
+	Sessions []string
 
 	body      []byte
 	whole     head

@@ -28,6 +28,7 @@ var corpus = map[string]struct {
 	"with a dot":            {"GET / HTTP/1.1\r\nHost: site.test.\r\n\r\n", 1},
 	"capitals":              {"GET / HTTP/1.1\r\nhOST: SITE.test\r\n\r\n", 1},
 	"browser":               {get("/", "User-Agent: Mozilla/5.0\r\nAccept: text/html,*/*;q=0.8\r\nAccept-Language: de\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nCookie: a=b; c=d\r\nConnection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nReferer: https://site.test/x\r\n"), 1},
+	"anonymous":             {get("/anonymous", "User-Agent: x\r\n") + get("/anonymous", "Cookie: b=c\r\ncookie: wp=y\r\n") + get("/anonymous", "cOOkie: c=d; a=b\r\n") + get("/anonymous", ""), 2},
 	"curl":                  {get("/", "user-agent: curl/8\r\naccept: */*\r\n"), 1},
 	"gzip":                  {get("/", "Accept-Encoding: gzip\r\n"), 1},
 	"GZIP":                  {get("/", "accept-encoding:GZIP ,\tBR\r\n"), 1},

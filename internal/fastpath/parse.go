@@ -10,6 +10,7 @@ type memo struct {
 	hostSeen    []byte // a Host that is the connection's
 	acceptsSeen []byte
 	accepts     Encodings
+	cookies     []text // of the request that is read; kept to be used again
 }
 
 // plain is a request that is answered here if an answer is ready.
@@ -19,6 +20,7 @@ type plain struct {
 	path    []byte
 	accepts Encodings
 	tag     []byte // an If-None-Match that is one strong entity tag; nil: there is none
+	cookies []text // its Cookie fields
 
 	referrer, agent text // for whom is interested
 }
@@ -37,9 +39,11 @@ func (t text) String() string {
 }
 
 // pick returns what of an answer a request gets. ok is false where it asks for more than
-// can be told here: whether a list of tags, or a weak one, has the answer's.
+// can be told here: whether a list of tags, or a weak one, has the answer's, or who a cookie
+// says that it is from.
 func (r *plain) pick(a *Answer) (h *head, body []byte, ok bool) {
 	switch {
+	case len(r.cookies) > 0 && len(a.Sessions) > 0 && r.session(a.Sessions):
 	case r.tag == nil:
 		h = &a.whole
 		if !r.head {
@@ -50,6 +54,19 @@ func (r *plain) pick(a *Answer) (h *head, body []byte, ok bool) {
 		return &a.unchanged, nil, true
 	}
 	return nil, nil, false
+}
+
+// session reports whether one of the texts stands in a cookie, wherever: what reads cookies
+// in another way than we do finds no session either where none is.
+func (r *plain) session(of []string) bool {
+	for _, c := range r.cookies {
+		for _, s := range of {
+			if c.b != nil && bytes.Contains(c.b, []byte(s)) || c.b == nil && strings.Contains(c.s, s) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // token holds the characters of field names (RFC 9110, section 5.6.2).
@@ -99,6 +116,8 @@ func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 	if !ok || !plainPath(r.path) {
 		return r, false
 	}
+	r.cookies = c.cookies[:0]
+	defer func() { c.cookies = r.cookies[:0] }()
 	hosts, accepts := 0, 0
 	for {
 		line, rest, ok = bytes.Cut(rest, crlf)
@@ -146,6 +165,8 @@ func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 				return r, false
 			}
 			r.tag = value
+		case fieldCookie:
+			r.cookies = append(r.cookies, text{b: value})
 		case fieldConnection:
 			switch strings.ToLower(string(value)) { // neither case allocates
 			case "keep-alive":
@@ -174,6 +195,7 @@ const (
 	fieldAccept
 	fieldConnection
 	fieldTag
+	fieldCookie
 	fieldReferrer
 	fieldAgent
 )
@@ -197,6 +219,9 @@ func classify[T string | []byte](name T) field {
 	case 6:
 		if equal(name, "expect") {
 			return fieldOdd
+		}
+		if equal(name, "cookie") {
+			return fieldCookie
 		}
 	case 7:
 		if equal(name, "upgrade") || equal(name, "trailer") {

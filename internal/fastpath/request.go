@@ -155,6 +155,8 @@ func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) err
 // is malformed isn't.
 func (h *h2) plain() (r plain, ok bool) {
 	var method, scheme, path, authority string
+	r.cookies = h.cookies[:0]
+	defer func() { h.cookies = r.cookies[:0] }()
 	pseudo, regular, accepts := 0, false, 0
 	if h.size > 8<<10 {
 		return r, false
@@ -216,6 +218,8 @@ func (h *h2) plain() (r plain, ok bool) {
 			}
 			h.tagBuf = append(h.tagBuf[:0], f.Value...)
 			r.tag = h.tagBuf
+		case fieldCookie:
+			r.cookies = append(r.cookies, text{s: f.Value})
 		}
 	}
 	if pseudo != 4 || scheme != "https" || method != "GET" && method != "HEAD" || !h.isHost(h.bytes(authority)) {

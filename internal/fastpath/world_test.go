@@ -90,6 +90,8 @@ func ready(path string) (string, bool) {
 	switch path {
 	case "/", "/small":
 		return small, true
+	case "/anonymous":
+		return "for anybody", true
 	case "/large":
 		return large, true
 	case "/empty":
@@ -127,6 +129,9 @@ func start(t testing.TB, change ...func(*Config)) *world {
 		}
 		if err := a.Unchanged(`"x"`, http.Header{"Etag": {`"x"`}}); err != nil {
 			t.Error(err)
+		}
+		if string(path) == "/anonymous" {
+			a.Sessions = []string{"wp_session", "a="}
 		}
 		answers.Store(key, a)
 		return a

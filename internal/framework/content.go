@@ -2,7 +2,7 @@ package framework
 
 import "maps"
 
-// contentFolders are what a wp-content is recognized by.
+// contentFolders lists the folders by which a wp-content is recognized.
 var contentFolders = []string{"themes", "plugins", "mu-plugins"}
 
 // Content returns the plan of a repository that is the wp-content of a WordPress site: what

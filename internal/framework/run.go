@@ -18,6 +18,7 @@ type Run struct {
 	SleepAfterSeconds         *int      `toml:"sleep_after_seconds" json:"sleepAfterSeconds,omitempty"`
 	MemoryMiB                 *int      `toml:"memory_mib" json:"memoryMiB,omitempty"`
 	CPUs                      *float64  `toml:"cpus" json:"cpus,omitempty"`
+	Pids                      *int      `toml:"pids" json:"pids,omitempty"`
 	DrainSeconds              *int      `toml:"drain_seconds" json:"drainSeconds,omitempty"`
 	Storage                   *[]string `toml:"storage" json:"storage,omitempty"`
 	StorageMiB                *int      `toml:"storage_mib" json:"storageMiB,omitempty"`

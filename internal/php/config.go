@@ -12,7 +12,7 @@ import (
 const (
 	poolFile = "/etc/slipway-php/fpm.conf"
 	iniFile  = "/etc/slipway-php/php.ini"
-	// poolSocket is what PHP-FPM calls the socket that it inherits as descriptor 3.
+	// poolSocket is PHP-FPM's name of the socket that it inherits as descriptor 3.
 	poolSocket = "/run/slipway/php.sock"
 )
 

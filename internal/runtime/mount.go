@@ -80,7 +80,7 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 			return fmt.Errorf("mount %s: twice", want.at)
 		}
 		if err := mountPoint(under.root, rest); err != nil {
-			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s can't be storage", want.at), Code: "invalid_storage", Details: "there is a file or a link at that place"}
+			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s can't be storage", want.at), Code: "invalid_storage", Details: "a file or link already has this path"}
 		}
 		pl, err := want.open(want.at, under.root, rest)
 		if err != nil {

@@ -59,7 +59,7 @@ type Spec struct {
 
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
 
-	// Terminal is what it reads and writes instead, for somebody who types. Nil is none.
+	// Terminal is its input and output instead, for somebody who types. Nil is none.
 	Terminal *Terminal
 }
 

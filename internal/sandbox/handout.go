@@ -65,7 +65,7 @@ func handOut(link *os.File, s *spec) error {
 	}
 }
 
-// reach is what the service holds of a command whose shim has handed out.
+// reach holds the service's end of a command whose shim has handed out.
 type reach struct {
 	space   *os.File // network namespace
 	process int      // pidfd of the command

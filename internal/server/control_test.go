@@ -33,9 +33,14 @@ func (p *piped) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)
 
 func (p *piped) dial() net.Conn {
 	c, s := net.Pipe()
-	p.conns <- s
+	p.conns <- arrived{s}
 	return c
 }
+
+// arrived is a connection that came in at a loopback address.
+type arrived struct{ net.Conn }
+
+func (arrived) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
 // serveBounded serves a handler inside the control plane's deadlines on connections that
 // live in memory, where time is the bubble's.
@@ -132,6 +137,83 @@ func TestUnreadAnswer(t *testing.T) {
 	})
 }
 
+// Over HTTP/2 one connection asks for many answers and reads none of them.
+func TestUnreadAnswersOverHTTP2(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 20
+		ended := make(chan error, streams)
+		p := &piped{make(chan net.Conn), make(chan struct{})}
+		srv := &http.Server{Handler: (&node{}).bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			for err == nil {
+				_, err = w.Write(make([]byte, 1<<16))
+			}
+			ended <- err
+		})), Protocols: new(http.Protocols)}
+		srv.Protocols.SetUnencryptedHTTP2(true)
+		go srv.Serve(p)
+		t.Cleanup(func() { srv.Close() })
+		tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil }, Protocols: new(http.Protocols)}
+		tr.Protocols.SetUnencryptedHTTP2(true)
+		defer tr.CloseIdleConnections()
+		begun := time.Now()
+		for range streams {
+			r, _ := http.NewRequest("GET", "http://x/", nil)
+			resp, err := tr.RoundTrip(r) // its body is not read: the stream's window stays shut
+			if err != nil || resp.ProtoMajor != 2 {
+				t.Fatal(resp, err)
+			}
+			defer resp.Body.Close()
+		}
+		for range streams {
+			<-ended
+		}
+		if took := time.Since(begun); took > 2*writeTime {
+			t.Errorf("unread answers were open for %s", took)
+		}
+	})
+}
+
+// A body that comes a byte at a time has as long as one that doesn't come, with a length or
+// in chunks.
+func TestSlowBodies(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ head, drop string }{
+		"length": {"Content-Length: 100000", "x"}, "chunked": {"Transfer-Encoding: chunked", "1\r\nx\r\n"}, "long chunk": {"Transfer-Encoding: chunked\r\n\r\nffff", "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := serveBounded(t, &node{}, func(w http.ResponseWriter, r *http.Request) {
+					if _, err := io.ReadAll(r.Body); err != nil {
+						w.WriteHeader(http.StatusRequestTimeout)
+					}
+				})
+				c := p.dial()
+				var sending sync.WaitGroup
+				defer sending.Wait()
+				defer c.Close()
+				begun := time.Now()
+				sending.Go(func() {
+					_, err := io.WriteString(c, "POST /sign-in HTTP/1.1\r\nHost: x\r\n"+tt.head+"\r\n\r\n")
+					for err == nil {
+						time.Sleep(5 * time.Second)
+						_, err = io.WriteString(c, tt.drop)
+					}
+				})
+				b, _ := io.ReadAll(c)
+				if took := time.Since(begun); took > 2*bodyTime {
+					t.Errorf("open for %s", took)
+				}
+				if !strings.HasPrefix(string(b), "HTTP/1.1 4") {
+					t.Errorf("answer %q", b)
+				}
+			})
+		})
+	}
+}
+
 // A stream lives for as long as somebody reads it, and its request's context with it.
 func TestStreamsGoOn(t *testing.T) {
 	t.Parallel()
@@ -208,6 +290,63 @@ func TestOwnHost(t *testing.T) {
 	far = far.WithContext(context.WithValue(far.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 8080})))
 	if h.ownHost(far) {
 		t.Error("localhost is ours at a public address")
+	}
+}
+
+// Whichever way a request names a host, in whichever spelling, it is answered by that name.
+func TestOwnHostOnTheWire(t *testing.T) {
+	t.Parallel()
+	h := &node{}
+	h.s.Listen, h.s.ownHosts = "127.0.0.1:8080", []string{"panel.example.com"}
+	p := &piped{make(chan net.Conn), make(chan struct{})}
+	srv := &http.Server{Handler: h.named(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ours") })), Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	go srv.Serve(p)
+	t.Cleanup(func() { srv.Close() })
+	for request, want := range map[string]int{
+		"GET / HTTP/1.1\r\nHost: 127.0.0.1:9":                              200,
+		"GET / HTTP/1.1\r\nHost: [::ffff:127.0.0.1]:8080":                  200,
+		"GET / HTTP/1.1\r\nHost: Panel.Example.COM.:443":                   200,
+		"GET http://panel.example.com/api HTTP/1.1\r\nHost: evil.test":     200, // RFC 9112, section 3.2.2
+		"GET http://evil.test/api HTTP/1.1\r\nHost: panel.example.com":     421,
+		"GET http://panel.example.com@evil.test/ HTTP/1.1\r\nHost: x":      421,
+		"CONNECT evil.test:443 HTTP/1.1\r\nHost: panel.example.com":        421,
+		"GET / HTTP/1.1\r\nHost: evil.test:8080":                           421,
+		"GET / HTTP/1.1\r\nHost: [::1]":                                    421,
+		"GET / HTTP/1.1\r\nHost: 127.1":                                    421,
+		"GET / HTTP/1.1\r\nHost: 2130706433":                               421,
+		"GET / HTTP/1.1\r\nHost: 0x7f.0.0.1":                               421,
+		"GET / HTTP/1.1\r\nHost: 0.0.0.0":                                  421,
+		"GET / HTTP/1.1\r\nHost: panel.example.com..":                      421,
+		"GET / HTTP/1.1\r\nHost: panel.example.com.evil.test":              421,
+		"GET / HTTP/1.1\r\nHost: evil.test\r\nX-Forwarded-Host: localhost": 421,
+		"GET / HTTP/1.0": 421,
+		"GET / HTTP/1.1": 400,
+		"GET / HTTP/1.1\r\nHost: panel.example.com\r\nHost: evil.test": 400,
+		"GET / HTTP/1.1\r\nHost: panel.example.com evil.test":          400,
+		"GET / HTTP/1.1\r\nHost: panel.example.com/evil.test":          400,
+	} {
+		c := p.dial()
+		go io.WriteString(c, request+"\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != want {
+			t.Errorf("%q: %v, %v, want %d", request, resp, err, want)
+		}
+		c.Close()
+	}
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil }, Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	defer tr.CloseIdleConnections()
+	for authority, want := range map[string]int{"panel.example.com": 200, "127.0.0.1:1": 200, "evil.test": 421, "[::1]:8080": 421} {
+		r, _ := http.NewRequest("GET", "http://x/api", nil)
+		r.Host = authority
+		resp, err := tr.RoundTrip(r)
+		if err != nil || resp.ProtoMajor != 2 || resp.StatusCode != want {
+			t.Errorf("HTTP/2, :authority %s: %v, %v, want %d", authority, resp, err, want)
+			continue
+		}
+		resp.Body.Close()
 	}
 }
 

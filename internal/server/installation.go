@@ -32,7 +32,7 @@ func (h *node) installation(store *blob.Store) func(to string) (*backup.Reposito
 			to = h.s.Backup.To
 		}
 		if to == "" || h.s.inside(to) {
-			return nil, s, &fault.Error{Kind: fault.Invalid, Message: "Say where the backup goes", Details: "--to or the setting --backup-to must name a directory outside the data directory, best on another disk, or s3://…"}
+			return nil, s, &fault.Error{Kind: fault.Invalid, Message: "No location for the backup", Details: "--to or the setting --backup-to must name a directory outside the data directory, best on another disk, or s3://…"}
 		}
 		repo, _, err := h.s.repository(Backup{To: to, Recipients: h.s.Backup.Recipients}, h.seal, h.s.Log)
 		if err != nil {

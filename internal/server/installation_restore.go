@@ -49,7 +49,7 @@ func VerifyBackup(ctx context.Context, s Store, p Place, id, mariaDB string, out
 		return damagedBackup(err)
 	}
 	if c.Dialect() != "sqlite" {
-		fmt.Fprintln(out, "Every byte is there. The installation's database is of PostgreSQL: only a restore with --database proves that it loads")
+		fmt.Fprintln(out, "All files are complete. The installation's database is PostgreSQL: only a restore with --database proves that it loads")
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "slipway-verify-")

@@ -25,7 +25,7 @@ const (
 	cookieTime   = time.Hour // after which the visitor asks again, and who is no member any more is out
 )
 
-// sealedAnswer is what all three hold.
+// sealedAnswer holds the fields that all three have.
 type sealedAnswer struct {
 	Site  string `json:"s"`
 	Host  string `json:"h"`

@@ -11,11 +11,11 @@ import (
 // back to the system, and below which rate of allocations per second nothing is going on.
 const (
 	memoryEvery = 2 * time.Second
-	memoryGain  = 16 << 20
+	memoryGain  = 4 << 20
 	memoryCalm  = 4 << 20
 )
 
-// usage is what the Go runtime says of its heap, in bytes.
+// usage holds the Go runtime's figures of its heap, in bytes.
 type usage struct {
 	allocated uint64 // since the start
 	objects   uint64 // living ones, and those that no collection has found dead yet
@@ -23,7 +23,7 @@ type usage struct {
 	free      uint64 // kept from the system without an object in it
 }
 
-// gain is what a collection now would give back, as far as it is known.
+// gain estimates the bytes that a collection now would give back, as far as it is known.
 func (u usage) gain() uint64 { return u.free + u.objects - min(u.objects, u.live) }
 
 // giveBack returns memory to the system once a burst of work is over. By itself the runtime

@@ -56,7 +56,7 @@ func (h *node) programFigures(ctx context.Context, id site.ID) ([]dashboard.Prog
 	list, _, step, err := h.apps.Metrics(ctx, string(id), db.Now().Add(-24*time.Hour), 0, 0)
 	out := make([]dashboard.ProgramFigures, len(list))
 	for i, p := range list {
-		out[i] = dashboard.ProgramFigures{At: p.At, Statuses: p.Statuses, P50: p.Latency(.5), P95: p.Latency(.95), Memory: p.Memory, Wakes: p.Wakes, Restart: p.Restarts}
+		out[i] = dashboard.ProgramFigures{At: p.At, Statuses: p.Statuses, P50: p.Latency(.5), P95: p.Latency(.95), Memory: p.Memory, CPU: p.CPU, Wakes: p.Wakes, Restart: p.Restarts}
 	}
 	return out, step, err
 }

@@ -31,13 +31,13 @@ func (h *node) restartTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	return err
 }
 
-// storageOf is what a site's programs store.
+// storageOf returns how much a site's programs store.
 func (h *node) storageOf(ctx context.Context, id site.ID) (dashboard.Storage, error) {
 	u, err := h.apps.StorageUse(ctx, string(id))
 	return dashboard.Storage{Bytes: u.Bytes, MeasuredAt: u.MeasuredAt, Full: u.Capped > 0}, err
 }
 
-// terminalShell is what runs in a terminal: the best shell that the sandbox has, with a prompt
+// terminalShell is the command that runs in a terminal: the best shell that the sandbox has, with a prompt
 // that says where it is.
 const terminalShell = `if command -v bash >/dev/null 2>&1; then export PS1='\w \$ '; exec bash --norc --noprofile; fi; export PS1='$ '; exec sh -i`
 

@@ -76,7 +76,7 @@ func appCommand(c framework.Command) app.Command {
 	return app.Command{Argv: c.Argv, Shell: c.Shell, Dir: c.Dir}
 }
 
-// releaseTime is what a release command may take.
+// releaseTime limits a release command.
 const releaseTime = 15 * time.Minute
 
 // runCommand runs a deployment's release command.
@@ -136,6 +136,9 @@ func applyRun(w *app.Wanted, r site.Run) {
 	}
 	if r.Ports != nil {
 		w.Spec.Ports = *r.Ports
+	}
+	if r.Pids != nil {
+		w.Spec.Limits.Pids = int64(*r.Pids)
 	}
 	if r.CPUs != nil {
 		w.Spec.Limits.CPUs = *r.CPUs

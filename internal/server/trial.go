@@ -126,5 +126,5 @@ func (h *node) triedProgram(ctx context.Context, t backup.Tried) (app.Wanted, er
 	return w, nil
 }
 
-// hostPort is what a request names as the host of an address.
+// hostPort returns the Host header of a request to an address.
 func hostPort(address string) string { return strings.TrimPrefix(address, "https://") }

@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/site"
+	"slipway/internal/source"
 	"slipway/internal/webhook"
 )
 
@@ -48,8 +49,26 @@ func TestOnlyRealChangesAreTold(t *testing.T) {
 	vars(site.NewVar{Key: "A", Value: "1"}, site.NewVar{Key: "B", Value: "2", Secret: true})
 	vars(site.NewVar{Key: "A", Value: "1"}, site.NewVar{Key: "B", Value: "2", Secret: true, Target: []string{"runtime", "build"}})
 	vars(site.NewVar{Key: "A", Value: "1", Secret: true})
+	// The same in other words, or sent again, is the same: each of these is sent twice and
+	// told once.
+	for range 2 {
+		spelled, storage, ports, memory, off := "GIT.test/acme/site/", []string{}, []int{}, 256, "off"
+		patch(site.Patch{Repository: &spelled, Run: &site.Run{Storage: &storage, Ports: &ports, MemoryMiB: &memory, HealthCheck: &site.HealthCheck{}}})
+		patch(site.Patch{Credential: &source.Credential{Token: "tok", User: "ada"}})
+		password, none := "correct horse", "none"
+		hash, err := r.PasswordHash(t.Context(), anna, s.ID, password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.write(t, func(tx *db.Tx) error {
+			_, err := r.UpdateServingTx(t.Context(), tx, anna, s.ID, site.ServingPatch{Password: &password, Protection: &none, AccessLog: &off, ProxyHosts: &[]string{}}, hash)
+			return err
+		})
+		vars(site.NewVar{Key: "A", Value: "1", Target: []string{"runtime"}}, site.NewVar{Key: "A", Value: "1", Target: []string{"build"}})
+	}
 	got := told()
-	want := []string{`"changed":["name","build"]`, `"changed":["env"]`, `"changed":["env"]`}
+	want := []string{`"changed":["name","build"]`, `"changed":["env"]`, `"changed":["env"]`,
+		`"changed":["run"]`, `"changed":["credential"]`, `"changed":["serving"]`, `"changed":["env"]`}
 	if len(got) != len(want) {
 		t.Fatalf("told %v", got)
 	}

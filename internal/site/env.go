@@ -43,7 +43,7 @@ const (
 
 var (
 	keyPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// branchPattern is what source.CheckBranch allows in a branch's name, with asterisks.
+	// branchPattern matches what source.CheckBranch allows in a branch's name, with asterisks.
 	branchPattern = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9._/#@+*-]{0,199}$`)
 	targets       = []string{"build", "runtime"}
 	scopes        = []string{"production", "preview"}
@@ -221,7 +221,8 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 	now := db.Now()
 	out := make([]Var, len(sealed.vars)) // in the order they were sent
 	var write []int
-	added, replaced := 0, 0
+	var gone []string // ids of variables whose place others take
+	added := 0
 	for i, v := range sealed.vars {
 		place := slotOf(v.Key, v.Target, v.Branch)
 		old, exists := have[place]
@@ -234,11 +235,8 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 				if !exists {
 					old, exists = x, true
 				}
-				if _, err := tx.Exec(ctx, `DELETE FROM env WHERE id = $1`, x.ID); err != nil {
-					return nil, fmt.Errorf("replace env: %w", err)
-				}
+				gone = append(gone, x.ID)
 				delete(have, other)
-				replaced++
 			}
 		}
 		if exists && s.same(id, old, v.NewVar) {
@@ -260,11 +258,17 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 	if added > 0 && len(have)+added > maxVars {
 		return nil, &fault.Error{Kind: fault.Conflict, Message: "The site has too many variables", Details: "at most 1,000; delete some first", Code: "too_many_variables"}
 	}
-	if len(write) == 0 {
-		if replaced > 0 {
-			return out, s.envChanged(ctx, tx, site)
-		}
+	if len(write) == 0 && len(gone) == 0 {
 		return out, nil
+	}
+	for batch := range slices.Chunk(gone, envBatch) {
+		w := where{}
+		for _, id := range batch {
+			w.and(w.args.Add(id))
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM env WHERE id IN (`+strings.Join(w.parts, ", ")+`)`, w.args...); err != nil {
+			return nil, fmt.Errorf("replace env: %w", err)
+		}
 	}
 	if added > 0 {
 		if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitEnv, int64(added)); err != nil {

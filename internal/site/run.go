@@ -18,6 +18,7 @@ type Run struct {
 	SleepAfterSeconds *int         `json:"sleepAfterSeconds,omitempty" doc:"Unused for so long, the program stops, and the next request starts it. 0 never. Default 900."`
 	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"64 to 16384. Default 512."`
 	CPUs              *float64     `json:"cpus,omitempty" doc:"0.1 to 64. Default 1."`
+	Pids              *int         `json:"pids,omitempty" doc:"How many processes and threads it may have at once. 32 to 4096. Default 512."`
 	Storage           *[]string    `json:"storage,omitempty" doc:"Folders of the project that the program may write to, and that stay when another deployment takes over; those that detection knows are among them. Up to 10."`
 	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"What they may hold together. 16 to 10240. Default 1024."`
 	Ports             *[]int       `json:"ports,omitempty" doc:"Ports, beside 80 and 443, at which the program may reach public hosts by name, for databases and the like. Up to 16. Default none."`
@@ -67,6 +68,9 @@ func mergeRun(have, p Run) Run {
 	if p.CPUs != nil {
 		have.CPUs = p.CPUs
 	}
+	if p.Pids != nil {
+		have.Pids = p.Pids
+	}
 	if p.Storage != nil {
 		have.Storage = p.Storage
 	}
@@ -115,6 +119,9 @@ func checkRun(r Run) error {
 		return err
 	}
 	if err := within("memoryMiB", r.MemoryMiB, 64, 16384); err != nil {
+		return err
+	}
+	if err := within("pids", r.Pids, 32, 4096); err != nil {
 		return err
 	}
 	if err := within("drainSeconds", r.DrainSeconds, 0, 600); err != nil {

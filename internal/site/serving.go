@@ -97,6 +97,15 @@ func HashPassword(password string) (string, error) {
 	return fmt.Sprintf("pbkdf2-sha256$%d$%x$%x", passwordRounds, salt, key), nil
 }
 
+// PasswordHash is HashPassword for the owner's site: the hash that is stored where the
+// password is the site's already, so that setting it again changes nothing.
+func (s *Sites) PasswordHash(ctx context.Context, owner account.OwnerID, id ID, password string) (string, error) {
+	if v, err := s.Serving(ctx, s.c.DB, owner, id); err == nil && VerifyPassword(v.Hash, password) {
+		return v.Hash, nil
+	}
+	return HashPassword(password)
+}
+
 // VerifyPassword reports whether a password is the one that was hashed.
 func VerifyPassword(hash, password string) bool {
 	parts := strings.Split(hash, "$")

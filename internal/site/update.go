@@ -91,6 +91,9 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if credential == nil && site.Credential && hostOf(site.Repository) != hostOf(before.Repository) {
 		credential = &source.Credential{} // it was for the other host, and ends with it
 	}
+	if s.hasCredential(before, credential, site.Repository) {
+		credential, p.Credential = nil, nil
+	}
 	if credential != nil {
 		box, err := s.sealCredential(id, credential, site.Repository)
 		if err != nil {
@@ -122,8 +125,19 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return s.GetTx(ctx, tx, owner, id)
 }
 
-// differs names the fields that a patch really changed, in the words of the interface. A
-// credential counts as changed whenever one is sent: what is stored is not compared.
+// hasCredential reports whether a site has the very credential that is sent, for the same
+// host. One that does not open is replaced by what is sent.
+func (s *Sites) hasCredential(site Site, c *source.Credential, repository string) bool {
+	have, err := s.ownCredential(site)
+	if c == nil || have == nil || err != nil {
+		return false
+	}
+	want := *c
+	want.Host = hostOf(repository)
+	return *have == want
+}
+
+// differs names the fields that a patch really changed, in the words of the interface.
 func (x Site) differs(before Site, p Patch) (changed []string) {
 	note := func(field string, differs bool) {
 		if differs {

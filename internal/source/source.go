@@ -427,9 +427,11 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 	for line := range strings.Lines(out.String()) {
 		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if to, symbolic := strings.CutPrefix(id, "ref: "); symbolic && name == "HEAD" {
-			byDefault, _ = strings.CutPrefix(to, "refs/heads/")
+			if b, ok := strings.CutPrefix(to, "refs/heads/"); ok && CheckBranch(b) == nil { // a host may say anything
+				byDefault = b
+			}
 		} else if name == "HEAD" {
-			head = id
+			head = strings.Trim(id, "0") // git says zeros where it does not believe the host
 		} else if b, ok := strings.CutPrefix(name, "refs/heads/"); ok && CheckBranch(b) == nil {
 			if len(branches) == maxBranches {
 				return nil, "", nil, tooLarge(r, fmt.Sprintf("it has more than %d branches", maxBranches))
@@ -445,7 +447,7 @@ func (s *Source) refs(ctx context.Context, remote *remote, r Request, patterns .
 	}
 	if byDefault == "" { // old servers don't tell
 		for _, b := range []string{"main", "master"} {
-			if ids[b] != "" && (ids[b] == head || head == "") {
+			if ids[b] != "" && (strings.Trim(ids[b], "0") == head || head == "") {
 				byDefault = b
 				break
 			}

@@ -130,28 +130,31 @@ func (s *Source) module(ctx context.Context, r Request, repo Repository, commit 
 }
 
 // join puts the files of a submodule in the place of its link and holds the sums of both
-// against the limits.
+// against the limits, before a path is made that is too many: those of a submodule grow by
+// the path of its link, however often the same one is linked.
 func (s *Source) join(r Request, all, sub *Tree, at string) error {
 	all.files = slices.DeleteFunc(all.files, func(f File) bool { return f.Path == at })
-	for _, f := range sub.files {
-		f.Path, f.in = path.Join(at, f.Path), sub
-		all.files = append(all.files, f)
-	}
 	var bytes, names int64
 	for _, f := range all.files {
 		bytes += f.Size
 		names += int64(len(f.Path))
-		if len(f.Path) > maxPath {
-			return tooLarge(r, fmt.Sprintf("a path is longer than %d bytes", maxPath))
-		}
 	}
-	switch {
-	case len(all.files) > s.c.MaxFile:
+	if len(all.files)+len(sub.files) > s.c.MaxFile {
 		return tooLarge(r, fmt.Sprintf("with its submodules it has more than %d files", s.c.MaxFile))
-	case bytes > s.c.MaxSize:
-		return tooLarge(r, "with its submodules its files are over the limit of "+size(s.c.MaxSize))
-	case names > maxNames:
-		return tooLarge(r, "the paths of its files are over the limit of "+size(maxNames))
+	}
+	deep := strings.Count(at, "/") + 1
+	for _, f := range sub.files {
+		if len(at)+1+len(f.Path) > maxPath || deep+strings.Count(f.Path, "/") >= maxDepth {
+			return tooLarge(r, longPath())
+		}
+		if bytes += f.Size; bytes > s.c.MaxSize {
+			return tooLarge(r, "with its submodules its files are over the limit of "+size(s.c.MaxSize))
+		}
+		if names += int64(len(at) + 1 + len(f.Path)); names > maxNames {
+			return tooLarge(r, "the paths of its files are over the limit of "+size(maxNames))
+		}
+		f.Path, f.in = path.Join(at, f.Path), sub
+		all.files = append(all.files, f)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (s *Source) makeRoom(ctx context.Context) error {
 		if !gone {
 			continue
 		}
-		s.c.Log.InfoContext(ctx, "repository cache removed for want of disk space", "site", c.id, "fetched", c.used)
+		s.c.Log.InfoContext(ctx, "repository cache removed: disk space is low", "site", c.id, "fetched", c.used)
 	}
 	return nil
 }

@@ -155,6 +155,10 @@ const (
 	maxNames = 64 << 20 // bytes of all, folders included
 )
 
+func longPath() string {
+	return fmt.Sprintf("a path is longer than %d bytes or more than %d folders deep", maxPath, maxDepth)
+}
+
 // parse reads "<mode> SP <type> SP <oid> SP <size, padded> TAB <path> NUL" entries.
 func (s *Source) parse(r Request, in *bufio.Reader) ([]File, error) {
 	var files []File
@@ -180,7 +184,7 @@ func (s *Source) parse(r Request, in *bufio.Reader) ([]File, error) {
 			return nil, &fault.Error{Kind: fault.Invalid, Code: "repository_refused", Message: fmt.Sprintf("Repository %s contains a path that no working tree may have", r.Repository)}
 		}
 		if len(name) > maxPath || strings.Count(name, "/") >= maxDepth {
-			return nil, tooLarge(r, fmt.Sprintf("a path is longer than %d bytes or more than %d folders deep", maxPath, maxDepth))
+			return nil, tooLarge(r, longPath())
 		}
 		// One tree object can stand in thousands of places, so a pack of a kilobyte can
 		// spell out any number of paths.

@@ -92,7 +92,7 @@ func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site string
 	first := floor(since, time.Duration(step))
 	switch {
 	case first > now:
-		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since lies in the future", Code: "invalid_since"}
+		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since is in the future", Code: "invalid_since"}
 	case first < floor(now.Add(-step.Back()), time.Duration(step)):
 		instead := "a longer step or a later moment"
 		if step == Day {

@@ -95,6 +95,11 @@ func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Mi
 func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Counts, details ...Details) error {
 	at := floor(db.At(since), fine)
 	slices.SortFunc(details, func(a, b Details) int { return strings.Compare(a.Site, b.Site) })
+	now := t.c.Now()
+	bodies, err := packLines(now, details) // before the transaction: nobody else writes meanwhile
+	if err != nil {
+		return fmt.Errorf("pack access log: %w", err)
+	}
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		owners := map[string]account.OwnerID{}
 		// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
@@ -120,17 +125,18 @@ func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Co
 			if err := findOwners(ctx, tx, ids, owners); err != nil {
 				return err
 			}
-			for _, d := range some {
+			for n, d := range some {
 				if owners[d.Site] == "" {
 					continue
 				}
 				if err := addNames(ctx, tx, d.Site, floor(at, day), d.Names); err != nil {
 					return fmt.Errorf("add names of traffic: %w", err)
 				}
-				if err := addLines(ctx, tx, t.c.Now(), d); err != nil {
+				if err := addLines(ctx, tx, now, d.Site, bodies[n]); err != nil {
 					return fmt.Errorf("add to access log: %w", err)
 				}
 			}
+			bodies = bodies[len(some):]
 		}
 		return t.spend(ctx, tx, since, bySite, owners)
 	})

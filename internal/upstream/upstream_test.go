@@ -37,7 +37,7 @@ func (s *script) Close() error                     { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// answer is what was read of one.
+// answer holds one as it was read.
 type answer struct {
 	status int
 	fields []string

@@ -43,7 +43,7 @@ type outcome struct {
 	response  string // head of the answer
 	answer    string
 	wait      time.Duration // Retry-After; 0: none
-	abandoned bool          // we stopped before it ended: it counts as not made
+	abandoned bool          // we stopped before it ended: it counts as not made, and waits
 }
 
 func (o outcome) ok() bool { return o.err == "" && o.status >= 200 && o.status <= 299 }
@@ -279,7 +279,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, tou
 	if err := retimeAll(ctx, tx, missed); err != nil {
 		return nil, fmt.Errorf("set turns of webhooks: %w", err)
 	}
-	return out, readEvents(ctx, tx, out)
+	return out, nil
 }
 
 // take chooses up to room of what is due, at most share of an endpoint, and notes what became
@@ -355,43 +355,6 @@ func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.T
 		}
 		if err != nil {
 			return fmt.Errorf("claim deliveries: %w", err)
-		}
-		return nil
-	})
-}
-
-var eventText = perSize(func(n int) string {
-	return `SELECT id, name, body, hops FROM webhook_events WHERE id IN (` + marks(1, n) + `)`
-})
-
-// readEvents fills in what is sent.
-func readEvents(ctx context.Context, tx *db.Tx, list []flight) error {
-	of := map[string][]int{}
-	var ids []string
-	for i, f := range list {
-		if of[f.event] == nil {
-			ids = append(ids, f.event)
-		}
-		of[f.event] = append(of[f.event], i)
-	}
-	return inChunks(ids, func(part []string) error {
-		args := make([]any, len(part))
-		for i, id := range part {
-			args[i] = id
-		}
-		rows, err := tx.Query(ctx, eventText(len(part)), args...)
-		_, err = db.Collect(rows, err, func(r db.Scanner) (_ struct{}, err error) {
-			var id, name string
-			var body []byte
-			var hops int
-			err = r.Scan(&id, &name, &body, &hops)
-			for _, i := range of[id] {
-				list[i].name, list[i].body, list[i].hops = name, body, hops
-			}
-			return struct{}{}, err
-		})
-		if err != nil {
-			return fmt.Errorf("read events: %w", err)
 		}
 		return nil
 	})

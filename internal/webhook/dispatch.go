@@ -16,7 +16,7 @@ import (
 // are free slots, in one transaction. While it commits, further outcomes gather: the
 // busier it is, the more a commit carries.
 func (w *Webhooks) Run(ctx context.Context) error {
-	if w.c.Out == nil {
+	if w.c.Out == nil || w.c.Out.Transport == nil {
 		return errNoClient
 	}
 	if err := w.prepare(ctx); err != nil {
@@ -29,6 +29,9 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	defer unlisten()
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
+	results := make(chan outcome, w.c.Slots)
+	senders := newSenders(w, results)
+	defer senders.end()
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { w.maintain(ctx) })
@@ -42,7 +45,6 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	defer stopDrain()
 
 	var (
-		results  = make(chan outcome, w.c.Slots)
 		done     []outcome
 		inFlight int // claimed, outcome not yet on disk
 		again    = true
@@ -74,12 +76,8 @@ func (w *Webhooks) Run(ctx context.Context) error {
 				inFlight += len(flights) - len(done)
 				w.metrics.saved(done)
 				done = done[:0]
-				for _, f := range flights {
-					all.Go(func() {
-						o := w.send(work, f)
-						w.hosts.ended(o) // the host is free before the outcome is on disk
-						results <- o
-					})
+				if len(flights) > 0 {
+					all.Go(func() { senders.launch(work, flights) })
 				}
 				w.metrics.inFlight.Set(float64(inFlight))
 				free = w.c.Slots - inFlight
@@ -100,15 +98,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 		}
 		select {
 		case o := <-results:
-			done = append(done, o)
-			for more := true; more && len(done) < w.c.Slots; {
-				select {
-				case o := <-results:
-					done = append(done, o)
-				default:
-					more = false
-				}
-			}
+			done = gather(results, append(done, o), inFlight, wake)
 			again = true
 		case <-wake:
 			again = true
@@ -123,6 +113,34 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	}
 }
 
+// gathering is how long outcomes wait for others to be written with.
+const gathering = 3 * time.Millisecond
+
+// gather adds outcomes until half of what is in flight is there, or others have waited long
+// enough, or there is something new to send: a commit costs the same for one as for many.
+func gather(results <-chan outcome, done []outcome, inFlight int, wake <-chan struct{}) []outcome {
+	timer := time.NewTimer(gathering)
+	defer timer.Stop()
+	for len(done) < inFlight/2 {
+		select {
+		case o := <-results:
+			done = append(done, o)
+			continue
+		case <-wake:
+		case <-timer.C:
+		}
+		break
+	}
+	for { // what is there by now goes with them
+		select {
+		case o := <-results:
+			done = append(done, o)
+		default:
+			return done
+		}
+	}
+}
+
 // prepare does what comes before the first request.
 func (w *Webhooks) prepare(ctx context.Context) error {
 	if w.c.DB.Single() {
@@ -133,9 +151,12 @@ func (w *Webhooks) prepare(ctx context.Context) error {
 	return w.nameHosts(ctx)
 }
 
+// leaseCheck is how often expired leases are looked for.
+func leaseCheck(lease time.Duration) time.Duration { return max(lease/6, time.Second) }
+
 // maintain takes over expired leases, measures, purges and reviews failing webhooks, until ctx ends.
 func (w *Webhooks) maintain(ctx context.Context) {
-	leases := time.NewTicker(max(w.c.Lease/6, time.Second))
+	leases := time.NewTicker(leaseCheck(w.c.Lease))
 	defer leases.Stop()
 	purge := time.NewTicker(10 * time.Minute)
 	defer purge.Stop()

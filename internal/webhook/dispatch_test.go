@@ -248,6 +248,9 @@ func TestTakeover(t *testing.T) {
 	if err != nil || len(flights) != 1 {
 		t.Fatalf("%v, %v", flights, err)
 	}
+	if err := readEvents(t.Context(), d, flights); err != nil {
+		t.Fatal(err)
+	}
 	dead := w.send(t.Context(), flights[0])
 	start(t, w) // on SQLite at once, on PostgreSQL when the lease ends
 	first := settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
@@ -265,6 +268,19 @@ func TestTakeover(t *testing.T) {
 	}
 	if h, _ := w.Get(t.Context(), anna, h.ID); h.FailingSince != 0 {
 		t.Error("the late report spoilt the endpoint's health")
+	}
+}
+
+// What a node holds when it dies is another's within 30 seconds, and no attempt outlasts its
+// lease.
+func TestLeaseIsShort(t *testing.T) {
+	t.Parallel()
+	c := New(Config{}).c
+	if late := c.Lease + leaseCheck(c.Lease); late > 29*time.Second {
+		t.Errorf("a dead node's deliveries are found after %s, want less than 30 s", late)
+	}
+	if left := c.Lease - c.Timeout; left < 5*time.Second {
+		t.Errorf("an attempt that takes its whole time leaves %s to write its outcome", left)
 	}
 }
 
@@ -390,7 +406,7 @@ func BenchmarkPending(b *testing.B) {
 	b.ResetTimer()
 	before, began := processor(b), time.Now()
 	stop := start(b, w)
-	for len(r.requests()) < n*endpoints {
+	for r.count() < n*endpoints {
 		time.Sleep(10 * time.Millisecond)
 	}
 	stop()

@@ -11,8 +11,8 @@ import (
 // Bounds per destination host, host:port, of one process. One user's webhooks hold at
 // most a part of what a host may have in flight, so that nobody can use up another's.
 const (
-	maxPerHost      = 256
-	maxPerOwnerHost = 100
+	maxPerHost      = 512
+	maxPerOwnerHost = 200
 )
 
 // A user's pace towards one host, in requests per second: it begins at firstPace, rises

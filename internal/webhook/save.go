@@ -31,7 +31,7 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched 
 	now := db.Now()
 	hooks := map[ID]*health{}
 	var order []ID
-	var all, attempts []settled
+	all, attempts := make([]settled, 0, len(done)), make([]settled, 0, len(done))
 	for _, o := range done {
 		h := hooks[o.hook]
 		if h == nil {
@@ -43,7 +43,7 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched 
 		x := settled{outcome: o, state: "pending", failures: o.failures}
 		switch {
 		case o.abandoned:
-			x.next = now
+			x.next = now.Add(o.wait)
 		case o.ok():
 			x.state, x.finished = "succeeded", now
 		default:

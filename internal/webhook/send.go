@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/db"
@@ -52,7 +52,7 @@ func (w *Webhooks) exchange(ctx context.Context, f flight, o *outcome) error {
 	now := time.Now()
 	req.Header = header(f, keys, now)
 	o.request = "POST " + req.URL.RequestURI() + "\nHost: " + req.URL.Host + "\n" + headerText(req.Header)
-	resp, err := w.c.Out.Do(req)
+	resp, err := w.c.Out.Transport.RoundTrip(req) // follows no redirect, has no cookies and no deadline but ours
 	if err != nil {
 		return err
 	}
@@ -61,14 +61,18 @@ func (w *Webhooks) exchange(ctx context.Context, f flight, o *outcome) error {
 	o.response = text([]byte(clip(resp.Proto+" "+resp.Status+"\n"+headerText(resp.Header), storedAnswer)))
 	o.wait = retryAfter(resp.Header.Get("Retry-After"), now)
 	// The head of the answer decides; its body is read for the log, as far as it comes.
-	head := make([]byte, storedAnswer)
-	n, err := io.ReadFull(resp.Body, head)
+	head := answers.Get().(*[storedAnswer]byte)
+	defer answers.Put(head)
+	n, err := io.ReadFull(resp.Body, head[:])
 	o.answer = text(head[:n])
 	if err == nil {
 		io.CopyN(io.Discard, resp.Body, maxAnswer-storedAnswer) // so that the connection can be used again
 	}
 	return nil
 }
+
+// answers are buffers for the bodies of answers.
+var answers = sync.Pool{New: func() any { return new([storedAnswer]byte) }}
 
 // keys opens the secrets that sign: the present one first, and the one before it while a
 // rotation has both sign.
@@ -113,10 +117,23 @@ func header(f flight, keys []string, now time.Time) http.Header {
 
 // headerText writes a header, one field a line, sorted by name.
 func headerText(h http.Header) string {
+	var space [24]string
+	names, size := space[:0], 0
+	for name, values := range h {
+		names = append(names, name)
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \n")
+		}
+	}
+	slices.Sort(names)
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	b.Grow(size)
+	for _, name := range names {
 		for _, v := range h[name] {
-			b.WriteString(name + ": " + v + "\n")
+			b.WriteString(name)
+			b.WriteString(": ")
+			b.WriteString(v)
+			b.WriteByte('\n')
 		}
 	}
 	return b.String()

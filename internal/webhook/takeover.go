@@ -44,7 +44,7 @@ func (w *Webhooks) takeOver(ctx context.Context, all bool) error {
 	})
 }
 
-var errNoClient = errors.New("webhooks: Run needs Config.Out")
+var errNoClient = errors.New("webhooks: Run needs Config.Out with a transport")
 
 // soonest is how long to wait for a moment: poll at most, and at least a little when
 // nothing could be claimed although something is due (another node holds it).

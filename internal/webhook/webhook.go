@@ -42,7 +42,7 @@ type Config struct {
 	Schedule []time.Duration       // delays after a failure; nil: the ten attempts of Standard Webhooks
 	Slots    int                   // requests in flight at once, all endpoints; 0 means 1024
 	Poll     time.Duration         // the safety net under lost wake-ups; 0 means 1 s
-	Lease    time.Duration         // after which another node takes a delivery over (PostgreSQL); 0 means 30 s
+	Lease    time.Duration         // after which another node takes a delivery over (PostgreSQL); 0 means 22 s
 	Drain    time.Duration         // how long Run lets requests end; 0 means 5 s
 	Keep     time.Duration         // how long finished deliveries are kept; 0 means 30 days
 	Metrics  prometheus.Registerer // nil: none
@@ -71,7 +71,7 @@ func New(c Config) *Webhooks {
 	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
 	c.Slots = cmp.Or(c.Slots, 1024)
 	c.Poll = cmp.Or(c.Poll, time.Second)
-	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.Lease = cmp.Or(c.Lease, 22*time.Second) // and as long as an attempt and the writing of its outcome take
 	c.Drain = cmp.Or(c.Drain, 5*time.Second)
 	c.Keep = cmp.Or(c.Keep, 30*24*time.Hour)
 	if c.Schedule == nil {
@@ -201,7 +201,7 @@ func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url 
 }
 
 func urlTaken(by string) error {
-	f := &fault.Error{Kind: fault.Conflict, Message: "Another webhook of yours has this URL", Details: "change its events instead", Code: "url_taken"}
+	f := &fault.Error{Kind: fault.Conflict, Message: "Another webhook already uses this URL", Details: "change its events instead", Code: "url_taken"}
 	if by != "" {
 		f.Details = "change the events of " + by + " instead"
 	}

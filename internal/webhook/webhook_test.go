@@ -76,6 +76,12 @@ func (r *receiver) requests() []request {
 	return append([]request(nil), r.got...)
 }
 
+func (r *receiver) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.got)
+}
+
 // wait waits until the receiver has n requests.
 func (r *receiver) wait(t testing.TB, n int) []request {
 	t.Helper()

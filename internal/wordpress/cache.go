@@ -62,8 +62,8 @@ func newCache() *cache {
 	return &cache{pages: map[string]*cached{}, sites: map[string]*shelf{}, ages: list.New(), began: map[string]time.Time{}}
 }
 
-// session are the beginnings of cookies that make a visitor somebody.
-var session = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
+// SessionCookies are the beginnings of cookies that make a visitor somebody.
+var SessionCookies = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
 
 // keyOf names the page of a request; empty where it is none that may be cached.
 func keyOf(site string, r *http.Request) string {
@@ -74,7 +74,7 @@ func keyOf(site string, r *http.Request) string {
 		return ""
 	}
 	for _, c := range r.Cookies() {
-		for _, begin := range session {
+		for _, begin := range SessionCookies {
 			if strings.HasPrefix(c.Name, begin) {
 				return ""
 			}
@@ -96,8 +96,7 @@ func (c *cache) lookup(site string, r *http.Request) (*cached, string) {
 	if p == nil {
 		return nil, ""
 	}
-	c.ages.MoveToFront(p.inAll)
-	c.sites[site].ages.MoveToFront(p.inSite)
+	c.used(p)
 	if !p.stale && time.Since(p.at) < freshFor {
 		return p, "HIT"
 	}
@@ -106,6 +105,19 @@ func (c *cache) lookup(site string, r *http.Request) (*cached, string) {
 	}
 	p.filling = time.Now()
 	return nil, ""
+}
+
+// page returns the page of a path that is fresh, for a visitor without a session; nil where
+// there is none.
+func (c *cache) page(site, host, path string) *cached {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pages[site+" "+host+" "+path]
+	if p == nil || p.stale || time.Since(p.at) >= freshFor {
+		return nil
+	}
+	c.used(p)
+	return p
 }
 
 // filling notes that a new page is made, and returns what to call when that has ended.
@@ -211,6 +223,12 @@ func (c *cache) drop(p *cached) {
 	}
 }
 
+// used makes a page the last to go.
+func (c *cache) used(p *cached) {
+	c.ages.MoveToFront(p.inAll)
+	c.sites[p.site].ages.MoveToFront(p.inSite)
+}
+
 // each calls do with the pages of a site.
 func (c *cache) each(site string, do func(p *cached)) {
 	if of := c.sites[site]; of != nil {
@@ -244,13 +262,27 @@ func (c *cache) purgeOlder(site string, at time.Time) {
 
 // write answers with the page.
 func (p *cached) write(w http.ResponseWriter, r *http.Request, how string) {
-	h := w.Header()
+	body := p.fill(w.Header(), r.Header["Accept-Encoding"], how)
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+// answer returns the fields and the body of a page that is fresh.
+func (p *cached) answer(accept string) (http.Header, []byte) {
+	h := http.Header{}
+	return h, p.fill(h, []string{accept}, "HIT")
+}
+
+// fill sets the fields of an answer with the page, and returns its body.
+func (p *cached) fill(h http.Header, accept []string, how string) []byte {
 	for name, values := range p.header {
 		h[name] = values
 	}
 	h["X-Cache"] = []string{how}
 	h["Age"] = []string{strconv.Itoa(int(time.Since(p.at).Seconds()))}
-	body, coding := p.body, release.Negotiate(r.Header["Accept-Encoding"], p.br != nil, p.zs != nil, p.gz != nil)
+	body, coding := p.body, release.Negotiate(accept, p.br != nil, p.zs != nil, p.gz != nil)
 	switch coding {
 	case "br":
 		body = p.br
@@ -263,10 +295,7 @@ func (p *cached) write(w http.ResponseWriter, r *http.Request, how string) {
 		h["Content-Encoding"] = []string{coding}
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body)
-	}
+	return body
 }
 
 // PurgeTx makes pages of the owner's site stale: those of the paths, or all.

@@ -1,9 +1,11 @@
 package wordpress
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -220,5 +222,42 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	}
 	if len(c.pages)+len(c.sites)+c.ages.Len()+c.bytes != 0 {
 		t.Errorf("an empty cache holds %d pages, %d sites, %d bytes", len(c.pages), len(c.sites), c.bytes)
+	}
+}
+
+// What is said without the guard is what it would say: pages that are fresh, to visitors who
+// have no session.
+func TestCachedPage(t *testing.T) {
+	t.Parallel()
+	w := &WordPress{cache: newCache()}
+	w.known.Store("dep", served{site: "site"})
+	w.known.Store("other", served{})
+	if !w.HasPages("dep") || w.HasPages("other") || w.HasPages("unknown") {
+		t.Error("who has pages?")
+	}
+	r := request("/post/", "Accept-Encoding", "gzip")
+	fill(w.cache, r, "<html>"+strings.Repeat("<p>some words of a post</p>", 100))
+	of, answer := w.Page("dep", r.Host, "/post/")
+	if of == nil {
+		t.Fatal("the page is not found")
+	}
+	p, how := w.cache.lookup("site", r)
+	rec := httptest.NewRecorder()
+	p.write(rec, r, how)
+	header, body := answer("gzip")
+	if of != any(p) || !bytes.Equal(body, rec.Body.Bytes()) || !reflect.DeepEqual(header, rec.Header()) || header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("%v and %v", header, rec.Header())
+	}
+	for _, no := range [][3]string{{"other", r.Host, "/post/"}, {"unknown", r.Host, "/post/"}, {"dep", "elsewhere.test", "/post/"}, {"dep", r.Host, "/post"}} {
+		if of, _ := w.Page(no[0], no[1], no[2]); of != nil {
+			t.Errorf("%v has a page", no)
+		}
+	}
+	w.cache.purge("site", "/post/")
+	if of, _ := w.Page("dep", r.Host, "/post/"); of != nil {
+		t.Error("a stale page is given")
+	}
+	if p, _ := w.cache.lookup("site", r); p != nil {
+		t.Error("nobody is to make a new one")
 	}
 }

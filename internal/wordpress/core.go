@@ -108,7 +108,7 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 	version, err := os.ReadFile(filepath.Join(source, "wp-includes/version.php"))
 	if err != nil {
 		return core{}, &fault.Error{Kind: fault.Unavailable, Message: "WordPress is not available on this server", Code: "wordpress_unavailable",
-			Details: fmt.Sprintf("the operator's source %s holds none", source)}
+			Details: fmt.Sprintf("the operator's source %s contains none", source)}
 	}
 	sum := sha256.Sum256(append([]byte(source+"\x00"), version...))
 	return w.stored(ctx, "directory/"+hex.EncodeToString(sum[:]), func(dir string) error { return copyTree(ctx, source, dir) }, say)
@@ -360,7 +360,7 @@ func (w *WordPress) stored(ctx context.Context, name string, fill func(dir strin
 	}
 	text, err := os.ReadFile(filepath.Join(public, "wp-includes/version.php"))
 	if err != nil {
-		return c, fmt.Errorf("make WordPress: the source holds none: %w", err)
+		return c, fmt.Errorf("make WordPress: the source contains none: %w", err)
 	}
 	m := versionForm.FindSubmatch(text)
 	if m == nil {

@@ -74,6 +74,26 @@ func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(
 	return w.Guard(s.site, s.xmlrpc, acquire), nil
 }
 
+// HasPages reports whether a deployment is known to be a WordPress's, whose pages are cached.
+func (w *WordPress) HasPages(deployment string) bool {
+	known, ok := w.known.Load(deployment)
+	return ok && known.(served).site != ""
+}
+
+// Page returns a cached page that is fresh, for visitors without SessionCookies: what it is, and what
+// returns its fields and body for an Accept-Encoding; nil where there is none.
+func (w *WordPress) Page(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
+	known, ok := w.known.Load(deployment)
+	if !ok || known.(served).site == "" {
+		return nil, nil
+	}
+	p := w.cache.page(known.(served).site, host, path)
+	if p == nil {
+		return nil, nil
+	}
+	return p, p.answer
+}
+
 // maxKnown bounds what is remembered of deployments.
 const maxKnown = 50_000
 

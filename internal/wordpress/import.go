@@ -70,7 +70,7 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 	n, err := io.Copy(f, io.LimitReader(body, most+1))
 	switch {
 	case err != nil:
-		return Import{}, nil, &fault.Error{Kind: fault.Invalid, Message: "The archive could not be received", Details: "the connection ended before all of it was here", Code: "invalid_import"}
+		return Import{}, nil, &fault.Error{Kind: fault.Invalid, Message: "The archive could not be received", Details: "the connection ended before the upload was complete", Code: "invalid_import"}
 	case n > most:
 		return Import{}, nil, &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20), Code: "import_too_large"}
 	case n == 0:

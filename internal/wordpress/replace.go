@@ -48,7 +48,7 @@ func (w *WordPress) ReplaceTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindReplace, Replace: &p})
 }
 
-// replaceResult is what a replacement found.
+// replaceResult holds what a replacement found.
 type replaceResult struct {
 	Rows         int64            `json:"rows"`
 	Replacements int64            `json:"replacements"`
@@ -112,7 +112,7 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dr
 		}
 		if out.Done {
 			if err := json.Unmarshal(out.Place, &found); err != nil {
-				return found, &fault.Error{Kind: fault.Conflict, Message: "WordPress gives no answer", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
+				return found, &fault.Error{Kind: fault.Conflict, Message: "WordPress did not respond", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
 			}
 			return found, nil
 		}
@@ -124,7 +124,7 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dr
 			return found, err
 		}
 	}
-	return found, &fault.Error{Kind: fault.Conflict, Message: "The replacement does not end", Details: "a plugin may have changed its answers", Code: "wordpress_failed"}
+	return found, &fault.Error{Kind: fault.Conflict, Message: "The replacement can't be completed", Details: "a plugin may have changed its answers", Code: "wordpress_failed"}
 }
 
 // What a replacement may take: rounds of some seconds, and the place between two of them.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,7 @@ func Run(t *testing.T, setup func(t *testing.T) Setup) {
 		{"programs are apart", apart},
 		{"an end is told", ends},
 		{"too much memory ends it", outOfMemory},
+		{"so many processes and no more", processes},
 		{"it is not listening until it listens", listens},
 		{"storage stays, by site", storage},
 		{"files and trees are laid over the bundle", overlays},
@@ -73,6 +75,15 @@ const tries = {
   write: p => { try { fs.appendFileSync(p, 'x'); return 'written' } catch (e) { return e.code } },
   read: p => { try { return fs.readFileSync(p, 'utf8') } catch (e) { return e.code } },
   exit: code => { console.error('giving up'); setImmediate(() => process.exit(Number(code))); return 'bye' },
+  spawn: n => {
+    let up = 0
+    for (let i = 0; i < n; i++) {
+      const c = require('child_process').spawn('sleep', ['600'])
+      c.on('error', () => {})
+      if (c.pid) up++
+    }
+    return String(up)
+  },
   eat: () => { const all = []; for (;;) all.push(Buffer.alloc(1 << 20, 1)) },
 }
 http.createServer((q, r) => {
@@ -247,6 +258,16 @@ func outOfMemory(w *world) {
 	}
 	if e := w.ended(p); !e.OutOfMemory || e.Reason != "out of memory" {
 		w.t.Errorf("it ended as %+v", e)
+	}
+}
+
+func processes(w *world) {
+	p := w.start(w.spec("spawns")) // with 64 of them, threads included
+	if n, err := strconv.Atoi(w.ask(p, "spawn", "100")); err != nil || n < 1 || n >= 64 {
+		w.t.Errorf("%d processes were begun, %v", n, err)
+	}
+	if got := w.ask(w.start(w.spec("beside", "NAME=it")), "hello"); got != "hello it" {
+		w.t.Errorf("a program beside it: %q", got)
 	}
 }
 
