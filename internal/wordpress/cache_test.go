@@ -186,8 +186,8 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 	}
 }
 
-// A site that fills the cache loses its own oldest pages and nobody else's, and what the cache
-// counts is what it holds.
+// A site that fills the cache loses its own oldest pages and nobody else's, and the cache
+// counts as many bytes as it holds.
 func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	t.Parallel()
 	c := newCache()

@@ -228,7 +228,7 @@ func downloadWords(ctx context.Context, err error) string {
 	case errors.As(err, &cert), errors.As(err, &host), errors.As(err, &invalid):
 		return "the certificate of its server is not valid"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection ended before all of it was here"
+		return "the connection ended before the download was complete"
 	case errors.As(err, &where) && strings.HasPrefix(where.Err.Error(), "it is redirected"):
 		return where.Err.Error()
 	}
