@@ -22,7 +22,7 @@ const (
 	firstPace = 200
 	fastest   = 20_000
 	slowest   = 2
-	faster    = 4   // more per second, for each 2xx
+	faster    = 16  // more per second, for each 2xx
 	slower    = 0.8 // of the pace is left, after each other outcome
 	burst     = 2   // seconds of the pace may come at once
 )
