@@ -2,6 +2,7 @@ package programs
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
@@ -55,7 +56,8 @@ func TestRealApplications(t *testing.T) {
 		t.Fatal(err)
 	}
 	apps := map[string]*realApp{}
-	for _, name := range []string{"next", "sveltekit", "express", "fastify", "chat"} { // those that take long first
+	names := append([]string{"next", "sveltekit", "express", "fastify", "chat"}, frameworks()...) // those that take long first
+	for _, name := range names {
 		browser, err := w.Browser()
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +70,12 @@ func TestRealApplications(t *testing.T) {
 		apps[name] = a
 	}
 	t.Run("all", func(t *testing.T) {
-		for name, story := range map[string]func(a *realApp){"next": nextStory, "sveltekit": sveltekitStory, "express": expressStory, "fastify": fastifyStory, "chat": chatStory} {
+		stories := map[string]func(a *realApp){"next": nextStory, "sveltekit": sveltekitStory, "express": expressStory, "fastify": fastifyStory, "chat": chatStory}
+		for _, name := range names {
+			story := stories[name]
+			if story == nil {
+				story = frameworkStory
+			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				a := apps[name]
@@ -95,10 +102,11 @@ func TestRealApplications(t *testing.T) {
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"next": "next one", "sveltekit": "sveltekit one", "express": "express one", "fastify": "fastify one", "chat": "chat two"} {
+	versions := map[string]string{"next": "one", "sveltekit": "one", "express": "one", "fastify": "one"}
+	for _, name := range names {
 		a := apps[name]
 		a.t = t
-		a.becomes(want)
+		a.becomes(name + " " + cmp.Or(versions[name], "two"))
 	}
 }
 

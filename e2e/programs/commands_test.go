@@ -15,9 +15,11 @@ import (
 func TestBesideTheProgram(t *testing.T) {
 	t.Parallel()
 	s := appSite{install(t)}
+	branch := "main"
 	push := func(version, release string) string {
 		t.Helper()
 		files := server(version)
+		files[script] = strings.Replace(files[script], "(q, r) => {", "(q, r) => {\n  if (q.url !== '/') (q.url === '/bad' ? console.error : console.log)('visit of', q.url)", 1)
 		files["slipway.toml"] = "release = \"node release.js\"\n[processes]\nclock = \"node worker-of-e2e-programs.js " + version + "\"\n[[cron]]\nname = \"every\"\nschedule = \"* * * * *\"\ncommand = \"node cron.js\"\n"
 		files["release.js"] = release
 		files["worker-of-e2e-programs.js"] = "console.log('works for " + version + "'); setInterval(() => {}, 1000)"
@@ -26,11 +28,11 @@ func TestBesideTheProgram(t *testing.T) {
 		if err := world.WriteFiles(dir, files); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Git.Commit("acme/app", "main", dir, version); err != nil {
+		if _, err := s.Git.Commit("acme/app", branch, dir, version); err != nil {
 			t.Fatal(err)
 		}
 		var out struct{ DeploymentID string }
-		s.call("POST", "/sites/"+s.ID+"/deploy", nil, &out)
+		s.call("POST", "/sites/"+s.ID+"/deploy", map[string]any{"branch": branch}, &out)
 		return out.DeploymentID
 	}
 	s.call("POST", "/sites/"+s.ID+"/env", map[string]any{"key": "SECRET", "value": "hunter2hunter2", "secret": true, "target": []string{"runtime"}}, nil)
@@ -76,6 +78,11 @@ func TestBesideTheProgram(t *testing.T) {
 	if o := s.operation(op.ID); o.Status != "failed" || o.Result.ExitCode != 3 || o.Result.Output != "ran as "+s.ID+" [secret]\n" {
 		t.Errorf("the command ended as %+v", o)
 	}
+	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"pids": 40}}, nil)
+	s.call("POST", "/sites/"+s.ID+"/commands", map[string]any{"command": "node -e \"let n = 0; for (let i = 0; i < 60; i++) if (require('child_process').spawn('sleep', ['1']).on('error', () => {}).pid) n++; console.log(n > 0 && n < 40)\""}, &op)
+	if o := s.operation(op.ID); o.Result.Output != "true\n" {
+		t.Errorf("a command that begins more processes than its site may have: %+v", o)
+	}
 	s.until("its log", func() (bool, error) {
 		text := s.runtimeLog("command")
 		return strings.Contains(text, "ran as"), errors.New(text)
@@ -84,12 +91,45 @@ func TestBesideTheProgram(t *testing.T) {
 		text := s.runtimeLog("cron:every")
 		return strings.Contains(text, "scheduled by four") && strings.Contains(text, "Ended with exit code 0"), fmt.Errorf("it said %q", text)
 	})
-	// Two visits since the kill, which took the figures of the last minute with it.
-	for range 2 {
-		if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
-			t.Errorf("at last: %q, %v", text, err)
+	s.reads()
+
+	// A branch and an earlier deployment have addresses of their own, where a request wakes
+	// each one's own release, beside what is live and without its worker.
+	branch = "next"
+	next := push("next", "")
+	s.result(next)
+	for id, want := range map[string]string{two: "two got 0", next: "next got 0"} {
+		var d struct{ URL, PreviewURL string }
+		s.call("GET", "/deployments/"+id, nil, &d)
+		for _, at := range []string{d.URL, d.PreviewURL} {
+			if at == "" { // production has no preview
+				continue
+			}
+			s.until(want+" at "+at, func() (bool, error) {
+				a, err := world.Read(s.browser.Get(at))
+				return err == nil && a.Status == 200 && string(a.Body) == want, errors.Join(err, fmt.Errorf("%d %.300s", a.Status, a.Body))
+			})
 		}
 	}
+	worker("four")
+	if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
+		t.Errorf("beside its previews: %q, %v", text, err)
+	}
+	// The start command of the settings goes before what was detected, by a restart alone.
+	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"command": "node " + script + " as-set"}}, nil)
+	s.call("POST", "/sites/"+s.ID+"/restart", nil, &op)
+	if o := s.operation(op.ID); o.Status != "success" {
+		t.Errorf("the restart: %+v", o)
+	}
+	s.until("the command of the settings", func() (bool, error) {
+		n := running(script + "\x00as-set")
+		return n == 1, fmt.Errorf("%d run", n)
+	})
+	if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
+		t.Errorf("by the command of the settings: %q, %v", text, err)
+	}
+
+	// Visits since the kill, which took the figures of the last minute with it.
 	var m struct {
 		Total struct {
 			Requests, Wakes int

@@ -83,7 +83,8 @@ func TestInsideAnApplication(t *testing.T) {
 		t.Fatal(err)
 	}
 	var made struct{ Data struct{ ID, URL string } }
-	h.call("POST", "/sites", map[string]any{"name": "spy", "type": "static", "repository": "git.test/acme/spy", "branch": "main"}, &made)
+	h.call("POST", "/sites", map[string]any{"name": "spy", "type": "static", "repository": "git.test/acme/spy", "branch": "main",
+		"run": map[string]any{"ports": []int{22, 5432}}}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
 	h.call("POST", "/sites/"+h.ID+"/env", map[string]any{"key": "BUILD_ONLY", "value": "build-secret-4711", "secret": true, "target": []string{"build"}}, nil)
 	h.call("POST", "/sites/"+h.ID+"/env", map[string]any{"key": "PREVIEW_ONLY", "value": "preview-secret-4712", "secret": true, "target": []string{"preview"}}, nil)
@@ -124,14 +125,14 @@ func TestInsideAnApplication(t *testing.T) {
 	if name, err := os.Hostname(); err == nil {
 		hosts = append(hosts, name)
 	}
-	own := map[string]bool{"80": true, "443": true} // what leads through the proxy accepts any address of ours, and then connects to nothing
+	own := map[string]bool{"80": true, "443": true, "22": true, "5432": true} // what leads through the proxy accepts any address of ours, and then connects to nothing
 	var dials sync.WaitGroup
 	for _, host := range hosts {
 		for port := range ports {
 			if own[port] && (host == "127.0.0.1" || host == "127.0.0.2" || host == "localhost" || host == "0.0.0.0") {
 				continue
 			}
-			if net.ParseIP(host) == nil && host != "localhost" && port != "443" {
+			if net.ParseIP(host) == nil && host != "localhost" && port != "443" && port != "5432" {
 				continue // it is the name that is refused
 			}
 			dials.Go(func() {

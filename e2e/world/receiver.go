@@ -77,17 +77,19 @@ func newReceiver(dir string) (*Receiver, error) {
 // Hang starts a second server, with a port of its own, that takes requests and answers
 // none of them before so much time has passed.
 func (r *Receiver) Hang(long time.Duration) (url string, end func(), err error) {
+	ended := make(chan struct{})
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		select {
 		case <-q.Context().Done():
 		case <-time.After(long):
+		case <-ended:
 		}
 	}))
 	s.TLS = &tls.Config{Certificates: r.server.TLS.Certificates}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
-	return "https://localhost:" + port, func() { s.CloseClientConnections(); s.Close() }, err
+	return "https://localhost:" + port, func() { close(ended); s.CloseClientConnections(); s.Close() }, err
 }
 
 // Close ends the server.

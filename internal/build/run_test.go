@@ -3,7 +3,6 @@ package build
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -188,30 +187,5 @@ func TestClear(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(b.c.Dir, "work")); err == nil {
 		t.Error("the work folder is still there")
-	}
-}
-
-// Dependencies from Git come over https, however a lock file spells their address.
-func TestGitAddressesAreHTTPS(t *testing.T) {
-	t.Parallel()
-	env := append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", fmt.Sprint("GIT_CONFIG_COUNT=", len(gitOverHTTPS)))
-	for i, rule := range gitOverHTTPS {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=url.%s.insteadOf", i, rule[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, rule[1]))
-	}
-	for from, want := range map[string]string{
-		"git@github.com:acme/lib.git":               "https://github.com/acme/lib.git",
-		"git@gitlab.com:acme/lib.git":               "https://gitlab.com/acme/lib.git",
-		"ssh://git@git.example.com/acme/lib.git":    "https://git.example.com/acme/lib.git",
-		"git+ssh://git@git.example.com/acme/lib":    "https://git.example.com/acme/lib",
-		"git://git.example.com/acme/lib.git":        "https://git.example.com/acme/lib.git",
-		"https://git.example.com/acme/lib.git":      "https://git.example.com/acme/lib.git",
-		"ssh://git@git.example.com:2222/acme/x.git": "https://git.example.com:2222/acme/x.git",
-	} {
-		cmd := exec.Command("git", "ls-remote", "--get-url", from)
-		cmd.Env, cmd.Dir = env, t.TempDir()
-		out, err := cmd.Output()
-		if got := strings.TrimSpace(string(out)); err != nil || got != want {
-			t.Errorf("%s is fetched from %q (%v), want %q", from, got, err, want)
-		}
 	}
 }

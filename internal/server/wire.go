@@ -211,7 +211,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 		if err != nil {
 			return nil, err
 		}
-		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, Awake: h.awakeProgram, Page: h.wordpress.Page, HasPages: h.wordpress.HasPages, SessionCookies: wordpress.SessionCookies, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, Awake: h.awakeProgram, Page: h.wordpress.Page, HasPages: h.wordpress.HasPages, PageFiles: h.wordPressFiles, SessionCookies: wordpress.SessionCookies, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
 			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: country, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: h.members(), Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()

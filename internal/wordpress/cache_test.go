@@ -114,12 +114,12 @@ func TestClosed(t *testing.T) {
 	} {
 		r := request("/")
 		r.URL.Path = path
-		if got := (&Guard{}).closed(r); got != want {
+		if got := closed(r.URL.Path, false); got != want {
 			t.Errorf("closed(%q) = %v", path, got)
 		}
 	}
 	r := request("/xmlrpc.php")
-	if (&Guard{xmlrpc: true}).closed(r) {
+	if closed(r.URL.Path, true) {
 		t.Error("xmlrpc.php stays closed")
 	}
 }
