@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"slipway/e2e/world"
@@ -112,6 +113,7 @@ func TestPublicLibraries(t *testing.T) {
 		add("n", secret, d.Body, "webhook-timestamp", "1767225600")
 		add("n", secret, d.Body, "webhook-signature", "v1,AAAA")
 	}
+	matchesCatalogue(t, w, key)
 	if rotated < 2 {
 		t.Errorf("%d deliveries are signed with both secrets, want those of the second site", rotated)
 	}
@@ -162,4 +164,42 @@ func TestPublicLibraries(t *testing.T) {
 	}
 	run("standardwebhooks for Node", dir, "node", "main.js", "standardwebhooks")
 	run("svix for Node", dir, "node", "main.js", "svix")
+}
+
+// matchesCatalogue wants the body of every delivery to be as GET /webhooks/events says.
+func matchesCatalogue(t *testing.T, w *world.World, key string) {
+	t.Helper()
+	var list struct {
+		Data []struct {
+			Name   string
+			Schema json.RawMessage
+		}
+	}
+	if err := w.Call(t.Context(), key, "GET", "/webhooks/events?limit=100", nil, &list); err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	of := map[string]*jsonschema.Schema{}
+	for _, e := range list.Data {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(e.Schema))
+		if err == nil {
+			err = c.AddResource(e.Name, doc)
+		}
+		if err == nil {
+			of[e.Name], err = c.Compile(e.Name)
+		}
+		if err != nil {
+			t.Fatalf("schema of %s: %v", e.Name, err)
+		}
+	}
+	for _, d := range w.Hooks.All() {
+		body, err := jsonschema.UnmarshalJSON(bytes.NewReader(d.Body))
+		if err != nil || of[d.Event] == nil {
+			t.Fatalf("%s: %v: %s", d.Event, err, d.Body)
+		}
+		if err := of[d.Event].Validate(body); err != nil {
+			t.Errorf("%s: %v", d.Body, err)
+		}
+	}
 }

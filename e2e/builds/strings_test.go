@@ -1,11 +1,12 @@
 package builds
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"net/url"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,16 +59,30 @@ func hostile(n int, canary string) []string {
 	return out
 }
 
+// calledWith calls a deploy hook, and wants the build to get the title and the body to the byte.
+func (h *harness) calledWith(s aSite, url, title, body string) {
+	h.t.Helper()
+	a, err := h.Do(context.Background(), world.Request{Method: "POST", URL: url + "?title=" + neturl.QueryEscape(title), Body: body})
+	var out struct{ DeploymentID string }
+	if err != nil || a.Status != 200 || a.JSON(&out) != nil {
+		h.t.Fatalf("call of the deploy hook: %v %d %s", err, a.Status, a.Body)
+	}
+	d := h.built(s, out.DeploymentID)
+	h.shows(d.URL, "ok "+title+"|"+body+"|")
+}
+
 // Whatever is sent in whatever field, the answer is a clean one, and nothing runs outside
 // a sandbox: no canary appears in the file system.
 func TestHostileStrings(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "2")
-	h.commit("acme/site", shell("mkdir dist; echo ok > dist/index.html"))
+	h.commit("acme/site", shell(`mkdir dist; printf 'ok %s|%s|' "$SLIPWAY_HOOK_TITLE" "$SLIPWAY_HOOK_BODY" > dist/index.html`))
 	s := h.site("acme/site", nil)
 	h.built(s, h.first(s))
 	var hook struct{ URL string }
 	h.call(h.key, "POST", "/sites/"+s.ID+"/hooks", map[string]any{"name": "ci"}, &hook)
+	h.calledWith(s, hook.URL, "a title; touch $(pwd)/x", "{\"body\": \"$(touch x) `touch x` 'quoted' \\\\ \u2028\"}\nits second line")
+	h.calledWith(s, hook.URL, "", "")
 	var loose struct{ ID, URL string }
 	h.call(h.key, "POST", "/sites/"+s.ID+"/hooks", map[string]any{"name": "any", "anyBranch": true}, &loose)
 
@@ -108,10 +123,10 @@ func TestHostileStrings(t *testing.T) {
 		{"env value of NODE_OPTIONS", func(v string) world.Request { return env("NODE_OPTIONS", v) }},
 		{"env value of PATH", func(v string) world.Request { return env("PATH", v) }},
 		{"hook's branch", func(v string) world.Request {
-			return world.Request{Method: "POST", URL: loose.URL + "?branch=" + url.QueryEscape(v)}
+			return world.Request{Method: "POST", URL: loose.URL + "?branch=" + neturl.QueryEscape(v)}
 		}},
 		{"hook's title", func(v string) world.Request {
-			return world.Request{Method: "POST", URL: hook.URL + "?trigger_title=" + url.QueryEscape(v) + "&clear_cache=" + url.QueryEscape(v)}
+			return world.Request{Method: "POST", URL: hook.URL + "?trigger_title=" + neturl.QueryEscape(v) + "&clear_cache=" + neturl.QueryEscape(v)}
 		}},
 		{"hook's name", func(v string) world.Request {
 			return world.Request{Method: "PATCH", Path: "/hooks/" + loose.ID, Body: map[string]any{"name": v, "branch": v}}

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"net/http"
 	"strings"
@@ -72,10 +74,20 @@ func (h *installation) copies(s siteBody) {
 	if status, _, _ := v.get("/tried-out/?x=1"); status != 200 {
 		t.Errorf("the site after bad imports: %d", status)
 	}
-	op, status = h.upload(staging, archive)
-	if status != 202 {
-		t.Fatalf("the import: %d", status)
+	// From an address, if it is the archive that was meant.
+	h.Hooks.Serve("/site.tar.gz", archive)
+	sum := sha256.Sum256(archive)
+	from := map[string]string{"url": h.Hooks.URL + "/site.tar.gz", "sha256": strings.Repeat("0", 64)}
+	h.call("POST", "/sites/"+staging.ID+"/wordpress/import", from, &op)
+	if op = h.ended(op.ID, "failed"); !strings.Contains(op.Error, "its SHA-256 is "+hex.EncodeToString(sum[:])) {
+		t.Errorf("another archive: %s", op.Error)
 	}
+	from["url"] = "http://localhost/site.tar.gz"
+	if err := h.Call(t.Context(), h.key, "POST", "/sites/"+staging.ID+"/wordpress/import", from, &op); err == nil || !strings.Contains(err.Error(), "https address") {
+		t.Errorf("an address without TLS: %v", err)
+	}
+	from["url"], from["sha256"] = h.Hooks.URL+"/site.tar.gz", hex.EncodeToString(sum[:])
+	h.call("POST", "/sites/"+staging.ID+"/wordpress/import", from, &op)
 	h.ended(op.ID, "success")
 	if status, _, text := v.get("/tried-out/?x=2"); status != 200 || !strings.Contains(text, staging.URL+"/x") || strings.Contains(text, s.URL) {
 		t.Errorf("after the import: %d, names the other: %v", status, strings.Contains(text, s.URL))

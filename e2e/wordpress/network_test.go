@@ -55,9 +55,17 @@ if (isset($_GET['probe'])) add_action('init', function () {
 	case 'uploads':
 		echo json_encode(wp_max_upload_size());
 		break;
+	case 'schedule':
+		echo json_encode(wp_schedule_single_event(time(), 'probe_event'));
+		break;
+	case 'happened':
+		wp_cache_delete('probe_happened', 'options'); wp_cache_delete('notoptions', 'options');
+		echo json_encode(get_option('probe_happened'));
+		break;
 	}
 	exit;
 });
+add_action('probe_event', function () { update_option('probe_happened', 'yes', false); });
 `
 
 func (h *installation) ask(s siteBody, what string, more ...string) string {
@@ -78,6 +86,9 @@ func (h *installation) ask(s siteBody, what string, more ...string) string {
 func (h *installation) network(s siteBody) {
 	t := h.t
 	h.plant(s, "mu-plugins/probe.php", probe)
+	if got := h.ask(s, "schedule"); got != "true" {
+		t.Errorf("an event that is due now: %s", got)
+	}
 	if got := h.ask(s, "loopback"); got != `"200 whole"` {
 		t.Errorf("a request to itself: %s", got)
 	}
@@ -91,7 +102,20 @@ func (h *installation) network(s siteBody) {
 	if got := h.ask(s, "uploads"); got != "67108864" {
 		t.Errorf("uploads may have %s bytes", got)
 	}
-	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"php": map[string]any{"uploadMiB": 3}}, nil)
+	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": true, "php": map[string]any{"uploadMiB": 3}}, nil)
+	h.restart(s)
+	if status, header, text := h.visitor(s.URL).get("/?maintenance=1"); status != 503 || header.Get("Retry-After") == "" || !strings.Contains(text, "being worked on") {
+		t.Errorf("in maintenance a visitor gets %d %.200s", status, text)
+	}
+	if owner, _ := h.login(s); owner != nil {
+		if status, _, _ := owner.get("/?maintenance=2"); status != 200 {
+			t.Errorf("in maintenance its owner gets %d", status)
+		}
+		if status, _, text := owner.get("/wp-admin/theme-editor.php"); status == 200 || strings.Contains(text, "newcontent") {
+			t.Errorf("files can be edited in wp-admin: %d", status)
+		}
+	}
+	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": false}, nil)
 	h.restart(s)
 	if got := h.ask(s, "uploads"); got != "3145728" {
 		t.Errorf("uploads may have %s bytes after the change", got)
@@ -110,6 +134,7 @@ func (h *installation) network(s siteBody) {
 	if len(users.Data) != 1 || users.Data[0]["email"] != "ada@example.test" || len(crons.Data) < 3 {
 		t.Errorf("users %v, events %v", users.Data, crons.Data)
 	}
+	h.calmly("the event that was due", func() bool { return h.ask(s, "happened") == `"yes"` })
 }
 
 // restart has a site's settings applied.

@@ -23,6 +23,17 @@ func ourContent(version string) map[string]string {
 	}
 }
 
+// withTools adds what Composer installs and what a front-end build makes to a wp-content.
+func withTools(files map[string]string) map[string]string {
+	files["composer.json"] = `{"name": "ada/content", "require": {"ada/greet": "*"}, "repositories": [{"type": "path", "url": "packages/*"}, {"packagist": false}]}`
+	files["packages/greet/composer.json"] = `{"name": "ada/greet", "version": "1.0.0", "autoload": {"psr-4": {"Ada\\": "src/"}}}`
+	files["packages/greet/src/Greet.php"] = "<?php namespace Ada; class Greet { static function hello() { return 'Hello from a package'; } }"
+	files["mu-plugins/greet.php"] = "<?php require WP_CONTENT_DIR . '/vendor/autoload.php'; add_action('wp_footer', function () { echo Ada\\Greet::hello(); });"
+	files["package.json"] = `{"name": "content", "private": true, "scripts": {"build": "node build.js"}}`
+	files["build.js"] = "require('fs').writeFileSync('themes/ours/built.css', 'body{color:#456}')"
+	return files
+}
+
 // commit makes these files the repository's newest commit.
 func (h *installation) commit(files map[string]string) {
 	h.t.Helper()
@@ -62,7 +73,7 @@ func (h *installation) repository() {
 		t.Error("plugins can be installed beside the repository's")
 	}
 
-	h.commit(ourContent("2.0"))
+	h.commit(withTools(ourContent("2.0")))
 	h.deploy(s)
 	both := func(version string) {
 		t.Helper()
@@ -80,6 +91,17 @@ func (h *installation) repository() {
 		}
 	}
 	both("2.0")
+	if _, _, page := v.get("/?x=composer"); !strings.Contains(page, "Hello from a package") {
+		t.Errorf("what Composer has installed is not used: %.800s", page)
+	}
+	if status, header, text := v.get("/wp-content/themes/ours/built.css"); status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/css") || text != "body{color:#456}" {
+		t.Errorf("what the build has made: %d %.100s", status, text)
+	}
+	for _, path := range []string{"/wp-content/vendor/autoload.php", "/wp-content/composer.json", "/wp-content/package.json"} {
+		if status, _, text := v.get(path); status == 200 {
+			t.Errorf("%s is open: %.100s", path, text)
+		}
+	}
 	h.call("POST", "/sites/"+s.ID+"/rollback", nil, nil)
 	both("1.0")
 	if b, err := os.ReadFile(filepath.Join(h.Data, "storage", s.ID, "wp-content", "uploads/not-a-upload")); err == nil {

@@ -49,6 +49,7 @@ type Receiver struct {
 	got    []Delivery
 	answer map[string][]int         // path → statuses still to be given; then 200
 	held   map[string]chan struct{} // path → closed when its requests may be answered
+	files  map[string][]byte        // path → what a GET gets
 	more   chan struct{}            // closed and renewed with every delivery
 }
 
@@ -60,7 +61,7 @@ func newReceiver(dir string) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, held: map[string]chan struct{}{}, more: make(chan struct{})}
+	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, held: map[string]chan struct{}{}, files: map[string][]byte{}, more: make(chan struct{})}
 	if err := os.WriteFile(r.CA, ca, 0o644); err != nil {
 		return nil, err
 	}
@@ -76,17 +77,19 @@ func newReceiver(dir string) (*Receiver, error) {
 // Hang starts a second server, with a port of its own, that takes requests and answers
 // none of them before so much time has passed.
 func (r *Receiver) Hang(long time.Duration) (url string, end func(), err error) {
+	ended := make(chan struct{})
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		select {
 		case <-q.Context().Done():
 		case <-time.After(long):
+		case <-ended:
 		}
 	}))
 	s.TLS = &tls.Config{Certificates: r.server.TLS.Certificates}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
-	return "https://localhost:" + port, func() { s.CloseClientConnections(); s.Close() }, err
+	return "https://localhost:" + port, func() { close(ended); s.CloseClientConnections(); s.Close() }, err
 }
 
 // Close ends the server.
@@ -134,11 +137,18 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {
 	if next := r.answer[d.Path]; len(next) > 0 {
 		d.Status, r.answer[d.Path] = next[0], next[1:]
 	}
-	r.got = append(r.got, d)
-	close(r.more)
-	r.more = make(chan struct{})
+	file, ok := r.files[d.Path]
+	if ok = ok && q.Method == http.MethodGet; !ok {
+		r.got = append(r.got, d)
+		close(r.more)
+		r.more = make(chan struct{})
+	}
 	held := r.held[d.Path]
 	r.mu.Unlock()
+	if ok {
+		_, _ = w.Write(file)
+		return
+	}
 	if held != nil {
 		select {
 		case <-held:
@@ -155,6 +165,13 @@ func (r *Receiver) Answer(path string, statuses ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer[path] = append(r.answer[path], statuses...)
+}
+
+// Serve gives a file to whoever gets that path.
+func (r *Receiver) Serve(path string, file []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files[path] = file
 }
 
 // Hold keeps requests to a path, those that come later included, without an answer until

@@ -43,7 +43,7 @@ var matrix = map[string]row{
 	"searchReplaceWordPress":  {path: "/sites/{site}/wordpress/search-replace", body: m{"from": "a", "to": "b", "dryRun": true}, status: 409},
 	"cloneSite":               {path: "/sites/{site}/clone", body: m{"name": "Copy"}, status: 409},
 	"pushSite":                {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},
-	"importWordPress":         {path: "/sites/{site}/wordpress/import", status: 415},
+	"importWordPress":         {path: "/sites/{site}/wordpress/import", body: m{"url": "https://files.test/site.tar.gz"}, status: 409},
 	"loginWordPress":          {path: "/sites/{site}/wordpress/login", status: 409},
 	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 202, prep: wordpressed, did: "wordpress.purged"},
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/operation"
 	"slipway/internal/site"
 	"slipway/internal/wordpress"
 )
@@ -34,7 +36,7 @@ func (a *API) wordpressWork() {
 	post(a, r("/sites/{id}/push", "pushSite", "Push a WordPress site to another one",
 		"Replaces the files, the database, or both of another WordPress site of yours by those of this one, and rewrites addresses. `result.backupId` is a backup of what was there. The operation belongs to the site that is pushed to."), a.pushSite)
 	a.importRoute(r("/sites/{id}/wordpress/import", "importWordPress", "Import a WordPress",
-		"Puts another WordPress in the place of this one: an archive (`.tar.gz` or `.zip`, as the body) with `wp-content` and one `.sql` file, up to the site's storage limit. Addresses are rewritten to the site's, its users are those of the import; the state before is in a backup, and comes back where the import fails."))
+		"Puts another WordPress in the place of this one: an archive (`.tar.gz` or `.zip`, as the body) with `wp-content` and one `.sql` file, up to the site's storage limit; or, as JSON, the https address where one is, and its SHA-256 where that is known. Addresses are rewritten to the site's, its users are those of the import; the state before is in a backup, and comes back where the import fails."))
 }
 
 // chosen is a list of slugs, or "all".
@@ -182,13 +184,35 @@ func (a *API) importRoute(r Route) {
 			_, _ = w.Write(body)
 		}}, nil
 	})
+	// After it is registered: huma would read a body that may be JSON, whatever it is.
+	op.RequestBody.Content["application/json"] = &huma.MediaType{Schema: a.huma.OpenAPI().Components.Schemas.Schema(typeOf[importFrom](), true, "")}
 	a.ops = append(a.ops, r)
 }
 
+// importFrom is an import whose archive the service fetches.
+type importFrom struct {
+	URL    string `json:"url" format:"uri" doc:"Of the archive; https."`
+	SHA256 string `json:"sha256,omitempty" doc:"Of the archive, in hexadecimal. Another archive is not imported."`
+}
+
 func (a *API) receiveImport(ctx context.Context, c account.Caller, id string, w http.ResponseWriter, req *http.Request) (operationBody, error) {
-	if t, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); t != "application/gzip" && t != "application/zip" && t != "application/x-gzip" && t != "application/octet-stream" {
+	switch t, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); t {
+	case "application/json":
+		body, err := readBody(w, req)
+		if err != nil {
+			return operationBody{}, err
+		}
+		var in importFrom
+		if err := json.Unmarshal([]byte(cmp.Or(string(body), "{}")), &in); err != nil {
+			return operationBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid import", Details: "send an object with url and, where it is known, sha256, both of them strings", Code: "invalid_import"}
+		}
+		return a.beginImport(ctx, c, id, func(tx *db.Tx) (operation.Operation, error) {
+			return a.WordPress.ImportFromTx(ctx, tx, c.Owner, site.ID(id), wordpress.Download{URL: in.URL, SHA256: in.SHA256})
+		})
+	case "application/gzip", "application/zip", "application/x-gzip", "application/octet-stream":
+	default:
 		discard(req)
-		return operationBody{}, &fault.Error{Kind: fault.Media, Message: "Unsupported content type", Details: "send the archive itself with Content-Type: application/gzip or application/zip", Received: t, Code: "unsupported_media_type"}
+		return operationBody{}, &fault.Error{Kind: fault.Media, Message: "Unsupported content type", Details: "send the archive itself with Content-Type: application/gzip or application/zip, or its address as JSON", Received: t, Code: "unsupported_media_type"}
 	}
 	conn := http.NewResponseController(w)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
@@ -197,21 +221,27 @@ func (a *API) receiveImport(ctx context.Context, c account.Caller, id string, w 
 		discard(req)
 		return operationBody{}, err
 	}
-	var o operationBody
+	o, err := a.beginImport(ctx, c, id, func(tx *db.Tx) (operation.Operation, error) {
+		return a.WordPress.ImportArchiveTx(ctx, tx, c.Owner, site.ID(id), i)
+	})
+	if err != nil {
+		drop()
+	}
+	return o, err
+}
+
+func (a *API) beginImport(ctx context.Context, c account.Caller, id string, begin func(tx *db.Tx) (operation.Operation, error)) (o operationBody, err error) {
 	err = a.DB.Write(ctx, func(tx *db.Tx) error {
 		if err := a.allowed(ctx, tx, c, id); err != nil {
 			return err
 		}
-		op, err := a.WordPress.ImportArchiveTx(ctx, tx, c.Owner, site.ID(id), i)
+		op, err := begin(tx)
 		if err != nil {
 			return err
 		}
 		o = showOperation(op)
 		return a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), account.AuditEvent{Action: "wordpress.import", Subject: id})
 	})
-	if err != nil {
-		drop()
-	}
 	return o, err
 }
 

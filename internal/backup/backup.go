@@ -177,6 +177,7 @@ type Backups struct {
 	c        Config
 	releases func(*blob.Store) *release.Releases
 	bundles  func(*blob.Store, string) (*bundle.Bundles, error)
+	brief    time.Duration // 0: briefTime; tests give a machine that is busy more
 }
 
 // New returns Backups. It starts nothing: Work registers its jobs.

@@ -916,3 +916,41 @@ func TestBucket(t *testing.T) {
 		t.Errorf("%+v: the page is %q", o, w.page(s.ID, "/"))
 	}
 }
+
+// Where little has changed, writes are held once and the files looked at once; where much has,
+// that look is given up, and what is backed up is of one moment all the same.
+func TestOneLookOrTwo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.brief = time.Hour
+	s := w.site("blog", map[string]string{"index.html": "hello"})
+	dir := w.folder(s.ID, map[string]string{"a": "one", "b": "one", "sub/c": "one"})
+	backUp := func(holds int) Backup {
+		t.Helper()
+		w.held = 0
+		b := w.backUp(s.ID, NewBackup{})
+		if b.Status != Completed || w.held != 1001*holds {
+			t.Errorf("%+v, held %d", b, w.held)
+		}
+		return b
+	}
+	backUp(1)
+	ok(t, os.WriteFile(filepath.Join(dir, "a"), []byte("two"), 0o644))
+	little := backUp(1)
+	ok(t, os.WriteFile(filepath.Join(dir, "b"), []byte("three"), 0o644))
+	ok(t, os.WriteFile(filepath.Join(dir, "large"), nil, 0o644))
+	ok(t, os.Truncate(filepath.Join(dir, "large"), briefBytes+1))
+	much := backUp(2)
+	ok(t, os.Remove(filepath.Join(dir, "large")))
+	for _, tt := range []struct {
+		b    Backup
+		want map[string]string
+	}{{little, map[string]string{"a": "two", "b": "one", "sub/c": "one"}}, {much, map[string]string{"a": "two", "b": "three", "sub/c": "one", "large": strings.Repeat("\x00", briefBytes+1)}}} {
+		if o, _ := w.restoreTo(tt.b.ID, RestoreTo{}); o.Status != operation.Success {
+			t.Fatalf("%+v", o)
+		}
+		if got := contents(t, dir); !maps.Equal(got, tt.want) {
+			t.Errorf("restored: %q", sortedKeys(got))
+		}
+	}
+}

@@ -38,6 +38,7 @@ type writer struct {
 	have    map[[sha256.Size]byte]int // index into pieces
 	packs   []string
 	buf     []byte // the pack being filled
+	digests []byte // of its pieces
 	scratch []byte
 	tick    func(read int64)
 
@@ -126,7 +127,7 @@ func (w *writer) piece(b []byte) (int, error) {
 		w.packs = append(w.packs, "")
 	}
 	w.pieces = append(w.pieces, piece{len(w.packs) - 1, len(w.buf), len(b), sum})
-	w.buf = append(w.buf, b...)
+	w.buf, w.digests = append(w.buf, b...), append(w.digests, sum[:]...)
 	w.have[sum] = len(w.pieces) - 1
 	return len(w.pieces) - 1, nil
 }
@@ -135,10 +136,10 @@ func (w *writer) flush() error {
 	if w.buf == nil {
 		return nil
 	}
-	buf, at := w.buf, len(w.packs)-1
-	w.buf = nil
+	buf, digests, at := w.buf, append([]byte("pieces"), w.digests...), len(w.packs)-1
+	w.buf, w.digests = nil, w.digests[:0]
 	w.put.Go(func() error {
-		name, stored, err := w.repo.put(w.ctx, buf)
+		name, stored, err := w.repo.putBy(w.ctx, digests, buf)
 		if err != nil {
 			return err
 		}

@@ -29,8 +29,8 @@ import (
 
 // Repository stores sealed objects at a place, a directory or a bucket: packs of file
 // pieces, and the manifests that name them. An object is compressed, then encrypted with
-// AES-256-GCM. Its name is a keyed hash of its plain bytes, so that equal bytes are stored
-// once and the names tell nobody anything. It is safe for concurrent use.
+// AES-256-GCM. Its name is a keyed hash of digests of its plain bytes, so that equal bytes are
+// stored once and the names tell nobody anything. It is safe for concurrent use.
 //
 // The repository's key is drawn when the first object is stored, and lies in the place
 // itself: sealed with the installation's key, and encrypted for the operator's recipients
@@ -189,10 +189,11 @@ func derive(key []byte) (*keys, error) {
 	return &keys{aead: aead, name: part("names"), nonce: part("nonces")}, nil
 }
 
-func (k *keys) nameOf(plain []byte) string {
-	sum := sha256.Sum256(plain)
+// nameOf is the name of what is known by digests of its plain bytes: of all of them, or of a
+// pack's pieces, one after the other.
+func (k *keys) nameOf(digests []byte) string {
 	h := hmac.New(sha256.New, k.name)
-	h.Write(sum[:])
+	h.Write(digests)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -209,6 +210,12 @@ var (
 
 // put stores an object and returns its name and the bytes that it takes.
 func (r *Repository) put(ctx context.Context, plain []byte) (name string, stored int64, err error) {
+	sum := sha256.Sum256(plain)
+	return r.putBy(ctx, sum[:], plain)
+}
+
+// putBy is put for who has the digests already: no other bytes may have them.
+func (r *Repository) putBy(ctx context.Context, digests, plain []byte) (name string, stored int64, err error) {
 	k, err := r.open(ctx)
 	if err != nil {
 		return "", 0, err
@@ -216,7 +223,7 @@ func (r *Repository) put(ctx context.Context, plain []byte) (name string, stored
 	if len(plain) > maxObject {
 		return "", 0, &fault.Error{Kind: fault.TooLarge, Message: "The backup's list of files is too long"}
 	}
-	name = k.nameOf(plain)
+	name = k.nameOf(digests)
 	sealed := k.seal(name, plain)
 	if err := r.at.Put(ctx, name, bytes.NewReader(sealed), int64(len(sealed))); err != nil {
 		return "", 0, storeError(err)

@@ -515,7 +515,7 @@ func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool
 	defer disk.Close()
 	early := &flusher{dir: disk, turn: make(chan struct{}, 1)}
 	defer early.wait()
-	if err := in.write(ctx, w.next, files, early.wrote); err != nil {
+	if err := in.write(ctx, w.next, f.Dir, files, early.wrote); err != nil {
 		return w, err
 	}
 	if err := ownLike(w.next, f.Dir); err != nil {
@@ -551,26 +551,34 @@ func (f *flusher) wrote(n int64) {
 
 func (f *flusher) wait() { f.turn <- struct{}{} }
 
-// write writes files and links into an empty directory, owned by who runs this. wrote hears
-// how much; optional.
-func (in *reader) write(ctx context.Context, dir string, files []File, wrote func(n int64)) error {
+// write writes files and links into an empty directory. Its files are owned as like is, or by
+// who runs this where that isn't there; ownLike does it for the rest. wrote hears how much;
+// optional.
+func (in *reader) write(ctx context.Context, dir, like string, files []File, wrote func(n int64)) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	owner, err := os.Stat(like)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	at := &openFolders{root: root}
+	defer at.close()
 	for _, x := range files {
 		if x.Link != "" {
 			continue
 		}
-		if err := root.MkdirAll(path.Dir(x.Path), 0o755); err != nil {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-		out, err := root.OpenFile(x.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(x.Mode)&0o777|0o600)
+		folder, err := at.of(path.Dir(x.Path))
 		if err != nil {
 			return fmt.Errorf("restore storage: %w", err)
 		}
-		if err := errors.Join(in.copy(ctx, out, x), out.Close()); err != nil {
+		out, err := folder.OpenFile(path.Base(x.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(x.Mode)&0o777|0o600)
+		if err != nil {
+			return fmt.Errorf("restore storage: %w", err)
+		}
+		if err := errors.Join(fileLike(out, owner), in.copy(ctx, out, x), out.Close()); err != nil {
 			return err
 		}
 		if wrote != nil {
@@ -589,6 +597,37 @@ func (in *reader) write(ctx context.Context, dir string, files []File, wrote fun
 		}
 	}
 	return nil
+}
+
+// openFolders opens the folders of files that come in the order of their paths: a folder is
+// made and opened once for all that it holds.
+type openFolders struct {
+	root *os.Root
+	name string
+	last *os.Root // nil: none yet
+}
+
+func (o *openFolders) of(name string) (*os.Root, error) {
+	if name == "." {
+		return o.root, nil
+	}
+	if o.last != nil && o.name == name {
+		return o.last, nil
+	}
+	o.close()
+	if err := o.root.MkdirAll(name, 0o755); err != nil {
+		return nil, err
+	}
+	last, err := o.root.OpenRoot(name)
+	o.name, o.last = name, last
+	return last, err
+}
+
+func (o *openFolders) close() {
+	if o.last != nil {
+		_ = o.last.Close()
+	}
+	o.last = nil
 }
 
 // syncAll returns when all that was written to the file system of dir is on disk: once for
@@ -697,7 +736,8 @@ func copyFile(from, to *os.Root, name string, mode fs.FileMode) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// ownLike gives a tree that we have written to the owner of dir.
+// ownLike gives a tree that write has written to the owner of dir: its folders and links, for
+// the files have theirs.
 func ownLike(tree, dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -714,8 +754,8 @@ func ownLike(tree, dir string) error {
 	if err := os.Chmod(tree, info.Mode().Perm()); err != nil {
 		return err
 	}
-	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
-		if err != nil {
+	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.Type().IsRegular() {
 			return err
 		}
 		return chownLike(root, name, info)
@@ -728,6 +768,18 @@ func chownLike(root *os.Root, name string, like fs.FileInfo) error {
 		return nil // everything is ours
 	}
 	return root.Lchown(name, int(st.Uid), int(st.Gid))
+}
+
+// fileLike is chownLike of an open file; like may be nil.
+func fileLike(f *os.File, like fs.FileInfo) error {
+	if like == nil || os.Geteuid() != 0 {
+		return nil
+	}
+	st, ok := like.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	return f.Chown(int(st.Uid), int(st.Gid))
 }
 
 // endRestore writes the end of a restore that failed, or of one that was given up.

@@ -253,6 +253,7 @@ type collection struct {
 	base  *Manifest
 	bytes int64
 
+	brief     *brief // nil: no look that may be given up
 	inside    string // folder of storage and databases, which ends with a slash. Optional.
 	most      int    // files. Optional: 0 means maxFiles.
 	mostBytes int64  // Optional: 0 means maxBytes.
@@ -335,8 +336,9 @@ func (c *collection) blobs(ctx context.Context, l deploy.Live) error {
 	return nil
 }
 
-// moment adds storage and databases as they are together at one moment. Files are read
-// twice: once while the site runs, and then, its writes held, those that changed meanwhile.
+// moment adds storage and databases as they are together at one moment. Where little has
+// changed since the base, one look at the files does, the site's writes held. Else they are
+// read while the site runs, and then, held, those that changed meanwhile.
 func (c *collection) moment(ctx context.Context, b Backup) (err error) {
 	var folders []Folder
 	var databases []Database
@@ -357,6 +359,14 @@ func (c *collection) moment(ctx context.Context, b Backup) (err error) {
 	for _, f := range folders {
 		c.m.Folders = append(c.m.Folders, f.Name)
 	}
+	if c.base != nil {
+		c.brief = &brief{left: briefBytes, until: time.Now().Add(cmp.Or(c.s.brief, briefTime))}
+		err := c.held(ctx, b, folders, databases)
+		c.brief = nil
+		if !errors.Is(err, errNotBrief) {
+			return err
+		}
+	}
 	first := &collection{s: c.s, w: c.w, m: &Manifest{}, base: c.base, inside: c.inside}
 	for _, f := range folders {
 		if err := first.folder(ctx, f); err != nil {
@@ -365,6 +375,48 @@ func (c *collection) moment(ctx context.Context, b Backup) (err error) {
 	}
 	first.index(c.w)
 	c.base = first.m
+	return c.held(ctx, b, folders, databases)
+}
+
+// Bounds of a look at the files that may be given up: a part of maxHold, and what is read in
+// it. A small file counts as smallFile, for it takes as long.
+const (
+	briefTime  = maxHold / 4
+	briefBytes = 32 << 20
+	smallFile  = 16 << 10
+)
+
+// brief bounds a look at the files.
+type brief struct {
+	left  int64
+	until time.Time
+}
+
+var errNotBrief = errors.New("too much has changed for one look")
+
+// reads counts a file of a size that is to be read, or one of size 0 that is as it was.
+func (b *brief) reads(size int64) error {
+	if b == nil {
+		return nil
+	}
+	if size > 0 {
+		b.left -= max(size, smallFile)
+	}
+	if b.left < 0 || time.Now().After(b.until) {
+		return errNotBrief
+	}
+	return nil
+}
+
+// held adds the files and the dumps, the files while the site's writes are held. After an
+// error nothing is added.
+func (c *collection) held(ctx context.Context, b Backup, folders []Folder, databases []Database) (err error) {
+	files, bytes := len(c.m.Files), c.bytes
+	defer func() {
+		if err != nil {
+			c.m.Files, c.bytes = c.m.Files[:files], bytes
+		}
+	}()
 	release := func() {}
 	if c.s.c.Hold != nil {
 		if release, err = c.s.c.Hold(ctx, b.Site); err != nil {
@@ -562,7 +614,13 @@ func (c *collection) stored(root *os.Root, name, at string) error {
 	if err != nil {
 		return nil
 	}
+	if err := c.brief.reads(0); err != nil {
+		return err
+	}
 	return c.file(at, stampOf(info), uint32(info.Mode().Perm()), func() (io.ReadCloser, error) {
+		if err := c.brief.reads(max(1, info.Size())); err != nil {
+			return nil, err
+		}
 		file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 		if err != nil {
 			return nil, err

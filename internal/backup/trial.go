@@ -101,7 +101,7 @@ func (t *trial) fill(ctx context.Context, r *reader) error {
 		if err != nil {
 			return err
 		}
-		if err := r.write(ctx, f.Dir, r.m.under(inStorage+name+"/"), nil); err != nil {
+		if err := r.write(ctx, f.Dir, f.Dir, r.m.under(inStorage+name+"/"), nil); err != nil {
 			return err
 		}
 		if err := ownLike(f.Dir, f.Dir); err != nil {

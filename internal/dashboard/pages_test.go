@@ -215,3 +215,47 @@ func TestSetupSaysWhatItIs(t *testing.T) {
 		t.Error("an invite speaks of other sessions")
 	}
 }
+
+// What strangers stumbled over: the header leads to the primary domain once it is active,
+// names are shown as people write them, a page has one primary button beside the header's,
+// a secret is covered while it is typed, events that nothing here sends are folded away, and
+// a warning is said once.
+func TestPagesAsStrangersReadThem(t *testing.T) {
+	t.Parallel()
+	w, b, s := ada(t)
+	base := "/sites/" + string(s.ID)
+	page := b.post(base+"/domains", "domain", "bücher.example.com").to(t, base+"/domains/dom_")
+	b.get(page).want(t, 200, "bücher.example.com", "xn--bcher-kva.example.com")
+	if p := b.get(base).want(t, 200); strings.Contains(p.body, `class="site-host" href="https://xn--bcher-kva.example.com"`) {
+		t.Error("the header leads to a domain that is not active")
+	}
+	w.live(s, w.deployment(s))
+	must(t, w.db.Admin(t.Context(), "UPDATE domains SET status = 'active', is_primary = TRUE"))
+	p := b.get(base).want(t, 200, `class="site-host" href="https://xn--bcher-kva.example.com`, ">bücher.example.com</a>")
+	if n := strings.Count(p.body, ` rel="noopener">Visit</a>`); n != 1 || !strings.Contains(p.body, `<a class="button" href="https://xn--bcher-kva.example.com`) {
+		t.Errorf("%d Visit buttons, or one that leads elsewhere", n)
+	}
+
+	dep := w.deployment(s)
+	w.end(dep, deploy.Failed, "no luck")
+	for _, path := range []string{deploymentPath(s.ID, dep), base + "/domains", base + "/env", base + "/git"} {
+		p := b.get(path).want(t, 200)
+		_, main, _ := strings.Cut(p.body, "<main")
+		if n := strings.Count(main, `class="button primary"`); n > 2 {
+			t.Errorf("%s has %d primary buttons", path, n)
+		}
+	}
+	if p := b.get(deploymentPath(s.ID, dep)).want(t, 200); strings.Count(p.body, "no luck") > 2 {
+		t.Errorf("the reason is said %d times", strings.Count(p.body, "no luck"))
+	}
+
+	b.get(base+"/env").want(t, 200, `data-test="secret"`)
+	if css := b.get("/assets/"+w.dash.assets.names["app.css"]).body + b.get("/assets/"+w.dash.assets.names["site.css"]).body; !strings.Contains(css, "-webkit-text-security:") {
+		t.Error("no style covers what is typed")
+	}
+	p = b.get("/webhooks/new").want(t, 200)
+	_, unsent, found := strings.Cut(p.body, `data-test="unsent"`)
+	if !found || strings.HasPrefix(unsent, " open") || !strings.Contains(unsent, "invoice.") && !strings.Contains(unsent, "payment.") && !strings.Contains(unsent, "billing") {
+		t.Error("events that nothing here sends are not folded away")
+	}
+}

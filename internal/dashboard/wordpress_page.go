@@ -25,6 +25,7 @@ func (d *Dashboard) wordpressRoutes() []route {
 		post("/sites/{id}/wordpress/clone", user, d.cloneWordPress, d.wordpressPage),
 		post("/sites/{id}/wordpress/push", user, d.pushWordPress, d.wordpressPage),
 		post("/sites/{id}/wordpress/replace", user, d.replaceWordPress, d.wordpressPage),
+		post("/sites/{id}/wordpress/import", user, d.importWordPress, d.wordpressPage),
 	}
 }
 
@@ -205,6 +206,15 @@ func (d *Dashboard) pushWordPress(ctx context.Context, q *request) (answer, erro
 func (d *Dashboard) replaceWordPress(ctx context.Context, q *request) (answer, error) {
 	return d.actOnWordPress(ctx, q, "wordpress.search_replace", "Search and replace started", func(tx *db.Tx, id site.ID) error {
 		_, err := d.WordPress.ReplaceTx(ctx, tx, q.caller.Owner, id, wordpress.Replace{From: q.value("from"), To: q.value("to"), Dry: q.checked("dry")})
+		return err
+	})
+}
+
+// importWordPress begins an import whose archive is at an address; one that is sent goes to
+// the REST interface.
+func (d *Dashboard) importWordPress(ctx context.Context, q *request) (answer, error) {
+	return d.actOnWordPress(ctx, q, "wordpress.import", "Import started", func(tx *db.Tx, id site.ID) error {
+		_, err := d.WordPress.ImportFromTx(ctx, tx, q.caller.Owner, id, wordpress.Download{URL: strings.TrimSpace(q.value("url")), SHA256: strings.TrimSpace(q.value("sha256"))})
 		return err
 	})
 }

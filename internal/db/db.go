@@ -79,7 +79,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 // that every connection has them; synchronous=FULL makes a commit durable (SQLite,
 // "PRAGMA synchronous"): 0.2 ms here, and what the contract's 2xx promises. The writer keeps
 // in memory what a statement needs to be undone (in a file each changed page was written
-// twice), and folds the log back every 16 MB: pages that change often are written once. Readers have
+// twice), and folds the log back every 8 MB, so that pages that change often are written less. Readers have
 // small page caches, in kB: the kernel has the pages in memory once for all of them, and
 // eight copies of 16 MB made nothing faster.
 func (d *DB) openSQLite(path string, readers int) error {
@@ -90,7 +90,7 @@ func (d *DB) openSQLite(path string, readers int) error {
 		"&_pragma=foreign_keys(1)&_pragma=mmap_size(0)"
 	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas
 	var err error
-	if d.write, err = sql.Open("sqlite", base+"&_txlock=immediate&_pragma=cache_size(-16000)&_pragma=temp_store(2)&_pragma=wal_autocheckpoint(4000)"); err != nil {
+	if d.write, err = sql.Open("sqlite", base+"&_txlock=immediate&_pragma=cache_size(-16000)&_pragma=temp_store(2)&_pragma=wal_autocheckpoint(2000)"); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
 	d.write.SetMaxOpenConns(1)

@@ -75,6 +75,9 @@ type Config struct {
 	// Optional: without them every request for a program is the program's.
 	Page     func(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte))
 	HasPages func(deployment string) bool
+	// PageFiles returns the program of a deployment that has pages, if it runs and a file of it,
+	// by Program.Serve, could answer a path. It never waits. Required with Page.
+	PageFiles func(deployment, path string) (Program, bool)
 	// SessionCookies are texts in the cookies of visitors with a session. Required with Page.
 	SessionCookies []string
 	// FirstByte is how long a program may take before the first byte of its response. Optional: 0

@@ -35,7 +35,7 @@ type hotAnswer struct {
 	path    string
 	accepts fastpath.Encodings
 	page    bool
-	of      any          // Config.Page's; nil: it is of the target's release
+	of      any          // Config.Page's, or the entity tag of a program's file; nil: it is of the target's release
 	second  int64        // that its Age is right for; only with of
 	used    atomic.Bool  // since the hand came by last
 	hits    atomic.Int64 // of a page, since they were collected

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"slipway/internal/db"
 )
@@ -15,6 +16,9 @@ type pages struct {
 	*programs
 	page  atomic.Pointer[string]
 	asked atomic.Int64 // how often it was made
+	file  atomic.Pointer[string]
+	sent  atomic.Int64 // how often the file was read
+	files atomic.Int64 // programs held for one
 }
 
 func startPages(t *testing.T) *pages {
@@ -22,6 +26,21 @@ func startPages(t *testing.T) *pages {
 	text := "page one"
 	p.page.Store(&text)
 	p.programs = startProgram(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("program " + r.URL.Path)) }, func(c *Config) {
+		c.PageFiles = func(deployment, path string) (Program, bool) {
+			text := p.file.Load()
+			if path != "/style.css" || text == nil {
+				return Program{}, false
+			}
+			p.files.Add(1)
+			return Program{Release: func() { p.files.Add(-1) }, Serve: func(w http.ResponseWriter, r *http.Request) bool {
+				w.Header().Set("Etag", strconv.Quote(*text))
+				if r.Header.Get("If-None-Match") != strconv.Quote(*text) {
+					p.sent.Add(1)
+				}
+				http.ServeContent(w, r, r.URL.Path, time.Time{}, strings.NewReader(strings.Repeat(*text, 100_000)))
+				return true
+			}}, true
+		}
 		c.SessionCookies = []string{"session_"}
 		c.HasPages = func(deployment string) bool { return deployment == "dep_1" }
 		c.Page = func(deployment, host, path string) (any, func(string) (http.Header, []byte)) {
@@ -73,6 +92,39 @@ func TestProgramPages(t *testing.T) {
 	says("page two ", "/page")
 	p.page.Store(nil)
 	says("program /page", "/page")
+}
+
+// A file of such a program is read once and asked for each time.
+func TestProgramPagesFiles(t *testing.T) {
+	t.Parallel()
+	p := startPages(t)
+	const at = "https://app.sites.test/style.css"
+	if got := p.get(at); got.body != "program /style.css" {
+		t.Fatalf("%d %.80q", got.status, got.body)
+	}
+	for n, text := range []string{"one", "two"} {
+		p.file.Store(&text)
+		for range 3 {
+			got := p.get(at, "Cookie: session_1=x")
+			if got.status != 200 || got.body != strings.Repeat(text, 100_000) || got.header.Get("Content-Type") != "text/css; charset=utf-8" {
+				t.Errorf("%d %.20q of %d bytes, %v", got.status, got.body, len(got.body), got.header)
+			}
+		}
+		if got := p.get(at, `If-None-Match: "`+text+`"`); got.status != http.StatusNotModified || got.body != "" {
+			t.Errorf("who has it: %d %.20q", got.status, got.body)
+		}
+		if p.sent.Load() != int64(n+1) {
+			t.Errorf("%q was read %d times", text, p.sent.Load()-int64(n))
+		}
+	}
+	long := strings.Repeat("12345678901", 1)
+	p.file.Store(&long) // over a MiB: the program's
+	if got := p.get(at); got.body != "program /style.css" {
+		t.Errorf("a long file: %d, %d bytes", got.status, len(got.body))
+	}
+	if p.files.Load()+p.held.Load() != 0 {
+		t.Error("a program is still held")
+	}
 }
 
 // Nobody who may not see a site sees its pages.

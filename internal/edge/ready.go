@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"slipway/internal/fastpath"
@@ -130,7 +131,7 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 	}
 	of, answer := e.Page(t.deployment, at.Host+e.port, string(path))
 	if of == nil {
-		return nil
+		return e.readyFile(t, at, string(path))
 	}
 	now := time.Now().Unix()
 	if a := e.hot.get(t, at.Host, path, accepts); a != nil && a.of == of && a.second == now {
@@ -153,6 +154,88 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 	e.metrics.cache("answer", false)
 	e.hot.put(a)
 	return made
+}
+
+// maxReadyFile is how long a program's file may be to be kept, in bytes.
+const maxReadyFile = 1 << 20
+
+// readyFile returns a file of a program that has pages. The program's Serve is asked each time
+// whether the file is still the one that is kept, as a browser would ask.
+func (e *Edge) readyFile(t *target, at *fastpath.Place, path string) *fastpath.Answer {
+	p, ok := e.PageFiles(t.deployment, path)
+	if !ok {
+		return nil
+	}
+	defer p.Release()
+	if p.Serve == nil {
+		return nil
+	}
+	known := e.hot.get(t, at.Host, []byte(path), 0)
+	tag := ""
+	if known != nil {
+		tag, _ = known.of.(string)
+	}
+	got := e.fileOf(p, at.Host, path, tag)
+	if tag != "" && got.status == http.StatusNotModified {
+		e.metrics.cache("answer", true)
+		return known.Answer
+	}
+	if got.status != http.StatusOK || got.over {
+		return nil
+	}
+	made, err := fastpath.NewAnswer(got.header, got.body.Bytes())
+	if err != nil {
+		return nil
+	}
+	if tag = got.header.Get("Etag"); tag == "" {
+		return nil
+	}
+	if again := e.fileOf(p, at.Host, path, tag); again.status == http.StatusNotModified {
+		_ = made.Unchanged(tag, again.header) // it is left to net/http then
+	}
+	a := &hotAnswer{Answer: made, target: t, host: at.Host, path: path, page: strings.HasPrefix(got.header.Get("Content-Type"), "text/html"), of: tag}
+	made.Of = a
+	e.metrics.cache("answer", false)
+	e.hot.put(a)
+	return made
+}
+
+// fileOf asks a program's Serve for a path.
+func (e *Edge) fileOf(p Program, host, path, tag string) *kept {
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Host: host, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Body: http.NoBody}
+	if tag != "" {
+		r.Header["If-None-Match"] = []string{tag}
+	}
+	out := &kept{header: http.Header{}}
+	e.offer(out.header, r.ProtoMajor)
+	if !p.Serve(out, r) {
+		out.status = 0
+	}
+	return out
+}
+
+// kept takes an answer whole, unless it is too long.
+type kept struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+	over   bool
+}
+
+func (k *kept) Header() http.Header { return k.header }
+
+func (k *kept) WriteHeader(status int) {
+	if k.status == 0 {
+		k.status = status
+	}
+}
+
+func (k *kept) Write(b []byte) (int, error) {
+	k.WriteHeader(http.StatusOK)
+	if k.over = k.over || k.body.Len()+len(b) > maxReadyFile; k.over {
+		return 0, errCaptured
+	}
+	return k.body.Write(b)
 }
 
 // prepare lets the files backend answer a request that has nothing but the path and the

@@ -150,3 +150,20 @@ func TestMediaType(t *testing.T) {
 		}
 	}
 }
+
+// Types of files that people offer for download, however their names are written.
+func TestMediaTypesByName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"letter.odt": "application/vnd.oasis.opendocument.text", "sums.ods": "application/vnd.oasis.opendocument.spreadsheet",
+		"places.kml": "application/vnd.google-earth.kml+xml", "places.kmz": "application/vnd.google-earth.kmz",
+		"film.avi": "video/x-msvideo", "film.mkv": "video/x-matroska", "film.mpeg": "video/mpeg", "film.3gp": "video/3gpp",
+		"all.rar": "application/vnd.rar", "page.ps": "application/postscript", "art.psd": "image/vnd.adobe.photoshop",
+		"style.xslt": "application/xslt+xml", "api.wsdl": "application/wsdl+xml", "walk.gpx": "application/gpx+xml", "linux.torrent": "application/x-bittorrent",
+		"LETTER.ODT": "application/vnd.oasis.opendocument.text", "a/b.c/film.MKV": "video/x-matroska",
+	} {
+		if got, _, _ := strings.Cut(mediaType(name), ";"); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

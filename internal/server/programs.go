@@ -186,6 +186,14 @@ func (h *node) awakeProgram(deployment string) (edge.Program, bool) {
 	return edgeProgram(e), true
 }
 
+// wordPressFiles returns the program of a WordPress that runs, if a file of it could answer a path.
+func (h *node) wordPressFiles(deployment, path string) (edge.Program, bool) {
+	if !h.wordpress.MayBeFile(deployment, path) {
+		return edge.Program{}, false
+	}
+	return h.awakeProgram(deployment)
+}
+
 func edgeProgram(e *app.Endpoint) edge.Program {
 	return edge.Program{Transport: e.Transport, Upstream: e.Upstream, Ended: e.Ended, Serve: e.Serve, MaxBody: e.MaxBody, FirstByte: e.FirstByte, Release: e.Release, Answered: e.Answered}
 }

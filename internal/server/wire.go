@@ -90,7 +90,7 @@ type node struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2, backup.VerifyQueue: 2, wordpress.QueueName: 4,
+var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2, backup.VerifyQueue: 2, wordpress.QueueName: 4, wordpress.DownloadQueue: 4,
 	connection.QueueName: 4, notify.QueueName: 4,
 }
 
@@ -156,7 +156,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	})
 	limits.Count(account.LimitStorage, h.apps.StorageOf)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
-	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 256), Log: s.Log, Metrics: h.metrics,
+	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 512), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort, Connected: h.connected})
 	h.wireForges(out)
@@ -211,7 +211,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 		if err != nil {
 			return nil, err
 		}
-		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, Awake: h.awakeProgram, Page: h.wordpress.Page, HasPages: h.wordpress.HasPages, SessionCookies: wordpress.SessionCookies, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
+		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, Awake: h.awakeProgram, Page: h.wordpress.Page, HasPages: h.wordpress.HasPages, PageFiles: h.wordPressFiles, SessionCookies: wordpress.SessionCookies, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
 			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: country, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: h.members(), Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()

@@ -1,6 +1,9 @@
 package webhook
 
 import (
+	"cmp"
+	"net"
+	"net/netip"
 	"net/url"
 	"sync"
 	"time"
@@ -8,11 +11,11 @@ import (
 	"slipway/internal/account"
 )
 
-// Bounds per destination host, host:port, of one process. One user's webhooks hold at
+// Bounds per destination host of one process. One user's webhooks hold at
 // most a part of what a host may have in flight, so that nobody can use up another's.
 const (
-	maxPerHost      = 256
-	maxPerOwnerHost = 100
+	maxPerHost      = 512
+	maxPerOwnerHost = 200
 )
 
 // A user's pace towards one host, in requests per second: it begins at firstPace, rises
@@ -22,7 +25,7 @@ const (
 	firstPace = 200
 	fastest   = 20_000
 	slowest   = 2
-	faster    = 4   // more per second, for each 2xx
+	faster    = 16  // more per second, for each 2xx
 	slower    = 0.8 // of the pace is left, after each other outcome
 	burst     = 2   // seconds of the pace may come at once
 )
@@ -156,16 +159,19 @@ func (h *hosts) forget(now time.Time) {
 	}
 }
 
-// hostOf returns host:port of a checked URL.
+// hostOf returns the destination of a checked URL: its host, whatever the port, for all
+// ports of a victim are one victim. On this machine itself ports are told apart, as the
+// programs of a developer are.
 func hostOf(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
 		return ""
 	}
-	if u.Port() != "" {
-		return u.Host
+	name := u.Hostname()
+	if ip, err := netip.ParseAddr(name); err == nil && ip.IsLoopback() || name == "localhost" {
+		return net.JoinHostPort(name, cmp.Or(u.Port(), "443"))
 	}
-	return u.Host + ":443"
+	return name
 }
 
 // urlKey returns what two spellings of one URL have in common.

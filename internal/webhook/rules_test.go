@@ -300,6 +300,49 @@ func TestUpdateThatChangesNothing(t *testing.T) {
 	}
 }
 
+// A hundred webhooks of one user at a hundred ports of a host are one destination, and so
+// are two spellings of it; another host and another user are not.
+func TestPortsAreOneDestination(t *testing.T) {
+	t.Parallel()
+	for a, b := range map[string]string{
+		"https://victim.test/a":              "https://victim.test:8443/b",
+		"https://victim.test:1":              "https://victim.test:65535/?x",
+		"https://192.0.2.1:1":                "https://192.0.2.1/",
+		"https://[2001:db8::1]/":             "https://[2001:db8::1]:99/",
+		"https://VICTIM.test":                "https://victim.test:443",
+		"https://127.0.0.1:2/other-programs": "",
+	} {
+		if b == "" {
+			if hostOf(a) == hostOf("https://127.0.0.1:3/") {
+				t.Error("ports of this machine are one destination")
+			}
+			continue
+		}
+		x, errA := checkURL(a)
+		y, errB := checkURL(b)
+		if errA != nil || errB != nil || hostOf(x) != hostOf(y) || hostOf(x) == hostOf("https://other.test/") {
+			t.Errorf("%s is %q, %s is %q", a, hostOf(x), b, hostOf(y))
+		}
+	}
+	h := newHosts()
+	q := h.quota(time.Now())
+	taken := 0
+	for port := range 100 {
+		k := ownerHost{anna, hostOf(fmt.Sprint("https://victim.test:", 1+port, "/"))}
+		n, _ := q.allow(k, 50)
+		q.plan(k, n)
+		taken += n
+	}
+	if taken != maxPerOwnerHost {
+		t.Errorf("%d requests to one host at once, want %d", taken, maxPerOwnerHost)
+	}
+	for _, k := range []ownerHost{{bert, "victim.test"}, {anna, "other.test"}} {
+		if n, _ := q.allow(k, 50); n != 50 {
+			t.Errorf("%v: %d of 50", k, n)
+		}
+	}
+}
+
 func TestCheckHop(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]int{"": 0, "0": 0, "1": 1, "2": 2, "3": -1, "99": -1, "-1": -1, "x": -1, "1.5": -1, "99999999999999999999": -1} {

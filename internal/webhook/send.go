@@ -143,6 +143,9 @@ func clip(s string, n int) string { return s[:min(len(s), n)] }
 
 // retryAfter reads seconds or a date (RFC 9110 section 10.2.3); 0 when there is neither.
 func retryAfter(v string, now time.Time) time.Duration {
+	if v == "" {
+		return 0
+	}
 	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
 		return time.Duration(n) * time.Second
 	}

@@ -56,10 +56,16 @@ func TestTurnsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var order []string
+		now, most := 0, 0
 		w := timeless(t, func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
 			time.Sleep(10 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
+			now--
 			order = append(order, r.URL.Path)
 			return answer(200)
 		})
@@ -76,6 +82,9 @@ func TestTurnsAreFair(t *testing.T) {
 		stop()
 		if len(order) != endpoints*each {
 			t.Fatalf("%d requests, want %d", len(order), endpoints*each)
+		}
+		if most > slots {
+			t.Errorf("%d requests at once, want %d", most, slots)
 		}
 		got := map[string]int{}
 		for _, path := range order {

@@ -22,16 +22,23 @@ import (
 // asks meanwhile gets the stale one, so a purge is never a stampede.
 type cache struct {
 	mu    sync.Mutex // guards what follows
-	pages map[string]*list.Element
-	sites map[string]map[string]bool // keys of each site
-	ages  *list.List                 // of *cached, the last used first
+	pages map[string]*cached
+	sites map[string]*shelf
+	ages  *list.List // of *cached, the last used first
 	bytes int
 	began map[string]time.Time // the last purge of a site: what was asked before it is not stored
+}
+
+// shelf holds the pages of one site.
+type shelf struct {
+	ages  *list.List // of *cached, the last used first
+	bytes int
 }
 
 // cached is a page.
 type cached struct {
 	site, key, path string
+	inAll, inSite   *list.Element // of the ages
 	header          http.Header
 	body            []byte
 	br, gz, zs      []byte // the body compressed; nil where that gains nothing
@@ -44,6 +51,7 @@ type cached struct {
 // how long a stale one is shown while a new one is made.
 const (
 	maxBytes     = 256 << 20
+	maxSiteBytes = maxBytes / 4 // a site that fills it leaves others theirs
 	maxOfSite    = 5000
 	maxPage      = 2 << 20
 	freshFor     = 10 * time.Minute
@@ -51,7 +59,7 @@ const (
 )
 
 func newCache() *cache {
-	return &cache{pages: map[string]*list.Element{}, sites: map[string]map[string]bool{}, ages: list.New(), began: map[string]time.Time{}}
+	return &cache{pages: map[string]*cached{}, sites: map[string]*shelf{}, ages: list.New(), began: map[string]time.Time{}}
 }
 
 // SessionCookies are the beginnings of cookies that make a visitor somebody.
@@ -84,12 +92,11 @@ func (c *cache) lookup(site string, r *http.Request) (*cached, string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.pages[key]
-	if e == nil {
+	p := c.pages[key]
+	if p == nil {
 		return nil, ""
 	}
-	c.ages.MoveToFront(e)
-	p := e.Value.(*cached)
+	c.used(p)
 	if !p.stale && time.Since(p.at) < freshFor {
 		return p, "HIT"
 	}
@@ -105,15 +112,11 @@ func (c *cache) lookup(site string, r *http.Request) (*cached, string) {
 func (c *cache) page(site, host, path string) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.pages[site+" "+host+" "+path]
-	if e == nil {
+	p := c.pages[site+" "+host+" "+path]
+	if p == nil || p.stale || time.Since(p.at) >= freshFor {
 		return nil
 	}
-	p := e.Value.(*cached)
-	if p.stale || time.Since(p.at) >= freshFor {
-		return nil
-	}
-	c.ages.MoveToFront(e)
+	c.used(p)
 	return p
 }
 
@@ -126,8 +129,8 @@ func (c *cache) filling(site string, r *http.Request) func() {
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if e := c.pages[key]; e != nil {
-			e.Value.(*cached).filling = time.Time{}
+		if p := c.pages[key]; p != nil {
+			p.filling = time.Time{}
 		}
 	}
 }
@@ -189,19 +192,19 @@ func (c *cache) put(p *cached) {
 	if old := c.pages[p.key]; old != nil {
 		c.drop(old)
 	}
-	keys := c.sites[p.site]
-	if keys == nil {
-		keys = map[string]bool{}
-		c.sites[p.site] = keys
+	of := c.sites[p.site]
+	if of == nil {
+		of = &shelf{ages: list.New()}
+		c.sites[p.site] = of
 	}
-	if len(keys) >= maxOfSite {
-		return
+	p.inAll, p.inSite = c.ages.PushFront(p), of.ages.PushFront(p)
+	c.pages[p.key] = p
+	c.bytes, of.bytes = c.bytes+p.size(), of.bytes+p.size()
+	for of.bytes > maxSiteBytes || of.ages.Len() > maxOfSite {
+		c.drop(of.ages.Back().Value.(*cached))
 	}
-	keys[p.key] = true
-	c.pages[p.key] = c.ages.PushFront(p)
-	c.bytes += p.size()
 	for c.bytes > maxBytes {
-		c.drop(c.ages.Back())
+		c.drop(c.ages.Back().Value.(*cached))
 	}
 }
 
@@ -209,14 +212,30 @@ func (p *cached) size() int {
 	return len(p.body) + len(p.br) + len(p.gz) + len(p.zs) + len(p.key) + 1024
 }
 
-func (c *cache) drop(e *list.Element) {
-	p := c.ages.Remove(e).(*cached)
+func (c *cache) drop(p *cached) {
+	of := c.sites[p.site]
+	c.ages.Remove(p.inAll)
+	of.ages.Remove(p.inSite)
 	delete(c.pages, p.key)
-	delete(c.sites[p.site], p.key)
-	if len(c.sites[p.site]) == 0 {
+	c.bytes, of.bytes = c.bytes-p.size(), of.bytes-p.size()
+	if of.ages.Len() == 0 {
 		delete(c.sites, p.site)
 	}
-	c.bytes -= p.size()
+}
+
+// used makes a page the last to go.
+func (c *cache) used(p *cached) {
+	c.ages.MoveToFront(p.inAll)
+	c.sites[p.site].ages.MoveToFront(p.inSite)
+}
+
+// each calls do with the pages of a site.
+func (c *cache) each(site string, do func(p *cached)) {
+	if of := c.sites[site]; of != nil {
+		for e := of.ages.Front(); e != nil; e = e.Next() {
+			do(e.Value.(*cached))
+		}
+	}
 }
 
 // purge makes pages of a site stale: those of the paths, or all with *.
@@ -228,12 +247,7 @@ func (c *cache) purge(site string, paths ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.began[site] = time.Now()
-	for key := range c.sites[site] {
-		p := c.pages[key].Value.(*cached)
-		if want["*"] || want[p.path] {
-			p.stale = true
-		}
-	}
+	c.each(site, func(p *cached) { p.stale = p.stale || want["*"] || want[p.path] })
 }
 
 // purgeOlder makes the pages of a site stale that were made before a moment.
@@ -243,11 +257,7 @@ func (c *cache) purgeOlder(site string, at time.Time) {
 	if c.began[site].Before(at) {
 		c.began[site] = at
 	}
-	for key := range c.sites[site] {
-		if p := c.pages[key].Value.(*cached); p.at.Before(at) {
-			p.stale = true
-		}
-	}
+	c.each(site, func(p *cached) { p.stale = p.stale || p.at.Before(at) })
 }
 
 // write answers with the page.

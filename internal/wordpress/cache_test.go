@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
@@ -113,12 +114,12 @@ func TestClosed(t *testing.T) {
 	} {
 		r := request("/")
 		r.URL.Path = path
-		if got := (&Guard{}).closed(r); got != want {
+		if got := closed(r.URL.Path, false); got != want {
 			t.Errorf("closed(%q) = %v", path, got)
 		}
 	}
 	r := request("/xmlrpc.php")
-	if (&Guard{xmlrpc: true}).closed(r) {
+	if closed(r.URL.Path, true) {
 		t.Error("xmlrpc.php stays closed")
 	}
 }
@@ -182,6 +183,45 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 	p.write(w, r, how)
 	if w.Header().Get("Content-Encoding") != "" || w.Body.String() != "too small to gain" {
 		t.Errorf("%v %q", w.Header(), w.Body)
+	}
+}
+
+// A site that fills the cache loses its own oldest pages and nobody else's, and the cache
+// counts as many bytes as it holds.
+func TestCacheOfOneSiteIsBounded(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	fill(c, request("/"), "a page of another site")
+	put := func(n, size int) {
+		c.put(&cached{site: "greedy", key: "greedy " + strconv.Itoa(n), body: make([]byte, size), at: time.Now()})
+	}
+	for n := range 400 {
+		put(n, 1<<20)
+	}
+	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
+		t.Errorf("the other site's page is %q", how)
+	}
+	if of := c.sites["greedy"]; of.bytes > maxSiteBytes || of.bytes < maxSiteBytes-2<<20 || c.pages["greedy 399"] == nil || c.pages["greedy 0"] != nil {
+		t.Errorf("the site has %d MiB", of.bytes>>20)
+	}
+	for n := range maxOfSite + 100 {
+		put(1000+n, 10)
+	}
+	held, all := 0, 0
+	for _, p := range c.pages {
+		all += p.size()
+		if p.site == "greedy" {
+			held++
+		}
+	}
+	if held != maxOfSite || c.sites["greedy"].ages.Len() != maxOfSite || c.ages.Len() != held+1 || c.bytes != all {
+		t.Errorf("the site has %d pages of %d; %d bytes are counted, %d held", held, c.ages.Len(), c.bytes, all)
+	}
+	for _, p := range c.pages {
+		c.drop(p)
+	}
+	if len(c.pages)+len(c.sites)+c.ages.Len()+c.bytes != 0 {
+		t.Errorf("an empty cache holds %d pages, %d sites, %d bytes", len(c.pages), len(c.sites), c.bytes)
 	}
 }
 

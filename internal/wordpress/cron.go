@@ -2,69 +2,154 @@ package wordpress
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/site"
 )
 
-// How often a site's events are looked at: soon after they are due while they are, and at
-// least and at most so often.
+// How often a site's events are looked at: when they are due, and at least and at most so
+// often.
 const (
-	cronTick  = 10 * time.Second
-	cronLeast = time.Minute
-	cronMost  = 24 * time.Hour
-	cronAtOne = 2 // sites at once
+	cronTick   = 10 * time.Second
+	cronLeast  = time.Minute
+	cronMost   = 24 * time.Hour
+	cronAtOnce = 4 // sites, each of another owner: events may hang
 )
 
 // Run runs the events of every live WordPress when they are due, until ctx ends. A sleeping
 // one is woken for that.
 func (w *WordPress) Run(ctx context.Context) error {
-	go w.followPurges(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { w.followPurges(ctx) })
+	running.Go(func() { eachTick(ctx, w.updates) })
+	slots := make(chan struct{}, cronAtOnce)
+	eachTick(ctx, func(ctx context.Context) { w.events(ctx, slots, &running) })
+	return nil
+}
+
+func eachTick(ctx context.Context, do func(ctx context.Context)) {
 	tick := time.NewTicker(cronTick)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
-			w.events(ctx)
-			w.updates(ctx)
+			do(ctx)
 		}
 	}
 }
 
-func (w *WordPress) events(ctx context.Context) {
+// crons holds what is known of events.
+type crons struct {
+	mu    sync.Mutex               // guards what follows
+	busy  map[account.OwnerID]bool // events of one of their sites run
+	noted map[site.ID]db.Time      // the next event that a site has told of
+}
+
+func newCrons() *crons {
+	return &crons{busy: map[account.OwnerID]bool{}, noted: map[site.ID]db.Time{}}
+}
+
+// begin reports whether events of an owner's site may run now; end says that they have.
+func (c *crons) begin(owner account.OwnerID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[owner] {
+		return false
+	}
+	c.busy[owner] = true
+	return true
+}
+
+func (c *crons) end(owner account.OwnerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, owner)
+}
+
+// note remembers that a site has an event at a time, and reports whether that is news.
+func (c *crons) note(id site.ID, at, now db.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if have := c.noted[id]; have > now && have <= at {
+		return false
+	}
+	if len(c.noted) > maxKnown {
+		clear(c.noted)
+	}
+	c.noted[id] = at
+	return true
+}
+
+// scheduled hears from a site that its next event is at a time, in seconds since 1970: a post
+// that is to be published is not to wait for what was next before.
+func (w *WordPress) scheduled(ctx context.Context, id site.ID, text string) {
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	now := db.Now()
+	if err != nil || seconds <= 0 || seconds > int64(now.Add(cronMost))/1000 {
+		return
+	}
+	at := max(db.Time(seconds*1000), now.Add(cronTick)) // a site may say so with every request
+	if !w.crons.note(id, at, now) {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET next_cron = $2 WHERE site_id = $1 AND next_cron > $2`, id, at)
+		return err
+	})
+	if err != nil {
+		w.c.Log.WarnContext(ctx, "scheduled event of WordPress not noted", "site", id, "err", err)
+	}
+}
+
+// events begins what is due, as far as there are slots.
+func (w *WordPress) events(ctx context.Context, slots chan struct{}, running *sync.WaitGroup) {
+	type due struct {
+		site  site.ID
+		owner account.OwnerID
+	}
 	rows, err := w.c.DB.Query(ctx, `
-		SELECT w.site_id FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id
-		WHERE w.installed <> '' AND w.next_cron <= $1 AND s.status = 'active' ORDER BY w.next_cron LIMIT 100`, db.Now())
-	ids, err := db.Collect(rows, err, func(s db.Scanner) (id site.ID, err error) { return id, s.Scan(&id) })
+		SELECT w.site_id, w.owner_id FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id
+		WHERE w.installed <> '' AND w.next_cron <= $1 AND s.status = 'active' ORDER BY w.next_cron LIMIT 1000`, db.Now())
+	list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.site, &d.owner) })
 	if err != nil {
 		if ctx.Err() == nil {
 			w.c.Log.WarnContext(ctx, "scheduled events of WordPress not read", "err", err)
 		}
 		return
 	}
-	var work sync.WaitGroup
-	slots := make(chan struct{}, cronAtOne)
-	for _, id := range ids {
-		slots <- struct{}{}
-		work.Go(func() {
-			defer func() { <-slots }()
-			w.eventsOf(ctx, id)
+	for _, d := range list {
+		if !w.crons.begin(d.owner) {
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			w.crons.end(d.owner)
+			return
+		}
+		running.Go(func() {
+			defer func() { w.crons.end(d.owner); <-slots }()
+			w.eventsOf(ctx, d.site)
 		})
 	}
-	work.Wait()
 }
 
 // eventsOf runs what is due of one site. The next time is noted first: what kills the
 // process or hangs is not tried in a loop, nor by two nodes.
 func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 	now := db.Now()
-	taken := false
+	taken, mark := false, now.Add(10*time.Minute)
 	err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE wordpress_sites SET next_cron = $2 WHERE site_id = $1 AND next_cron <= $3`, id, now.Add(10*time.Minute), now)
+		n, err := tx.Exec(ctx, `UPDATE wordpress_sites SET next_cron = $2 WHERE site_id = $1 AND next_cron <= $3`, id, mark, now)
 		taken = n == 1
 		return err
 	})
@@ -89,7 +174,8 @@ func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 	}
 	next := min(max(db.Time(out.Next*1000), now.Add(cronLeast)), now.Add(cronMost))
 	_ = w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET next_cron = $2 WHERE site_id = $1`, id, next)
+		// What the site has told of meanwhile is not in the answer.
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET next_cron = $2 WHERE site_id = $1 AND (next_cron = $3 OR next_cron > $2)`, id, next, mark)
 		return err
 	})
 }

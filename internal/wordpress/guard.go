@@ -94,6 +94,12 @@ func (w *WordPress) Page(deployment, host, path string) (of any, answer func(acc
 	return p, p.answer
 }
 
+// MayBeFile reports whether a path of a WordPress's deployment could be a file that visitors see.
+func (w *WordPress) MayBeFile(deployment, path string) bool {
+	known, ok := w.known.Load(deployment)
+	return ok && known.(served).site != "" && named(path) && !closed(path, known.(served).xmlrpc)
+}
+
 // maxKnown bounds what is remembered of deployments.
 const maxKnown = 50_000
 
@@ -144,8 +150,8 @@ var (
 )
 
 // closed reports whether nobody may see a path.
-func (g *Guard) closed(r *http.Request) bool {
-	p := path.Clean("/" + r.URL.Path)
+func closed(name string, xmlrpc bool) bool {
+	p := path.Clean("/" + name)
 	low := strings.ToLower(p)
 	if i := strings.Index(low, ".php/"); i >= 0 { // what follows is told to the script, which runs all the same
 		low = low[:i+4]
@@ -154,7 +160,7 @@ func (g *Guard) closed(r *http.Request) bool {
 	case closedPaths[low]:
 		return true
 	case low == "/xmlrpc.php":
-		return !g.xmlrpc
+		return !xmlrpc
 	case strings.HasPrefix(low, "/wp-content/") && strings.Contains(low, ".ph"): // scripts of plugins run through WordPress alone
 		return true
 	case strings.HasPrefix(low, "/wp-includes/") && strings.HasSuffix(low, ".php"):
@@ -175,7 +181,7 @@ func (g *Guard) closed(r *http.Request) bool {
 
 // Serve answers what needs no program, or a file, and reports whether it did.
 func (g *Guard) Serve(w http.ResponseWriter, r *http.Request) bool {
-	if g.closed(r) {
+	if closed(r.URL.Path, g.xmlrpc) {
 		answer(w, http.StatusNotFound, "Not found\n")
 		return true
 	}
@@ -190,12 +196,15 @@ func (g *Guard) Serve(w http.ResponseWriter, r *http.Request) bool {
 		p.write(w, r, how)
 		return true
 	}
-	if path.Ext(r.URL.Path) == "" || strings.HasSuffix(r.URL.Path, ".php") {
-		return false // no file has such a name
+	if !named(r.URL.Path) {
+		return false
 	}
 	p, err := g.program(r.Context())
 	return err == nil && p.Serve != nil && p.Serve(w, r)
 }
+
+// named reports whether a path could be a file's.
+func named(name string) bool { return path.Ext(name) != "" && !strings.HasSuffix(name, ".php") }
 
 // RoundTrip asks the program, and stores a page that may be.
 func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -216,7 +225,11 @@ func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
 		g.w.purge(r.Context(), site.ID(g.site), strings.Fields(paths))
 	}
+	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
+		g.w.scheduled(r.Context(), site.ID(g.site), at)
+	}
 	page := resp.Header.Get("X-Slipway-Cache") == "page"
+	resp.Header.Del("X-Slipway-Cron")
 	resp.Header.Del("X-Slipway-Purge")
 	resp.Header.Del("X-Slipway-Cache")
 	if page {

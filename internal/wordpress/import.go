@@ -19,10 +19,12 @@ import (
 	"slipway/internal/site"
 )
 
-// Import is an archive of another WordPress that is on disk here: wp-content and one SQL
-// dump.
+// Import is an archive of another WordPress: wp-content and one SQL dump. It is on disk here,
+// or its job fetches it.
 type Import struct {
-	File string // its name in the directory of imports
+	File   string // its name in the directory of imports
+	From   string `json:",omitempty"` // the address that it is fetched from, sealed
+	SHA256 string `json:",omitempty"` // of what is fetched; empty: not known
 }
 
 // Bounds of an import besides the site's storage and the database's size.
@@ -94,10 +96,10 @@ func (w *WordPress) sweepImports() {
 }
 
 func (w *WordPress) dropImport(x Work) {
-	if x.Import == nil || x.Import.File == "" {
+	if x.Import == nil {
 		return
 	}
-	_ = os.Remove(filepath.Join(w.importDir(), filepath.Base(x.Import.File)))
+	_, _ = os.Remove(w.archive(x)), os.Remove(w.archive(x)+".part")
 	if dir, err := w.c.Content(context.Background(), x.Site); err == nil && dir != "" {
 		next, old := besides(dir)
 		_, _ = os.RemoveAll(next), os.RemoveAll(old)
@@ -134,6 +136,11 @@ func badArchive(why string) error {
 func (r *run) importSite(ctx context.Context) error {
 	switch r.step.At {
 	case atBackup:
+		if r.x.Import.From != "" {
+			if err := r.download(ctx); err != nil {
+				return err
+			}
+		}
 		ready, err := r.backUp(ctx, r.x.Site, &r.step.Backup, "Before an import")
 		if err != nil {
 			return err
@@ -181,7 +188,7 @@ func (r *run) fill(ctx context.Context) error {
 		_ = r.to(ctx, atBackup, 0.2+0.3*part, "Unpacking")
 	}}
 	defer u.close()
-	if err := u.open(filepath.Join(r.importDir(), filepath.Base(r.x.Import.File))); err != nil {
+	if err := u.open(r.archive(r.x)); err != nil {
 		return err
 	}
 	prefix, err := prefixOf(u.sql)

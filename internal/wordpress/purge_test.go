@@ -2,6 +2,9 @@ package wordpress
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,5 +61,30 @@ func TestPurgeOlder(t *testing.T) {
 	c.purgeOlder("site", time.Now().Add(time.Millisecond))
 	if p, _ := c.lookup("site", request("/")); p != nil {
 		t.Error("a newer purge left the page fresh")
+	}
+}
+
+// Whatever an answer of one site says, it purges and stores pages of that site alone.
+func TestAnswersConcernTheirSite(t *testing.T) {
+	t.Parallel()
+	w := New(Config{DB: dbtest.New(t)})
+	fill(w.cache, request("/"), "mine") // of "site"
+	g := w.Guard("hostile", false, nil)
+	g.got = &Program{Transport: server(func(*http.Request) (*http.Response, error) {
+		h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Purge": {"* / site site*"}, "X-Slipway-Cache": {"page"}, "X-Slipway-Cron": {"1"}}
+		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("theirs"))}, nil
+	})}
+	resp, err := g.RoundTrip(request("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	if p, how := w.cache.lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "mine" {
+		t.Errorf("the other site's page is %q", how)
+	}
+	if p, _ := w.cache.lookup("hostile", request("/")); p == nil || string(p.body) != "theirs" {
+		t.Error("its own page is not stored")
 	}
 }

@@ -46,6 +46,9 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name stri
 	if p := resp.Header.Get("X-Slipway-Purge"); p != "" {
 		w.purge(ctx, s.ID, strings.Fields(p))
 	}
+	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
+		w.scheduled(ctx, s.ID, at)
+	}
 	var failed struct{ Error string }
 	if json.Unmarshal(b, &failed) == nil && failed.Error != "" || resp.StatusCode != http.StatusOK {
 		why := failed.Error

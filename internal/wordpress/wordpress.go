@@ -83,6 +83,7 @@ type WordPress struct {
 	making sync.Mutex // held while a core is put together
 	cache  *cache
 	logins *throttle
+	crons  *crons
 	known  sync.Map     // of string to served: deployments whose guard was asked for
 	count  atomic.Int64 // of them
 }
@@ -93,7 +94,7 @@ func New(c Config) *WordPress {
 	if c.Say == nil {
 		c.Say = func(string, string) {}
 	}
-	return &WordPress{c: c, cache: newCache(), logins: newThrottle()}
+	return &WordPress{c: c, cache: newCache(), logins: newThrottle(), crons: newCrons()}
 }
 
 // Settings hold what an owner chooses of a new WordPress. All are optional.

@@ -99,7 +99,11 @@ func (w *WordPress) beginTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return o, err
 	}
 	x.Operation, x.Owner, x.Site = o.ID, owner, id
-	_, err = job.Enqueue(ctx, tx, x, job.Options{Queue: QueueName, Unique: "wordpress/" + string(o.ID), Group: "wordpress/" + string(id), Share: string(owner)})
+	options := job.Options{Queue: QueueName, Unique: "wordpress/" + string(o.ID), Group: "wordpress/" + string(id), Share: string(owner)}
+	if x.Import != nil && x.Import.From != "" {
+		options.Queue, options.Group = DownloadQueue, "wordpress-import/"+string(owner)
+	}
+	_, err = job.Enqueue(ctx, tx, x, options)
 	return o, err
 }
 

@@ -114,6 +114,14 @@ add_filter('wp_handle_upload_prefilter', function ($file) {
 	return $file;
 });
 
+// Slipway runs scheduled events: it hears of a new one, which may be before all others.
+add_action('update_option_cron', function ($old, $new) {
+	$times = array_filter(array_keys(is_array($new) ? $new : []), 'is_int');
+	if ($times && !wp_doing_cron() && !headers_sent()) {
+		header('X-Slipway-Cron: ' . min($times));
+	}
+}, 10, 2);
+
 // Updates of the core come from Slipway.
 add_filter('user_has_cap', function ($caps) {
 	unset($caps['update_core']);
@@ -124,9 +132,15 @@ add_filter('site_status_tests', function ($tests) {
 	return $tests;
 });
 
+// Slipway itself sees the site also in maintenance: whether it answers at all, and whether an
+// update has broken it.
+function asked_by_slipway(): bool {
+	return ($_SERVER['REMOTE_ADDR'] ?? '') === '127.0.0.1' && strpos($_SERVER['HTTP_USER_AGENT'] ?? '', 'Slipway-') === 0;
+}
+
 if (getenv('SLIPWAY_WP_MAINTENANCE')) {
 	add_action('template_redirect', function () {
-		if (!is_user_logged_in()) {
+		if (!is_user_logged_in() && !asked_by_slipway()) {
 			header('Retry-After: 600');
 			wp_die('This site is being worked on. Please come back later.', 'Maintenance', ['response' => 503]);
 		}
