@@ -152,7 +152,9 @@ func (w *WordPress) fetchTo(ctx context.Context, f io.Writer, address, sum strin
 		}
 		return notDownloaded(downloadWords(ctx, err))
 	}
-	resp, err := (&http.Client{Transport: w.c.Out.Transport, CheckRedirect: onlySecure}).Do(req)
+	client := *w.c.Out
+	client.Timeout, client.CheckRedirect = 0, onlySecure // it may take longer than other questions
+	resp, err := client.Do(req)
 	if err != nil {
 		return failed(err)
 	}
