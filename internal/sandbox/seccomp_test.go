@@ -34,6 +34,7 @@ func TestFilter(t *testing.T) {
 		"keyctl":                       {nr: unix.SYS_KEYCTL, want: eperm},
 		"ptrace":                       {nr: unix.SYS_PTRACE, want: eperm},
 		"io_uring":                     {nr: unix.SYS_IO_URING_SETUP, want: eperm},
+		"fallocate":                    {nr: unix.SYS_FALLOCATE, want: retErrno | int(unix.EOPNOTSUPP)},
 		"clone3":                       {nr: unix.SYS_CLONE3, want: nosys},
 		"fsopen":                       {nr: unix.SYS_FSOPEN, want: nosys},
 		"clone of a thread":            {nr: unix.SYS_CLONE, args: [3]uint64{unix.CLONE_VM | unix.CLONE_THREAD}, want: allow},
