@@ -129,7 +129,8 @@ func (k *killing) verifySites(t *testing.T, l *ledger) {
 		case a.Err() != nil || a.JSON(&got) != nil:
 			t.Errorf("I1: site %s was acknowledged: %v", s.id, a.Err())
 		case got.Name != s.name || got.Status != "active":
-			t.Errorf("I1: site %s %q is %q, %s (%s)", s.id, s.name, got.Name, got.Status, got.StatusReason)
+			all, err := k.world.Do(ctx, world.Request{Method: "GET", Path: "/sites/" + s.id + "/deployments", Key: k.key})
+			t.Errorf("I1: site %s %q is %q, %s (%s) with the deployments %s, %v", s.id, s.name, got.Name, got.Status, got.StatusReason, all.Body, err)
 		default:
 			k.verifyEnv(t, s)
 			page, err := k.world.Site(ctx, k.browser, world.Request{Method: "GET", URL: s.url + "/"})

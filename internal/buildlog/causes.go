@@ -31,7 +31,7 @@ var causes = []cause{
 	when(`\bEMFILE\b|[Tt]oo many open files`, "Too many files are open at once: let the build use fewer workers"),
 	when(`\bEAGAIN\b.*(fork|spawn)|(fork|spawn).*\bEAGAIN\b|fork: .*[Rr]esource temporarily unavailable|can't start new thread`,
 		"The build started too many processes: let it use fewer workers"),
-	when(`\bERR_WORKER_OUT_OF_MEMORY\b|\bMemoryError\b|[Cc]annot allocate memory`, "Out of memory: let the build use fewer workers, or raise its memory limit"),
+	when(`\bERR_WORKER_OUT_OF_MEMORY\b|\bMemoryError\b|[Cc]annot allocate memory|RangeError: Array buffer allocation failed`, "Out of memory: let the build use fewer workers, or raise its memory limit"),
 
 	when(`\bEFBIG\b|[Ff]ile too large|File size limit exceeded|SIGXFSZ`, "The build wrote a file that is larger than its disk limit"),
 

@@ -862,3 +862,17 @@ func TestNamedPorts(t *testing.T) {
 		}
 	}
 }
+
+// What the service's own starter ignored, such as SIGHUP under nohup, is not the command's affair:
+// a shell could not even trap it. Not parallel: it concerns the process.
+func TestSignalsAreTheCommands(t *testing.T) {
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		signal.Ignore(s)
+		defer signal.Reset(s)
+	}
+	var out bytes.Buffer
+	c := Command{Argv: []string{"/bin/sh", "-c", "trap 'echo heard' HUP INT; kill -HUP $$; kill -INT $$"}, Work: newWork(t), UID: siteUID(), Limits: small(), Stdout: &out, Stderr: &out, Env: []string{"PATH=/usr/bin:/bin"}}
+	if _, err := newSandbox(t).Run(t.Context(), c); err != nil || out.String() != "heard\nheard\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}

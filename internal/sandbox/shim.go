@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -87,6 +88,13 @@ func Shim(args []string) int {
 const started = '+'
 
 func shim(in, status *os.File) (int, error) {
+	// What whoever started the service wanted ignored, such as SIGHUP under nohup, a shell could
+	// not even trap. A handler of ours ends where the command begins.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // the others have Go's handlers
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	var s spec
 	err := json.NewDecoder(in).Decode(&s)
 	_ = in.Close()
