@@ -117,9 +117,20 @@ func (k *killing) verifyDeployments(t *testing.T, l *ledger) {
 // I5: no key and no name made two sites.
 func (k *killing) verifySites(t *testing.T, l *ledger) {
 	ctx := t.Context()
+	settled, cancel := context.WithTimeoutCause(ctx, world.Patience(60*time.Second), fmt.Errorf("it hangs"))
+	defer cancel()
 	for _, s := range l.sites {
-		a, err := k.world.Do(ctx, world.Request{Method: "GET", Path: "/sites/" + s.id, Key: k.key})
+		var a world.Answer
 		var got struct{ Name, Status, StatusReason string }
+		// A push that was answered may bring up a site whose first deployment failed after all
+		// others have ended.
+		err := world.Until(settled, 50*time.Millisecond, func() (_ bool, err error) {
+			if a, err = k.world.Do(ctx, world.Request{Method: "GET", Path: "/sites/" + s.id, Key: k.key}); err != nil {
+				return false, err
+			}
+			moving := a.Err() == nil && a.JSON(&got) == nil && (got.Status == "pending" || got.Status == "provisioning")
+			return !moving, fmt.Errorf("it is %s", got.Status)
+		})
 		switch {
 		case err != nil:
 			t.Errorf("I1: site %s: %v", s.id, err)

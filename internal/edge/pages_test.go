@@ -15,9 +15,9 @@ import (
 type pages struct {
 	*programs
 	page  atomic.Pointer[string]
-	asked atomic.Int64 // how often it was made
 	file  atomic.Pointer[string]
 	sent  atomic.Int64 // how often the file was read
+	read  atomic.Int64 // bytes of it
 	files atomic.Int64 // programs held for one
 }
 
@@ -37,7 +37,7 @@ func startPages(t *testing.T) *pages {
 				if r.Header.Get("If-None-Match") != strconv.Quote(*text) {
 					p.sent.Add(1)
 				}
-				http.ServeContent(w, r, r.URL.Path, time.Time{}, strings.NewReader(strings.Repeat(*text, 100_000)))
+				http.ServeContent(w, r, r.URL.Path, time.Time{}, &counted{*strings.NewReader(strings.Repeat(*text, 100_000)), &p.read})
 				return true
 			}}, true
 		}
@@ -49,13 +49,24 @@ func startPages(t *testing.T) *pages {
 				return nil, nil
 			}
 			return page, func(accept string) (http.Header, []byte) {
-				p.asked.Add(1)
 				body := []byte(*page + " " + accept)
 				return http.Header{"Content-Type": {"text/html"}, "Content-Length": {strconv.Itoa(len(body))}}, body
 			}
 		}
 	})
 	return p
+}
+
+// counted counts what is read.
+type counted struct {
+	strings.Reader
+	n *atomic.Int64
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 // A page of a program is answered without it, as long as its keeper has it, to visitors
@@ -119,8 +130,9 @@ func TestProgramPagesFiles(t *testing.T) {
 	}
 	long := strings.Repeat("12345678901", 1)
 	p.file.Store(&long) // over a MiB: the program's
-	if got := p.get(at); got.body != "program /style.css" {
-		t.Errorf("a long file: %d, %d bytes", got.status, len(got.body))
+	p.read.Store(0)
+	if got := p.get(at); got.body != "program /style.css" || p.read.Load() > 64<<10 {
+		t.Errorf("a long file: %d, %d bytes, of which %d were read in vain", got.status, len(got.body), p.read.Load())
 	}
 	if p.files.Load()+p.held.Load() != 0 {
 		t.Error("a program is still held")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -225,9 +226,12 @@ type kept struct {
 func (k *kept) Header() http.Header { return k.header }
 
 func (k *kept) WriteHeader(status int) {
-	if k.status == 0 {
-		k.status = status
+	if k.status != 0 {
+		return
 	}
+	k.status = status
+	n, err := strconv.ParseInt(k.header.Get("Content-Length"), 10, 64)
+	k.over = err == nil && n > maxReadyFile // known before any of it is read
 }
 
 func (k *kept) Write(b []byte) (int, error) {

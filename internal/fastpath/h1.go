@@ -127,7 +127,8 @@ func (h *h1) wait() bool {
 		return false
 	}
 	h.release()
-	clear(h.cookies[:cap(h.cookies)])                            // they lie in the buffer that was given back
+	// Cookies lie in the buffer that was given back.
+	clear(h.cookies[:cap(h.cookies)])
 	if now := time.Now(); h.readBy.Sub(now) < h.s.IdleTime*3/4 { // moving it costs more than the rest
 		h.readBy = now.Add(h.s.IdleTime)
 		h.raw.SetReadDeadline(h.readBy)
