@@ -14,7 +14,7 @@ run: need bin/slipway bin/try ## start Slipway with a first site, until Ctrl-C
 test: ## everything that must be green
 	go run ./scripts/check
 
-bench: ## the benchmarks; DOC=1 also writes docs/benchmarks.md, BUILDS=… goes to bench/builds
+bench: ## the benchmarks; DOC=1 also updates docs/benchmarks.md, BUILDS=… goes to bench/builds
 	@go run ./scripts/need nghttp2-client
 	go run ./bench $(if $(DOC),-write docs/benchmarks.md) $(ARGS)
 	go run ./bench/builds $(BUILDS)

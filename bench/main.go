@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -48,7 +49,7 @@ type bench struct {
 
 func main() {
 	var b bench
-	write := flag.String("write", "", "also write the result to this Markdown file")
+	write := flag.String("write", "", "also write the rows into the tables of this Markdown file")
 	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, fair, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
@@ -83,6 +84,7 @@ func (b *bench) run(only, write string) (err error) {
 	if b.binary, err = world.Build(b.dir); err != nil {
 		return err
 	}
+	var failed []error
 	for _, m := range []struct {
 		name, part string
 		run        func(*world.World) error
@@ -98,15 +100,24 @@ func (b *bench) run(only, write string) (err error) {
 		b.part = m.part
 		start := time.Now()
 		if err := b.inWorld(m.name, m.run); err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", m.name, err)) // what the others measure stands
+			fmt.Fprintf(os.Stderr, "  FAILED: %v\n", err)
+		}
+		if b.ctx.Err() != nil {
+			break
 		}
 		fmt.Fprintf(os.Stderr, "  in %s\n", time.Since(start).Round(time.Second))
 	}
 	fmt.Print(b.table())
 	if write == "" {
-		return nil
+		return errors.Join(failed...)
 	}
-	return os.WriteFile(write, []byte(b.document()), 0o644)
+	document, err := os.ReadFile(write)
+	if err != nil {
+		return err
+	}
+	failed = append(failed, os.WriteFile(write, []byte(update(string(document), b.rows, b.machine(), time.Now().UTC().Format(time.DateOnly))), 0o644))
+	return errors.Join(failed...)
 }
 
 // inWorld runs one measurement on an installation of its own that is running.

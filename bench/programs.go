@@ -228,54 +228,85 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	front, err := runNginx(b.ctx, dir, "app.test", elliptic.P256(), fmt.Sprintf(`location / {
+	front, err := runNginx(b.ctx, dir, "app.test", elliptic.P256(), fmt.Sprintf(`keepalive_requests 1000000000; location / {
 			proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host;
 			proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme; }
 	}
-	upstream app { server %s; keepalive 64; }
+	upstream app { server %s; keepalive 64; keepalive_requests 1000000000; }
 	server { listen unix:%s;`, bare.addr, filepath.Join(dir, "unused.sock")))
 	if err != nil {
 		return err
 	}
 	defer front.stop()
+	service := w.PID()
+	if err := p.get(); err != nil { // it may sleep
+		return err
+	}
+	ofProgram := map[int]bool{}
+	for _, pid := range below(service) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		ofProgram[pid] = strings.HasPrefix(string(line), "node\x00"+benchScript)
+	}
 	var ours, theirs, ratios []float64
+	var edge, app, nginx, plain []float64 // µs of CPU of a request
 	for range 5 {
-		a, err := b.perSecond(w.HTTPS, strings.TrimPrefix(p.url, "https://"))
+		a, cpu, err := b.perSecond(w.HTTPS, strings.TrimPrefix(p.url, "https://"), func(pid, _ int) bool { return pid == service }, func(pid, _ int) bool { return ofProgram[pid] })
 		if err != nil {
 			return err
 		}
-		n, err := b.perSecond(front.addr, "app.test")
+		edge, app = append(edge, cpu[0]), append(app, cpu[1])
+		n, cpu, err := b.perSecond(front.addr, "app.test", func(_, group int) bool { return group == front.cmd.Process.Pid }, func(pid, _ int) bool { return pid == bare.cmd.Process.Pid })
 		if err != nil {
 			return err
 		}
+		nginx, plain = append(nginx, cpu[0]), append(plain, cpu[1])
 		ours, theirs, ratios = append(ours, a), append(theirs, n), append(ratios, a/n)
 	}
-	for _, l := range [][]float64{ours, theirs, ratios} {
+	for _, l := range [][]float64{ours, theirs, ratios, edge, app, nginx, plain} {
 		slices.Sort(l)
 	}
 	b.add(row{what: "requests per second through the edge", value: fmt.Sprintf("%.0f", ours[2]), yardstick: fmt.Sprintf("nginx as proxy %.0f", theirs[2]),
 		ratio: fmt.Sprintf("%.2f× (best pair %.2f×)", ratios[2], ratios[4]), goal: "1.0×"})
+	b.add(row{what: "CPU of the edge for each of them", value: fmt.Sprintf("%.1f µs", edge[2]), yardstick: fmt.Sprintf("nginx %.1f µs", nginx[2]), ratio: fmt.Sprintf("%.2f×", edge[2]/nginx[2])})
+	b.add(row{what: "CPU of the program for each of them, in its sandbox", value: fmt.Sprintf("%.1f µs", app[2]), yardstick: fmt.Sprintf("bare `node` behind nginx %.1f µs", plain[2]), ratio: fmt.Sprintf("%.2f×", app[2]/plain[2])})
 	return nil
 }
 
-func (b *bench) perSecond(addr, host string) (float64, error) {
+// perSecond returns how many requests are answered in a second, and how many microseconds of CPU
+// each kind of process uses for one.
+func (b *bench) perSecond(addr, host string, kinds ...func(pid, group int) bool) (rate float64, cpu []float64, err error) {
 	name, _, _ := strings.Cut(host, ":")
 	_, port, _ := net.SplitHostPort(addr)
+	used := make([]time.Duration, len(kinds))
+	for i, kind := range kinds {
+		if used[i], err = cpuOf(kind); err != nil {
+			return 0, nil, err
+		}
+	}
 	seconds := max(1, int(b.load/time.Second)/2)
-	out, err := exec.CommandContext(b.ctx, "h2load", "--h1", "-t1", "-c32", fmt.Sprintf("-D%d", seconds), "--connect-to="+addr, "https://"+net.JoinHostPort(name, port)+"/").CombinedOutput()
+	ctx, done := context.WithTimeout(b.ctx, time.Duration(seconds)*time.Second+30*time.Second) // it waits for ever where a server ends connections
+	defer done()
+	out, err := exec.CommandContext(ctx, "h2load", "--h1", "-t1", "-c32", fmt.Sprintf("-D%d", seconds), "--connect-to="+addr, "https://"+net.JoinHostPort(name, port)+"/").CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("h2load: %w: %s", err, out)
+		return 0, nil, fmt.Errorf("h2load: %w: %s", err, out)
 	}
 	// What is still under way at the end counts as failed or errored.
 	ok := loadStatuses.FindSubmatch(out)
 	if ok == nil {
-		return 0, fmt.Errorf("h2load says %s", out)
+		return 0, nil, fmt.Errorf("h2load says %s", out)
 	}
 	n, _ := strconv.Atoi(string(ok[1]))
 	if n == 0 {
-		return 0, fmt.Errorf("h2load: nothing succeeded: %s", out)
+		return 0, nil, fmt.Errorf("h2load: nothing succeeded: %s", out)
 	}
-	return float64(n) / float64(seconds), nil
+	for i, kind := range kinds {
+		after, err := cpuOf(kind)
+		if err != nil {
+			return 0, nil, err
+		}
+		cpu = append(cpu, float64((after-used[i]).Microseconds())/float64(n))
+	}
+	return float64(n) / float64(seconds), cpu, nil
 }
 
 // programMemory measures what ten running programs take beside the programs themselves:

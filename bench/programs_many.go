@@ -1,93 +1,203 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"path/filepath"
+	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"slipway/e2e/world"
+	"slipway/internal/db"
+)
+
+// Of the applications on the machine, how many run and how many are woken.
+const (
+	manyRun  = 50
+	manyWake = 40
 )
 
 // programsMany measures a machine with many applications of which fifty run: what the
-// service takes, what a visitor of one that runs waits, and one of one that sleeps.
+// service takes, what a visitor of one that runs waits, one of one that sleeps, and who
+// deploys another. One is deployed; the others' rows are copies of its, so that all share
+// its release, and everything after that is the real service's.
 func (b *bench) programsMany(w *world.World) error {
-	dir := filepath.Join(w.Dir, "app")
-	if err := world.WriteFiles(dir, benchProgram); err != nil {
+	if err := b.repository(w, "app", benchProgram); err != nil {
 		return err
 	}
-	if _, err := w.Git.Commit("bench/app", "main", dir, "app"); err != nil {
-		return err
-	}
-	idle, err := settled(w)
-	if err != nil {
-		return err
-	}
-	sites := make([]program, b.programCount)
-	g, ctx := errgroup.WithContext(b.ctx)
-	g.SetLimit(4)
-	begun := time.Now()
-	for i := range sites {
-		g.Go(func() error {
-			var made struct{ Data struct{ ID, URL string } }
-			body := map[string]any{"name": fmt.Sprint("app", i), "type": "static", "repository": "git.test/bench/app", "branch": "main", "run": map[string]any{"sleepAfterSeconds": 1}}
-			if err := w.Call(ctx, b.key, "POST", "/sites", body, &made); err != nil {
-				return err
-			}
-			sites[i].id, sites[i].url = made.Data.ID, made.Data.URL
-			return b.settledSite(w, made.Data.ID)
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	b.add(row{what: fmt.Sprintf("%d applications deployed, four at a time, each", len(sites)), value: ms(time.Since(begun) / time.Duration(len(sites)))})
 	browser, err := w.Browser()
 	if err != nil {
 		return err
 	}
-	const running = 50
-	for _, p := range sites[:min(running, len(sites))] {
-		if err := b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"sleepAfterSeconds": 0}}, nil); err != nil {
-			return err
-		}
-		var op struct{ ID string }
-		if err := b.call(w, "POST", "/sites/"+p.id+"/restart", nil, &op); err != nil {
-			return err
-		}
-		if err := hello(browser, p.url); err != nil {
-			return err
-		}
-	}
-	if err := world.Until(b.ctx, 200*time.Millisecond, func() (bool, error) {
-		n := processesOf(benchScript)
-		return n == running, fmt.Errorf("%d run", n)
-	}); err != nil {
+	alone, model, err := b.deployPrograms(w, "first", 8)
+	if err != nil {
 		return err
+	}
+	few, err := b.starts(w)
+	if err != nil {
+		return err
+	}
+	idle, err := rested(w)
+	if err != nil {
+		return err
+	}
+	if err := w.Stop(b.ctx); err != nil {
+		return err
+	}
+	sites, err := seedPrograms(b.ctx, w, model, b.programCount)
+	if err != nil {
+		return err
+	}
+	if err := w.Start(b.ctx); err != nil {
+		return err
+	}
+	many, err := b.starts(w)
+	if err != nil {
+		return err
+	}
+	b.timing(fmt.Sprintf("start to ready, %d applications", len(sites)), many, few, "with 8 of them", "< 2 s")
+	asleep, err := rested(w)
+	if err != nil {
+		return err
+	}
+	if n := len(below(w.PID())) - 1; n > 0 {
+		return fmt.Errorf("%d processes beside the service, while all applications sleep", n)
+	}
+	b.add(row{what: "memory of a site whose program sleeps", value: fmt.Sprintf("%.1f kB, no process", float64(max(0, asleep-idle))/float64(len(sites))),
+		yardstick: fmt.Sprintf("service with %d of them %s, with 8 %s", len(sites), megabytes(asleep), megabytes(idle)), goal: "0 beside its rows"})
+
+	run, sleep := sites[:min(manyRun, len(sites))], sites[min(manyRun, len(sites)):]
+	before, err := wakes(browser, run)
+	if err != nil {
+		return err
+	}
+	if n := processesOf(benchScript); n != len(run) {
+		return fmt.Errorf("%d programs run, want %d", n, len(run))
 	}
 	now, err := settled(w)
 	if err != nil {
 		return err
 	}
-	b.add(row{what: fmt.Sprintf("memory of the service, %d applications of which %d run", len(sites), running), value: megabytes(now), yardstick: "idle " + megabytes(idle), ratio: fmt.Sprintf("%.2f×", float64(now)/float64(idle))})
-	var awake, woken []time.Duration
-	for range 2000 {
+	helpers, _ := helperMemory(w.PID())
+	b.add(row{what: fmt.Sprintf("memory of the service and its helpers, %d applications of which %d run", len(sites), len(run)), value: megabytes(now + helpers),
+		yardstick: "while all sleep " + megabytes(asleep), ratio: fmt.Sprintf("%.2f×", float64(now+helpers)/float64(asleep))})
+	var awake []time.Duration
+	for range 3000 {
 		begun := time.Now()
-		if err := hello(browser, sites[rand.IntN(running)].url); err != nil {
+		if err := hello(browser, run[rand.IntN(len(run))].url); err != nil {
 			return err
 		}
 		awake = append(awake, time.Since(begun))
 	}
-	for _, p := range sites[running:min(running+20, len(sites))] {
+	b.timing(fmt.Sprintf("of these, a request to one of the %d that run, p50", len(run)), median(awake), 0, "", "")
+	b.timing(fmt.Sprintf("of these, a request to one of the %d that run, p99", len(run)), quantile(awake, .99), 0, "", "")
+	woken, err := wakes(browser, sleep[:min(manyWake, len(sleep))])
+	if err != nil {
+		return err
+	}
+	b.timing(fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p50", len(run)), median(woken), median(before), fmt.Sprintf("the %d before them", len(run)), "150 ms")
+	b.timing(fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p95", len(run)), quantile(woken, .95), quantile(before, .95), fmt.Sprintf("the %d before them", len(run)), "")
+	beside, _, err := b.deployPrograms(w, "last", 8)
+	if err != nil {
+		return err
+	}
+	b.timing(fmt.Sprintf("deploy of one more application beside %d, until it is live, p50", len(sites)), median(beside), median(alone), "on an empty installation", "")
+	return nil
+}
+
+// wakes asks sleeping programs one after the other and returns how long each took to answer.
+func wakes(browser *http.Client, sites []program) (took []time.Duration, err error) {
+	for _, p := range sites {
 		begun := time.Now()
 		if err := hello(browser, p.url); err != nil {
-			return err
+			return nil, err
 		}
-		woken = append(woken, time.Since(begun))
+		took = append(took, time.Since(begun))
 	}
-	b.timing("of these, a request to one that runs, p50", median(awake), 0, "", "")
-	b.timing("of these, the wake of one that sleeps, with its handshake, p50", median(woken), 0, "", "150 ms")
-	return nil
+	return took, nil
+}
+
+// repository commits files as one of the benchmarks' repositories.
+func (b *bench) repository(w *world.World, name string, files map[string]string) error {
+	dir := filepath.Join(w.Dir, name)
+	if err := world.WriteFiles(dir, files); err != nil {
+		return err
+	}
+	_, err := w.Git.Commit("bench/"+name, "main", dir, name)
+	return err
+}
+
+// deployPrograms makes applications one after the other and returns how long each took until
+// it was live, and the first one's id.
+func (b *bench) deployPrograms(w *world.World, name string, n int) (took []time.Duration, first string, err error) {
+	for i := range n {
+		begun := time.Now()
+		var made struct{ Data struct{ ID string } }
+		body := map[string]any{"name": fmt.Sprint(name, i), "type": "static", "repository": "git.test/bench/app", "branch": "main"}
+		if err := b.call(w, "POST", "/sites", body, &made); err != nil {
+			return nil, "", err
+		}
+		if err := b.settledSite(w, made.Data.ID); err != nil {
+			return nil, "", err
+		}
+		took = append(took, time.Since(begun))
+		if first == "" {
+			first = made.Data.ID
+		}
+	}
+	return took, first, nil
+}
+
+// seedPrograms writes n copies of an application's rows into the database, which no program may
+// be using.
+func seedPrograms(ctx context.Context, w *world.World, model string, n int) (sites []program, err error) {
+	d, err := open(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	_, port, err := net.SplitHostPort(w.HTTPS)
+	if err != nil {
+		return nil, err
+	}
+	err = d.Write(ctx, func(tx *db.Tx) error {
+		for i := range n {
+			p := program{id: db.NewID("site"), url: "https://seeded-app-" + strconv.Itoa(i) + ".localhost:" + port + "/"}
+			if err := seedProgram(ctx, tx, model, p.id, "seeded-app-"+strconv.Itoa(i)); err != nil {
+				return err
+			}
+			sites = append(sites, p)
+		}
+		_, err := tx.Exec(ctx, `UPDATE site_counts SET n = n + $2 WHERE (owner_id, type, status) = (SELECT owner_id, type, status FROM sites WHERE id = $1)`, model, n)
+		return err
+	})
+	return sites, err
+}
+
+func seedProgram(ctx context.Context, tx *db.Tx, model, id, slug string) error {
+	version, err := next(ctx, tx, "live_version")
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
+			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search, run)
+		SELECT $2, owner_id, $3, $3, type, runtime, status, status_reason, repository, branch, framework, build,
+			credential, needs_redeploy, live_deployment, live_release, $4, created_at, updated_at, deleted_at, $3, run
+		FROM sites WHERE id = $1`, model, id, slug, version)
+	if err != nil {
+		return err
+	}
+	if _, err = tx.Exec(ctx, `INSERT INTO slugs (slug, owner_id, site_id, released_at) SELECT $3, owner_id, $2, 0 FROM sites WHERE id = $1`, model, id, slug); err != nil {
+		return err
+	}
+	deployment, err := seedDeployment(ctx, tx, model, id)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `UPDATE deployments SET bundle = (SELECT bundle FROM deployments WHERE site_id = $2 LIMIT 1) WHERE id = $1`, deployment, model)
+	return err
 }

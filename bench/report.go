@@ -5,11 +5,10 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 )
 
 // table is the result for a terminal.
@@ -21,69 +20,98 @@ func (b *bench) table() string {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.what, r.value, r.yardstick, r.ratio, r.goal)
 	}
 	t.Flush()
+	fmt.Fprintln(&out, b.machine())
 	return out.String()
 }
 
-// document is the result for docs/benchmarks.md.
-func (b *bench) document() string {
-	var out strings.Builder
-	fmt.Fprintf(&out, `# Benchmarks
+const (
+	lastRun   = "Last run on "
+	heading   = "| what | measured | yardstick | ratio | goal | on |"
+	separator = "|---|---|---|---|---|---|"
+)
 
-Made by `+"`make bench DOC=1`"+` on %s at commit %s: %d cores (%s), %s of memory, %s, %s.
-Client, Git host, webhook receiver and service share the machine. A ratio is ours divided by the yardstick, both measured in the same run.
-`, time.Now().UTC().Format(time.DateOnly), commit(), runtime.NumCPU(), processor(), memory(), runtime.GOOS, runtime.Version())
-	part := ""
-	for _, r := range b.rows {
-		if r.part != part {
-			part = r.part
-			fmt.Fprintf(&out, "\n## %s\n\n| what | measured | yardstick | ratio | goal |\n|---|---|---|---|---|\n", part)
+// update puts rows into the document's tables, each below the heading of its part and in the
+// place of the one that says the same of the same yardstick. A row that has none there comes
+// after the others, a part that has none before the notes. What people wrote stays, a remark
+// behind a goal too.
+func update(document string, rows []row, machine, day string) string {
+	lines := strings.Split(document, "\n")
+	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, lastRun) }); i >= 0 {
+		lines[i] = lastRun + day + ": " + machine + "."
+	}
+	for _, r := range rows {
+		start := slices.Index(lines, "## "+r.part)
+		if start < 0 {
+			at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "What the lines mean") })
+			if at < 0 {
+				at = len(lines)
+			}
+			lines = slices.Insert(lines, at, "## "+r.part, "", heading, separator, r.line("", day), "")
+			continue
 		}
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", r.what, r.value, cmp.Or(r.yardstick, "–"), cmp.Or(r.ratio, "–"), cmp.Or(r.goal, "–"))
+		end := start + 1
+		last := 0
+		for ; end < len(lines) && !strings.HasPrefix(lines[end], "## ") && !strings.HasPrefix(lines[end], "What the lines mean"); end++ {
+			if lines[end] == separator || strings.HasPrefix(lines[end], "| ") && lines[end] != heading {
+				last = end
+			}
+		}
+		at := -1
+		for i := start; i < end; i++ {
+			if old := cells(lines[i]); old != nil && old[0] == r.what && servers(old[2]) == servers(r.yardstick) {
+				at = i
+				lines[i] = r.line(old[4], day)
+			}
+		}
+		switch {
+		case at >= 0:
+		case last > 0:
+			lines = slices.Insert(lines, last+1, r.line("", day))
+		default:
+			lines = slices.Insert(lines, start+1, "", heading, separator, r.line("", day))
+		}
 	}
-	out.WriteString(`
-What the lines mean:
-
-- **deploy**: from sending the POST to the first answer of the site that shows the new content, asked for without pause; the median. The yardstick is
-  ` + "`git clone --depth 1`" + ` of the same repository from the same host, then a copy of every file with an fsync of each and of each folder: the least that
-  brings the same bytes safely to disk. Ours also detects, hashes, compresses twice, writes the database and switches over.
-- **Files in S3**: the object store is the Versity gateway over a directory of the same machine; the yardstick is our store in a directory. One read for the
-  first time is fetched and copied to the local disk; read again, it comes from there.
-- **GET**: four clients over kept connections, random ids, while the database holds the sites. The yardstick is ` + "`GET /healthz`" + ` of the same process
-  under the same load: what HTTP alone costs here. The sites were written straight into the database.
-- **webhook**: from reading the answer of the request that caused the event to the receiver having the first attempt in hand. *At 1,000 deliveries/s*: 50 changes a second, 20 webhooks,
-  from the moment that the event itself tells, which is before the commit. *Pending at start*: from the first to the last arrival, in the database's durable setting, beside a sender
-  with as many connections that signs and keeps nothing, measured before and after. The receiver takes a good part of the machine. 800/s is what Svix sells as the limit of its
-  plan Professional (svix.com/pricing). PostgreSQL: ` + "`go run ./scripts/withpostgres go run ./bench -only deliveries,rate,hanging`" + `.
-- **fairness**: two clients of one user post arrays of 1,000 variables, 940 kB each, without a pause, and another user posts one variable, 100 times in turn.
-- **memory**: resident set of the process (VmRSS). The live sites were written straight into the database; each answers with one real release.
-- **start**: from starting the process to the first 200 of ` + "`/readyz`" + `; the median of five.
-- **files**: h2load on one thread asks for one file that doesn't compress, over 16 connections with 16 streams each (HTTP/2) or 64 connections (HTTP/1.1); all servers
-  in turn, five rounds, the median of each figure and of the ratios of each round. *CPU* is what the kernel charged the server's processes with, per request; in the ratio,
-  theirs divided by ours. nginx sends from its cache of open files with a worker per core; Caddy is built from ` + "`bench/caddy`" + `, without its access log. Random hosts: 512
-  connections over HTTP/1.1, each to a host of its own, beside as many to one host, in the same process. Idle connections have had one answer and wait.
-- **handshakes**: TLS 1.3 with ECDSA P-256 certificates, no request after it, four clients at a time, HTTP/2 and HTTP/1.1 on offer; both servers in turn,
-  a second each, five rounds, medians of the ratios. The client takes more than a server does and shares its cores, so the first line of each pair is of the
-  whole machine; *by server CPU* divides by the CPU time that the server's processes used. A name such as X25519 is the key exchange that was agreed on:
-  browsers offer X25519MLKEM768, which holds against quantum computers and costs more; a server that can't falls back to X25519.`)
-	if b.nginx != "" {
-		fmt.Fprintf(&out, " The yardstick is %s,\n  with tickets, a shared session cache and as many workers as cores.", b.nginx)
-	}
-	out.WriteString(`
-- **memory, certificates**: what the resident set grows by when every one of as many hosts is visited for the first time; as many visits to one host come
-  before. Those of public authorities are read from the database, those of the local authority made on the spot. Then each host is visited again.
-- **dashboard pages**: one client on loopback that is signed in, until the last byte; the weight is the HTML as sent. Beside the sites the account has one
-  site with 200 deployments, a log of 5,000 lines, 25 domains, 200 variables and 100 deploy hooks, 50 webhooks, one of them with 500 deliveries, and
-  the installation 200 more users.
-`)
-	return out.String()
+	return strings.Join(lines, "\n")
 }
 
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		return "unknown"
+// line is the row of a table; remarked is the goal that stood there.
+func (r row) line(remarked, day string) string {
+	goal := cmp.Or(r.goal, "–")
+	if strings.HasPrefix(remarked, r.goal) && r.goal != "" {
+		goal = remarked
 	}
-	return strings.TrimSpace(string(out))
+	return "| " + strings.Join([]string{r.what, r.value, cmp.Or(r.yardstick, "–"), cmp.Or(r.ratio, "–"), goal, day}, " | ") + " |"
+}
+
+// cells are those of a table's row; nil: the line is none.
+func cells(line string) []string {
+	if !strings.HasPrefix(line, "| ") || !strings.HasSuffix(line, " |") {
+		return nil
+	}
+	list := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |"), " | ")
+	if len(list) != 6 {
+		return nil
+	}
+	return list
+}
+
+// servers says which of the programs that rows are told apart by a yardstick names.
+func servers(yardstick string) string {
+	for _, name := range []string{"nginx", "caddy"} {
+		if strings.HasPrefix(yardstick, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// machine says where the figures were made.
+func (b *bench) machine() string {
+	m := fmt.Sprintf("%d cores (%s), %s of memory, %s, %s", runtime.NumCPU(), processor(), memory(), runtime.GOOS, runtime.Version())
+	if b.nginx != "" {
+		m += "; " + b.nginx
+	}
+	return m
 }
 
 // field returns the first value of a key in a file of "key: value" lines.

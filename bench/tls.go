@@ -240,9 +240,15 @@ func visit(addr string, config *tls.Config) (visited, error) {
 	return v, err
 }
 
-// cpuTime returns what a process group has used of the CPUs so far. The kernel counts it in
-// hundredths of a second (USER_HZ, the same on every Linux that Go runs on).
+// cpuTime returns what a process group has used of the CPUs so far.
 func cpuTime(group int) (time.Duration, error) {
+	return cpuOf(func(_, of int) bool { return of == group })
+}
+
+// cpuOf returns what some processes have used of the CPUs so far, told by their ids and their
+// groups. The kernel counts it in hundredths of a second (USER_HZ, the same on every Linux that
+// Go runs on).
+func cpuOf(is func(pid, group int) bool) (time.Duration, error) {
 	var total time.Duration
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -255,7 +261,11 @@ func cpuTime(group int) (time.Duration, error) {
 		}
 		_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndexByte(string(text), ')')):]), ") ")
 		fields := strings.Fields(rest) // from the third, the state, on: proc(5)
-		if len(fields) < 13 || fields[2] != strconv.Itoa(group) {
+		if len(fields) < 13 {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if group, _ := strconv.Atoi(fields[2]); !is(pid, group) {
 			continue
 		}
 		for _, n := range fields[11:13] {

@@ -26,6 +26,7 @@ func (b *bench) wordpress(w *world.World) error {
 	}
 	var made []time.Duration
 	var url, id string
+	var sites []wordPressSite
 	for i := range 4 {
 		name := fmt.Sprintf("blog %d", i)
 		start := time.Now()
@@ -34,6 +35,7 @@ func (b *bench) wordpress(w *world.World) error {
 			return err
 		}
 		url, id = created.Data.URL, created.Data.ID
+		sites = append(sites, wordPressSite{id, url})
 		if err := world.Until(b.ctx, 5*time.Millisecond, func() (bool, error) {
 			a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: url + "/"})
 			return err == nil && a.Status == http.StatusOK && strings.Contains(string(a.Body), "<title>"+name), err
@@ -82,6 +84,9 @@ func (b *bench) wordpress(w *world.World) error {
 	}
 	b.timing("a page past the cache, p50", median(uncached), 0, "", "")
 
+	if err := b.objectCache(w, browser, sites[2], sites[1]); err != nil {
+		return err
+	}
 	if err := b.besideNginx(w, browser, id, url); err != nil {
 		return err
 	}

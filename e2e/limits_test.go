@@ -57,7 +57,7 @@ func TestHeldConnections(t *testing.T) {
 	// Many addresses take all places, with handshakes and requests that are half there.
 	hello := clientHello(t)
 	for from := range 8 {
-		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+from))}}
+		d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+from))}}
 		for i := range 40 {
 			c, err := d.DialContext(t.Context(), "tcp", w.HTTPS)
 			if err != nil {

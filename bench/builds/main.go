@@ -32,9 +32,6 @@ import (
 const benchUID = 199_997
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == sandbox.ShimName {
-		os.Exit(sandbox.Shim(os.Args[2:])) // we are inside a sandbox, as its first process
-	}
 	rounds := flag.Int("rounds", 7, "Vite builds on each side")
 	starts := flag.Int("starts", 100, "starts of a command that does nothing, on each side")
 	projects := flag.String("projects", "vite-react,sveltekit,nuxt,next", "the real projects to build")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"slipway/internal/server"
+	"slipway/internal/recovery"
 )
 
 type backupCommand struct {
@@ -21,7 +21,7 @@ type backupCreate struct {
 
 // Run has the running service take the backup, and waits for it.
 func (b backupCreate) Run(ctx context.Context) error {
-	return server.CreateBackup(ctx, b.store(), b.To, os.Stdout)
+	return recovery.Create(ctx, b.store(), b.To, os.Stdout)
 }
 
 // place holds where backups are and what opens them.
@@ -31,8 +31,8 @@ type place struct {
 	Identity string `name:"identity" help:"Identity of age that opens the backups instead." type:"path" placeholder:"FILE"`
 }
 
-func (p place) place() server.Place {
-	return server.Place{From: p.From, Key: p.Key, Identity: p.Identity}
+func (p place) place() recovery.Place {
+	return recovery.Place{From: p.From, Key: p.Key, Identity: p.Identity}
 }
 
 type backupList struct {
@@ -42,7 +42,7 @@ type backupList struct {
 
 // Run prints the backups.
 func (b backupList) Run(ctx context.Context) error {
-	return server.ListBackups(ctx, b.store(), b.place.place(), os.Stdout)
+	return recovery.List(ctx, b.store(), b.place.place(), os.Stdout)
 }
 
 type backupVerify struct {
@@ -53,7 +53,7 @@ type backupVerify struct {
 
 // Run verifies a backup.
 func (b backupVerify) Run(ctx context.Context) error {
-	return server.VerifyBackup(ctx, b.store(), b.place.place(), b.ID, "", os.Stdout)
+	return recovery.Verify(ctx, b.store(), b.place.place(), b.ID, "", os.Stdout)
 }
 
 type backupRestore struct {
@@ -65,5 +65,5 @@ type backupRestore struct {
 
 // Run restores a backup.
 func (b backupRestore) Run(ctx context.Context) error {
-	return server.RestoreBackup(ctx, b.store(), b.place.place(), b.ID, b.MariaDB, os.Stdout)
+	return recovery.Restore(ctx, b.store(), b.place.place(), b.ID, b.MariaDB, os.Stdout)
 }

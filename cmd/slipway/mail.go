@@ -1,6 +1,6 @@
 package main
 
-import "slipway/internal/server"
+import "slipway/internal/config"
 
 // mailFlags name the mail server. There is no flag for the password: the command line can
 // be read by every user of the machine.
@@ -12,7 +12,7 @@ type mailFlags struct {
 	SMTPTLS          string `name:"smtp-tls" help:"auto, implicit, starttls or off. auto is implicit on port 465, off on loopback, else STARTTLS." default:"auto" enum:"auto,implicit,starttls,off"`
 }
 
-func (m mailFlags) smtp() server.SMTP {
+func (m mailFlags) smtp() config.SMTP {
 	password, _ := lookupEnv("SLIPWAY_SMTP_PASSWORD")
-	return server.SMTP{Addr: m.SMTP, User: m.SMTPUser, Password: password, PasswordFile: m.SMTPPasswordFile, From: m.SMTPFrom, TLS: m.SMTPTLS}
+	return config.SMTP{Addr: m.SMTP, User: m.SMTPUser, Password: password, PasswordFile: m.SMTPPasswordFile, From: m.SMTPFrom, TLS: m.SMTPTLS}
 }

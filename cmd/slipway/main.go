@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
-
-	"slipway/internal/sandbox"
-	"slipway/internal/server"
 )
 
 // version is set by the build.
@@ -34,9 +33,6 @@ type commands struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == sandbox.ShimName {
-		os.Exit(sandbox.Shim(os.Args[2:])) // we are inside a sandbox, as its first process
-	}
 	os.Exit(run(os.Args[1:]))
 }
 
@@ -82,6 +78,19 @@ type versionCommand struct{}
 
 // Run prints the version.
 func (versionCommand) Run() error {
-	fmt.Println(server.VersionText(version))
+	fmt.Println(versionText())
 	return nil
+}
+
+// versionText returns the output of `slipway version`.
+func versionText() string {
+	revision := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = " (" + s.Value[:min(12, len(s.Value))] + ")"
+			}
+		}
+	}
+	return fmt.Sprintf("slipway %s%s, %s, %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

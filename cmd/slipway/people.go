@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/server"
+	"slipway/internal/admin"
+	"slipway/internal/doctor"
 )
 
 type userCommand struct {
@@ -23,7 +24,7 @@ type userCommand struct {
 type userList struct{ common }
 
 // Run lists everybody.
-func (u userList) Run(ctx context.Context) error { return server.ListUsers(ctx, u.store(), os.Stdout) }
+func (u userList) Run(ctx context.Context) error { return admin.ListUsers(ctx, u.store(), os.Stdout) }
 
 type userSuspend struct {
 	common
@@ -33,7 +34,7 @@ type userSuspend struct {
 
 // Run suspends the user, also while the server runs.
 func (u userSuspend) Run(ctx context.Context) error {
-	return server.SuspendUser(ctx, u.store(), u.Email, u.Reason, os.Stdout)
+	return admin.SuspendUser(ctx, u.store(), u.Email, u.Reason, os.Stdout)
 }
 
 type userResume struct {
@@ -43,7 +44,7 @@ type userResume struct {
 
 // Run lets the user in again, also while the server runs.
 func (u userResume) Run(ctx context.Context) error {
-	return server.ResumeUser(ctx, u.store(), u.Email, os.Stdout)
+	return admin.ResumeUser(ctx, u.store(), u.Email, os.Stdout)
 }
 
 type userCreate struct {
@@ -59,7 +60,7 @@ func (u userCreate) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return server.CreateUser(ctx, u.store(), server.NewUser{Email: u.Email, Password: password, Admin: u.Admin, BaseURL: u.BaseURL}, os.Stdout)
+	return admin.CreateUser(ctx, u.store(), admin.NewUser{Email: u.Email, Password: password, Admin: u.Admin, BaseURL: u.BaseURL}, os.Stdout)
 }
 
 // readPassword reads one line of standard input. Nothing there, or a terminal where
@@ -95,7 +96,7 @@ func (k keyCreate) Run(ctx context.Context) error {
 	if len(k.Scope) == 0 {
 		k.Scope = []string{"*"}
 	}
-	return server.CreateKey(ctx, k.store(), server.NewKey{User: k.User, Name: k.Name, Scopes: k.Scope, Expires: k.Expires, Limits: k.Limits}, os.Stdout)
+	return admin.CreateKey(ctx, k.store(), admin.NewKey{User: k.User, Name: k.Name, Scopes: k.Scope, Expires: k.Expires, Limits: k.Limits}, os.Stdout)
 }
 
 type caCommand struct {
@@ -105,7 +106,7 @@ type caCommand struct {
 type caExport struct{ common }
 
 // Run prints the root certificate.
-func (c caExport) Run(ctx context.Context) error { return server.ExportCA(ctx, c.store(), os.Stdout) }
+func (c caExport) Run(ctx context.Context) error { return admin.ExportCA(ctx, c.store(), os.Stdout) }
 
 type doctorCommand struct {
 	common
@@ -121,5 +122,5 @@ type doctorCommand struct {
 func (c doctorCommand) Run(ctx context.Context) error {
 	m := c.smtp()
 	m.CAFile = c.OutboundCAFile
-	return server.Doctor(ctx, c.store(), m, server.Certificates{SiteDomain: c.SiteDomain, Public: len(c.ACMECA) > 0, DNS: c.ACMEDNS != ""}, os.Stdout)
+	return doctor.Print(ctx, c.store(), m, doctor.Certificates{SiteDomain: c.SiteDomain, Public: len(c.ACMECA) > 0, DNS: c.ACMEDNS != ""}, os.Stdout)
 }

@@ -6,6 +6,9 @@ import (
 	"os"
 	"time"
 
+	"slipway/internal/config"
+	"slipway/internal/installation"
+	"slipway/internal/recovery"
 	"slipway/internal/server"
 )
 
@@ -18,8 +21,8 @@ type common struct {
 	Blobs    string `help:"Where files are stored: s3://BUCKET?endpoint=https://HOST, with credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a directory; the data directory when absent." placeholder:"URL"`
 }
 
-func (c common) store() server.Store {
-	return server.Store{DataDir: c.DataDir, Database: c.Database, Blobs: c.Blobs}
+func (c common) store() installation.Store {
+	return installation.Store{DataDir: c.DataDir, Database: c.Database, Blobs: c.Blobs}
 }
 
 type serveCommand struct {
@@ -64,10 +67,13 @@ type serveCommand struct {
 	GitHistory     int           `help:"Commits of a branch that builds see." default:"10"`
 	MaxReleaseSize int           `help:"Maximum size of one release in MiB." default:"4096"`
 	BuildMemory    int           `help:"Memory limit of one build in MiB." default:"2048"`
+	BuildDisk      int           `help:"Disk limit of one build in MiB." default:"4096"`
 	BuildTime      time.Duration `help:"Timeout of one build stage." default:"15m"`
 	MariaDB        string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT. Default: a private one, if mariadbd is installed." placeholder:"ADDRESS"`
 	MariaDBMemory  int           `name:"mariadb-memory" help:"Memory limit of the private MariaDB server in MiB." default:"1024"`
 	DatabaseSize   int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
+	WPCLI          string        `name:"wp-cli" help:"wp-cli program that commands of WordPress sites call as wp. Default: wp in PATH, if it is below /usr." placeholder:"FILE"`
+	RedisServer    string        `name:"redis-server" help:"Redis server program that WordPress sites can have as an object cache. Default: redis-server in PATH, if installed." placeholder:"FILE"`
 	WordPress      string        `name:"wordpress-source" help:"WordPress of new sites: a directory, debian, or https://….tar.gz#sha256=…. Default: the current release." placeholder:"SOURCE"`
 	mailFlags
 	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only safe if you trust every user."`
@@ -86,7 +92,8 @@ func (s serveCommand) Run(ctx context.Context) error {
 	}
 	store := s.store()
 	store.BlobCache = s.BlobCache
-	return server.Serve(ctx, server.Config{
+	_ = leaveWork() // without it the service works as well, but slower
+	return server.Serve(ctx, config.Config{
 		Store: store, Version: version, Log: s.logger(),
 		Listen: s.Listen, EdgeHTTP: str(s.EdgeHTTP, "127.0.0.1:8081"), EdgeHTTPS: str(s.EdgeHTTPS, "127.0.0.1:8443"),
 		BaseURL: s.BaseURL, APIURL: s.APIURL, SiteDomain: s.SiteDomain, SharedDomain: s.SharedDomain,
@@ -96,8 +103,8 @@ func (s serveCommand) Run(ctx context.Context) error {
 		RateLimit: s.RateLimit, Registry: s.Registry, TrustedProxies: s.TrustedProxy,
 		NoFastPath: !s.FastPath, HTTP3: s.HTTP3, CountryDatabase: s.CountryDB, MaxConnections: s.MaxConns, MaxConnectionsPerAddress: s.MaxConnsOfOne, DrainDelay: s.DrainDelay,
 		GitHistory: s.GitHistory, MaxFileSize: s.MaxFileSize, MaxReleaseSize: s.MaxReleaseSize,
-		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildTime: s.BuildTime, WordPressSource: s.WordPress, MariaDB: s.MariaDB, MariaDBMemory: s.MariaDBMemory, DatabaseSize: s.DatabaseSize, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
-		Backup: server.Backup{To: s.BackupTo, Recipients: s.BackupFor, Every: s.BackupEvery, Alarm: s.BackupAlarm},
+		Builds: s.Builds, BuildMemory: s.BuildMemory, BuildDisk: s.BuildDisk, BuildTime: s.BuildTime, WordPressSource: s.WordPress, RedisServer: s.RedisServer, WPCLI: s.WPCLI, MariaDB: s.MariaDB, MariaDBMemory: s.MariaDBMemory, DatabaseSize: s.DatabaseSize, InsecureBuilds: s.InsecureBuilds, SMTP: s.smtp(),
+		Backup: recovery.Settings{To: s.BackupTo, Recipients: s.BackupFor, Every: s.BackupEvery, Alarm: s.BackupAlarm},
 	})
 }
 

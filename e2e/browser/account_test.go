@@ -12,7 +12,7 @@ func (s *story) account() {
 	s.Look("menu")
 	s.Click(`.menu-panel button[value="dark"]`)
 	s.Sees(`html[data-theme="dark"]`)
-	s.Until("the colors are not kept", `document.cookie.includes('dark') || cookieStore.get('slipway-theme').then((c) => c && c.value === 'dark')`)
+	s.Until("the colors are not kept", `fetch('/account').then((r) => r.text()).then((page) => page.includes('data-theme="dark"'))`)
 	s.Go("/account/sessions")
 	s.Sees(`html[data-theme="dark"]`)
 	s.Click("details.menu summary")

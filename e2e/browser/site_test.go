@@ -239,6 +239,31 @@ func (s *story) domain() {
 	s.Look("domains")
 }
 
+func (s *story) search() {
+	s.step("sites are found while their names are typed")
+	s.Go("/")
+	harbor := "@card-" + s.site[len("/sites/"):]
+	s.Sees(harbor)
+	s.Sees("@cards", "leaflet")
+	s.stays(func() {
+		s.Type("@search", "leaf")
+		s.Misses(harbor)
+		s.Sees("@cards", "leaflet")
+		s.Type("@search", "no site of this name")
+		s.Sees("@cards", "No matching sites")
+		s.Type("@search", "HARB")
+		s.Sees(harbor)
+		s.Until("the address does not say what was searched", `location.search === '?q=HARB'`)
+	})
+	s.Focused("@search")
+	s.Go("/?q=HARB") // a link to it finds the same
+	s.Sees(harbor)
+	var others int
+	if s.Eval(`document.querySelectorAll('[data-test="cards"] .card').length`, &others); others != 1 {
+		s.t.Errorf("%d sites are found by the link", others)
+	}
+}
+
 func (s *story) delete() {
 	s.step("delete the site by typing its name")
 	s.Go(s.site + "/settings")

@@ -43,6 +43,7 @@ func TestBrowserStory(t *testing.T) {
 	s.plainSite()
 	s.restOfThePages()
 	s.account()
+	s.search()
 	s.delete()
 }
 

@@ -101,10 +101,10 @@ func (w *Window) Until(what, script string) {
 	}
 }
 
-// comes returns when a script says true, or ctx ends.
+// comes returns when a script, or what it promises, is true, or ctx ends.
 func (w *Window) comes(ctx context.Context, script string) error {
 	return world.Until(ctx, 25*time.Millisecond, func() (ok bool, err error) {
-		err = w.eval("!!("+script+")", &ok)
+		err = w.eval("Promise.resolve(("+script+")).then(Boolean)", &ok)
 		return ok, err
 	})
 }

@@ -1,6 +1,7 @@
 package domains
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -141,6 +142,30 @@ func TestRedirects(t *testing.T) {
 	if !apex.Primary || len(apex.DNS) != 1 || apex.DNS[0].Type != "A" || apex.DNS[0].Value != "127.0.0.1" || apex.DNS[0].Status != "valid" {
 		t.Errorf("an apex: %+v", apex)
 	}
+	// A CDN in front that connects by plain HTTP leads visitors in circles, whatever it says of
+	// them: the domain warns of it.
+	shop := h.add(h.ann, blog, "shop.customer.test")
+	h.prove(shop)
+	h.zone.Set(shop.Name, "A 104.16.1.1")
+	shop = h.verify(h.ann, shop)
+	if said := shop.problem("cdn"); shop.Status != "active" || !strings.Contains(said, "SSL mode Full") || !strings.Contains(said, "Flexible") || !strings.Contains(said, "ERR_TOO_MANY_REDIRECTS") {
+		t.Errorf("%s behind a CDN: %+v", shop.Status, shop.Problems)
+	}
+	h.until(5*time.Second, "the same address again", func() bool {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+h.HTTP+"/page?x=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = shop.Name
+		r.Header.Set("X-Forwarded-Proto", "https")
+		a, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			return false
+		}
+		a.Body.Close()
+		to, err := a.Location()
+		return err == nil && a.StatusCode/100 == 3 && to.Scheme == "https" && to.Hostname() == shop.Name && to.RequestURI() == "/page?x=1"
+	})
 	var www aDomain
 	h.call(h.ann, "POST", "/sites/"+blog.ID+"/domains", map[string]any{"name": "www.example.com", "redirectTo": "example.com"}, &www)
 	h.prove(www)

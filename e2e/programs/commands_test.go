@@ -3,6 +3,7 @@ package programs
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ func TestBesideTheProgram(t *testing.T) {
 		t.Helper()
 		files := server(version)
 		files[script] = strings.Replace(files[script], "(q, r) => {", "(q, r) => {\n  if (q.url !== '/') (q.url === '/bad' ? console.error : console.log)('visit of', q.url)", 1)
+		files[script] = spin + files[script]
 		files["slipway.toml"] = "release = \"node release.js\"\n[processes]\nclock = \"node worker-of-e2e-programs.js " + version + "\"\n[[cron]]\nname = \"every\"\nschedule = \"* * * * *\"\ncommand = \"node cron.js\"\n"
 		files["release.js"] = release
 		files["worker-of-e2e-programs.js"] = "console.log('works for " + version + "'); setInterval(() => {}, 1000)"
@@ -115,8 +117,10 @@ func TestBesideTheProgram(t *testing.T) {
 	if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
 		t.Errorf("beside its previews: %q, %v", text, err)
 	}
-	// The start command of the settings goes before what was detected, by a restart alone.
-	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"command": "node " + script + " as-set"}}, nil)
+	// The start command of the settings goes before what was detected, by a restart alone, and
+	// so do its limits.
+	limited := 0
+	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"command": "node " + script + " as-set", "cpus": 0.2}}, nil)
 	s.call("POST", "/sites/"+s.ID+"/restart", nil, &op)
 	if o := s.operation(op.ID); o.Status != "success" {
 		t.Errorf("the restart: %+v", o)
@@ -127,6 +131,15 @@ func TestBesideTheProgram(t *testing.T) {
 	})
 	if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
 		t.Errorf("by the command of the settings: %q, %v", text, err)
+	}
+	for _, pid := range s.processes() {
+		if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && strings.Contains(string(line), script+"\x00as-set") {
+			s.limited(pid, 0.2)
+			limited++
+		}
+	}
+	if limited == 0 {
+		t.Error("no process of the program was found, to hold it against its limit")
 	}
 
 	// Visits since the kill, which took the figures of the last minute with it.

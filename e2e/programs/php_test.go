@@ -45,7 +45,7 @@ func TestPHPApplication(t *testing.T) {
 	}
 	// What a visitor calls himself is nothing, a cookie for everybody's domain neither, and no header tells of us what nginx would act on.
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", h.URL+"/headers.php", nil)
-	for name, value := range map[string]string{"X-Forwarded-For": "6.6.6.6", "X-Real-IP": "6.6.6.6", "Proxy": "http://evil", "X-Forwarded-Proto": "http", "X_Forwarded_For": "6.6.6.6", "Content-Type": "a/b"} {
+	for name, value := range map[string]string{"X-Forwarded-For": "6.6.6.6", "X-Real-IP": "6.6.6.6", "Proxy": "http://evil", "X-Forwarded-Proto": "http", "X_Forwarded_For": "6.6.6.6", "X.Forwarded.For": "6.6.6.6", "X-Real.IP": "6.6.6.6", "Content-Type": "a/b"} {
 		req.Header.Set(name, value)
 	}
 	a, err := world.Read(h.browser.Do(req))

@@ -103,7 +103,15 @@ func (h *installation) network(s siteBody) {
 		t.Errorf("uploads may have %s bytes", got)
 	}
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": true, "php": map[string]any{"uploadMiB": 3}}, nil)
+	h.until("the front page is cached before the restart", func() bool {
+		_, header, _ := h.visitor(s.URL).get("/")
+		return header.Get("X-Cache") == "HIT"
+	})
 	h.restart(s)
+	h.until("no page from before the restart is shown in maintenance", func() bool {
+		status, _, _ := h.visitor(s.URL).get("/")
+		return status == 503
+	})
 	if status, header, text := h.visitor(s.URL).get("/?maintenance=1"); status != 503 || header.Get("Retry-After") == "" || !strings.Contains(text, "being worked on") {
 		t.Errorf("in maintenance a visitor gets %d %.200s", status, text)
 	}

@@ -74,6 +74,10 @@ func (h *installation) updates(s siteBody) {
 		t.Errorf("a changed title: %s", op.Error)
 	}
 	is("1.0")
+	if op = h.ended(h.update(s, map[string]any{"plugins": []string{"gadget", "gadgets"}}), "failed"); !strings.HasPrefix(op.Error, "There is no plugin gadgets on this site") {
+		t.Errorf("a plugin that is not installed: %s", op.Error)
+	}
+	is("1.0")
 
 	// A good one, with the core in the same operation.
 	h.offerPlugin(s, "2.2", "")

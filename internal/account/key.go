@@ -256,7 +256,7 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 }
 
 // Holds is nil while what the caller came with still lets them in: their key is there and
-// has not expired, and they are not suspended. It is for answers that stay open.
+// has not expired, and they are not suspended. It is for answers that stay open, and requests that take long to come.
 func (a *Accounts) Holds(ctx context.Context, c Caller) error {
 	if c.Key == "" {
 		return stands(ctx, a.db, c.User, fault.Unauthorized)

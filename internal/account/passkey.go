@@ -36,6 +36,8 @@ type Passkey struct {
 // maxPasskeys is the most a user can have.
 const maxPasskeys = 20
 
+var errManyPasskeys = &fault.Error{Kind: fault.Conflict, Message: "Too many passkeys", Details: fmt.Sprintf("a user has at most %d: remove one that is not used", maxPasskeys), Code: "too_many_passkeys"}
+
 // ceremonyLife is how long somebody has to touch their authenticator.
 const ceremonyLife = 5 * time.Minute
 
@@ -131,7 +133,7 @@ func (a *Accounts) OfferPasskey(ctx context.Context, owner UserID) (Ceremony, er
 		return Ceremony{}, err
 	}
 	if len(h.credentials) >= maxPasskeys {
-		return Ceremony{}, &fault.Error{Kind: fault.Conflict, Message: "Too many passkeys", Details: fmt.Sprintf("a user has at most %d: remove one that is not used", maxPasskeys), Code: "too_many_passkeys"}
+		return Ceremony{}, errManyPasskeys
 	}
 	options, session, err := rp.BeginRegistration(h, webauthn.WithExclusions(webauthn.Credentials(h.credentials).CredentialDescriptors()))
 	if err != nil {
@@ -174,6 +176,13 @@ func (a *Accounts) AddPasskey(ctx context.Context, by Actor, name, token string,
 		return err
 	}
 	return a.db.Write(ctx, func(tx *db.Tx) error {
+		var n int // counted again: any number may have been offered at once
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM passkeys WHERE user_id = $1`, by.User).Scan(&n); err != nil {
+			return fmt.Errorf("count passkeys: %w", err)
+		}
+		if n >= maxPasskeys {
+			return errManyPasskeys
+		}
 		id := PasskeyID(db.NewID("psk"))
 		_, err := tx.Exec(ctx, `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
 			id, by.User, credentialText(made.ID), string(record), name, db.Now())

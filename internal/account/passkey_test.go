@@ -153,6 +153,28 @@ func TestPasskey(t *testing.T) {
 	}
 }
 
+// Offers that were open at once bring no more passkeys than one after the other.
+func TestPasskeysOfferedAtOnce(t *testing.T) {
+	t.Parallel()
+	a, _ := guarded(t)
+	ada := enrol(t, a, "ada@example.test")
+	const most = 20
+	var offers []account.Ceremony
+	for range most + 2 {
+		c, err := a.OfferPasskey(t.Context(), ada.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offers = append(offers, c)
+	}
+	for i, c := range offers {
+		err := a.AddPasskey(t.Context(), account.Actor{User: ada.ID, Addr: here}, "Key", c.Token, newDevice(t, "https://slipway.test").create(c))
+		if i < most && err != nil || i >= most && !fault.Is(err, fault.Conflict) {
+			t.Errorf("passkey %d: %v", i+1, err)
+		}
+	}
+}
+
 func TestPasskeysNeedAName(t *testing.T) {
 	t.Parallel()
 	for site, want := range map[string]bool{"https://slipway.test": true, "http://localhost:8080": true, "https://slipway.test:8443": true,

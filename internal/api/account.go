@@ -115,6 +115,9 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 		n.Expires = db.At(t)
 	}
 	k, secret, err := a.Accounts.CreateKeyTx(ctx, tx, c, n)
+	if err == nil {
+		err = a.ownSites(ctx, tx, c, "sites", n.Sites)
+	}
 	did = account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
 	return newKeyBody{showKey(k), secret}, did, err
 }

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
+	"slipway/internal/rule"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
@@ -44,6 +45,7 @@ type Config struct {
 	Accounts    *account.Accounts
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
+	Rules       *rule.Rules
 	Git         *git.Git
 	Connections *connection.Connections
 	Notify      *notify.Notifications

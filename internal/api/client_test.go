@@ -15,7 +15,7 @@ func TestPathsAreAnsweredAsTheyAre(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, key := w.user("a@example.test")
-	for _, p := range []string{"/api/v1//sites", "/api//v1/sites", "/api/v1/sites/../sites", "/api/v1/./sites", "/api/v1/sites//", "/api/v1/sites/%2e%2e/sites", "/hooks//deploy/x", "/api/", "/api/v1/"} {
+	for _, p := range []string{"/api/v1//sites", "/api//v1/sites", "/api/v1/sites/../sites", "/api/v1/./sites", "/api/v1/sites//", "/api/v1/sites/%2e%2e/sites", "/api/v1/sites%2f", "/api/v1/sites%2F/", "/hooks//deploy/x", "/api/", "/api/v1/"} {
 		a := w.send("GET", p, key, nil)
 		common(t, p, a)
 		if a.status != 404 || a.header.Get("Content-Type") != "application/json" {

@@ -66,3 +66,19 @@ func TestNotificationChannels(t *testing.T) {
 	}
 	wants(t, "the target", w.api("PATCH", "/notifications/"+id, key, m{"target": "https://x.test/"}), 400, "field_not_changeable")
 }
+
+// Reports that nobody would send are refused instead of promised.
+func TestReportsNeedAConnectedAccount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	path := "/sites/" + w.site(key, "x") + "/git"
+	for _, body := range []m{{"report": true}, {"report": true, "connectionId": ""}, {"report": true, "autoDeploy": false}} {
+		if a := w.api("PATCH", path, key, body); a.status != 400 || a.json(t)["code"] != "invalid_report" {
+			t.Errorf("%v: %s", body, a)
+		}
+	}
+	if git := w.must(200, "PATCH", path, key, m{"report": false}); git["report"] != false || git["autoDeploy"] != true {
+		t.Errorf("%v", git)
+	}
+}

@@ -6,7 +6,8 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
+	"slipway/internal/journal"
 	"slipway/internal/site"
 )
 
@@ -78,8 +79,8 @@ func (a *API) deploymentRoutes() {
 }
 
 // deployment returns a deployment that the caller may touch, by either spelling of its id.
-func (a *API) deployment(ctx context.Context, c account.Caller, id string) (deploy.Deployment, error) {
-	d, err := a.Deployments.Get(ctx, c.Owner, deploy.ParseID(id))
+func (a *API) deployment(ctx context.Context, c account.Caller, id string) (deployment.Deployment, error) {
+	d, err := a.Deployments.Get(ctx, c.Owner, deployment.ParseID(id))
 	if err != nil {
 		return d, err
 	}
@@ -104,8 +105,8 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return page[deploymentBody]{}, err
 	}
-	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deploy.Filter{Branch: in.Branch, Target: deploy.Target(in.Target),
-		Status: deploy.Status(in.Status), Author: in.Author, Pull: in.Pull, Page: p.page, Limit: p.limit})
+	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deployment.Filter{Branch: in.Branch, Target: deployment.Target(in.Target),
+		Status: deployment.Status(in.Status), Author: in.Author, Pull: in.Pull, Page: p.page, Limit: p.limit})
 	if err != nil {
 		return page[deploymentBody]{}, err
 	}
@@ -146,7 +147,7 @@ func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller,
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return deploymentBody{}, did, err
 	}
-	d, err := a.Deployments.CancelTx(ctx, tx, c.Owner, deploy.ParseID(in.ID))
+	d, err := a.Deployments.CancelTx(ctx, tx, c.Owner, deployment.ParseID(in.ID))
 	did = account.AuditEvent{Action: "deployment.canceled", Subject: string(d.ID)}
 	if err != nil {
 		return deploymentBody{}, did, err
@@ -159,7 +160,7 @@ func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, 
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
-	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deploy.ParseID(in.ID), deploy.ByAPI)
+	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deployment.ParseID(in.ID), deployment.ByAPI)
 	did = account.AuditEvent{Action: "deployment.retried", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }
@@ -168,12 +169,12 @@ func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
-	d, err := a.Deployments.PromoteTx(ctx, tx, c.Owner, deploy.ParseID(in.ID))
+	d, err := a.Deployments.PromoteTx(ctx, tx, c.Owner, deployment.ParseID(in.ID))
 	did = account.AuditEvent{Action: "deployment.promoted", Subject: string(d.ID)}
 	return Triggered{"Deployment promoted", string(d.ID), string(d.Status)}, did, err
 }
 
-func showDeployment(d deploy.Deployment) deploymentBody {
+func showDeployment(d deployment.Deployment) deploymentBody {
 	b := deploymentBody{ID: string(d.ID), SiteID: string(d.Site), Status: string(d.Status), Trigger: string(d.Cause), Target: string(d.Target), PreviewURL: some(d.PreviewURL), Title: some(d.Title),
 		Branch: some(d.Branch), CommitHash: some(d.CommitHash), CommitMessage: some(d.CommitMessage), CommitAuthor: some(d.CommitAuthor),
 		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: plainText(d.Plan), URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
@@ -183,15 +184,15 @@ func showDeployment(d deploy.Deployment) deploymentBody {
 		b.PullRequest = &pullRef{d.Pull, nil, d.Fork, some(d.PullURL())}
 	}
 	switch d.Cause {
-	case deploy.ByRollback:
+	case deployment.ByRollback:
 		b.RollbackOf = some(string(d.ReleaseOf))
-	case deploy.ByPromote:
+	case deployment.ByPromote:
 		b.PromotedFrom = some(string(d.ReleaseOf))
 	}
 	if d.Queue != nil {
 		b.Queue = &queueBody{d.Queue.Position, d.Queue.Reason}
 	}
-	b.Stages = each(d.Stages, func(s deploy.Stage) stageBody {
+	b.Stages = each(d.Stages, func(s journal.Stage) stageBody {
 		return stageBody{s.Name, s.Status, when(s.StartedAt), when(s.CompletedAt)}
 	})
 	if d.StartedAt != 0 && d.CompletedAt != 0 {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -200,5 +201,36 @@ func TestIdempotencyKeyComparesMeaning(t *testing.T) {
 	}
 	if a := w.api("POST", "/sites/"+id+"/env", key, `{"key":"A","value":"é & <b>","n":2,"secret":false}`, h); a.status != 409 {
 		t.Errorf("another number: %s", a)
+	}
+}
+
+// Sites that a request names are looked up in a transaction that others wait for: each once,
+// and no more than anybody names.
+func TestNamedSitesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	id := w.site(key, "x")
+	body := func(path string, sites []string) m {
+		return m{"url": "https://receiver.test" + path, "events": []string{"site.updated"}, "secret": "s3cret-value-of-16+", "siteIds": sites}
+	}
+	got := w.must(201, "POST", "/webhooks", key, body("/one", slices.Repeat([]string{id}, 20_000)))
+	if named := got["siteIds"].([]any); len(named) != 1 {
+		t.Errorf("named %d times", len(named))
+	}
+	many := make([]string, 101)
+	for i := range many {
+		many[i] = fmt.Sprintf("site_%026d", i)
+	}
+	for _, r := range [][2]string{{"POST", "/webhooks"}, {"POST", "/webhook-listeners"}, {"PATCH", "/webhooks/" + got["id"].(string)}} {
+		b := body("/two", many)
+		if r[0] == "PATCH" {
+			b = m{"siteIds": many}
+		} else if r[1] == "/webhook-listeners" {
+			delete(b, "url")
+		}
+		if a := w.api(r[0], r[1], key, b); a.status != 400 || !strings.Contains(a.body, "Too many sites in siteIds") {
+			t.Errorf("%s %s: %s", r[0], r[1], a)
+		}
 	}
 }

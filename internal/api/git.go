@@ -12,7 +12,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/connection"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
@@ -203,6 +203,9 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 	if report != nil {
 		u.Report = *report
 	}
+	if u.Connection == "" && report != nil && *report {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid Git settings report", Details: "deployments are reported through a connected account; set connectionId", Code: "invalid_report"}
+	}
 	return a.Connections.UseTx(ctx, tx, c.Owner, string(id), s.Repository, u)
 }
 
@@ -391,7 +394,7 @@ func (a *API) approvePull(ctx context.Context, tx *db.Tx, c account.Caller, in *
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
-	d, err := a.Git.ApproveTx(ctx, tx, c.Owner, site.ID(in.ID), in.Number, in.Body.Commit, deploy.ByAPI)
+	d, err := a.Git.ApproveTx(ctx, tx, c.Owner, site.ID(in.ID), in.Number, in.Body.Commit, deployment.ByAPI)
 	did = account.AuditEvent{Action: "pull_request.approved", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }

@@ -71,6 +71,9 @@ func schemaName(t reflect.Type, hint string) string {
 
 // encode is how every body is written.
 func encode(v any) ([]byte, error) {
+	if sites, ok := v.(page[siteBody]); ok {
+		return appendSites(make([]byte, 0, 1024*(len(sites.Data)+1)), sites)
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

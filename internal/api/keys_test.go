@@ -65,3 +65,25 @@ func TestNobodySeesOrEndsAWiderKey(t *testing.T) {
 		t.Error(a)
 	}
 }
+
+// A key is restricted to sites that there are and that are the caller's own.
+func TestKeysNameSitesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, anna := w.user("a@example.test")
+	_, bert := w.user("b@example.test")
+	own, foreign := w.site(anna, "x"), w.site(bert, "y")
+	for name, sites := range map[string][]string{
+		"another user's": {foreign},
+		"one of two":     {own, foreign},
+		"none at all":    {"site_2al2dyvvrw223zudnge6wjilyk"},
+	} {
+		a := w.api("POST", "/keys", anna, m{"name": "k", "scopes": []string{"sites:read"}, "sites": sites})
+		if a.status != 400 || a.json(t)["code"] != "invalid_sites" || a.json(t)["received"] != sites[len(sites)-1] {
+			t.Errorf("%s: %s", name, a)
+		}
+	}
+	if n := len(w.must(200, "GET", "/keys", anna, nil)["data"].([]any)); n != 1 {
+		t.Errorf("%d keys, want the one that asked", n)
+	}
+}

@@ -58,7 +58,7 @@ type createListenerIn struct {
 }
 
 func (a *API) createListener(ctx context.Context, tx *db.Tx, c account.Caller, in *createListenerIn) (_ listenerBody, did account.AuditEvent, _ error) {
-	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
+	if err := a.ownSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
 		return listenerBody{}, did, err
 	}
 	l, err := a.Webhooks.ListenTx(ctx, tx, c.Owner, webhook.NewListener(in.Body))

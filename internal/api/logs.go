@@ -14,8 +14,9 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"slipway/internal/account"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
+	"slipway/internal/journal"
 )
 
 // The most lines in one answer, streams one user may hold open, and streams in all.
@@ -133,7 +134,7 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 			}
 			if status.Ended() {
 				end = struct {
-					Status deploy.Status `json:"status"`
+					Status deployment.Status `json:"status"`
 				}{status}
 			}
 			return list, end, err
@@ -264,6 +265,6 @@ func (a *API) watch(ctx context.Context, cancel context.CancelFunc, c account.Ca
 	}
 }
 
-func showLine(l deploy.Line) lineBody {
+func showLine(l journal.Line) lineBody {
 	return lineBody{l.N, l.At.String(), l.Level, some(l.Stage), l.Message, some(l.Raw)}
 }

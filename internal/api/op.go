@@ -52,6 +52,7 @@ type reply struct {
 	Status      int
 	ContentType string `header:"Content-Type" hidden:"true"`
 	Replayed    string `header:"Idempotent-Replayed" hidden:"true"`
+	Length      string `header:"Content-Length" hidden:"true"`
 	Body        []byte
 }
 
@@ -188,6 +189,7 @@ func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *
 		if err != nil {
 			return nil, a.problem(ctx, err)
 		}
+		out.Length = strconv.Itoa(len(out.Body)) // else a long answer is sent in chunks
 		return out, nil
 	})
 	a.ops = append(a.ops, r)

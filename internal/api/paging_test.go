@@ -10,6 +10,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/operation"
 	"slipway/internal/site"
 	"slipway/internal/webhook"
@@ -28,7 +29,7 @@ func TestEveryListPages(t *testing.T) {
 			n := fmt.Sprint("n", i)
 			for _, err := range []error{
 				second(w.c.Sites.CreateTx(t.Context(), tx, w.owner(u), site.NewSite{Name: n, Type: "static", Repository: "git.test/acme/site"})),
-				second(w.c.Deployments.TriggerTx(t.Context(), tx, w.owner(u), site.ID(id), deploy.Trigger{Cause: deploy.ByAPI})),
+				second(w.c.Deployments.TriggerTx(t.Context(), tx, w.owner(u), site.ID(id), deploy.Trigger{Cause: deployment.ByAPI})),
 				second(w.c.Webhooks.CreateTx(t.Context(), tx, w.owner(u), webhook.NewWebhook{URL: "https://example.test/" + n, Events: []string{"site.updated"}})),
 				second(w.c.Webhooks.PingTx(t.Context(), tx, w.owner(u), webhook.ID(x["webhook"]))),
 				second(w.c.Operations.OpenTx(t.Context(), tx, w.owner(u), operation.NewOperation{Kind: "test", Site: id})),
@@ -106,6 +107,19 @@ func TestEveryListPages(t *testing.T) {
 		}
 		if total < want {
 			t.Errorf("%s has %d items: too few to tell", r.ID, total)
+		}
+		// What a page shows is read for all its items at once.
+		count := func(query string) int64 {
+			before := w.statements.Load()
+			ask(query)
+			return w.statements.Load() - before
+		}
+		few, many := count("?limit=2"), count("?limit=25")
+		for try := 0; many > few+5 && try < 100; try++ { // others may ask the database beside it
+			many = min(many, count("?limit=25"))
+		}
+		if total >= 16 && many > few+5 {
+			t.Errorf("%s: %d statements for 2 items, %d for %d", r.ID, few, many, min(total, 25))
 		}
 		var joined []any
 		for p := 1; ; p++ {

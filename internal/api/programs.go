@@ -400,8 +400,8 @@ func showProgramLine(l app.Line) programLine {
 }
 
 // showProcess is a site's program, null where it has none.
-func (a *API) showProcess(s site.Site) *processBody {
-	if a.Apps == nil || !hasProgram(s) {
+func (a *API) showProcess(s *site.Site) *processBody {
+	if a.Apps == nil || !hasProgram(*s) {
 		return nil
 	}
 	p := a.Apps.Status(s.LiveDeployment)

@@ -98,12 +98,13 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 // withoutSlash takes a slash at the end of a path for nothing: /sites/ is /sites.
 func withoutSlash(r *http.Request) *http.Request {
 	trimmed, ok := strings.CutSuffix(r.URL.Path, "/")
-	if !ok || trimmed != path.Clean(trimmed) {
+	raw, plain := strings.CutSuffix(r.URL.EscapedPath(), "/") // %2f is no slash (RFC 3986 §2.2)
+	if !ok || !plain || trimmed != path.Clean(trimmed) {
 		return r
 	}
 	other := *r
 	u := *r.URL
-	u.Path, u.RawPath = trimmed, strings.TrimSuffix(u.RawPath, "/")
+	u.Path, u.RawPath = trimmed, raw
 	other.URL = &u
 	return &other
 }
@@ -233,6 +234,9 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 		} else {
 			req.body, err = readBody(w, r)
 		}
+	}
+	if err == nil && len(req.body) > 0 && req.caller.Key != "" {
+		err = a.Accounts.Holds(r.Context(), req.caller) // a body may take half a minute, in which the key is revoked
 	}
 	return err
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 
 	"slipway/internal/account"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
+	"slipway/internal/rule"
 	"slipway/internal/site"
 )
 
@@ -57,9 +58,9 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return ruleAnswerBody{}, err
 	}
-	t := deploy.RuleTest{Path: in.Body.Path, Country: in.Body.Country, Files: in.Body.Rules}
+	t := rule.Trial{Path: in.Body.Path, Country: in.Body.Country, Files: in.Body.Rules}
 	if in.Body.DeploymentID != "" {
-		t.Deployment = deploy.ParseID(in.Body.DeploymentID)
+		t.Deployment = deployment.ParseID(in.Body.DeploymentID)
 	}
 	for name, value := range in.Body.Headers {
 		if len(value) > maxTestHeader {
@@ -74,7 +75,7 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 			t.Cookie = value
 		}
 	}
-	got, err := a.Deployments.TestRules(ctx, c.Owner, site.ID(in.ID), t)
+	got, err := a.Rules.Try(ctx, c.Owner, site.ID(in.ID), t)
 	if err != nil {
 		return ruleAnswerBody{}, err
 	}

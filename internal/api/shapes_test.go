@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 )
 
 // The reference names every trigger that a deployment can have.
@@ -14,7 +14,7 @@ func TestTriggersAreAllNamed(t *testing.T) {
 	t.Parallel()
 	f, _ := reflect.TypeFor[deploymentBody]().FieldByName("Trigger")
 	named := strings.Split(f.Tag.Get("enum"), ",")
-	for _, c := range deploy.Causes {
+	for _, c := range deployment.Causes {
 		if !slices.Contains(named, string(c)) {
 			t.Errorf("the trigger %s is not in the enum %q", c, named)
 		}

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/domain"
 	"slipway/internal/site"
 	"slipway/internal/source"
@@ -209,7 +210,7 @@ func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 		}
 	}
 	did = account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
-	return createdSite{a.showNewSite(s), "Site created. Provisioning will begin shortly."}, did, err
+	return createdSite{a.showNewSite(&s), "Site created. Provisioning will begin shortly."}, did, err
 }
 
 func (a *API) getSite(ctx context.Context, c account.Caller, in *ByID) (siteBody, error) {
@@ -332,9 +333,9 @@ func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *d
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
-	t := deploy.Trigger{Cause: deploy.ByAPI}
+	t := deploy.Trigger{Cause: deployment.ByAPI}
 	if b := in.Body; b != nil {
-		t.Branch, t.Commit, t.Target, t.ClearCache, t.Title = b.Branch, b.Commit, deploy.Target(b.Target), b.ClearCache, b.Title
+		t.Branch, t.Commit, t.Target, t.ClearCache, t.Title = b.Branch, b.Commit, deployment.Target(b.Target), b.ClearCache, b.Title
 	}
 	d, err := a.Deployments.TriggerTx(ctx, tx, c.Owner, site.ID(in.ID), t)
 	did = account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)}
@@ -374,16 +375,16 @@ func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
-	var to deploy.ID
+	var to deployment.ID
 	if in.Body != nil && in.Body.DeploymentID != "" {
-		to = deploy.ParseID(in.Body.DeploymentID)
+		to = deployment.ParseID(in.Body.DeploymentID)
 	}
 	d, err := a.Deployments.RollbackTx(ctx, tx, c.Owner, site.ID(in.ID), to)
 	did = account.AuditEvent{Action: "deployment.rolled_back", Subject: string(d.ID)}
 	return Triggered{"Site rolled back", string(d.ID), string(d.Status)}, did, err
 }
 
-func (a *API) showNewSite(s site.Site) NewSiteBody {
+func (a *API) showNewSite(s *site.Site) NewSiteBody {
 	b := NewSiteBody{ID: string(s.ID), Name: s.Name, Slug: s.Slug, Type: string(s.Type), Runtime: s.Runtime, Status: string(s.Status),
 		StatusReason: some(s.StatusReason), URL: a.Sites.URL(s.Slug), Subdomain: s.Slug, Framework: some(s.Framework), Build: s.Build, Run: s.Run,
 		HasCredential: s.Credential, NeedsRedeploy: s.NeedsRedeploy, Deployment: some(s.LiveDeployment), CreatedAt: s.CreatedAt.String()}
@@ -401,23 +402,38 @@ func (a *API) showSite(ctx context.Context, r db.Reader, s site.Site) (siteBody,
 	return all[0], nil
 }
 
+// showSites shows sites of one owner.
 func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]siteBody, error) {
-	domains, err := a.Domains.Summaries(ctx, r, each(list, func(s site.Site) string { return string(s.ID) }))
+	out := make([]siteBody, len(list))
+	if len(list) == 0 {
+		return out, nil
+	}
+	ids, names, slugs := make([]site.ID, len(list)), make([]string, len(list)), make([]string, len(list))
+	for i := range list {
+		ids[i], names[i], slugs[i] = list[i].ID, string(list[i].ID), list[i].Slug
+	}
+	domains, err := a.Domains.Summaries(ctx, r, list[0].Owner, names)
 	if err != nil {
 		return nil, err
 	}
-	schedules, err := a.Backups.Schedules(ctx, r, each(list, func(s site.Site) site.ID { return s.ID }))
+	schedules, err := a.Backups.Schedules(ctx, r, list[0].Owner, ids)
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := a.Certificates.Of(ctx, r, each(list, func(s site.Site) string { return s.Slug }))
+	certificates, err := a.Certificates.Of(ctx, r, slugs)
 	if err != nil {
 		return nil, err
 	}
-	return each(list, func(s site.Site) siteBody {
-		c := certificates[s.Slug]
-		return siteBody{a.showNewSite(s), each(domains[string(s.ID)], func(d domain.Summary) domainSummary {
+	for i := range list { // in place: a body is long, and there are many
+		s, b, c := &list[i], &out[i], certificates.Of(slugs[i])
+		b.NewSiteBody = a.showNewSite(s)
+		b.Domains = each(domains[names[i]], func(d domain.Summary) domainSummary {
 			return domainSummary{string(d.ID), d.Name, string(d.Status)}
-		}), a.showProcess(s), siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}, showSchedule(schedules[s.ID]), s.UpdatedAt.String()}
-	}), nil
+		})
+		b.Process = a.showProcess(s)
+		b.SSL = siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}
+		b.Backups = showSchedule(schedules.Of(ids[i]))
+		b.UpdatedAt = s.UpdatedAt.String()
+	}
+	return out, nil
 }

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +84,7 @@ type createWebhookIn struct {
 }
 
 func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn) (_ webhookBody, did account.AuditEvent, _ error) {
-	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
+	if err := a.ownSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
 		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.CreateTx(ctx, tx, c.Owner, webhook.NewWebhook(in.Body))
@@ -125,7 +127,7 @@ func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 	if err != nil {
 		return webhookBody{}, did, err
 	}
-	if err := a.ownSites(ctx, tx, c, in.Body.Sites); err != nil {
+	if err := a.ownSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
 		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.Change(in.Body))
@@ -172,11 +174,19 @@ func (a *API) rotateSecret(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	return rotated{"Secret rotated", when(w.OverlapEnds)}, did, err
 }
 
-// ownSites refuses sites that are not the caller's.
-func (a *API) ownSites(ctx context.Context, tx *db.Tx, c account.Caller, ids []string) error {
+// maxNamed is how many sites a request can name: each is looked up in a transaction that
+// others wait for.
+const maxNamed = 100
+
+// ownSites refuses sites in a field that are not the caller's.
+func (a *API) ownSites(ctx context.Context, tx *db.Tx, c account.Caller, field string, ids []string) error {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	if len(ids) > maxNamed {
+		return &fault.Error{Kind: fault.Invalid, Message: "Too many sites in " + field, Details: fmt.Sprintf("at most %d; leave it out for all sites", maxNamed), Code: "invalid_" + snake(field)}
+	}
 	for _, id := range ids {
 		if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); fault.Is(err, fault.NotFound) {
-			return &fault.Error{Kind: fault.Invalid, Message: "Unknown site in siteIds", Details: "siteIds holds ids of your sites", Received: id, Code: "invalid_site_ids"}
+			return &fault.Error{Kind: fault.Invalid, Message: "Unknown site in " + field, Details: field + " holds ids of your sites", Received: id, Code: "invalid_" + snake(field)}
 		} else if err != nil {
 			return err
 		}

@@ -2,11 +2,15 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fault"
 	"slipway/internal/operation"
 	"slipway/internal/site"
 	"slipway/internal/wordpress"
@@ -35,8 +39,18 @@ type wordpressBody struct {
 	AutoUpdate    string          `json:"autoUpdate" enum:"off,minor" doc:"minor: versions whose first two numbers stay are installed daily, with a backup before and a check after."`
 	Plugins       []extensionBody `json:"plugins"`
 	Themes        []extensionBody `json:"themes"`
+	ObjectCache   objectCacheBody `json:"objectCache"`
 	DiskBytes     int64           `json:"diskBytes" doc:"Of wp-content."`
 	DatabaseBytes int64           `json:"databaseBytes"`
+}
+
+type objectCacheBody struct {
+	Enabled     bool   `json:"enabled"`
+	Status      string `json:"status" enum:"off,active,pending,paused,replaced,down,unavailable" doc:"pending: it starts when the site is restarted, or with the next deployment of a site that was deployed before there were object caches. paused: another program of the site, such as a command, a terminal, a worker or another deployment, may change the database; the cache is active again once that has ended. replaced: wp-content has an object-cache.php of its own, which is used instead. down: Redis does not answer; WordPress works without it. unavailable: this server has no Redis any more."`
+	Hits        int64  `json:"hits" doc:"Since its start. It starts with the site's PHP."`
+	Misses      int64  `json:"misses"`
+	Keys        int64  `json:"keys"`
+	MemoryBytes int64  `json:"memoryBytes"`
 }
 
 type wordpressPHP struct {
@@ -76,7 +90,7 @@ func (a *API) wordpressRoutes() {
 	login := r("", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress", "A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite)
 	login.Status, login.Private = http.StatusCreated, true
 	postPrepared(a, login, a.prepareLogin, a.loginWordPress)
-	purge := r("", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache", "All pages, or those of the paths. The next visitor of each gets a new one. The operation has succeeded already.", account.SitesWrite)
+	purge := r("", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache", "All pages, and the object cache with them, or those of the paths. The next visitor of each gets a new one. The operation has succeeded already.", account.SitesWrite)
 	purge.Status = http.StatusAccepted
 	post(a, purge, a.purgeWordPress)
 }
@@ -141,7 +155,8 @@ func (a *API) getWordPress(ctx context.Context, c account.Caller, in *ByID) (wor
 	}
 	return wordpressBody{Version: st.Version, LatestVersion: some(st.LatestVersion), PHPVersion: st.PHPVersion, Title: st.Title, Locale: st.Locale, AdminURL: st.AdminURL,
 		Maintenance: st.Maintenance, Debug: st.Debug, XMLRPC: st.XMLRPC, PHP: wordpressPHP{st.Memory, st.Upload, st.Execution},
-		Plugins: each(st.Plugins, extension), Themes: each(st.Themes, extension), DatabaseBytes: st.DatabaseBytes, DiskBytes: st.DiskBytes, AutoUpdate: st.AutoUpdate}, nil
+		Plugins: each(st.Plugins, extension), Themes: each(st.Themes, extension), DatabaseBytes: st.DatabaseBytes, DiskBytes: st.DiskBytes, AutoUpdate: st.AutoUpdate,
+		ObjectCache: objectCacheBody{st.ObjectCache.On, st.ObjectCache.Status, st.ObjectCache.Hits, st.ObjectCache.Misses, st.ObjectCache.Keys, st.ObjectCache.Bytes}}, nil
 }
 
 type updateWordPressIn struct {
@@ -151,6 +166,7 @@ type updateWordPressIn struct {
 		Debug       *bool   `json:"debug,omitempty"`
 		XMLRPC      *bool   `json:"xmlrpc,omitempty"`
 		AutoUpdate  *string `json:"autoUpdate,omitempty" enum:"off,minor"`
+		ObjectCache *bool   `json:"objectCache,omitempty" doc:"A Redis beside the site's PHP, in its sandbox and within its memory, that holds results of database queries. 503 where the server has no Redis."`
 		PHP         *struct {
 			MemoryMiB           *int64 `json:"memoryMiB,omitempty" minimum:"64" maximum:"2048"`
 			UploadMiB           *int64 `json:"uploadMiB,omitempty" minimum:"1" maximum:"1024"`
@@ -159,11 +175,34 @@ type updateWordPressIn struct {
 	}
 }
 
+// checkWordPressPatch refuses null, and what only WordPress itself changes. How a field is now
+// is not asked, since WordPress would have to be awake for it.
+func checkWordPressPatch(ctx context.Context) error {
+	fixed := map[string]string{"version": "update WordPress to change it", "title": "change it in wp-admin", "locale": "change it in wp-admin"}
+	for _, name := range []string{"latestVersion", "phpVersion", "adminUrl", "plugins", "themes", "databaseBytes", "diskBytes"} {
+		fixed[name] = "it is read-only; omit it"
+	}
+	if err := checkPatch(ctx, "WordPress setting", []string{"maintenance", "debug", "xmlrpc", "autoUpdate", "objectCache", "php"}, struct{}{}, fixed); err != nil {
+		return err
+	}
+	var sent struct{ PHP map[string]any }
+	_ = json.Unmarshal(from(ctx).body, &sent) // it was decoded before
+	for _, name := range slices.Sorted(maps.Keys(sent.PHP)) {
+		if sent.PHP[name] == nil {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid WordPress setting php." + name, Details: name + " can't be null; omit it to keep the current value", Code: "invalid_wordpress"}
+		}
+	}
+	return nil
+}
+
 func (a *API) updateWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWordPressIn) (_ message, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return message{}, did, err
 	}
-	p := wordpress.Patch{Maintenance: in.Body.Maintenance, Debug: in.Body.Debug, XMLRPC: in.Body.XMLRPC, AutoUpdate: in.Body.AutoUpdate}
+	if err := checkWordPressPatch(ctx); err != nil {
+		return message{}, did, err
+	}
+	p := wordpress.Patch{Maintenance: in.Body.Maintenance, Debug: in.Body.Debug, XMLRPC: in.Body.XMLRPC, AutoUpdate: in.Body.AutoUpdate, ObjectCache: in.Body.ObjectCache}
 	if b := in.Body.PHP; b != nil {
 		p.Memory, p.Upload, p.Execution = b.MemoryMiB, b.UploadMiB, b.MaxExecutionSeconds
 	}

@@ -231,6 +231,9 @@ func (a *API) receiveImport(ctx context.Context, c account.Caller, id string, w 
 }
 
 func (a *API) beginImport(ctx context.Context, c account.Caller, id string, begin func(tx *db.Tx) (operation.Operation, error)) (o operationBody, err error) {
+	if err := a.Accounts.Holds(ctx, c); err != nil { // an archive may take hours, in which the key is revoked
+		return o, err
+	}
 	err = a.DB.Write(ctx, func(tx *db.Tx) error {
 		if err := a.allowed(ctx, tx, c, id); err != nil {
 			return err

@@ -34,6 +34,7 @@ import (
 	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
+	"slipway/internal/rule"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
@@ -105,6 +106,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		Accounts:    account.New(account.Config{DB: d, Limits: limits, Log: log}),
 		Sites:       sites,
 		Deployments: deployments,
+		Rules:       rule.New(rule.Config{DB: d, Sites: sites, Deployments: deployments}),
 		Domains: domain.New(domain.Config{DB: d, Limits: limits, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{},
 			SiteOf: func(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
 				s, err := sites.Get(ctx, owner, site.ID(id))

@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/compress"
 	"slipway/internal/db"
 	"slipway/internal/operation"
 	"slipway/internal/runtime"
@@ -77,6 +78,7 @@ type Apps struct {
 	workers workers
 	metrics metrics
 	storing storing
+	copies  *compress.Copies
 	node    string // this process, among others that hold workers
 
 	up   atomic.Int64   // instances, those on their way up or down included
@@ -97,7 +99,7 @@ func New(c Config) *Apps {
 	c.WakeTime = cmp.Or(c.WakeTime, 30*time.Second)
 	c.Tick = cmp.Or(c.Tick, time.Second)
 	c.Most = cmp.Or(c.Most, 500)
-	a := &Apps{c: c, programs: map[string]*program{}, down: make(chan struct{}), node: db.NewID("node")}
+	a := &Apps{c: c, programs: map[string]*program{}, down: make(chan struct{}), copies: compress.New(compress.Config{}), node: db.NewID("node")}
 	a.logs.init(c.DB, c.Log)
 	return a
 }
@@ -158,4 +160,6 @@ type Endpoint struct {
 	// Answered counts the answer: its status, the bytes of its body, and how long its first byte took. Optional to
 	// call, before Release.
 	Answered func(status int, bytes int64, took time.Duration)
+	// Failed notes in the site's log why a request got no answer, once in failedEvery at most.
+	Failed func(why string)
 }

@@ -125,7 +125,7 @@ func levelOf(stream, text string) string {
 		return "warn"
 	case strings.Contains(head, "debug"):
 		return "debug"
-	case stream == "stderr":
+	case stream == "stderr", stream == "system" && (strings.HasPrefix(head, "the application ") || strings.HasPrefix(head, "the process exited") || strings.Contains(head, " was answered with 50")):
 		return "warn"
 	}
 	return "info"

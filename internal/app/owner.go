@@ -25,10 +25,10 @@ func (a *Apps) Running(owner string) int64 {
 // enter counts a command in, which left counts out, if the server and its owner have room
 // for it.
 func (a *Apps) enter(ctx context.Context, owner string) (left func(), err error) {
-	if !a.reserve() {
-		return nil, errFull
+	if err := a.room(ctx, nil); err != nil {
+		return nil, err
 	}
-	out, err := a.admit(ctx, owner)
+	out, err := a.admit(ctx, owner, nil)
 	if err != nil {
 		a.up.Add(-1)
 		return nil, err
@@ -36,30 +36,51 @@ func (a *Apps) enter(ctx context.Context, owner string) (left func(), err error)
 	return sync.OnceFunc(func() { out(); a.up.Add(-1) }), nil
 }
 
-// admit counts one more of what an owner runs, up to the owner's limit.
-func (a *Apps) admit(ctx context.Context, owner string) (left func(), err error) {
-	most := int64(a.c.Most)
-	if a.c.MostOf != nil {
-		if most, err = a.c.MostOf(ctx, owner); err != nil {
-			return nil, err
+// admit counts one more of what an owner runs, up to the owner's limit: where that is reached,
+// one that is idle, and is not p, makes room.
+func (a *Apps) admit(ctx context.Context, owner string, p *program) (left func(), err error) {
+	for {
+		most := int64(a.c.Most)
+		if a.c.MostOf != nil {
+			if most, err = a.c.MostOf(ctx, owner); err != nil {
+				return nil, err
+			}
+		}
+		up, ok := a.owners.enter(owner, most)
+		if ok {
+			return func() { a.owners.leave(owner) }, nil
+		}
+		idle := a.spare(p, func(w Wanted) bool { return w.Owner == owner })
+		if idle == nil {
+			return nil, &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("%d programs of this account are running already", up),
+				Details: "stop sites or let them sleep, or ask the operator for more", Code: codeFull, RetryAfter: 30 * time.Second}
+		}
+		select {
+		case <-idle.left:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
-	o := &a.owners
+}
+
+// enter counts one more in, if an owner has fewer than most.
+func (o *owners) enter(owner string, most int64) (up int64, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.up[owner] >= most {
-		return nil, &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("%d programs of this account are running already", o.up[owner]),
-			Details: "stop sites or let them sleep, or ask the operator for more", Code: "too_many_programs", RetryAfter: 30 * time.Second}
+		return o.up[owner], false
 	}
 	if o.up == nil {
 		o.up = map[string]int64{}
 	}
 	o.up[owner]++
-	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.up[owner]--; o.up[owner] <= 0 {
-			delete(o.up, owner)
-		}
-	}, nil
+	return o.up[owner], true
+}
+
+func (o *owners) leave(owner string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.up[owner]--; o.up[owner] <= 0 {
+		delete(o.up, owner)
+	}
 }

@@ -26,6 +26,7 @@ type program struct {
 	restarts int
 	failures int       // starts and early ends in a row
 	retry    time.Time // not before
+	full     error     // why the last start found no room, where it did not
 	gone     bool      // no longer in programs: whoever holds it asks for the deployment again
 	live     bool      // the site serves it, when the loop last looked
 	drain    time.Time // when it ends although requests are under way; zero: it does not
@@ -47,10 +48,13 @@ type instance struct {
 	begun     time.Time
 	maxBody   int64
 	firstByte time.Duration
+	left      <-chan struct{} // closed when it no longer counts to its owner's
+	out       chan struct{}   // closed when it no longer counts to all that run
 
 	mu     sync.Mutex // guards what follows
 	active int
 	used   time.Time
+	told   time.Time // when the log last said why a request got no answer
 }
 
 // How soon a program that ended is started again: at once the first time, then after a
@@ -216,28 +220,16 @@ func (p *program) take(now bool) (*instance, *attempt, error) {
 		return nil, p.starting, nil
 	}
 	if wait := time.Until(p.retry); wait > 0 && !now {
+		if p.full != nil {
+			return nil, nil, p.full
+		}
 		return nil, nil, errCrashed(p.message, wait)
-	}
-	if !p.apps.reserve() {
-		return nil, nil, errFull
 	}
 	p.starting, p.drain = &attempt{done: make(chan struct{})}, time.Time{}
 	p.set(Starting, "")
 	try := p.starting
 	p.apps.work.Go(func() { p.start(try, now) })
 	return nil, try, nil
-}
-
-// errFull is the answer where as many programs run as may.
-var errFull = &fault.Error{Kind: fault.Unavailable, Message: "Too many applications are running on this server", Code: "too_many_programs", RetryAfter: 10 * time.Second}
-
-// reserve counts one more instance in, unless as many run as may.
-func (a *Apps) reserve() bool {
-	if a.up.Add(1) > int64(a.c.Most) {
-		a.up.Add(-1)
-		return false
-	}
-	return true
 }
 
 func (p *program) set(s State, message string) {
@@ -247,14 +239,18 @@ func (p *program) set(s State, message string) {
 // start runs the program and waits until it listens.
 func (p *program) start(try *attempt, now bool) {
 	a := p.apps
-	in, want, err := p.launch(context.Background(), now) // no request's own: others wait for it too
+	in, want, err := p.admitted(context.Background(), now) // no request's own: others wait for it too
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(try.done)
-	p.starting, try.err = nil, err
+	p.starting, try.err, p.full = nil, err, nil
 	if err != nil {
-		a.up.Add(-1)
 		a.c.Log.Warn("application not started", "site", want.Site, "deployment", p.deployment, "err", err)
+		if isFull(err) { // nothing is wrong with it
+			p.full, p.retry = err, time.Now().Add(firstRetry)
+			p.set(Sleeping, "")
+			return
+		}
 		p.failed(reasonOf(err))
 		return
 	}
@@ -264,6 +260,18 @@ func (p *program) start(try *attempt, now bool) {
 		a.metrics.of(want.Site, func(f *Figures) { f.Wakes++ })
 	}
 	go p.watch(in)
+}
+
+// admitted launches the program once there is room for it; launch says what now is.
+func (p *program) admitted(ctx context.Context, now bool) (*instance, Wanted, error) {
+	if err := p.apps.room(ctx, p); err != nil {
+		return nil, Wanted{}, err
+	}
+	in, want, err := p.launch(ctx, now)
+	if err != nil {
+		p.apps.up.Add(-1)
+	}
+	return in, want, err
 }
 
 // failed notes a start that failed or a program that ended by itself; mu is held.
@@ -285,7 +293,9 @@ func (p *program) failed(why string) {
 func (p *program) watch(in *instance) {
 	<-in.running.Done()
 	in.transport.CloseIdleConnections()
+	<-in.left // who waits for its place is let in by the owner's count next, and would end another
 	p.apps.up.Add(-1)
+	close(in.out)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.now != in { // stopped by us, or replaced
@@ -321,7 +331,23 @@ func (p *program) endpoint(in *instance) *Endpoint {
 	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), MaxBody: in.maxBody, FirstByte: in.firstByte, Release: sync.OnceFunc(in.release),
 		Answered: func(status int, bytes int64, took time.Duration) {
 			p.apps.metrics.answered(in.site, status, bytes, took)
-		}}
+		}, Failed: func(why string) { p.unanswered(in, why) }}
+}
+
+// failedEvery is how often the log of a site says why a request got no answer.
+const failedEvery = time.Second
+
+// unanswered notes why a request got no answer.
+func (p *program) unanswered(in *instance, why string) {
+	in.mu.Lock()
+	due := time.Since(in.told) >= failedEvery
+	if due {
+		in.told = time.Now()
+	}
+	in.mu.Unlock()
+	if due {
+		p.apps.logs.system(in.site, p.deployment, why)
+	}
 }
 
 // stop ends the instance that runs, if it is in and still idle where it must be. It does not

@@ -145,6 +145,27 @@ func TestCrashLoopBacksOffAndSaysWhy(t *testing.T) {
 	})
 }
 
+// The log says why requests got no answer, of many at once one.
+func TestUnansweredRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.acquire("one")
+		defer e.Release()
+		for range 100 {
+			e.Failed("GET / was answered with 502: malformed header")
+		}
+		time.Sleep(failedEvery)
+		e.Failed("GET /later was answered with 502: malformed header")
+		said := strings.Join(w.said(), "\n")
+		if strings.Count(said, "GET / was") != 1 || strings.Count(said, "GET /later was") != 1 {
+			t.Errorf("the log says %q", said)
+		}
+	})
+	if got := levelOf("system", "The application exited: out of memory"); got != "warn" {
+		t.Errorf("a crash is %q", got)
+	}
+}
+
 func TestIdleSleepsAndWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -226,6 +247,32 @@ func TestSwitchDrains(t *testing.T) {
 		case <-held.Ended:
 		default:
 			t.Error("a program runs on after its drain")
+		}
+	})
+}
+
+// A request that was on its way when another deployment took over finds the old program up: to
+// start it again may be refused, where many of the site run.
+func TestLateRequestAfterASwitch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.acquire("one").Release()
+		w.look()
+		release, err := w.apps.Start(t.Context(), "two", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.known["site"] = row{"site", "two", "live"}
+		release()
+		w.look()
+		w.acquire("one").Release()
+		if n := w.engine.starts(); n != 2 {
+			t.Errorf("%d programs were started for two deployments", n)
+		}
+		w.pass(2 * lingerTime)
+		synctest.Wait()
+		if old := w.engine.started[0]; old.running() {
+			t.Error("the old program runs on")
 		}
 	})
 }

@@ -40,12 +40,8 @@ func (a *Apps) Restart(ctx context.Context, deployment string) error {
 		}
 		return err
 	}
-	if !a.reserve() {
-		return errFull
-	}
-	in, want, err := p.launch(ctx, true)
+	in, want, err := p.admitted(ctx, true)
 	if err != nil {
-		a.up.Add(-1)
 		return err
 	}
 	if err = p.healthy(ctx, in, nil); err == nil {

@@ -125,6 +125,7 @@ func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error)
 // a preview or an old deployment, and how long one that does not run is remembered.
 const (
 	previewSleep = time.Minute
+	lingerTime   = time.Second // of one that a site has just ceased to serve: a request may be on its way to it
 	rememberTime = 10 * time.Minute
 )
 
@@ -165,7 +166,9 @@ func (a *Apps) move(p *program, known map[string]row) {
 	case stopped:
 		p.stop(in, true, Stopped)
 	case !drain.IsZero():
-		p.stop(in, now.After(drain), Sleeping)
+		if late := now.After(drain); late || now.Sub(drain) > lingerTime-want.Drain {
+			p.stop(in, late, Sleeping)
+		}
 	default:
 		in.mu.Lock()
 		idle := now.Sub(in.used)

@@ -43,7 +43,7 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 	if err := a.boundStorage(ctx, &want); err != nil {
 		return nil, want, err
 	}
-	left, err := a.admit(ctx, want.Owner)
+	left, err := a.admit(ctx, want.Owner, p)
 	if err != nil {
 		return nil, want, err
 	}
@@ -60,8 +60,9 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 		return nil, want, err
 	}
 	stored := a.storing.begin(want.Site)
-	go func() { <-running.Done(); stored(); left() }()
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), maxBody: want.MaxBody, firstByte: want.FirstByte}
+	gone := make(chan struct{})
+	go func() { defer close(gone); <-running.Done(); stored(); left() }()
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), maxBody: want.MaxBody, firstByte: want.FirstByte, left: gone, out: make(chan struct{})}
 	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
 	defer cancel()
@@ -181,7 +182,7 @@ func (a *Apps) share(ctx context.Context, p *program, site string) error {
 	if serves[site].deployment == p.deployment {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("%d deployments of this site are running already", perSite), Code: "too_many_programs", RetryAfter: 30 * time.Second}
+	return &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("%d deployments of this site are running already", perSite), Code: codeFull, RetryAfter: 30 * time.Second}
 }
 
 // perSite is how many programs a site's addresses keep awake at once.

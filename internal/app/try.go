@@ -20,8 +20,8 @@ func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
 	if a.c.Engine == nil {
 		return 0, a.noEngine()
 	}
-	if !a.reserve() {
-		return 0, errFull
+	if err := a.room(ctx, nil); err != nil {
+		return 0, err
 	}
 	defer a.up.Add(-1)
 	var last atomic.Value

@@ -152,9 +152,9 @@ type Config struct {
 	Databases func(ctx context.Context, id site.ID) ([]Database, error)
 	Load      func(ctx context.Context, r io.Reader, check bool) (Loaded, error)
 	// Extra returns what else must be known of a site to bring it back; nil: nothing. ExtraTx
-	// gives it to a site: when that is made, and again, ready, with its files and databases.
+	// gives a site what of it belongs to what is restored in the same transaction.
 	Extra   func(ctx context.Context, id site.ID) (json.RawMessage, error)
-	ExtraTx func(ctx context.Context, tx *db.Tx, s site.Site, extra json.RawMessage, ready bool) error
+	ExtraTx func(ctx context.Context, tx *db.Tx, s site.Site, extra json.RawMessage, of Restored) error
 	// Trial makes a place in which what a backup holds runs once it is verified. Optional:
 	// without it programs are not tried.
 	Trial func(ctx context.Context) (*Trial, error)
@@ -285,6 +285,9 @@ type NewBackup struct {
 // maxNote is how many characters a note has at most.
 const maxNote = 500
 
+// maxManual is how many backups of a site people can have asked for: nothing expires those.
+const maxManual = 500
+
 // CreateTx writes a pending backup of the owner's site and the job that takes it. While
 // one waits, another one of the same kind is refused.
 func (s *Backups) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, n NewBackup) (Backup, error) {
@@ -309,9 +312,15 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 	if err := s.c.Limits.RequireTx(ctx, tx, x.Owner, account.LimitBackups, 1); err != nil {
 		return Backup{}, err
 	}
-	var waiting int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM backups WHERE site_id = $1 AND status = 'pending'`, x.ID).Scan(&waiting); err != nil {
-		return Backup{}, fmt.Errorf("count waiting backups: %w", err)
+	var waiting, manual int
+	err = tx.QueryRow(ctx, `
+		SELECT COALESCE(SUM(CASE WHEN status = 'pending' THEN 1 ELSE 0 END), 0), COALESCE(SUM(CASE WHEN type = 'manual' THEN 1 ELSE 0 END), 0)
+		FROM backups WHERE site_id = $1`, x.ID).Scan(&waiting, &manual)
+	if err != nil {
+		return Backup{}, fmt.Errorf("count backups: %w", err)
+	}
+	if n.Type == Manual && manual >= maxManual {
+		return Backup{}, &fault.Error{Kind: fault.Conflict, Message: "The site has too many manual backups", Details: fmt.Sprintf("at most %d; delete some first", maxManual), Code: "too_many_backups"}
 	}
 	if waiting >= 3 {
 		return Backup{}, &fault.Error{Kind: fault.Conflict, Message: "Backups of this site are already waiting", Details: "wait until they are completed", Code: "backup_pending"}

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/egress"
 	"slipway/internal/fault"
 	"slipway/internal/gc"
@@ -290,6 +291,35 @@ func (w *world) objects() (names []string) {
 	return names
 }
 
+// A restore and what else changes a site as a whole keep apart, unless one is a part of the other.
+func TestRestoresKeepApart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.site("blog", map[string]string{"index.html": "first"})
+	b := w.backUp(s.ID, NewBackup{})
+	plan, err := w.PlanRestore(t.Context(), anna, b.ID, RestoreTo{})
+	ok(t, err)
+	change := operation.NewOperation{Kind: "test.change", Site: string(s.ID), Unique: ChangeKey(s.ID), Apart: RestoreKey(s.ID)}
+	err = w.db.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := w.RestoreTx(t.Context(), tx, anna, plan); err != nil {
+			t.Error(err)
+		}
+		_, err := w.c.Operations.OpenTx(t.Context(), tx, anna, change)
+		return err
+	})
+	if f := fault.As(err); f == nil || f.Code != "operation_running" {
+		t.Errorf("a change beside a restore: %v", err)
+	}
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.c.Operations.OpenTx(t.Context(), tx, anna, change); return err }))
+	err = w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.RestoreTx(t.Context(), tx, anna, plan); return err })
+	if f := fault.As(err); f == nil || f.Code != "operation_running" {
+		t.Errorf("a restore beside a change: %v", err)
+	}
+	if o, _ := w.restoreTo(b.ID, RestoreTo{Part: true}); o.Status != operation.Success {
+		t.Errorf("a restore that is a part of the change: %+v", o)
+	}
+}
+
 // A site is brought back as it was: pages, settings, variables and stored files, after all
 // of them have changed; and as it was before the restore, from the backup taken by it.
 func TestRestoreAndUndo(t *testing.T) {
@@ -306,7 +336,7 @@ func TestRestoreAndUndo(t *testing.T) {
 	}
 
 	w.commit("blog", map[string]string{"index.html": "second"})
-	_, err := w.deploys.Trigger(t.Context(), anna, s.ID, deploy.Trigger{Cause: deploy.ByAPI})
+	_, err := w.deploys.Trigger(t.Context(), anna, s.ID, deploy.Trigger{Cause: deployment.ByAPI})
 	ok(t, err)
 	w.until("the second version is live", func() bool { return w.page(s.ID, "/") == "second" })
 	w.env(s.ID, site.NewVar{Key: "COLOR", Value: "blue"}, site.NewVar{Key: "NEW", Value: "1"})
@@ -418,7 +448,7 @@ func TestDeletedSiteComesBack(t *testing.T) {
 	}
 	// It is a site like any other: it deploys.
 	w.commit("shop", map[string]string{"index.html": "closed"})
-	_, err = w.deploys.Trigger(t.Context(), anna, back.ID, deploy.Trigger{Cause: deploy.ByAPI})
+	_, err = w.deploys.Trigger(t.Context(), anna, back.ID, deploy.Trigger{Cause: deployment.ByAPI})
 	ok(t, err)
 	w.until("it deploys", func() bool { return w.page(back.ID, "/") == "closed" })
 }
@@ -557,6 +587,35 @@ func TestSecondBackupAndSweep(t *testing.T) {
 
 // A damaged or missing object is reported by the verification; a restore of it changes
 // nothing; nothing secret lies in the repository.
+// Nothing expires the backups that people ask for, so a site has a bounded number of them.
+func TestManualBackupsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.site("Shop", map[string]string{"index.html": "x"}).ID
+	create := func(kind Type) error {
+		return w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := w.CreateTx(t.Context(), tx, anna, id, NewBackup{Type: kind})
+			return err
+		})
+	}
+	ok(t, create(Manual))
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		for i := range maxManual - 1 {
+			_, err := tx.Exec(t.Context(), `
+				INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
+				SELECT id || $1, owner_id, site_id, site_name, type, 'failed', includes, note, 0, 0, 0, '', '', '', '', 0, 'x', created_at, created_at, 0 FROM backups WHERE status <> 'failed' AND type = 'manual'`, fmt.Sprint("x", i))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if err := create(Manual); fault.As(err) == nil || fault.As(err).Code != "too_many_backups" {
+		t.Errorf("one more: %v", err)
+	}
+	ok(t, create(BeforeUpdate))
+}
+
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -909,7 +968,7 @@ func TestBucket(t *testing.T) {
 		t.Fatalf("%+v", b)
 	}
 	w.commit("cloud", map[string]string{"index.html": "low"})
-	_, err = w.deploys.Trigger(t.Context(), anna, s.ID, deploy.Trigger{Cause: deploy.ByAPI})
+	_, err = w.deploys.Trigger(t.Context(), anna, s.ID, deploy.Trigger{Cause: deployment.ByAPI})
 	ok(t, err)
 	w.until("the second version is live", func() bool { return w.page(s.ID, "/") == "low" })
 	if o, _ := w.restoreTo(b.ID, RestoreTo{}); o.Status != operation.Success || w.page(s.ID, "/") != "high" {

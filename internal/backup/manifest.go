@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/site"
 )
 
@@ -21,7 +21,7 @@ type Manifest struct {
 	Includes []string         `json:"includes"`
 	Config   *site.Export     `json:"config,omitempty"`
 	Extra    json.RawMessage  `json:"extra,omitempty"` // see Config.Extra
-	Live     *deploy.Live     `json:"live,omitempty"`
+	Live     *deployment.Live `json:"live,omitempty"`
 	Places   map[string]int64 `json:"databases,omitempty"` // of databases, by name
 	Folders  []string         `json:"folders,omitempty"`   // of storage
 	Packs    []string         `json:"packs,omitempty"`
@@ -111,13 +111,17 @@ func (m *Manifest) compact() {
 			list = append(list, p)
 		}
 	}
+	parts := 0
+	for i := range m.Files {
+		parts += len(m.Files[i].Pieces)
+	}
+	slab := make([]int, 0, parts)
 	for fi := range m.Files {
-		old := m.Files[fi].Pieces
-		now := make([]int, len(old))
-		for k, i := range old {
-			now[k] = pieces[i]
+		from := len(slab)
+		for _, i := range m.Files[fi].Pieces {
+			slab = append(slab, pieces[i])
 		}
-		m.Files[fi].Pieces = now
+		m.Files[fi].Pieces = slab[from:len(slab):len(slab)]
 	}
 	m.Packs, m.Pieces = names, list
 }

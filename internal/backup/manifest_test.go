@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 )
 
 func someManifest() *Manifest {
 	pack := func(c string) string { return strings.Repeat(c, 64) }
 	return &Manifest{Version: manifestVersion, ID: "bkp_1", Site: "site_1", At: time.Unix(1_700_000_000, 0).UTC(), Includes: parts, Extra: json.RawMessage(`{"line":"a\nb"}`),
-		Live: &deploy.Live{Release: "r"}, Places: map[string]int64{"main": 2}, Folders: []string{"uploads"},
+		Live: &deployment.Live{Release: "r"}, Places: map[string]int64{"main": 2}, Folders: []string{"uploads"},
 		Packs:  []string{pack("a"), pack("0")},
 		Pieces: []piece{{0, 0, 5, sha256.Sum256([]byte("a"))}, {1, 300, 1 << 22, sha256.Sum256([]byte("b"))}},
 		Files: []File{{Path: "storage/uploads/a\nb", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sha256.Sum256([]byte("a")), Pieces: []int{0}},

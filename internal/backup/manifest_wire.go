@@ -2,11 +2,13 @@ package backup
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // encode returns a manifest as it is stored: a line of JSON with all but its lists, then the
@@ -19,7 +21,7 @@ func (m *Manifest) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b = append(b, '\n')
+	b = slices.Grow(append(b, '\n'), 64+packName*len(m.Packs)+(sha256.Size+12)*len(m.Pieces)+(sha256.Size+96)*len(m.Files))
 	number := func(n int) { b = binary.AppendUvarint(b, uint64(n)) }
 	text := func(s string) { number(len(s)); b = append(b, s...) }
 	number(len(m.Packs))

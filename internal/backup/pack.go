@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -28,28 +29,30 @@ type piece struct {
 	Sum    [sha256.Size]byte // of its bytes
 }
 
-// writer stores content that the repository lacks, and collects where all of it lies.
+// writer stores content that the repository lacks, and collects where all of it lies. add is
+// safe for concurrent use; adopt comes before, and close after.
 type writer struct {
 	ctx  context.Context
 	repo *Repository
 	put  *errgroup.Group
+	tick func(read int64)
 
+	mu      sync.Mutex // guards pieces to digests
 	pieces  []piece
 	have    map[[sha256.Size]byte]int // index into pieces
-	packs   []string
-	buf     []byte // the pack being filled
-	digests []byte // of its pieces
-	scratch []byte
-	tick    func(read int64)
+	packs   []string                  // those of this writer have their names once it is closed
+	buf     []byte                    // the pack being filled
+	digests []byte                    // of its pieces
 
-	mu     sync.Mutex // guards stored and the elements of packs
+	wrote  sync.Mutex // guards names and stored
+	names  map[int]string
 	stored int64
 }
 
 func newWriter(ctx context.Context, repo *Repository) *writer {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(3)
-	return &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, tick: func(int64) {}}
+	return &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, names: map[int]string{}, tick: func(int64) {}}
 }
 
 // adopt makes the writer store nothing again that an earlier backup has, before anything
@@ -57,6 +60,10 @@ func newWriter(ctx context.Context, repo *Repository) *writer {
 func (w *writer) adopt(m *Manifest) {
 	packs, pieces := len(w.packs), len(w.pieces)
 	w.packs = append(w.packs, m.Packs...)
+	w.pieces = slices.Grow(w.pieces, len(m.Pieces))
+	if len(w.have) == 0 {
+		w.have = make(map[[sha256.Size]byte]int, len(m.Pieces))
+	}
 	for i, p := range m.Pieces {
 		p.Pack += packs
 		w.pieces = append(w.pieces, p)
@@ -69,16 +76,22 @@ func (w *writer) adopt(m *Manifest) {
 	}
 }
 
+// What content is read into, and what packs are filled in: memory that is used again need not
+// be fetched from the system page by page.
+var (
+	scratches = sync.Pool{New: func() any { return new([maxPiece]byte) }}
+	packs     = sync.Pool{New: func() any { return new([packSize]byte) }}
+)
+
 // add stores what r holds and returns its pieces, its SHA-256 and its length.
 func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64, err error) {
 	h := sha256.New()
-	if w.scratch == nil {
-		w.scratch = make([]byte, maxPiece)
-	}
-	buf := w.scratch[:0]
+	scratch := scratches.Get().(*[maxPiece]byte)
+	defer scratches.Put(scratch)
+	buf := scratch[:0]
 	for {
-		n, err := io.ReadFull(r, w.scratch[len(buf):])
-		buf = w.scratch[:len(buf)+n]
+		n, err := io.ReadFull(r, scratch[len(buf):])
+		buf = scratch[:len(buf)+n]
 		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !end {
 			return nil, sum, 0, err
@@ -89,15 +102,15 @@ func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 				n = cut(buf)
 			}
 			if end && size == 0 && n == len(buf) { // one piece: its digest is the file's
-				i, err := w.piece(buf)
+				i, sum, err := w.piece(buf)
 				if err != nil {
 					return nil, sum, 0, err
 				}
-				return []int{i}, w.pieces[i].Sum, int64(n), nil
+				return []int{i}, sum, int64(n), nil
 			}
 			var whole sync.WaitGroup // on another processor
 			whole.Go(func() { h.Write(buf[:n]) })
-			i, err := w.piece(buf[:n])
+			i, _, err := w.piece(buf[:n])
 			whole.Wait()
 			if err != nil {
 				return nil, sum, 0, err
@@ -111,41 +124,52 @@ func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 	}
 }
 
-func (w *writer) piece(b []byte) (int, error) {
+// piece returns the index of a piece with these bytes, and their digest.
+func (w *writer) piece(b []byte) (int, [sha256.Size]byte, error) {
 	w.tick(int64(len(b)))
 	sum := sha256.Sum256(b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if i, ok := w.have[sum]; ok {
-		return i, nil
+		return i, sum, nil
 	}
 	if len(w.buf)+len(b) > packSize {
-		if err := w.flush(); err != nil {
-			return 0, err
+		if err := w.flushLocked(); err != nil {
+			return 0, sum, err
 		}
 	}
 	if w.buf == nil {
-		w.buf = make([]byte, 0, packSize)
+		w.buf = packs.Get().(*[packSize]byte)[:0]
 		w.packs = append(w.packs, "")
 	}
 	w.pieces = append(w.pieces, piece{len(w.packs) - 1, len(w.buf), len(b), sum})
 	w.buf, w.digests = append(w.buf, b...), append(w.digests, sum[:]...)
 	w.have[sum] = len(w.pieces) - 1
-	return len(w.pieces) - 1, nil
+	return len(w.pieces) - 1, sum, nil
 }
 
+// flush ends the pack that is being filled: what comes is in another.
 func (w *writer) flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flushLocked()
+}
+
+func (w *writer) flushLocked() error {
 	if w.buf == nil {
 		return nil
 	}
 	buf, digests, at := w.buf, append([]byte("pieces"), w.digests...), len(w.packs)-1
 	w.buf, w.digests = nil, w.digests[:0]
-	w.put.Go(func() error {
+	w.put.Go(func() error { // waits while many are under way, and needs no lock that is held here
 		name, stored, err := w.repo.putBy(w.ctx, digests, buf)
+		packs.Put((*[packSize]byte)(buf[:packSize]))
 		if err != nil {
 			return err
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.packs[at], w.stored = name, w.stored+stored
+		w.wrote.Lock()
+		defer w.wrote.Unlock()
+		w.names[at], w.stored = name, w.stored+stored
 		return nil
 	})
 	return w.ctx.Err()
@@ -154,7 +178,11 @@ func (w *writer) flush() error {
 // close returns when every pack is durable.
 func (w *writer) close() error {
 	err := w.flush()
-	return errors.Join(w.put.Wait(), err)
+	err = errors.Join(w.put.Wait(), err)
+	for at, name := range w.names {
+		w.packs[at] = name
+	}
+	return err
 }
 
 // gear holds the values of the rolling hash that cuts content (FastCDC, Xia et al. 2016):
@@ -176,15 +204,42 @@ func cut(b []byte) int {
 	if len(b) <= minPiece {
 		return len(b)
 	}
-	const mask = uint64(1<<20-1) << 44 // the high bits know the last 64 bytes: a cut per MiB
-	var h uint64
-	for i := minPiece; i < len(b) && i < maxPiece; i++ {
+	b = b[:min(len(b), maxPiece)]
+	i, from := minPiece, minPiece
+group:
+	for ; i+4*lane <= len(b); i += 4 * lane {
+		// Each step of the hash waits for the one before. It knows the last 64 bytes alone, so that
+		// it can begin at four places, and the processor works at the four steps at once.
+		h0, h1, h2, h3 := rolled(b, from, i), rolled(b, from, i+lane), rolled(b, from, i+2*lane), rolled(b, from, i+3*lane)
+		b0, b1, b2, b3 := (*[lane]byte)(b[i:]), (*[lane]byte)(b[i+lane:]), (*[lane]byte)(b[i+2*lane:]), (*[lane]byte)(b[i+3*lane:])
+		for k := range lane {
+			h0, h1, h2, h3 = h0<<1+gear[b0[k]], h1<<1+gear[b1[k]], h2<<1+gear[b2[k]], h3<<1+gear[b3[k]]
+			if h0&cutMask == 0 || h1&cutMask == 0 || h2&cutMask == 0 || h3&cutMask == 0 {
+				break group // what follows finds the first of them
+			}
+		}
+	}
+	for h := rolled(b, from, i); i < len(b); i++ {
 		h = h<<1 + gear[b[i]]
-		if h&mask == 0 {
+		if h&cutMask == 0 {
 			return i + 1
 		}
 	}
-	return min(len(b), maxPiece)
+	return len(b)
+}
+
+// Where the hash has zeros content is cut: once per MiB. Its high bits know the last 64 bytes.
+const cutMask = uint64(1<<20-1) << 44
+
+// lane is how many bytes are hashed from one of four places on.
+const lane = 1 << 10
+
+// rolled returns the hash of what lies before b[i], from b[from] on.
+func rolled(b []byte, from, i int) (h uint64) {
+	for _, c := range b[max(from, i-64):i] {
+		h = h<<1 + gear[c]
+	}
+	return h
 }
 
 // reader reads content back. It keeps the last packs, and reads one ahead. It is for one

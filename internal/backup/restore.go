@@ -22,8 +22,9 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/blob"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
+	"slipway/internal/hold"
 	"slipway/internal/job"
 	"slipway/internal/operation"
 	"slipway/internal/site"
@@ -49,6 +50,20 @@ type RestoreTo struct {
 	Paths    []string // files and folders of storage folders, such as uploads/2026
 	Site     site.ID  // Optional: another site of the same owner.
 	NewName  string   // Optional: a site that is made for it.
+	Part     bool     // of an operation under ChangeKey, which goes on meanwhile
+}
+
+// ChangeKey is the key of operations by which other services change a site as a whole, and
+// RestoreKey that of restores to it (operation.NewOperation): they keep apart.
+func ChangeKey(id site.ID) string { return "wordpress/" + string(id) }
+
+// RestoreKey is the key of restores to a site; see ChangeKey.
+func RestoreKey(id site.ID) string { return "restore/" + string(id) }
+
+// Restored says what of a backup a transaction brings back.
+type Restored struct {
+	Settings, Databases bool
+	New                 bool // the site was made for it, and has all of it now
 }
 
 // maxPaths bounds the paths of one restore.
@@ -60,6 +75,7 @@ type Plan struct {
 	backup  Backup
 	made    *site.NewSite // the site to make; nil: it is there
 	extra   json.RawMessage
+	part    bool
 }
 
 // PlanRestore checks what a restore of the owner's backup needs. It reads the backup's list
@@ -69,7 +85,7 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{backup: b, restore: Restore{Backup: id, Paths: to.Paths, Site: cmp.Or(to.Site, b.Site), New: to.NewName != ""}}
+	p := Plan{backup: b, part: to.Part, restore: Restore{Backup: id, Paths: to.Paths, Site: cmp.Or(to.Site, b.Site), New: to.NewName != ""}}
 	if p.restore.Includes, err = checkIncludes(to.Includes); err != nil {
 		return Plan{}, err
 	}
@@ -132,7 +148,7 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return operation.Operation{}, err
 		}
 		if p.extra != nil && s.c.ExtraTx != nil {
-			if err := s.c.ExtraTx(ctx, tx, x, p.extra, false); err != nil {
+			if err := s.c.ExtraTx(ctx, tx, x, p.extra, Restored{Settings: true}); err != nil {
 				return operation.Operation{}, err
 			}
 		}
@@ -146,7 +162,11 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		}
 		return operation.Operation{}, err
 	}
-	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "backup.restore", Site: string(r.Site), Unique: "restore/" + string(r.Site)})
+	n := operation.NewOperation{Kind: "backup.restore", Site: string(r.Site), Unique: RestoreKey(r.Site)}
+	if !p.part {
+		n.Apart = ChangeKey(r.Site)
+	}
+	o, err := s.c.Operations.OpenTx(ctx, tx, owner, n)
 	if err != nil {
 		return o, err
 	}
@@ -247,12 +267,12 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 				return err
 			}
 		}
-		if config != nil && in.m.Extra != nil && s.c.ExtraTx != nil {
+		if of := (Restored{config != nil, len(data.databases) > 0, r.New}); (of.Settings || of.Databases) && in.m.Extra != nil && s.c.ExtraTx != nil {
 			x, err := s.c.Sites.LockTx(ctx, tx, b.Owner, r.Site)
 			if err != nil {
 				return err
 			}
-			if err := s.c.ExtraTx(ctx, tx, x, in.m.Extra, r.New); err != nil {
+			if err := s.c.ExtraTx(ctx, tx, x, in.m.Extra, of); err != nil {
 				return err
 			}
 		}
@@ -273,7 +293,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 
 // prepareAll makes all ready that a restore puts in place: files, databases and what is
 // served at the same time, because each waits for something else.
-func (s *Backups) prepareAll(ctx context.Context, r Restore, in *reader, live *deploy.Live, d *data) error {
+func (s *Backups) prepareAll(ctx context.Context, r Restore, in *reader, live *deployment.Live, d *data) error {
 	work, ctx := errgroup.WithContext(ctx)
 	own := func() *reader { return &reader{repo: in.repo, m: in.m} }
 	if live != nil {
@@ -281,7 +301,7 @@ func (s *Backups) prepareAll(ctx context.Context, r Restore, in *reader, live *d
 			if err := s.putBlobs(ctx, own(), r.Operation); err != nil {
 				return err
 			}
-			return s.c.Deployments.HoldRelease(ctx, live.Release)
+			return hold.Release(ctx, s.c.DB, live.Release)
 		})
 	}
 	work.Go(func() error { return s.prepareDatabases(ctx, r, own(), d) })

@@ -2,10 +2,12 @@ package backup
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/site"
 )
 
 // A year of daily backups, pruned each day: the last seven days, four weeks and three
@@ -93,6 +95,37 @@ func TestScheduledBackups(t *testing.T) {
 		})
 		if err == nil {
 			t.Errorf("%+v was accepted", bad)
+		}
+	}
+}
+
+// Schedules are read whether their owner has fewer of them than are asked for or more.
+func TestSchedulesOfSites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var ids []site.ID
+	for i := range 4 {
+		s := w.site(fmt.Sprint("site-", i), map[string]string{"index.html": "x"})
+		ids = append(ids, s.ID)
+		if i == 3 {
+			break // it has none of its own
+		}
+		ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := w.ScheduleTx(t.Context(), tx, anna, s.ID, SchedulePatch{Every: ptr("daily"), Daily: ptr(10 + i)})
+			return err
+		}))
+	}
+	for _, asked := range [][]site.ID{nil, ids[:1], ids[:2], ids[2:], ids} {
+		got, err := w.Schedules(t.Context(), w.db, anna, asked)
+		ok(t, err)
+		for _, id := range asked {
+			want := DefaultSchedule
+			if i := slices.Index(ids, id); i < 3 {
+				want.Every, want.Keep.Daily = "daily", 10+i
+			}
+			if got.Of(id) != want {
+				t.Errorf("one of %d: %+v, want %+v", len(asked), got.Of(id), want)
+			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"bytes"
 	"cmp"
 	"io"
 	"sync"
@@ -16,6 +15,8 @@ type spool struct {
 	mu     sync.Mutex // guards what follows
 	moved  sync.Cond
 	chunks [][]byte
+	begun  []byte   // of the first of chunks, what is not read yet
+	free   [][]byte // chunks that were read, for the next writes
 	size   int
 	ended  error // why nothing more comes; nil: it may
 	gone   error // why nobody reads any more; nil: somebody does
@@ -27,9 +28,12 @@ func newSpool() *spool {
 	return s
 }
 
+// maxFree is how many chunks are kept for the next writes: memory that is used again need not
+// be fetched from the system.
+const maxFree = 4
+
 // Write waits while there is no room, and fails once nobody reads any more.
 func (s *spool) Write(b []byte) (int, error) {
-	chunk := bytes.Clone(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.size > 0 && s.size+len(b) > spoolSize && s.gone == nil {
@@ -39,7 +43,11 @@ func (s *spool) Write(b []byte) (int, error) {
 		return 0, s.gone
 	}
 	if len(b) > 0 {
-		s.chunks, s.size = append(s.chunks, chunk), s.size+len(b)
+		var chunk []byte
+		if last := len(s.free) - 1; last >= 0 {
+			chunk, s.free = s.free[last], s.free[:last]
+		}
+		s.chunks, s.size = append(s.chunks, append(chunk[:0], b...)), s.size+len(b)
 		s.moved.Broadcast()
 	}
 	return len(b), nil
@@ -55,8 +63,14 @@ func (s *spool) Read(b []byte) (int, error) {
 	if s.gone != nil || len(s.chunks) == 0 {
 		return 0, cmp.Or(s.gone, s.ended)
 	}
-	n := copy(b, s.chunks[0])
-	if s.chunks[0] = s.chunks[0][n:]; len(s.chunks[0]) == 0 {
+	if len(s.begun) == 0 {
+		s.begun = s.chunks[0]
+	}
+	n := copy(b, s.begun)
+	if s.begun = s.begun[n:]; len(s.begun) == 0 {
+		if len(s.free) < maxFree {
+			s.free = append(s.free, s.chunks[0])
+		}
 		s.chunks[0] = nil
 		s.chunks = s.chunks[1:]
 	}

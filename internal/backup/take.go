@@ -17,9 +17,11 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"slipway/internal/blob"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/webhook"
@@ -164,10 +166,10 @@ func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, erro
 	m := &Manifest{ID: b.ID, Site: b.Site, Includes: b.Includes}
 	if slices.Contains(b.Includes, Settings) {
 		m.Config = &config
-		if s.c.Extra != nil {
-			if m.Extra, err = s.c.Extra(ctx, b.Site); err != nil {
-				return nil, 0, err
-			}
+	}
+	if s.c.Extra != nil && (m.Config != nil || slices.Contains(b.Includes, Databases)) {
+		if m.Extra, err = s.c.Extra(ctx, b.Site); err != nil {
+			return nil, 0, err
 		}
 	}
 	c := &collection{s: s, w: w, m: m, base: base}
@@ -197,20 +199,30 @@ func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, erro
 // buildOn lets the writer use what the site's last backups hold, and returns the newest of
 // them that can be read; nil where there is none.
 func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Manifest, err error) {
-	for name := range strings.SplitSeq(b.base, ",") {
-		if name == "" {
-			continue
+	if b.base == "" {
+		return nil, nil
+	}
+	names := strings.Split(b.base, ",")
+	list := make([]*Manifest, len(names))
+	loads, ctx := errgroup.WithContext(ctx)
+	for i, name := range names {
+		loads.Go(func() (err error) {
+			list[i], err = s.c.Repository.load(ctx, name)
+			if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+				s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
+				return nil // what it has is stored anew
+			}
+			return err
+		})
+	}
+	if err := loads.Wait(); err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		if m != nil {
+			w.adopt(m)
+			newest = cmp.Or(newest, m)
 		}
-		m, err := s.c.Repository.load(ctx, name)
-		if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
-			s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
-			continue // what it has is stored anew
-		}
-		if err != nil {
-			return nil, err
-		}
-		w.adopt(m)
-		newest = cmp.Or(newest, m)
 	}
 	return newest, nil
 }
@@ -261,9 +273,8 @@ type collection struct {
 
 // file adds what open returns under a path, or what the base has under it with the same stamp.
 func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadCloser, error)) error {
-	most, mostBytes := cmp.Or(c.most, maxFiles), cmp.Or(c.mostBytes, maxBytes)
-	if len(c.m.Files) >= most || c.bytes > mostBytes {
-		return &fault.Error{Kind: fault.TooLarge, Message: "The site is too large for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
+	if err := c.fits(); err != nil {
+		return err
 	}
 	if c.base != nil && stamp != "" {
 		if old, ok := c.base.file(name); ok && old.Stamp == stamp {
@@ -282,13 +293,26 @@ func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadC
 	if err != nil {
 		return err
 	}
-	c.bytes += size
-	c.m.Files = append(c.m.Files, File{Path: name, Size: size, Mode: mode, Stamp: stamp, Sum: sum, Pieces: list})
+	c.add(File{Path: name, Size: size, Mode: mode, Stamp: stamp, Sum: sum, Pieces: list})
 	return nil
 }
 
+// fits refuses one more file where a backup has as much as it may have.
+func (c *collection) fits() error {
+	most, mostBytes := cmp.Or(c.most, maxFiles), cmp.Or(c.mostBytes, maxBytes)
+	if len(c.m.Files) >= most || c.bytes > mostBytes {
+		return &fault.Error{Kind: fault.TooLarge, Message: "The site is too large for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
+	}
+	return nil
+}
+
+func (c *collection) add(f File) {
+	c.bytes += f.Size
+	c.m.Files = append(c.m.Files, f)
+}
+
 // blobs adds what a release and a bundle consist of.
-func (c *collection) blobs(ctx context.Context, l deploy.Live) error {
+func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
 	seen := map[blob.Digest]bool{}
 	add := func(d blob.Digest) error {
 		if seen[d] {
@@ -445,8 +469,9 @@ func (c *collection) held(ctx context.Context, b Backup, folders []Folder, datab
 	return dumps()
 }
 
-// dumps begins to dump every database and returns what adds the dumps. The site's writes are
-// held meanwhile, so that it doesn't wait for long.
+// dumps begins to dump every database and returns what adds the dumps once they are stored,
+// which goes on while the files are looked at. The site's writes are held until the dumps have
+// begun, so that it doesn't wait for long. stop ends what still goes on.
 func (c *collection) dumps(ctx context.Context, databases []Database) (add func() error, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type stream struct {
@@ -467,11 +492,13 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 			w.end(err)
 		}()
 	}
+	stored, storing := make([]File, len(streams)), &errgroup.Group{}
 	stop = func() {
 		cancel()
 		for _, st := range streams {
 			st.leave(context.Canceled)
 		}
+		_ = storing.Wait()
 	}
 	late := time.NewTimer(maxHold)
 	defer late.Stop()
@@ -482,11 +509,25 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 			return nil, stop, &fault.Error{Kind: fault.Unavailable, Message: "The database server is too slow", Details: "the site's writes may be held for 2 seconds, and the dump had not begun by then; try again later", Code: "database_slow"}
 		}
 	}
-	return func() error {
-		for _, st := range streams {
-			if err := c.file(inDatabase+c.inside+st.name+".sql", "", 0o600, func() (io.ReadCloser, error) { return io.NopCloser(st), nil }); err != nil {
+	storing.Go(func() error { // one after the other: each has what it needs of the processors
+		for i, st := range streams {
+			list, sum, size, err := c.w.add(st)
+			if err != nil {
 				return fmt.Errorf("dump %s: %w", st.name, err)
 			}
+			stored[i] = File{Path: inDatabase + c.inside + st.name + ".sql", Size: size, Mode: 0o600, Sum: sum, Pieces: list}
+		}
+		return nil
+	})
+	return func() error {
+		if err := storing.Wait(); err != nil {
+			return err
+		}
+		for _, f := range stored {
+			if err := c.fits(); err != nil {
+				return err
+			}
+			c.add(f)
 		}
 		return nil
 	}, stop, nil
@@ -570,7 +611,9 @@ func (c *collection) below(ctx context.Context, root *os.Root, at string, depth 
 				c.m.Files = append(c.m.Files, File{Path: at + "/" + name, Link: to, Sum: emptySum})
 			}
 		case e.Type().IsRegular():
-			err = c.stored(root, name, at+"/"+name)
+			if info, gone := e.Info(); gone == nil { // known already: a folder of a root is read with what its files are
+				err = c.stored(root, name, at+"/"+name, info)
+			}
 		}
 		if err != nil && !changed(err) {
 			return err
@@ -608,12 +651,9 @@ func openFolder(root *os.Root, name string) (*os.Root, error) {
 	return os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
 }
 
-// stored adds a file of a storage folder.
-func (c *collection) stored(root *os.Root, name, at string) error {
-	info, err := root.Lstat(name)
-	if err != nil {
-		return nil
-	}
+// stored adds a file of a storage folder, which was as info says when its folder was read: what
+// is changed since has another stamp in the next backup.
+func (c *collection) stored(root *os.Root, name, at string, info fs.FileInfo) error {
 	if err := c.brief.reads(0); err != nil {
 		return err
 	}
@@ -636,11 +676,15 @@ func (c *collection) stored(root *os.Root, name, at string) error {
 	})
 }
 
+// settled is how long a file must be unchanged before its time says that it is: kernels before
+// 6.13 give all changes of one tick the same time, and a tick takes up to 10 ms.
+const settled = 20 * time.Millisecond
+
 // stampOf changes when a file does: a program can set its time of modification back, but
-// not that of its last change.
+// not that of its last change. It is empty for a file that has changed just now.
 func stampOf(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
+	if !ok || time.Since(time.Unix(st.Ctim.Unix())) < settled {
 		return ""
 	}
 	return strconv.FormatInt(info.Size(), 36) + "." + strconv.FormatUint(st.Ino, 36) + "." + strconv.FormatInt(st.Ctim.Nano(), 36)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/blob"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/site"
 )
@@ -30,7 +30,7 @@ type Trial struct {
 type Tried struct {
 	Site      site.ID // that it was of
 	Config    site.Export
-	Live      deploy.Live
+	Live      deployment.Live
 	Extra     json.RawMessage
 	Databases map[string]Loaded // by name
 	Places    map[string]int64

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/blob"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/operation"
@@ -181,7 +181,7 @@ func (s *Backups) load(ctx context.Context, r *reader, f File, check bool) (l Lo
 
 // checkLive looks at the release and the program in the backup itself. front says how the
 // front page is answered where that is a file.
-func (s *Backups) checkLive(ctx context.Context, r *reader, l deploy.Live) (front string, err error) {
+func (s *Backups) checkLive(ctx context.Context, r *reader, l deployment.Live) (front string, err error) {
 	store := r.stored()
 	if l.Release != "" {
 		tree, err := s.releases(store).Load(ctx, l.Release)

@@ -91,15 +91,27 @@ func (s *s3) Put(ctx context.Context, name string, r io.Reader, size int64) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if rs, ok := r.(io.ReadSeeker); ok {
+	rs, seekable := r.(io.ReadSeeker)
+	if seekable {
 		if there, err := s.there(ctx, key, rs, size); err != nil || there {
 			return err
 		}
 	}
 	ctx, alive, stop := watch(ctx, s.stall)
 	defer stop()
-	_, err = s.client.Client.PutObject(ctx, s.Bucket, key, &exact{r: r, size: size, alive: alive}, size, putOptions)
-	return s.words(ctx, err)
+	for try := 1; ; try++ {
+		_, err = s.client.Client.PutObject(ctx, s.Bucket, key, &exact{r: r, size: size, alive: alive}, size, putOptions)
+		err = s.words(ctx, err)
+		switch {
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		case !seekable || try == tries: // absent is no answer to a PUT: some gateways give it when they are busy
+			return fmt.Errorf("%w: %s says of a new object that it is absent", ErrUnavailable, s.S3)
+		}
+		if _, err := rs.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
 }
 
 // putOptions make one PUT of each object, with a checksum that the store compares.

@@ -1,38 +1,51 @@
 package blob
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
-
-	"slipway/internal/blob/s3test"
 )
 
-// A gateway's word on an earlier request of the connection is not taken for an answer.
-func TestS3AsksAgain(t *testing.T) {
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What has given up a request may read its body still, while the client begins again with it.
+func TestFailedRequestLeavesItsBody(t *testing.T) {
 	t.Parallel()
-	s := s3test.New(t)
-	var bad atomic.Int32
-	st := store(t, faulty(t, s, s.Bucket(t), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if r.Method != http.MethodPut && bad.Add(1)%2 == 1 {
-			w.Header().Set("Connection", "close")
-			http.Error(w, "An error occurred when parsing the HTTP request.", http.StatusBadRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	}))
-	if _, _, err := st.Put(t.Context(), strings.NewReader(strings.Repeat("again ", 100))); err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, err := range st.List(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-	}
-	if n != 1 || bad.Load() < 2 {
-		t.Errorf("%d objects after %d requests", n, bad.Load())
+	for name, answer := range map[string]func() (*http.Response, error){
+		"no answer": func() (*http.Response, error) { return nil, errors.New("gone") },
+		"busy":      func() (*http.Response, error) { return &http.Response{StatusCode: 503, Body: http.NoBody}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.NewReader("the whole of it")
+			var late io.Reader
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://store.test/", io.NopCloser(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := again{roundTrip(func(r *http.Request) (*http.Response, error) {
+				late = r.Body
+				if _, err := io.ReadFull(r.Body, make([]byte, 3)); err != nil {
+					t.Error(err)
+				}
+				return answer()
+			})}.RoundTrip(r)
+			if err == nil {
+				resp.Body.Close()
+			}
+			if _, err := text.Seek(0, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := late.Read(make([]byte, 3)); n > 0 || err == nil {
+				t.Errorf("read %d bytes after the request had failed, %v", n, err)
+			}
+			if got, err := io.ReadAll(text); err != nil || string(got) != "the whole of it" {
+				t.Errorf("the next attempt sends %q, %v", got, err)
+			}
+		})
 	}
 }

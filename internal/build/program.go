@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -58,6 +59,7 @@ const (
 	maxNextManifest = 1 << 20 // bytes of one manifest
 	maxNextRules    = 500     // rules whose patterns are compiled
 	maxNextPattern  = 1 << 10 // bytes of one pattern
+	maxNextSize     = 5000    // steps of one pattern, counted repetitions written out
 )
 
 // nextOutput reads what a build of Next.js has left.
@@ -122,11 +124,28 @@ func (r nextRoute) concerns(at string) bool {
 	if r.Regex == "" || len(r.Regex) > maxNextPattern {
 		return true
 	}
+	parsed, err := syntax.Parse(r.Regex, syntax.Perl)
+	if err != nil || expanded(parsed) > maxNextSize {
+		return true // it has what Go's expressions have not, or takes 100 MB to compile
+	}
 	re, err := regexp.Compile(r.Regex)
 	if err != nil {
-		return true // it has what Go's expressions have not
+		return true
 	}
 	return slices.ContainsFunc([]string{"/chunks/a-0.js", "/css/a.css", "/media/a.woff2", "/build/_buildManifest.js"}, func(file string) bool { return re.MatchString(at + file) })
+}
+
+// expanded is about how many steps a pattern has once it is compiled: (a{1000}b){1000} has a
+// million.
+func expanded(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	for _, sub := range re.Sub {
+		n += expanded(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return n
 }
 
 // rewritesFirst reports whether rewrites may come before files.

@@ -24,6 +24,8 @@ func TestNextManifestsAreBounded(t *testing.T) { // not parallel: it measures
 		"lists":            {map[string]string{"routes-manifest.json": strings.Replace(known, `{"beforeFiles": []}`, `{"beforeFiles": `+many("[]")+`}`, 1)}, 0},
 		"locales":          {map[string]string{"routes-manifest.json": strings.Replace(known, `"version"`, `"i18n": {"a": `+many("{}")+`}, "version"`, 1)}, 0},
 		"patterns":         {map[string]string{"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [`+strings.TrimSuffix(strings.Repeat(`{"regex": "^(a{900}){1}$"},`, 20_000), ",")+`]`, 1)}, 0},
+		"repetitions":      {map[string]string{"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [`+strings.TrimSuffix(strings.Repeat(`{"regex": "^(`+strings.Repeat("x", 900)+`){1000}$"},`, 400), ",")+`]`, 1)}, 0},
+		"few repetitions":  {map[string]string{"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [{"regex": "^/blog/\\d{4}-[a-z]{1,20}$"}]`, 1)}, 1},
 		"a long pattern":   {map[string]string{"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [{"regex": "^`+strings.Repeat("(a|b)", 1000)+`$"}]`, 1)}, 0},
 		"much middleware":  {map[string]string{"routes-manifest.json": known, "server/middleware-manifest.json": `{"middleware": {}, "x": ` + many("{}") + `}`}, 1},
 		"odd middleware":   {map[string]string{"routes-manifest.json": known, "server/middleware-manifest.json": `{"middleware": [`}, 1},

@@ -71,6 +71,9 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		}
 	}()
 	r.Enter("prepare")
+	for _, text := range x.Plan.VersionWarnings(x.Env) {
+		r.printf("warn", "%s", text)
+	}
 	if err := b.makeRoom(ctx); err != nil {
 		return err
 	}

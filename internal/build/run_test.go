@@ -74,6 +74,35 @@ func TestUIDs(t *testing.T) {
 	if uid, err := w.uidOf(t.Context(), "site_newest"); err == nil {
 		t.Errorf("uid %d of a site that was just built was given away", uid)
 	}
+	// A site that has run a program sleeps for years, with files that are its uid's.
+	rested := db.Now().Add(-100 * restUID)
+	sleeping := seen[firstUID+5]
+	sleeper, err := w.UID(t.Context(), sleeping)
+	ok(t, err)
+	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, rested, sleeper)
+	if uid, err := w.uidOf(t.Context(), "site_newest"); fault.As(err) == nil {
+		t.Errorf("uid %d was given to another site while %d owns files: %v", uid, sleeper, err)
+	}
+	if uid, err := w.uidOf(t.Context(), sleeping); err != nil || uid != sleeper { // a build takes nothing from it
+		t.Errorf("its build has uid %d, %v, want %d", uid, err, sleeper)
+	}
+	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, rested, sleeper)
+	if uid, err := w.UID(t.Context(), "site_newest"); fault.As(err) == nil {
+		t.Errorf("uid %d was given to another site's program: %v", uid, err)
+	}
+	// Once the site is deleted the uid rests like any other.
+	ok(t, database.Write(t.Context(), func(tx *db.Tx) error { return w.ReleaseUIDTx(t.Context(), tx, sleeping) }))
+	if uid, err := w.UID(t.Context(), "site_newest"); fault.As(err) == nil {
+		t.Errorf("uid %d of a site that was just deleted was given away: %v", uid, err)
+	}
+	exec(`UPDATE build_uids SET released_at = $1 WHERE uid = $2`, rested, sleeper)
+	if uid, err := w.UID(t.Context(), "site_newest"); err != nil || uid != sleeper {
+		t.Errorf("after its rest: uid %d, %v, want %d", uid, err, sleeper)
+	}
+	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, rested, sleeper)
+	if uid, err := w.uidOf(t.Context(), "site_late"); fault.As(err) == nil { // it has run a program, too
+		t.Errorf("uid %d was given away although its new site has files: %v", uid, err)
+	}
 }
 
 // The output is the plan's folder or the first candidate that is there, reached over

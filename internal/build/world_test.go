@@ -22,13 +22,6 @@ import (
 	"slipway/internal/toolchain"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == sandbox.ShimName {
-		os.Exit(sandbox.Shim(os.Args[2:])) // we are inside a sandbox, as its first process
-	}
-	os.Exit(m.Run())
-}
-
 // site is one site's builds with everything real below them: git, sandbox, database.
 type site struct {
 	*Builds
@@ -260,6 +253,21 @@ func TestShortSecretsAreNamed(t *testing.T) {
 		spec.Secrets = []Secret{{"PIN", "12345"}, {"TOKEN", "abcdef"}, {"EMPTY", ""}, {"", "x"}}
 	})
 	if o.err != nil || !strings.Contains(o.text(), "warn: The value of PIN is too short to be redacted") || !strings.Contains(o.text(), "12345 [secret]") || strings.Count(o.text(), "warn: ") != 1 {
+		t.Errorf("%v\n%s", o.err, o.text())
+	}
+}
+
+// Variables of the site by which other hosts choose programs are named, each once, unless the
+// repository's own files have said so.
+func TestVersionsInVariablesAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	plan := sh("mkdir dist; echo hi > dist/index.html")
+	plan.Env = map[string]string{"HUGO_VERSION": "0.120.0"}
+	o := s.build(nil, plan, func(spec *Spec) {
+		spec.Env = map[string]string{"NODE_VERSION": "18", "HUGO_VERSION": "0.120.0", "PHP_VERSION": "7.4", "APP_VERSION": "3"}
+	})
+	if o.err != nil || !strings.Contains(o.text(), "warn: The variable NODE_VERSION chooses no Node.js here") || !strings.Contains(o.text(), "warn: The variable PHP_VERSION chooses no program here") || strings.Count(o.text(), "warn: ") != 2 {
 		t.Errorf("%v\n%s", o.err, o.text())
 	}
 }

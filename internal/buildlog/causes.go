@@ -55,6 +55,13 @@ var causes = []cause{
 	when(`npm (error|ERR!) code EINTEGRITY|ERR_PNPM_TARBALL_INTEGRITY|Integrity check failed`, "A package differs from what the lock file says: clear the cache, and update the lock file if it happens again"),
 	when(`npm (error|ERR!) code EJSONPARSE|ERR_PNPM_JSON_PARSE|[Uu]nexpected token .* in JSON.*package\.json`, "package.json is not valid JSON"),
 
+	// Composer.
+	when(`requires (?:PHP extension )?ext-([\w-]+) .*missing from your system`, "PHP on this server has no extension ${1}: ask the operator to install it, or remove the requirement from composer.json"),
+	when(`your php version \((\d[\w.]*).* does not satisfy that requirement`, "PHP ${1}, which runs here, is not what a package requires: update composer.lock for it, or set the version in composer.json"),
+	when(`requires ([\w./-]+)(?: \S+)?, it could not be found in any version`, "Package ${1} is in none of the repositories of composer.json: check its name, or add its repository"),
+	when(`Required package "([\w./-]+)" is not present in the lock file`, "composer.lock and composer.json disagree, ${1} is missing from the lock file: run composer update and commit it"),
+	when(`The following exception probably indicates you are offline|curl error \d+ while downloading https?://`, "A Composer repository can't be reached: check the repositories in composer.json, or redeploy later"),
+
 	// Registries.
 	when(`Failed to replace env in config: \$\{(\w+)\}|Environment variable not found \((\w+)\)`,
 		"The registry's settings use the environment variable ${1}${2}, which is not set: add it to the site, for the build"),

@@ -30,44 +30,64 @@ type Addresses struct {
 	Shared     bool // all sites share a wildcard's, if the DNS is set up for it
 }
 
-// Of returns the state of the certificate of each label below the site domain.
-func (a Addresses) Of(ctx context.Context, r db.Reader, labels []string) (map[string]Status, error) {
-	out := map[string]Status{}
-	if !a.Public || !orderable(a.SiteDomain) {
-		for _, label := range labels {
-			out[label] = Status{State: Active, Issuer: "Slipway Local Authority",
-				Reason: "Issued by this installation's local certificate authority. Browsers show a warning unless they trust it."}
-		}
-		return out, nil
+// Statuses holds the states of the certificates of several sites' addresses.
+type Statuses struct {
+	most  Status // of those that are not in of
+	other map[string]Status
+}
+
+// Of returns the state of one label's certificate.
+func (s Statuses) Of(label string) Status {
+	if other, ok := s.other[label]; ok {
+		return other
 	}
-	for _, label := range labels {
-		out[label] = Status{State: Pending, Reason: "Issued on the first visit."}
+	return s.most
+}
+
+// Of returns the states of the certificates of labels below the site domain.
+func (a Addresses) Of(ctx context.Context, r db.Reader, labels []string) (Statuses, error) {
+	if !a.Public || !orderable(a.SiteDomain) {
+		return Statuses{most: Status{State: Active, Issuer: "Slipway Local Authority",
+			Reason: "Issued by this installation's local certificate authority. Browsers show a warning unless they trust it."}}, nil
+	}
+	out := Statuses{Status{State: Pending, Reason: "Issued on the first visit."}, map[string]Status{}}
+	if a.Shared {
+		if err := a.read(ctx, r, out.other, []string{"*"}); err != nil {
+			return out, err
+		}
+		if shared := out.other["*"]; shared.State == Active {
+			return Statuses{most: shared}, nil
+		}
 	}
 	const page = 500
-	for rest := append([]string{"*"}, labels...); len(rest) > 0; rest = rest[min(len(rest), page):] {
-		var hosts []string
-		for _, label := range rest[:min(len(rest), page)] {
-			hosts = append(hosts, label+"."+a.SiteDomain)
-		}
-		var args db.Args
-		rows, err := r.Query(ctx, "SELECT "+columns+" FROM certificates WHERE state <> 'gone' AND host IN ("+db.AddList(&args, hosts)+")", args...)
-		found, err := db.Collect(rows, err, scan)
-		if err != nil {
-			return nil, fmt.Errorf("read certificates of sites: %w", err)
-		}
-		for _, c := range found {
-			label := strings.TrimSuffix(c.host, "."+a.SiteDomain)
-			if label != "*" {
-				out[label] = c.status(time.Now())
-			} else if s := c.status(time.Now()); a.Shared && s.State == Active {
-				for _, label := range labels {
-					out[label] = s
-				}
-				return out, nil
-			}
+	for ; len(labels) > 0; labels = labels[min(len(labels), page):] {
+		if err := a.read(ctx, r, out.other, labels[:min(len(labels), page)]); err != nil {
+			return out, err
 		}
 	}
 	return out, nil
+}
+
+// read adds the states of those certificates that there are.
+func (a Addresses) read(ctx context.Context, r db.Reader, out map[string]Status, labels []string) error {
+	hosts := make([]string, len(labels))
+	for i, label := range labels {
+		hosts[i] = label + "." + a.SiteDomain
+	}
+	var args db.Args
+	now := time.Now()
+	// Not the certificates themselves: with their keys they are a hundred times as long as what is told of them.
+	rows, err := r.Query(ctx, "SELECT host, state, error, issuer, not_after, next_at FROM certificates WHERE state <> 'gone' AND host IN ("+db.AddList(&args, hosts)+")", args...)
+	_, err = db.Collect(rows, err, func(from db.Scanner) (struct{}, error) {
+		var c row
+		err := from.Scan(&c.host, &c.state, &c.err, &c.issuer, &c.notAfter, &c.nextAt)
+		out[strings.TrimSuffix(c.host, "."+a.SiteDomain)] = c.status(now)
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("read certificates of sites: %w", err)
+	}
+	return nil
 }
 
 func (r row) status(now time.Time) Status {

@@ -100,7 +100,7 @@ func TestNameServer(t *testing.T) {
 		if change != nil {
 			change(q)
 		}
-		c := &dns.Client{Timeout: 5 * time.Second}
+		c := &dns.Client{Timeout: time.Minute}
 		a, _, err := c.ExchangeContext(t.Context(), q, addr)
 		if err != nil {
 			t.Fatal(err)

@@ -91,8 +91,11 @@ func TestFallback(t *testing.T) {
 	// A name that is at fault is not tried at every authority there is.
 	before := second.Orders.Load()
 	w.zone.Set("a.customer.test", "A 127.0.0.2")
-	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'a.customer.test'")
-	w.until("it failed", func() bool { return w.row("a.customer.test").failures == 1 })
+	for r := w.row("a.customer.test"); r.failures == 0; { // once in a hundred Pebble takes an old proof, as in TestStory
+		before := r.attempts
+		w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'a.customer.test'")
+		w.until("it was tried", func() bool { r = w.row("a.customer.test"); return r.attempts > before && r.nextAt != 1 })
+	}
 	if n := second.Orders.Load() - before; n != 0 {
 		t.Errorf("the second authority was asked %d times", n)
 	}
@@ -197,7 +200,7 @@ func TestLedger(t *testing.T) {
 	// A name at its limit is not ordered: it waits, and its owner knows until when.
 	enter(5, "www.five.test", "invalid", 30*time.Minute)
 	d := w.add("www.five.test", "blog")
-	w.until("it was attempted", func() bool { return w.row("www.five.test").err != "" })
+	w.until("it was attempted, and that is told", func() bool { return w.row("www.five.test").err != "" && len(w.events("www.five.test")) > 0 })
 	if n := w.pebble.Orders.Load(); n != 0 {
 		t.Errorf("%d orders", n)
 	}

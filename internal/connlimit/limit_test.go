@@ -44,7 +44,7 @@ func serve(t *testing.T, c Config) *served {
 // dial connects from an address of the loopback network; in reports whether it was let in.
 func (s *served) dial(t *testing.T, from string) (c net.Conn, in bool) {
 	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 5 * time.Second}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
 	c, err := d.Dial("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)

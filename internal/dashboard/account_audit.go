@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/account"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/domain"
 	"slipway/internal/fault"
 	"slipway/internal/site"
@@ -124,7 +124,7 @@ func (d *Dashboard) auditSites(ctx context.Context, list []account.Entry) (map[s
 		switch {
 		case strings.HasPrefix(e.Subject, "site_"):
 		case strings.HasPrefix(e.Subject, "dep_"):
-			x, err := d.Deployments.Get(ctx, e.Owner, deploy.ParseID(e.Subject))
+			x, err := d.Deployments.Get(ctx, e.Owner, deployment.ParseID(e.Subject))
 			if err != nil && fault.As(err) == nil {
 				return nil, err
 			}

@@ -12,11 +12,10 @@ import (
 	"github.com/chromedp/cdproto/webauthn"
 	"github.com/chromedp/chromedp"
 
+	chromium "slipway/e2e/browser"
 	"slipway/internal/account"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
-
-	chromium "slipway/e2e/browser"
+	"slipway/internal/deployment"
 )
 
 // window is a window of a real Chromium on the dashboard. The story of a user is told to
@@ -42,7 +41,7 @@ func (w *world) fill(email string, n int) {
 	for i := range n {
 		s := w.site(u, fmt.Sprintf("%s%s", names[i%len(names)], map[bool]string{true: fmt.Sprint(" ", i/len(names)+1)}[i >= len(names)]))
 		id := db.NewID("dep")
-		status := []deploy.Status{deploy.Success, deploy.Success, deploy.Building, deploy.Failed, deploy.Success, deploy.Pending}[i%6]
+		status := []deployment.Status{deployment.Success, deployment.Success, deployment.Building, deployment.Failed, deployment.Success, deployment.Pending}[i%6]
 		message := []string{"Rewrite the landing page and shorten the intro", "Fix typo", "Bump astro to 6.2", "Add <b>bold</b> search to every page of the handbook", "feat: dark mode", ""}[i%6]
 		err := w.db.Write(ctx, func(tx *db.Tx) error {
 			if _, err := tx.Exec(ctx, `INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
@@ -52,15 +51,15 @@ func (w *world) fill(email string, n int) {
 				return err
 			}
 			switch status {
-			case deploy.Success:
+			case deployment.Success:
 				_, err := w.dash.Sites.ActivateTx(ctx, tx, s.ID, id, "rel", "static")
 				return err
-			case deploy.Failed:
+			case deployment.Failed:
 				if err := w.dash.Sites.ProvisioningTx(ctx, tx, s); err != nil {
 					return err
 				}
 				return w.dash.Sites.FailTx(ctx, tx, s.ID, "The build command ended with exit code 1: npm run build")
-			case deploy.Building:
+			case deployment.Building:
 				return w.dash.Sites.ProvisioningTx(ctx, tx, s)
 			}
 			return nil

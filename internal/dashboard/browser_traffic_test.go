@@ -69,7 +69,7 @@ func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
 		}
 		at := now.Add(-ago)
 		day := 1 + .8*math.Sin(2*math.Pi*(float64(at.Unix()%86400)/86400-.3)) + .25*math.Sin(float64(at.Unix()/900*7919%97))
-		n := int64(perHour * day * float64(step) / float64(time.Hour))
+		n := int64(perHour * max(day, .05) * float64(step) / float64(time.Hour)) // somebody comes by night, too
 		if n <= 0 {
 			continue
 		}

@@ -43,8 +43,10 @@ import (
 	"slipway/internal/notify"
 	"slipway/internal/ratelimit"
 	"slipway/internal/requestinfo"
+	"slipway/internal/rule"
 	"slipway/internal/site"
 	"slipway/internal/source"
+	"slipway/internal/thumbnail"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
 	"slipway/internal/wordpress"
@@ -57,6 +59,8 @@ type Config struct {
 	Accounts     *account.Accounts
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
+	Rules        *rule.Rules
+	Thumbnails   *thumbnail.Thumbnails
 	Git          *git.Git
 	Connections  *connection.Connections
 	Notify       *notify.Notifications

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/site"
@@ -33,17 +33,17 @@ func (d *Dashboard) deploymentRoutes() []route {
 	}
 }
 
-func deploymentPath(s site.ID, x deploy.ID) string {
+func deploymentPath(s site.ID, x deployment.ID) string {
 	return "/sites/" + string(s) + "/deployments/" + string(x)
 }
 
 // deploymentRow is a deployment as lists and its page show it.
 type deploymentRow struct {
-	deploy.Deployment
+	deployment.Deployment
 	head siteHead
 }
 
-func rowsOf(h siteHead, list []deploy.Deployment) []deploymentRow {
+func rowsOf(h siteHead, list []deployment.Deployment) []deploymentRow {
 	out := make([]deploymentRow, len(list))
 	for i, x := range list {
 		out[i] = deploymentRow{x, h}
@@ -62,7 +62,7 @@ func (r deploymentRow) Name() string {
 		return r.Title
 	case line != "":
 		return line
-	case r.Cause == deploy.ByProvision:
+	case r.Cause == deployment.ByProvision:
 		return "First deployment"
 	}
 	return "Deployment " + r.ID.Label()
@@ -71,21 +71,21 @@ func (r deploymentRow) Name() string {
 // By says what triggered it.
 func (r deploymentRow) By() string {
 	switch r.Cause {
-	case deploy.ByProvision:
+	case deployment.ByProvision:
 		return "created with the site"
-	case deploy.ByAPI:
+	case deployment.ByAPI:
 		return "by API"
-	case deploy.ByHook:
+	case deployment.ByHook:
 		return "by deploy hook"
-	case deploy.ByDashboard:
+	case deployment.ByDashboard:
 		return "from the dashboard"
-	case deploy.ByPush:
+	case deployment.ByPush:
 		return "by push"
-	case deploy.ByRollback:
+	case deployment.ByRollback:
 		return "by rollback"
-	case deploy.ByPromote:
+	case deployment.ByPromote:
 		return "by promotion"
-	case deploy.ByRestore:
+	case deployment.ByRestore:
 		return "by restoring a backup"
 	}
 	return string(r.Cause)
@@ -113,12 +113,12 @@ func (r deploymentRow) Label() string {
 
 // CanRollBack reports whether its release can be made live again.
 func (r deploymentRow) CanRollBack() bool {
-	return r.Target == deploy.Production && r.Status == deploy.Success && r.Release != "" && !r.Current && (string(r.Release) != r.head.Site.LiveRelease || r.Bundle != "") && r.head.Site.Status != site.Stopped
+	return r.Target == deployment.Production && r.Status == deployment.Success && r.Release != "" && !r.Current && (string(r.Release) != r.head.Site.LiveRelease || r.Bundle != "") && r.head.Site.Status != site.Stopped
 }
 
 // CanPromote reports whether it is a preview whose release can be made live.
 func (r deploymentRow) CanPromote() bool {
-	return r.Target == deploy.Preview && !r.Fork && r.Status == deploy.Success && r.Release != "" && r.head.Site.Status != site.Stopped
+	return r.Target == deployment.Preview && !r.Fork && r.Status == deployment.Success && r.Release != "" && r.head.Site.Status != site.Stopped
 }
 
 // PromoteTo says what promoting it will do.
@@ -133,7 +133,7 @@ func (r deploymentRow) PreviewHost() string { return strings.TrimPrefix(r.Previe
 // RedeployLabel says which commit building it once more builds.
 func (r deploymentRow) RedeployLabel() string {
 	verb := "Retry"
-	if r.Status == deploy.Success {
+	if r.Status == deployment.Success {
 		verb = "Redeploy"
 	}
 	if r.CommitHash == "" {
@@ -203,7 +203,7 @@ type deploymentsData struct {
 	Live  string
 
 	Filter   deploymentFilter
-	Statuses []deploy.Status
+	Statuses []deployment.Status
 }
 
 // deploymentFilter holds the filters of the list. Unknown values are ignored.
@@ -214,10 +214,10 @@ func readDeploymentFilter(q *request) deploymentFilter {
 	if n, err := strconv.Atoi(q.query("pull")); err == nil && n > 0 {
 		f.Pull = strconv.Itoa(n)
 	}
-	if !slices.Contains(deploy.Targets, deploy.Target(f.Target)) {
+	if !slices.Contains(deployment.Targets, deployment.Target(f.Target)) {
 		f.Target = ""
 	}
-	if !slices.Contains(deploy.Statuses, deploy.Status(f.Status)) {
+	if !slices.Contains(deployment.Statuses, deployment.Status(f.Status)) {
 		f.Status = ""
 	}
 	return f
@@ -258,13 +258,13 @@ func (d *Dashboard) deploymentsData(ctx context.Context, q *request) (deployment
 	}
 	n, f := pageNumber(q), readDeploymentFilter(q)
 	pull, _ := strconv.Atoi(f.Pull) // empty: none
-	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Branch: f.Branch, Target: deploy.Target(f.Target), Status: deploy.Status(f.Status), Author: f.Author, Pull: pull, Page: n, Limit: deploymentsPerPage})
+	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deployment.Filter{Branch: f.Branch, Target: deployment.Target(f.Target), Status: deployment.Status(f.Status), Author: f.Author, Pull: pull, Page: n, Limit: deploymentsPerPage})
 	if err != nil {
 		return deploymentsData{}, err
 	}
 	base := head.Base() + "/deployments"
 	return deploymentsData{siteHead: head, Rows: rowsOf(head, list), Pages: turn(n, total, deploymentsPerPage, func(p int) string { return f.link(base, p) }),
-		Open: q.problem != nil, Live: f.link(base+"/follow", n), Filter: f, Statuses: deploy.Statuses}, nil
+		Open: q.problem != nil, Live: f.link(base+"/follow", n), Filter: f, Statuses: deployment.Statuses}, nil
 }
 
 // pageNumber is which page of a list is asked for; what is no number is the first.
@@ -288,7 +288,7 @@ func (d *Dashboard) deployment(ctx context.Context, q *request) (siteHead, deplo
 	if err != nil {
 		return head, deploymentRow{}, err
 	}
-	x, err := d.Deployments.Get(ctx, q.caller.Owner, deploy.ParseID(q.PathValue("deployment")))
+	x, err := d.Deployments.Get(ctx, q.caller.Owner, deployment.ParseID(q.PathValue("deployment")))
 	if err == nil && x.Site != head.Site.ID {
 		err = fault.Missing("deployment")
 	}
@@ -338,9 +338,9 @@ func (d *Dashboard) retryDeployment(ctx context.Context, q *request) (answer, er
 	if err != nil {
 		return answer{}, err
 	}
-	var again deploy.Deployment
+	var again deployment.Deployment
 	err = d.act(ctx, q, "deployment.retried", func(tx *db.Tx) (_ string, err error) {
-		again, err = d.Deployments.RetryTx(ctx, tx, q.caller.Owner, x.ID, deploy.ByDashboard)
+		again, err = d.Deployments.RetryTx(ctx, tx, q.caller.Owner, x.ID, deployment.ByDashboard)
 		return string(again.ID), err
 	})
 	return goTo(deploymentPath(x.Site, again.ID), ""), err
@@ -352,7 +352,7 @@ func (d *Dashboard) promoteDeployment(ctx context.Context, q *request) (answer, 
 	if err != nil {
 		return answer{}, err
 	}
-	var live deploy.Deployment
+	var live deployment.Deployment
 	err = d.act(ctx, q, "deployment.promoted", func(tx *db.Tx) (_ string, err error) {
 		live, err = d.Deployments.PromoteTx(ctx, tx, q.caller.Owner, x.ID)
 		return string(live.ID), err

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
+	"slipway/internal/journal"
 )
 
 // How much of a log a page carries (the rest is streamed, or turned to), how many lines
@@ -60,7 +61,7 @@ func lineNumber(s string) int64 {
 }
 
 // writeLine renders one line of a log.
-func writeLine(b *strings.Builder, l deploy.Line) {
+func writeLine(b *strings.Builder, l journal.Line) {
 	class := ""
 	switch l.Level {
 	case "warn", "error", "debug":
@@ -90,7 +91,7 @@ func (d *Dashboard) logLive(ctx context.Context, q *request) (answer, error) {
 	return answer{stream: func(e *events) error { return d.followLog(e, q, x.ID, after) }}, nil
 }
 
-func (d *Dashboard) followLog(e *events, q *request, id deploy.ID, after int64) error {
+func (d *Dashboard) followLog(e *events, q *request, id deployment.ID, after int64) error {
 	wake, stop := d.Deployments.Listen(id) // before the first look: nothing falls between
 	defer stop()
 	poll := time.NewTicker(2 * time.Second)

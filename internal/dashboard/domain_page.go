@@ -46,7 +46,7 @@ func (d *Dashboard) domainsData(ctx context.Context, q *request) (domainsData, e
 	if err != nil {
 		return domainsData{}, err
 	}
-	data := domainsData{siteHead: head, Address: own[head.Site.Slug]}
+	data := domainsData{siteHead: head, Address: own.Of(head.Site.Slug)}
 	for _, dom := range list {
 		data.Domains = append(data.Domains, domainRow{dom})
 	}

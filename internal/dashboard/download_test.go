@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/journal"
 )
 
 // A download that is under way ends with its session, before its last byte; one whose
@@ -19,9 +19,9 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 	s := w.site(ada, "Ada's site")
 	b := w.as("ada@example.test")
 	id := w.deployment(s)
-	var lines []deploy.Line
+	var lines []journal.Line
 	for range 4000 { // 32 MB: more than sockets hold
-		lines = append(lines, deploy.Line{Level: "info", Stage: "build", Message: strings.Repeat("x", 8000)})
+		lines = append(lines, journal.Line{Level: "info", Stage: "build", Message: strings.Repeat("x", 8000)})
 	}
 	w.lines(id, 1, lines...)
 	path := "/sites/" + string(s.ID) + "/deployments/" + string(id) + "/log"

@@ -10,10 +10,11 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/connection"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/forge"
 	"slipway/internal/git"
+	"slipway/internal/preview"
 )
 
 func (d *Dashboard) gitRoutes() []route {
@@ -62,7 +63,7 @@ type pullRow struct {
 
 // previewRow is a preview address with the deployment that it serves.
 type previewRow struct {
-	deploy.PreviewAddress
+	preview.Address
 	Dep *deploymentRow // nil: none has succeeded yet
 }
 
@@ -126,22 +127,22 @@ func (d *Dashboard) gitData(ctx context.Context, q *request) (gitData, error) {
 		}
 		data.Pulls = append(data.Pulls, pullRow{p, data.Settings.PullURL(head.Site.Repository, p.Number)})
 	}
-	addresses, err := d.Deployments.Previews(ctx, who, id)
+	addresses, err := d.Deployments.Previews.List(ctx, who, id)
 	if err != nil {
 		return data, err
 	}
 	addresses = addresses[:min(len(addresses), pullsShown)]
-	var ids []deploy.ID
+	var ids []deployment.ID
 	for _, a := range addresses {
-		ids = append(ids, a.Deployment)
+		ids = append(ids, deployment.ID(a.Deployment))
 	}
 	served, err := d.Deployments.Several(ctx, who, ids)
 	if err != nil {
 		return data, err
 	}
 	for _, a := range addresses {
-		row := previewRow{PreviewAddress: a}
-		if x, ok := served[a.Deployment]; ok {
+		row := previewRow{Address: a}
+		if x, ok := served[deployment.ID(a.Deployment)]; ok {
 			row.Dep = &deploymentRow{x, head}
 		}
 		data.Previews = append(data.Previews, row)
@@ -250,9 +251,9 @@ func (d *Dashboard) approvePull(ctx context.Context, q *request) (answer, error)
 	if err != nil {
 		return answer{}, fault.Missing("pull request")
 	}
-	var x deploy.Deployment
+	var x deployment.Deployment
 	err = d.act(ctx, q, "pull_request.approved", func(tx *db.Tx) (_ string, err error) {
-		x, err = d.Git.ApproveTx(ctx, tx, q.caller.Owner, head.Site.ID, n, commit, deploy.ByDashboard)
+		x, err = d.Git.ApproveTx(ctx, tx, q.caller.Owner, head.Site.ID, n, commit, deployment.ByDashboard)
 		return string(x.ID), err
 	})
 	return goTo(deploymentPath(head.Site.ID, x.ID), ""), err

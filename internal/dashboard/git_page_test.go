@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/git"
 	"slipway/internal/site"
 )
@@ -21,17 +22,17 @@ const (
 
 // ready makes a deployment of a commit that has succeeded, and live where it is for
 // production.
-func (w *world) ready(s site.Site, t deploy.Trigger) deploy.ID {
+func (w *world) ready(s site.Site, t deploy.Trigger) deployment.ID {
 	w.t.Helper()
-	t.Cause = deploy.ByAPI
+	t.Cause = deployment.ByAPI
 	x, err := w.dash.Deployments.Trigger(w.t.Context(), s.Owner, s.ID, t)
 	must(w.t, err)
-	if x.Target == deploy.Production {
+	if x.Target == deployment.Production {
 		w.live(s, x.ID)
 		return x.ID
 	}
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		if err := w.endTx(tx, x.ID, deploy.Success, "", "rel_"+string(x.ID)); err != nil {
+		if err := w.endTx(tx, x.ID, deployment.Success, "", "rel_"+string(x.ID)); err != nil {
 			return err
 		}
 		_, err := tx.Exec(w.t.Context(), `UPDATE preview_hosts SET deployment_id = $2, release = $3 WHERE site_id = $1`, s.ID, x.ID, "rel_"+string(x.ID))
@@ -65,9 +66,9 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
 	base := "/sites/" + string(s.ID)
-	newest := func() deploy.Deployment {
+	newest := func() deployment.Deployment {
 		t.Helper()
-		list, _, err := w.dash.Deployments.List(t.Context(), s.Owner, s.ID, deploy.Filter{Page: 1, Limit: 1})
+		list, _, err := w.dash.Deployments.List(t.Context(), s.Owner, s.ID, deployment.Filter{Page: 1, Limit: 1})
 		must(t, err)
 		return list[0]
 	}
@@ -76,17 +77,17 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 	live := w.ready(s, deploy.Trigger{Commit: commitC})
 
 	b.press(b.get(base), "Deploy latest").to(t, base+"/deployments/")
-	if x := newest(); x.Pinned || x.CommitHash != "" || x.Branch != "main" || x.Target != deploy.Production {
+	if x := newest(); x.Pinned || x.CommitHash != "" || x.Branch != "main" || x.Target != deployment.Production {
 		t.Errorf("Deploy latest asked for %+v", x)
 	}
-	for id, commit := range map[deploy.ID]string{old: commitA, preview: commitB, live: commitC} {
+	for id, commit := range map[deployment.ID]string{old: commitA, preview: commitB, live: commitC} {
 		b.press(b.get(base+"/deployments/"+string(id)), "Redeploy "+commit[:7]).to(t, base+"/deployments/")
-		if x := newest(); !x.Pinned || x.CommitHash != commit || (x.Target == deploy.Preview) != (id == preview) {
+		if x := newest(); !x.Pinned || x.CommitHash != commit || (x.Target == deployment.Preview) != (id == preview) {
 			t.Errorf("Redeploy %s asked for %+v", commit[:7], x)
 		}
 	}
 	failed := newest().ID
-	w.end(failed, deploy.Failed, "the build failed")
+	w.end(failed, deployment.Failed, "the build failed")
 	commit := newest().CommitHash
 	b.press(b.get(base+"/deployments/"+string(failed)), "Retry "+commit[:7]).to(t, base+"/deployments/")
 	if x := newest(); x.CommitHash != commit || !x.Pinned {
@@ -94,7 +95,7 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 	}
 
 	b.press(b.get(base+"/deployments/"+string(preview)).want(t, 200, "this preview of cart (bbbbbbb)"), "Promote").to(t, base+"/deployments/")
-	if x := newest(); x.CommitHash != commitB || x.ReleaseOf != preview || !x.Current || x.Target != deploy.Production {
+	if x := newest(); x.CommitHash != commitB || x.ReleaseOf != preview || !x.Current || x.Target != deployment.Production {
 		t.Errorf("Promote made live %+v", x)
 	}
 	b.press(b.get(base+"/deployments/"+string(old)).want(t, 200, "(aaaaaaa)"), "Roll back").to(t, base)
@@ -107,7 +108,7 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 		return err
 	}))
 	b.press(b.get(base), "Redeploy aaaaaaa").to(t, base+"/deployments/")
-	if x := newest(); x.CommitHash != commitA || !x.Pinned || x.Target != deploy.Production {
+	if x := newest(); x.CommitHash != commitA || !x.Pinned || x.Target != deployment.Production {
 		t.Errorf("the banner's Redeploy asked for %+v", x)
 	}
 	b.press(b.get(base+"/deployments/"+string(preview)), "Promote").to(t, base+"/deployments/") // of another branch
@@ -116,7 +117,7 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 		t.Error("the banner offers to build production from a commit of another branch")
 	}
 	b.post(base+"/deploy", "branch", "cart", "commit", commitA, "title", "").to(t, base+"/deployments/")
-	if x := newest(); x.CommitHash != commitA || x.Branch != "cart" || x.Target != deploy.Preview {
+	if x := newest(); x.CommitHash != commitA || x.Branch != "cart" || x.Target != deployment.Preview {
 		t.Errorf("the form for a commit asked for %+v", x)
 	}
 	if p := b.post(base+"/deploy", "branch", "cart", "commit", "HEAD"); p.status != 422 || !p.has("wrong-commit") {
@@ -181,7 +182,7 @@ func TestGitPage(t *testing.T) {
 		b.get(base+"/pulls/"+none).want(t, 404)
 	}
 	to := b.press(p, "Build aaaaaaa").to(t, base+"/deployments/")
-	x, err := w.dash.Deployments.Get(t.Context(), s.Owner, deploy.ParseID(strings.TrimPrefix(to, base+"/deployments/")))
+	x, err := w.dash.Deployments.Get(t.Context(), s.Owner, deployment.ParseID(strings.TrimPrefix(to, base+"/deployments/")))
 	if err != nil || x.CommitHash != commitA || !x.Fork || x.Pull != 12 || x.Branch != "menu" {
 		t.Errorf("Build aaaaaaa asked for %+v, %v", x, err)
 	}
@@ -190,7 +191,7 @@ func TestGitPage(t *testing.T) {
 		t.Error("an approved commit waits for approval")
 	}
 	b.press(b.get(base+"/pulls/4"), "Promote").to(t, base+"/deployments/")
-	if list, _, err := w.dash.Deployments.List(t.Context(), s.Owner, s.ID, deploy.Filter{Page: 1, Limit: 1}); err != nil || list[0].ReleaseOf != id || list[0].CommitHash != commitB || !list[0].Current {
+	if list, _, err := w.dash.Deployments.List(t.Context(), s.Owner, s.ID, deployment.Filter{Page: 1, Limit: 1}); err != nil || list[0].ReleaseOf != id || list[0].CommitHash != commitB || !list[0].Current {
 		t.Errorf("Promote on the page of the pull request made live %+v, %v", list[0], err)
 	}
 	if p := b.post(base+"/git/approve", "pull", "12 "+commitB); p.status != 409 {

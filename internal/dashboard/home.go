@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"slipway/internal/backup"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/domain"
 	"slipway/internal/site"
 )
@@ -21,8 +21,8 @@ type card struct {
 	Site   site.Site
 	URL    string
 	Host   string
-	Last   *deploy.Deployment // nil: none yet
-	Domain string             // the first active domain of its own, or empty
+	Last   *deployment.Deployment // nil: none yet
+	Domain string                 // the first active domain of its own, or empty
 	Theme  siteTheme
 	Spark  spark
 }
@@ -171,7 +171,7 @@ func (d *Dashboard) homeData(ctx context.Context, q *request) (homeData, error) 
 	for i, s := range list {
 		ids[i], names[i] = s.ID, string(s.ID)
 	}
-	domains, err := d.Domains.Summaries(ctx, d.DB, names)
+	domains, err := d.Domains.Summaries(ctx, d.DB, q.caller.Owner, names)
 	if err != nil {
 		return data, err
 	}

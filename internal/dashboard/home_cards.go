@@ -33,7 +33,7 @@ func (d *Dashboard) addCardDetails(ctx context.Context, q *request, cards []card
 	for _, c := range cards {
 		ids, names = append(ids, c.Site.ID), append(names, string(c.Site.ID))
 	}
-	thumbnails, err := d.Deployments.Thumbnails(ctx, q.caller.Owner, ids)
+	thumbnails, err := d.Thumbnails.OfSites(ctx, q.caller.Owner, ids)
 	if err == nil {
 		err = kept.fill(ctx, d, q, names)
 	}

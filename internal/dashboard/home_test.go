@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/site"
 )
 
@@ -25,7 +26,7 @@ func TestHome(t *testing.T) {
 		t.Fatal(p)
 	}
 	blog, shop := w.site(ada, "My blog"), w.site(ada, "Shop")
-	if _, err := w.dash.Deployments.Trigger(t.Context(), ada.Owner, shop.ID, deploy.Trigger{Cause: deploy.ByDashboard, Title: "Spring sale"}); err != nil {
+	if _, err := w.dash.Deployments.Trigger(t.Context(), ada.Owner, shop.ID, deploy.Trigger{Cause: deployment.ByDashboard, Title: "Spring sale"}); err != nil {
 		t.Fatal(err)
 	}
 	w.activate(shop)
@@ -169,7 +170,7 @@ func thousand(t testing.TB) (*world, *browser) {
 			if err != nil {
 				return err
 			}
-			if _, err := w.dash.Deployments.TriggerTx(t.Context(), tx, u.Owner, s.ID, deploy.Trigger{Cause: deploy.ByAPI}); err != nil {
+			if _, err := w.dash.Deployments.TriggerTx(t.Context(), tx, u.Owner, s.ID, deploy.Trigger{Cause: deployment.ByAPI}); err != nil {
 				return err
 			}
 		}
@@ -184,8 +185,8 @@ func thousand(t testing.TB) (*world, *browser) {
 // Every trigger of a deployment has words of its own.
 func TestTriggersHaveWords(t *testing.T) {
 	t.Parallel()
-	for _, c := range deploy.Causes {
-		if by := (deploymentRow{Deployment: deploy.Deployment{Cause: c}}).By(); by == string(c) || !strings.Contains(by, " ") {
+	for _, c := range deployment.Causes {
+		if by := (deploymentRow{Deployment: deployment.Deployment{Cause: c}}).By(); by == string(c) || !strings.Contains(by, " ") {
 			t.Errorf("%s is shown as %q", c, by)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/site"
 	"slipway/internal/webhook"
 )
@@ -50,7 +51,7 @@ func (w *world) multiply(u account.User, id site.ID, hook webhook.ID, from, n in
 				return err
 			}
 			for _, id := range []site.ID{id, s.ID} {
-				if _, err := w.dash.Deployments.TriggerTx(ctx, tx, u.Owner, id, deploy.Trigger{Cause: deploy.ByAPI, Title: name}); err != nil {
+				if _, err := w.dash.Deployments.TriggerTx(ctx, tx, u.Owner, id, deploy.Trigger{Cause: deployment.ByAPI, Title: name}); err != nil {
 					return err
 				}
 			}

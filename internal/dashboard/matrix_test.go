@@ -10,7 +10,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/connection"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/notify"
 	"slipway/internal/site"
 	"slipway/internal/webhook"
@@ -147,7 +147,7 @@ func TestMatrixRedeploy(t *testing.T) {
 	s, err := w.dash.Sites.Get(t.Context(), u.Owner, site.ID(th["{site}"]))
 	must(t, err)
 	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE deployments SET commit_hash = '%s' WHERE id = '%s'", commitA, th["{deployment}"])))
-	w.live(s, deploy.ID(th["{deployment}"]))
+	w.live(s, deployment.ID(th["{deployment}"]))
 	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE sites SET live_release = '%064x' WHERE id = '%s'", 1, s.ID))) // named as real ones are
 	ada.post("/sites/"+string(s.ID)+"/settings", "part", "build", "build_output", "dist").to(t, "/sites/"+string(s.ID)+"/settings")
 	said := 0

@@ -8,7 +8,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/site"
 )
@@ -22,12 +22,12 @@ func TestDeploymentList(t *testing.T) {
 	first, second, failed := w.deployment(s), w.deployment(s), w.deployment(s)
 	w.live(s, first)
 	w.live(s, second)
-	w.end(failed, deploy.Failed, "no luck")
+	w.end(failed, deployment.Failed, "no luck")
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `UPDATE deployments SET branch = 'dev', target = 'preview' WHERE id = $1`, failed)
 		return err
 	}))
-	shows := func(query string, want ...deploy.ID) {
+	shows := func(query string, want ...deployment.ID) {
 		t.Helper()
 		p := b.get(base+"/deployments"+query).want(t, 200)
 		n := 0
@@ -53,7 +53,7 @@ func TestDeploymentList(t *testing.T) {
 		t.Errorf("%d buttons name %s", n, first)
 	}
 	for range 50 {
-		w.end(w.deployment(s), deploy.Failed, "no luck")
+		w.end(w.deployment(s), deployment.Failed, "no luck")
 	}
 	b.get(base+"/deployments?status=failed&page=2").want(t, 200, `page=1&amp;status=failed" data-test="first-page"`, `page=3&amp;status=failed" data-test="last-page"`)
 }
@@ -65,7 +65,7 @@ func TestDeploymentRefreshes(t *testing.T) {
 	id := w.deployment(s)
 	const refresh = `<noscript><meta http-equiv="refresh" content="5"></noscript>`
 	b.get(deploymentPath(s.ID, id)).want(t, 200, refresh)
-	w.end(id, deploy.Failed, "no luck")
+	w.end(id, deployment.Failed, "no luck")
 	if p := b.get(deploymentPath(s.ID, id)).want(t, 200); strings.Contains(p.body, "http-equiv") {
 		t.Error("a deployment that has ended refreshes")
 	}
@@ -92,6 +92,9 @@ func TestHomeViews(t *testing.T) {
 	ada := w.user("ada@example.test", false)
 	zoo, bar := w.site(ada, "zoo"), w.site(ada, "Bar")
 	why := "The build command failed: " + strings.Repeat("x", 90) + " because of this"
+	for db.Now() <= bar.UpdatedAt {
+		time.Sleep(time.Millisecond) // zoo's change comes later
+	}
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		if err := w.dash.Sites.ProvisioningTx(t.Context(), tx, zoo); err != nil {
 			return err
@@ -237,7 +240,7 @@ func TestPagesAsStrangersReadThem(t *testing.T) {
 	}
 
 	dep := w.deployment(s)
-	w.end(dep, deploy.Failed, "no luck")
+	w.end(dep, deployment.Failed, "no luck")
 	for _, path := range []string{deploymentPath(s.ID, dep), base + "/domains", base + "/env", base + "/git"} {
 		p := b.get(path).want(t, 200)
 		_, main, _ := strings.Cut(p.body, "<main")

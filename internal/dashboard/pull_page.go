@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 )
 
@@ -53,12 +53,12 @@ func (d *Dashboard) pullData(ctx context.Context, q *request) (pullData, error) 
 	if p.Approved == p.Commit {
 		data.Approved = p.Approved
 	}
-	list, total, err := d.Deployments.List(ctx, who, id, deploy.Filter{Pull: number, Page: 1, Limit: pullDeployments})
+	list, total, err := d.Deployments.List(ctx, who, id, deployment.Filter{Pull: number, Page: 1, Limit: pullDeployments})
 	if err != nil {
 		return data, err
 	}
 	data.Rows, data.More = rowsOf(head, list), total > len(list)
-	addresses, err := d.Deployments.Previews(ctx, who, id)
+	addresses, err := d.Deployments.Previews.List(ctx, who, id)
 	if err != nil {
 		return data, err
 	}
@@ -66,12 +66,12 @@ func (d *Dashboard) pullData(ctx context.Context, q *request) (pullData, error) 
 		if a.Pull != number {
 			continue
 		}
-		served, err := d.Deployments.Several(ctx, who, []deploy.ID{a.Deployment})
+		served, err := d.Deployments.Several(ctx, who, []deployment.ID{deployment.ID(a.Deployment)})
 		if err != nil {
 			return data, err
 		}
-		data.Preview = &previewRow{PreviewAddress: a}
-		if x, ok := served[a.Deployment]; ok {
+		data.Preview = &previewRow{Address: a}
+		if x, ok := served[deployment.ID(a.Deployment)]; ok {
 			data.Preview.Dep = &deploymentRow{x, head}
 		}
 	}

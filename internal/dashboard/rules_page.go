@@ -6,9 +6,9 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
 	"slipway/internal/fault"
 	"slipway/internal/release"
+	"slipway/internal/rule"
 	"slipway/internal/site"
 )
 
@@ -26,7 +26,7 @@ type rulesData struct {
 	Language      string
 	Country       string
 	Cookie        string
-	Tested        *deploy.RuleAnswer
+	Tested        *rule.Answer
 	Call          map[string]any // the REST call of the test
 }
 
@@ -42,7 +42,7 @@ func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
 	if data.Serving, err = d.Sites.Serving(ctx, d.DB, q.caller.Owner, head.Site.ID); err != nil {
 		return answer{}, err
 	}
-	rules, err := d.Deployments.Rules(ctx, q.caller.Owner, head.Site.ID)
+	rules, err := d.Rules.Live(ctx, q.caller.Owner, head.Site.ID)
 	switch {
 	case fault.Is(err, fault.Conflict): // nothing is published yet
 		return page("site_rules", "Redirects of "+head.Site.Name, data), nil
@@ -76,7 +76,7 @@ func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
 	if len(headers) > 0 {
 		data.Call["headers"] = headers
 	}
-	got, err := d.Deployments.TestRules(ctx, q.caller.Owner, head.Site.ID, deploy.RuleTest{Path: data.Path, Language: data.Language, Country: data.Country, Cookie: data.Cookie})
+	got, err := d.Rules.Try(ctx, q.caller.Owner, head.Site.ID, rule.Trial{Path: data.Path, Language: data.Language, Country: data.Country, Cookie: data.Cookie})
 	if err != nil {
 		return answer{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/requestinfo"
@@ -104,6 +105,14 @@ func (d *Dashboard) run(w http.ResponseWriter, rt route, q *request) (answer, er
 		if err := readForm(q.Request); err != nil {
 			return answer{}, err
 		}
+		if q.user.ID != "" { // a form may take a minute to come: whoever is signed out by then does nothing
+			if err := d.identify(ctx, q); err != nil {
+				return answer{}, err
+			}
+			if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
+				return answer{to: to}, err
+			}
+		}
 	}
 	return rt.do(ctx, q)
 }
@@ -116,7 +125,7 @@ func (d *Dashboard) identify(ctx context.Context, q *request) (err error) {
 	}
 	q.session, q.user, err = d.Accounts.Session(ctx, token, q.device())
 	if fault.Is(err, fault.Unauthorized) {
-		q.clear = append(q.clear, sessionCookie)
+		q.clear, q.caller = append(q.clear, sessionCookie), account.Caller{}
 		return nil
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/site"
 )
 
@@ -51,8 +52,8 @@ type siteHead struct {
 	URL  string // https://…, of the site's own address
 	Host string
 
-	Live      *deploy.Deployment // the live deployment, where the site needs to be redeployed; else nil
-	Visit     string             // https://…, by which visitors know the site: its primary domain's, or URL
+	Live      *deployment.Deployment // the live deployment, where the site needs to be redeployed; else nil
+	Visit     string                 // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string
 	Theme     siteTheme
 
@@ -84,17 +85,17 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 	if err != nil {
 		return siteHead{}, err
 	}
-	thumbnails, err := d.Deployments.Thumbnails(ctx, q.caller.Owner, []site.ID{s.ID})
+	thumbnails, err := d.Thumbnails.OfSites(ctx, q.caller.Owner, []site.ID{s.ID})
 	if err != nil {
 		return siteHead{}, err
 	}
-	var current *deploy.Deployment
+	var current *deployment.Deployment
 	if s.NeedsRedeploy && s.LiveDeployment != "" {
-		x, err := d.Deployments.Several(ctx, q.caller.Owner, []deploy.ID{deploy.ID(s.LiveDeployment)})
+		x, err := d.Deployments.Several(ctx, q.caller.Owner, []deployment.ID{deployment.ID(s.LiveDeployment)})
 		if err != nil {
 			return siteHead{}, err
 		}
-		if live, ok := x[deploy.ID(s.LiveDeployment)]; ok {
+		if live, ok := x[deployment.ID(s.LiveDeployment)]; ok {
 			current = &live
 		}
 	}
@@ -124,8 +125,8 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 // deploySite asks for a deployment and goes to where it can be watched.
 func (d *Dashboard) deploySite(ctx context.Context, q *request) (answer, error) {
 	id := site.ID(q.PathValue("id"))
-	t := deploy.Trigger{Cause: deploy.ByDashboard, Branch: strings.TrimSpace(q.value("branch")), Commit: strings.TrimSpace(q.value("commit")), Title: strings.TrimSpace(q.value("title")), ClearCache: q.checked("clear_cache")}
-	var x deploy.Deployment
+	t := deploy.Trigger{Cause: deployment.ByDashboard, Branch: strings.TrimSpace(q.value("branch")), Commit: strings.TrimSpace(q.value("commit")), Title: strings.TrimSpace(q.value("title")), ClearCache: q.checked("clear_cache")}
+	var x deployment.Deployment
 	err := d.act(ctx, q, "deployment.triggered", func(tx *db.Tx) (_ string, err error) {
 		x, err = d.Deployments.TriggerTx(ctx, tx, q.caller.Owner, id, t)
 		return string(x.ID), err
@@ -136,9 +137,9 @@ func (d *Dashboard) deploySite(ctx context.Context, q *request) (answer, error) 
 // rollBack makes an earlier release live again.
 func (d *Dashboard) rollBack(ctx context.Context, q *request) (answer, error) {
 	id := site.ID(q.PathValue("id"))
-	var x deploy.Deployment
+	var x deployment.Deployment
 	err := d.act(ctx, q, "deployment.rolled_back", func(tx *db.Tx) (_ string, err error) {
-		x, err = d.Deployments.RollbackTx(ctx, tx, q.caller.Owner, id, deploy.ParseID(q.value("deployment")))
+		x, err = d.Deployments.RollbackTx(ctx, tx, q.caller.Owner, id, deployment.ParseID(q.value("deployment")))
 		return string(x.ID), err
 	})
 	return goTo("/sites/"+string(id), "Rolled back"), err

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/domain"
 	"slipway/internal/site"
 )
@@ -53,12 +53,12 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 		return overview{}, err
 	}
 	data := overview{siteHead: head, Primary: head.Host}
-	list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: 1, Limit: 5})
+	list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deployment.Filter{Page: 1, Limit: 5})
 	if err != nil {
 		return data, err
 	}
 	data.Rows = rowsOf(head, list)
-	if id := deploy.ID(head.Site.LiveDeployment); id != "" {
+	if id := deployment.ID(head.Site.LiveDeployment); id != "" {
 		live, err := d.Deployments.Get(ctx, q.caller.Owner, id)
 		if err == nil {
 			data.Current = &deploymentRow{Deployment: live, head: head}
@@ -88,7 +88,7 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 }
 
 // troubles says what needs the owner, the worst first.
-func troubles(h siteHead, list []deploy.Deployment, domains []domain.Domain) []trouble {
+func troubles(h siteHead, list []deployment.Deployment, domains []domain.Domain) []trouble {
 	var out []trouble
 	switch {
 	case h.Site.Status == site.Failed && h.Site.StatusReason != "":
@@ -97,7 +97,7 @@ func troubles(h siteHead, list []deploy.Deployment, domains []domain.Domain) []t
 			t.Link, t.Label = deploymentPath(h.Site.ID, list[0].ID), "View log"
 		}
 		out = append(out, t)
-	case len(list) > 0 && list[0].Status == deploy.Failed && h.Site.Status == site.Active:
+	case len(list) > 0 && list[0].Status == deployment.Failed && h.Site.Status == site.Active:
 		out = append(out, trouble{"Latest deployment failed. The previous deployment is still live", list[0].Error, deploymentPath(h.Site.ID, list[0].ID), "View log"})
 	}
 	for _, dom := range domains {
@@ -130,7 +130,7 @@ func (d *Dashboard) firstDeployment(ctx context.Context, q *request) (answer, er
 		if err != nil {
 			return answer{}, err
 		}
-		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: 1, Limit: 1})
+		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deployment.Filter{Page: 1, Limit: 1})
 		if err != nil {
 			return answer{}, err
 		}
@@ -159,7 +159,7 @@ func (d *Dashboard) firstLive(ctx context.Context, q *request) (answer, error) {
 	}
 	wake, stop := d.follow(q)
 	return answer{live: live{wake: wake, stop: stop, poll: 500 * time.Millisecond, render: func(ctx context.Context) ([]byte, bool, error) {
-		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deploy.Filter{Page: 1, Limit: 1})
+		list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deployment.Filter{Page: 1, Limit: 1})
 		return []byte("Waiting for the first deployment…"), len(list) > 0, err
 	}}}, nil
 }

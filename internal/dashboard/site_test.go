@@ -3,6 +3,7 @@ package dashboard
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,9 +17,11 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/domain"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
+	"slipway/internal/journal"
 	"slipway/internal/site"
 	"slipway/internal/source"
 	"slipway/internal/webhook"
@@ -28,10 +31,10 @@ import (
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}`
 
 // parts gives a site one of everything that its pages name.
-func (w *world) parts(u account.User, id site.ID) (dep deploy.ID, dom domain.ID, hook webhook.ID) {
+func (w *world) parts(u account.User, id site.ID) (dep deployment.ID, dom domain.ID, hook webhook.ID) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	x, err := w.dash.Deployments.Trigger(ctx, u.Owner, id, deploy.Trigger{Cause: deploy.ByDashboard})
+	x, err := w.dash.Deployments.Trigger(ctx, u.Owner, id, deploy.Trigger{Cause: deployment.ByDashboard})
 	must(w.t, err)
 	d, err := w.dash.Domains.Create(ctx, u.Owner, string(id), domain.NewDomain{Name: "shop.example.com"})
 	must(w.t, err)
@@ -60,7 +63,7 @@ func ada(t *testing.T, with ...func(*Config)) (*world, *browser, site.Site) {
 }
 
 // lines writes a deployment's log as a worker would.
-func (w *world) lines(id deploy.ID, from int64, lines ...deploy.Line) {
+func (w *world) lines(id deployment.ID, from int64, lines ...journal.Line) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		for i, l := range lines {
@@ -83,23 +86,23 @@ func cmpOr(a, b string) string {
 }
 
 // end writes the end of a deployment, as a worker would.
-func (w *world) end(id deploy.ID, status deploy.Status, why string) {
+func (w *world) end(id deployment.ID, status deployment.Status, why string) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error { return w.endTx(tx, id, status, why, "") }))
 }
 
-func (w *world) endTx(tx *db.Tx, id deploy.ID, status deploy.Status, why, release string) error {
+func (w *world) endTx(tx *db.Tx, id deployment.ID, status deployment.Status, why, release string) error {
 	_, err := tx.Exec(w.t.Context(), `UPDATE deployments SET status = $2, error = $3, started_at = $4, completed_at = $4, release = $5 WHERE id = $1`, id, status, why, db.Now(), release)
 	tx.Notify("deployment/" + string(id))
 	return err
 }
 
 // live makes a deployment the one that is served, in one transaction.
-func (w *world) live(s site.Site, id deploy.ID) {
+func (w *world) live(s site.Site, id deployment.ID) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		release := "rel_" + string(id)
-		if err := w.endTx(tx, id, deploy.Success, "", release); err != nil {
+		if err := w.endTx(tx, id, deployment.Success, "", release); err != nil {
 			return err
 		}
 		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, string(id), release, "static")
@@ -107,9 +110,9 @@ func (w *world) live(s site.Site, id deploy.ID) {
 	}))
 }
 
-func (w *world) deployment(s site.Site) deploy.ID {
+func (w *world) deployment(s site.Site) deployment.ID {
 	w.t.Helper()
-	x, err := w.dash.Deployments.Trigger(w.t.Context(), s.Owner, s.ID, deploy.Trigger{Cause: deploy.ByDashboard})
+	x, err := w.dash.Deployments.Trigger(w.t.Context(), s.Owner, s.ID, deploy.Trigger{Cause: deployment.ByDashboard})
 	must(w.t, err)
 	return x.ID
 }
@@ -206,7 +209,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	dep := w.deployment(s)
 	b.get(to).to(t, deploymentPath(id, dep))
 
-	b.get("/new?type=wordpress").want(t, 200, "A WordPress of your own")
+	b.get("/new?type=wordpress").want(t, 200, "A WordPress site with its own database")
 	b.post("/new", "type", "wordpress", "step", "create", "name", "Press").to(t, "/sites/")
 }
 
@@ -240,7 +243,7 @@ func TestHostileText(t *testing.T) {
 			stages = '[{"name":"\"><script>alert(1)</script>","status":"\"><script>alert(1)</script>"}]', plan = '{"name":"<script>alert(1)</script>","why":"<script>alert(1)</script>"}' WHERE id = $1`, dep, hostile)
 		return err
 	}))
-	w.lines(dep, 1, deploy.Line{Message: hostile, Stage: hostile}, deploy.Line{Message: "x", Raw: "\x1b[31m" + hostile + "\x1b[38;5;\"><script>alert(1)</script>m"})
+	w.lines(dep, 1, journal.Line{Message: hostile, Stage: hostile}, journal.Line{Message: "x", Raw: "\x1b[31m" + hostile + "\x1b[38;5;\"><script>alert(1)</script>m"})
 	base := "/sites/" + string(s.ID)
 	for _, path := range []string{base, base + "/deployments", deploymentPath(s.ID, dep), base + "/domains", base + "/domains/" + string(dom), base + "/env",
 		base + "/env/var/A", base + "/hooks", base + "/settings", "/webhooks/" + string(hook), "/", "/new?repository=" + url.QueryEscape(hostile) + "&name=" + url.QueryEscape(hostile)} {
@@ -262,7 +265,7 @@ func TestDeployAndRollBack(t *testing.T) {
 	w, b, s := ada(t)
 	base := "/sites/" + string(s.ID)
 	to := b.post(base+"/deploy").to(t, base+"/deployments/dep_")
-	first := deploy.ID(strings.TrimPrefix(to, base+"/deployments/"))
+	first := deployment.ID(strings.TrimPrefix(to, base+"/deployments/"))
 	b.get(to).want(t, 200, `data-test="waits"`, "Next in the queue")
 	w.live(s, first)
 	b.get(to).want(t, 200, `data-test="live-link"`, ">Redeploy<")
@@ -272,10 +275,10 @@ func TestDeployAndRollBack(t *testing.T) {
 		t.Error("the fault is not at the branch")
 	}
 	to = b.post(base+"/deploy", "branch", "dev", "title", "Second", "clear_cache", "1").to(t, base+"/deployments/dep_")
-	second := deploy.ID(strings.TrimPrefix(to, base+"/deployments/"))
+	second := deployment.ID(strings.TrimPrefix(to, base+"/deployments/"))
 	x, err := w.dash.Deployments.Get(t.Context(), s.Owner, second)
 	must(t, err)
-	if x.Branch != "dev" || x.Title != "Second" || !x.ClearCache || x.Cause != deploy.ByDashboard {
+	if x.Branch != "dev" || x.Title != "Second" || !x.ClearCache || x.Cause != deployment.ByDashboard {
 		t.Errorf("deployment %+v", x)
 	}
 	w.live(s, second)
@@ -296,7 +299,7 @@ func TestDeployAndRollBack(t *testing.T) {
 	b.post(base+"/rollback", "deployment", string(third)).want(t, 409, "no release")
 	b.post(deploymentPath(s.ID, first)+"/cancel").want(t, 409)
 
-	w.end(third, deploy.Failed, "npm ran out of luck")
+	w.end(third, deployment.Failed, "npm ran out of luck")
 	b.get(deploymentPath(s.ID, third)).want(t, 200, `data-test="why"`, "npm ran out of luck", "still live")
 	var audit int
 	must(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action IN ('deployment.triggered', 'deployment.rolled_back', 'deployment.canceled', 'deployment.retried')`).Scan(&audit))
@@ -304,7 +307,7 @@ func TestDeployAndRollBack(t *testing.T) {
 		t.Errorf("%d lines in the audit log, want 5", audit)
 	}
 	for range 30 {
-		w.end(w.deployment(s), deploy.Canceled, "")
+		w.end(w.deployment(s), deployment.Canceled, "")
 	}
 	b.get(base+"/deployments").want(t, 200, "Page 1 of 2")
 	b.get(base+"/deployments?page=2").want(t, 200, "Page 2 of 2", string(first))
@@ -379,7 +382,7 @@ func TestLogStream(t *testing.T) {
 	w, b, s := ada(t)
 	dep := w.deployment(s)
 	path := deploymentPath(s.ID, dep)
-	w.lines(dep, 1, deploy.Line{Message: "one"}, deploy.Line{Message: "green", Raw: "\x1b[32mgreen\x1b[0m"})
+	w.lines(dep, 1, journal.Line{Message: "one"}, journal.Line{Message: "green", Raw: "\x1b[32mgreen\x1b[0m"})
 	b.get(path).want(t, 200, `id="L1"`, `<span class="f2">green</span>`, `data-after="2"`)
 
 	var got []string
@@ -391,8 +394,8 @@ func TestLogStream(t *testing.T) {
 				got = append(got, m[1])
 			}
 			if e.id == "2" { // what comes while we listen
-				w.lines(dep, 3, deploy.Line{Message: "three", Level: "error"})
-				w.end(dep, deploy.Failed, "no luck")
+				w.lines(dep, 3, journal.Line{Message: "three", Level: "error"})
+				w.end(dep, deployment.Failed, "no luck")
 			}
 		case "end":
 			if e.data != "failed" {
@@ -421,9 +424,9 @@ func TestLogStream(t *testing.T) {
 		t.Error("the download is not plain text for a file")
 	}
 
-	var many []deploy.Line
+	var many []journal.Line
 	for i := range 450 {
-		many = append(many, deploy.Line{Message: fmt.Sprintf("line %d %s", i, strings.Repeat("x", 300))})
+		many = append(many, journal.Line{Message: fmt.Sprintf("line %d %s", i, strings.Repeat("x", 300))})
 	}
 	long := w.deployment(s)
 	w.lines(long, 1, many...)
@@ -545,6 +548,57 @@ func TestDomains(t *testing.T) {
 	b.get(apex).want(t, 200, "Redirects to www.example.com, with path and query")
 	b.post(second+"/delete").to(t, base)
 	b.get(second).want(t, 404)
+}
+
+// A warning about a domain's DNS is said once, however many records and checks it concerns, and
+// a record that nothing waits for any more is not asked for.
+func TestDomainSaysThingsOnce(t *testing.T) {
+	t.Parallel()
+	w, b, s := ada(t)
+	to := b.post("/sites/"+string(s.ID)+"/domains", "domain", "shop.example.com").to(t, "/sites/"+string(s.ID)+"/domains/dom_")
+	found := func(status, provenAt, reason string, dns domain.RecordStatus, problems ...string) string {
+		t.Helper()
+		record := func(kind, name string, status domain.RecordStatus, why string) domain.Record {
+			return domain.Record{Type: kind, Name: name, Required: "value-of-" + kind, Status: status, Reason: why}
+		}
+		f := map[string]any{
+			"verification": []domain.Record{record("CNAME", "shop.example.com", dns, reason), record("TXT", "_slipway.shop.example.com", domain.RecordPending, "No TXT record was found")},
+			"dns":          []domain.Record{record("CNAME", "shop.example.com", dns, reason)},
+		}
+		var list []domain.Problem
+		for _, p := range problems {
+			list = append(list, domain.Problem{Code: "wrong_target", Message: p})
+		}
+		f["problems"] = list
+		text, err := json.Marshal(f)
+		must(t, err)
+		must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE domains SET status = '%s', proven_at = %s, reason = '%s', findings = '%s'", status, provenAt, reason, text)))
+		return b.get(to).want(t, 200).body
+	}
+	const warning = "Shop.example.com points to another server"
+	for _, status := range []string{"failed", "pending"} {
+		body := found(status, "1", warning, domain.RecordInvalid, strings.ToLower(warning[:1])+warning[1:], "IPv6: "+warning)
+		if n := strings.Count(strings.ToLower(body), strings.ToLower(warning)); n < 1 || n > 2 { // beside the one, the sentence that adds something
+			t.Errorf("%s: the warning is said %d times", status, n)
+		}
+		body = found(status, "1", warning, domain.RecordInvalid, warning, warning)
+		if n := strings.Count(body, warning); n != 1 {
+			t.Errorf("%s: the warning is said %d times", status, n)
+		}
+	}
+	body := found("active", "1", "", domain.RecordValid)
+	for _, needless := range []string{"No TXT record was found", "Not found", "value-of-TXT", `data-test="alternatives"`} {
+		if strings.Contains(body, needless) {
+			t.Errorf("proven by its CNAME, and still: %s", needless)
+		}
+	}
+	if !strings.Contains(body, "value-of-CNAME") || !strings.Contains(body, "Valid") {
+		t.Error("the record that is needed is not shown")
+	}
+	body = found("pending", "0", "", domain.RecordPending)
+	if before, _, ok := strings.Cut(body, `data-test="alternatives"`); !ok || strings.Contains(before, "value-of-TXT") || strings.Count(before, "value-of-CNAME") == 0 {
+		t.Error("before the proof one CNAME leads, and the TXT record is folded away")
+	}
 }
 
 func TestEnv(t *testing.T) {

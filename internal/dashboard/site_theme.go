@@ -12,10 +12,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"slipway/internal/deploy"
 	"slipway/internal/fault"
 	"slipway/internal/release"
 	"slipway/internal/site"
+	"slipway/internal/thumbnail"
 )
 
 // siteTheme is how a site is shown: by the metadata of its pages or, while there is none, by
@@ -29,7 +29,7 @@ type siteTheme struct {
 	Failed      bool   // the site is not live because its deployment failed
 }
 
-func themeOf(s site.Site, p deploy.Thumbnail) siteTheme {
+func themeOf(s site.Site, p thumbnail.Summary) siteTheme {
 	l := siteTheme{Name: s.Name, Seed: s.Slug, Title: cmp.Or(p.Title, s.Name), Text: p.Text, Color: p.Color, Online: s.LiveRelease != "", Failed: s.Status == site.Failed}
 	at := "/sites/" + string(s.ID) + "/pictures/" + string(p.Release)
 	if p.Icon {
@@ -107,9 +107,9 @@ func (d *Dashboard) pictureFile(ctx context.Context, q *request) (answer, error)
 	kind := "image/jpeg"
 	switch part {
 	case "png":
-		b, kind, err = d.Deployments.ThumbnailIcon(ctx, q.caller.Owner, id, release.ID(of))
+		b, kind, err = d.Thumbnails.IconOf(ctx, q.caller.Owner, id, release.ID(of))
 	case "jpg":
-		b, err = d.Deployments.ThumbnailImage(ctx, q.caller.Owner, id, release.ID(of))
+		b, err = d.Thumbnails.ImageOf(ctx, q.caller.Owner, id, release.ID(of))
 	default:
 		return answer{}, fault.Missing("page")
 	}

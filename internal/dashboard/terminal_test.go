@@ -18,7 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/site"
 )
 
@@ -163,10 +163,10 @@ func (w *wire) closes(code websocket.StatusCode, text string) {
 }
 
 // program makes a site's live deployment a program.
-func (w *world) program(s site.Site, id deploy.ID) {
+func (w *world) program(s site.Site, id deployment.ID) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		if err := w.endTx(tx, id, deploy.Success, "", "rel_"+string(id)); err != nil {
+		if err := w.endTx(tx, id, deployment.Success, "", "rel_"+string(id)); err != nil {
 			return err
 		}
 		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, string(id), "rel_"+string(id), "node")

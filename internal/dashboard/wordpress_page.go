@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,32 @@ type wordpressData struct {
 	Error  string // why WordPress does not answer
 	Work   []wordpressWork
 	Others []site.Site // that this one can be pushed to
+	// NoObjectCache says why the server offers no object cache; empty: it does.
+	NoObjectCache string
+}
+
+// ObjectCacheState says in words what the site's object cache is doing; empty where it is off.
+func (d wordpressData) ObjectCacheState() string {
+	c := d.State.ObjectCache
+	switch c.Status {
+	case wordpress.ObjectsActive:
+		share := 0
+		if all := c.Hits + c.Misses; all > 0 {
+			share = int(100 * c.Hits / all)
+		}
+		return fmt.Sprintf("Active: %d objects, %d MiB, %d %% hits", c.Keys, c.Bytes>>20, share)
+	case wordpress.ObjectsPending:
+		return "Starts when the site is restarted; redeploy a site whose last deployment is older than this setting"
+	case wordpress.ObjectsPaused:
+		return "Paused while a command, a terminal, a worker or another deployment of the site runs"
+	case wordpress.ObjectsReplaced:
+		return "Not used: wp-content has an object-cache.php of its own"
+	case wordpress.ObjectsDown:
+		return "Redis does not respond. WordPress works without it"
+	case wordpress.ObjectsUnavailable:
+		return "Not available: " + d.NoObjectCache
+	}
+	return ""
 }
 
 // Updates reports whether something has a newer version.
@@ -71,7 +98,7 @@ func (d *Dashboard) wordpressPage(ctx context.Context, q *request) (answer, erro
 	if err != nil {
 		return answer{}, err
 	}
-	data := wordpressData{siteHead: head}
+	data := wordpressData{siteHead: head, NoObjectCache: d.WordPress.NoObjectCache()}
 	if data.State, err = d.WordPress.Read(ctx, q.caller.Owner, head.Site.ID); err != nil {
 		f := fault.As(err)
 		if f == nil {
@@ -159,6 +186,10 @@ func (d *Dashboard) saveWordPress(ctx context.Context, q *request) (answer, erro
 		auto = wordpress.AutoMinor
 	}
 	p := wordpress.Patch{Maintenance: &maintenance, XMLRPC: &xmlrpc, Debug: &debug, AutoUpdate: &auto}
+	if q.PostForm.Has("object_cache_shown") { // the page offers it
+		objects := q.checked("object_cache")
+		p.ObjectCache = &objects
+	}
 	for name, to := range map[string]**int64{"memory": &p.Memory, "upload": &p.Upload, "execution": &p.Execution} {
 		if text := strings.TrimSpace(q.value(name)); text != "" {
 			n, err := strconv.ParseInt(text, 10, 64)

@@ -27,8 +27,10 @@ import (
 	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/release"
+	"slipway/internal/rule"
 	"slipway/internal/seal"
 	"slipway/internal/site"
+	"slipway/internal/thumbnail"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
 	"slipway/internal/wordpress"
@@ -80,6 +82,8 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 				return s.Slug, err
 			}}),
 	}
+	c.Thumbnails = thumbnail.New(d, w.releases)
+	c.Rules = rule.New(rule.Config{DB: d, Sites: sites, Deployments: c.Deployments, Releases: w.releases})
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
 	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
 	c.Git = git.New(git.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})

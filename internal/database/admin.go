@@ -1,11 +1,15 @@
 package database
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -22,6 +26,7 @@ func (s *server) connect(c *mysql.Config, host string) (*admin, error) {
 	c = c.Clone()
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = 5*time.Second, 10*time.Minute, time.Minute
 	c.Logger = nobody{}
+	c.DialFunc = inLargeReads(c.DialFunc)
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("connect to database server: %w", err)
@@ -36,6 +41,40 @@ func (s *server) connect(c *mysql.Config, host string) (*admin, error) {
 		return nil, fmt.Errorf("connect to database server: %w", err)
 	}
 	return &admin{pool, host}, nil
+}
+
+// dial makes a connection to an address, as the driver asks for it.
+type dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// inLargeReads makes connections that are read 64 KiB at a time. The driver asks for 4 KiB,
+// which for a dump of many megabytes is ten thousand calls of the system and as many waits. A
+// nil dial is the net package's.
+func inLargeReads(to dial) dial {
+	if to == nil {
+		to = new(net.Dialer).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := to(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &largeReads{c, bufio.NewReaderSize(c, 64<<10)}, nil
+	}
+}
+
+type largeReads struct {
+	net.Conn
+	from *bufio.Reader
+}
+
+func (c *largeReads) Read(b []byte) (int, error) { return c.from.Read(b) }
+
+// SyscallConn lets the driver see that a connection was closed before it is used again.
+func (c *largeReads) SyscallConn() (syscall.RawConn, error) {
+	if of, ok := c.Conn.(syscall.Conn); ok {
+		return of.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // nobody hears what the driver would print; its errors come back from the calls.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -67,7 +68,7 @@ type dumper struct {
 	sums   []sum
 }
 
-const session = "SET NAMES utf8mb4;\nSET time_zone = '+00:00';\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';\nSET foreign_key_checks = 0;\nSET unique_checks = 0;\n"
+const session = "SET NAMES utf8mb4;\nSET time_zone = '+00:00';\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';\nSET foreign_key_checks = 0;\nSET unique_checks = 0;\n/*M!100201 SET check_constraint_checks = 0 */;\n"
 
 func (o *dumper) print(parts ...string) {
 	if o.w == nil {
@@ -312,18 +313,40 @@ func appendValue(b []byte, v sql.RawBytes, f form) []byte {
 	default:
 		b = append(b, '\'')
 	}
-	from := 0
-	for i, c := range v {
-		e := escapes[c]
-		if e == 0 {
+	for {
+		n := plain(v)
+		if b = append(b, v[:n]...); n == len(v) {
+			return append(b, '\'')
+		}
+		b = append(b, '\\', escapes[v[n]])
+		v = v[n+1:]
+	}
+}
+
+// plain returns how many bytes v begins with that are written as they are. It looks at eight at
+// once: a dump mostly consists of them.
+func plain(v []byte) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(v); i += 8 {
+		x := binary.LittleEndian.Uint64(v[i:])
+		quote, backslash := x^'\''*ones, x^'\\'*ones
+		// A high bit is left where a byte is below a space, a quote or a backslash.
+		if ((x-' '*ones)&^x|(quote-ones)&^quote|(backslash-ones)&^backslash)&high == 0 {
 			continue
 		}
-		b = append(b, v[from:i]...)
-		b = append(b, '\\', e)
-		from = i + 1
+		for k := i; k < i+8; k++ {
+			if escapes[v[k]] != 0 {
+				return k
+			}
+		}
 	}
-	b = append(b, v[from:]...)
-	return append(b, '\'')
+	for ; i < len(v); i++ {
+		if escapes[v[i]] != 0 {
+			return i
+		}
+	}
+	return i
 }
 
 // escapes are the characters of a string that are written after a backslash.
@@ -412,15 +435,15 @@ func (o *dumper) program(drop string, got []string) {
 }
 
 // withoutDefiner leaves out who a routine, a trigger or a view belongs to: the server writes
-// it before anything that the site has named.
+// it before anything that the site has named, in the quotes of the mode it was made in.
 func withoutDefiner(create string) string {
-	const mark = " DEFINER=`"
+	const mark = " DEFINER="
 	at := strings.Index(create, mark)
 	if at < 0 || strings.ContainsAny(create[:at], "`'\"(") {
 		return create
 	}
-	end := quoted(create, at+len(mark)-1)
-	if end > 0 && strings.HasPrefix(create[end:], "@`") {
+	end := quoted(create, at+len(mark))
+	if end > 0 && strings.HasPrefix(create[end:], "@") {
 		end = quoted(create, end+1)
 	}
 	if end < 0 {
@@ -429,14 +452,17 @@ func withoutDefiner(create string) string {
 	return create[:at] + create[end:]
 }
 
-// quoted returns where the identifier that begins with the backquote at s[at] has ended; -1
-// where it doesn't.
+// quoted returns where the identifier in backquotes or double quotes that begins at s[at] has
+// ended; -1 where there is none.
 func quoted(s string, at int) int {
+	if at >= len(s) || s[at] != '`' && s[at] != '"' {
+		return -1
+	}
 	for i := at + 1; i < len(s); i++ {
-		if s[i] != '`' {
+		if s[i] != s[at] {
 			continue
 		}
-		if i+1 < len(s) && s[i+1] == '`' {
+		if i+1 < len(s) && s[i+1] == s[at] {
 			i++
 			continue
 		}

@@ -144,6 +144,9 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 			}
 			return nil, fmt.Errorf("load database: %w", err)
 		}
+		if setsMode.MatchString(text[:min(len(text), 64)]) {
+			read.literal = strings.Contains(strings.ToUpper(text), "NO_BACKSLASH_ESCAPES")
+		}
 		if read.read-looked > sizeEvery {
 			looked = read.read
 			if err := s.fits(ctx); err != nil {
@@ -188,20 +191,36 @@ func clip(s string) string {
 var (
 	notOurs    = regexp.MustCompile(`(?is)^(/\*!\d* *)?(USE\s|CREATE\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|DROP\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|ALTER\s+DATABASE|LOCK\s+TABLES|UNLOCK\s+TABLES|FLUSH\s|SET\s+(@@)?GLOBAL|SET\s+@@SESSION\.SQL_LOG_BIN|CHANGE\s+MASTER)`)
 	anyDefiner = regexp.MustCompile("(?i)DEFINER\\s*=\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_]+)\\s*@\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_.%-]+)")
+	setsMode   = regexp.MustCompile(`(?i)^(/\*!\d* *)?SET\s+(SESSION\s+|@@SESSION\.|@@)?SQL_MODE\s*=`)
+	ofMySQL    = regexp.MustCompile(`(?i)\butf8mb4_(?:[a-z]{2,4}_(?:[a-z]+_)?)?0900_(ai_ci|as_ci|as_cs_ks|as_cs|bin)\b`)
+	anyTable   = regexp.MustCompile(`(?i)^(/\*!\d* *)?(CREATE|ALTER|SET)\b`)
 	anyCreate  = regexp.MustCompile(`(?i)^(/\*!\d* *)?CREATE\b`)
 )
 
 // own leaves out of a stranger's SQL what concerns its own server: other databases, locks,
-// settings, and the users that things belonged to.
+// settings, and the users that things belonged to. Collations of MySQL 8 become ones that
+// MariaDB has.
 func own(q string) string {
 	head := q[:min(len(q), 512)]
 	if notOurs.MatchString(head) {
 		return ""
 	}
 	if anyCreate.MatchString(head) {
-		return anyDefiner.ReplaceAllString(head, "") + q[len(head):]
+		q = anyDefiner.ReplaceAllString(head, "") + q[len(head):]
+	}
+	if anyTable.MatchString(head) {
+		q = ofMySQL.ReplaceAllStringFunc(q, collation)
 	}
 	return q
+}
+
+// collation returns the collation in place of one that only MySQL 8 has, by its comparison:
+// WordPress's own choice on MariaDB, or by code point where case counts.
+func collation(name string) string {
+	if lower := strings.ToLower(name); strings.HasSuffix(lower, "_ci") {
+		return "utf8mb4_unicode_520_ci"
+	}
+	return "utf8mb4_bin"
 }
 
 // compare reads the scratch as Dump does, and compares what every table holds.

@@ -19,10 +19,16 @@ type statements struct {
 	note func(line []byte) // gets comments of one line that stand between statements. Optional.
 	buf  []byte
 	read int64 // bytes of the statements so far
+
+	literal bool // a backslash in a string is one: sql_mode has NO_BACKSLASH_ESCAPES
 }
 
 func newStatements(r io.Reader, note func(line []byte)) *statements {
-	return &statements{r: bufio.NewReaderSize(r, 256<<10), mark: []byte(";"), note: note}
+	s := &statements{r: bufio.NewReaderSize(r, 256<<10), mark: []byte(";"), note: note}
+	if bom := []byte("\ufeff"); s.at(bom) { // editors write it
+		_, _ = s.r.Discard(len(bom))
+	}
+	return s
 }
 
 var errLong = &fault.Error{Kind: fault.TooLarge, Message: "A statement of the SQL file is too long", Details: "the database takes at most 64 MiB at once", Code: "statement_too_long"}
@@ -87,7 +93,7 @@ func (s *statements) next() ([]byte, error) {
 			state = c
 		case c == state && c != '*': // a doubled quote ends and begins again
 			state = 0
-		case c == '\\' && (state == '\'' || state == '"'):
+		case c == '\\' && !s.literal && (state == '\'' || state == '"'):
 			s.buf = append(s.buf, c)
 			if c, err = s.r.ReadByte(); err != nil {
 				return s.last(err)

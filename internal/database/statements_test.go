@@ -25,6 +25,7 @@ func TestStatements(t *testing.T) {
 		"versions":            {"/*!40101 SET NAMES utf8 */;\n/*!50003 CREATE*/ /*!50003 TRIGGER x BEGIN a; END */;", []string{"/*!40101 SET NAMES utf8 */", "/*!50003 CREATE*/ /*!50003 TRIGGER x BEGIN a; END */"}},
 		"delimiter":           {"DELIMITER ;;\nCREATE TRIGGER t BEGIN a; b; END ;;\ndelimiter ;\nSELECT 1;", []string{"CREATE TRIGGER t BEGIN a; b; END", "SELECT 1"}},
 		"word of that name":   {"DELIMITERS;SELECT 1;", []string{"DELIMITERS", "SELECT 1"}},
+		"mark of an editor":   {"\ufeff-- x\nSELECT 1;", []string{"SELECT 1"}},
 		"empty":               {";;\n ; -- x", nil},
 		"open string":         {"SELECT 'a;", []string{"SELECT 'a;"}},
 	} {
@@ -60,14 +61,17 @@ func TestForeign(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"USE `other`": "",
-		"CREATE DATABASE /*!32312 IF NOT EXISTS*/ `x`":                                 "",
-		"/*!40000 DROP DATABASE IF EXISTS `x`*/":                                       "",
-		"LOCK TABLES `a` WRITE":                                                        "",
-		"SET @@GLOBAL.GTID_PURGED=''":                                                  "",
-		"INSERT INTO a VALUES ('USE b')":                                               "INSERT INTO a VALUES ('USE b')",
-		"/*!50003 CREATE*/ /*!50017 DEFINER=`a`@`%`*/ /*!50003 TRIGGER t BEGIN END */": "/*!50003 CREATE*/ /*!50017 */ /*!50003 TRIGGER t BEGIN END */",
-		"CREATE DEFINER=`root`@`localhost` VIEW v AS SELECT 1":                         "CREATE  VIEW v AS SELECT 1",
-		"INSERT INTO a VALUES ('CREATE DEFINER=`a`@`b`')":                              "INSERT INTO a VALUES ('CREATE DEFINER=`a`@`b`')",
+		"CREATE DATABASE /*!32312 IF NOT EXISTS*/ `x`":                                  "",
+		"/*!40000 DROP DATABASE IF EXISTS `x`*/":                                        "",
+		"LOCK TABLES `a` WRITE":                                                         "",
+		"SET @@GLOBAL.GTID_PURGED=''":                                                   "",
+		"CREATE TABLE a (b TEXT COLLATE utf8mb4_0900_as_cs) COLLATE=utf8mb4_0900_ai_ci": "CREATE TABLE a (b TEXT COLLATE utf8mb4_bin) COLLATE=utf8mb4_unicode_520_ci",
+		"/*!40101 SET NAMES utf8mb4 COLLATE utf8mb4_de_pb_0900_as_ci */":                "/*!40101 SET NAMES utf8mb4 COLLATE utf8mb4_unicode_520_ci */",
+		"INSERT INTO a VALUES ('utf8mb4_0900_ai_ci')":                                   "INSERT INTO a VALUES ('utf8mb4_0900_ai_ci')",
+		"INSERT INTO a VALUES ('USE b')":                                                "INSERT INTO a VALUES ('USE b')",
+		"/*!50003 CREATE*/ /*!50017 DEFINER=`a`@`%`*/ /*!50003 TRIGGER t BEGIN END */":  "/*!50003 CREATE*/ /*!50017 */ /*!50003 TRIGGER t BEGIN END */",
+		"CREATE DEFINER=`root`@`localhost` VIEW v AS SELECT 1":                          "CREATE  VIEW v AS SELECT 1",
+		"INSERT INTO a VALUES ('CREATE DEFINER=`a`@`b`')":                               "INSERT INTO a VALUES ('CREATE DEFINER=`a`@`b`')",
 	} {
 		if got := own(in); got != want {
 			t.Errorf("%q gives %q, want %q", in, got, want)
@@ -77,7 +81,9 @@ func TestForeign(t *testing.T) {
 		"CREATE DEFINER=`s``x`@`localhost` TRIGGER t":                            "CREATE TRIGGER t",
 		"CREATE ALGORITHM=UNDEFINED DEFINER=`a`@`%` SQL SECURITY DEFINER VIEW v": "CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW v",
 		"CREATE TRIGGER `t DEFINER=`x`@`y` z":                                    "CREATE TRIGGER `t DEFINER=`x`@`y` z",
-		"CREATE DEFINER=`role` FUNCTION f":                                       "CREATE FUNCTION f",
+		"CREATE DEFINER=\"a\"\"`\"@\"%\" PROCEDURE p":                            "CREATE PROCEDURE p",
+		"CREATE DEFINER=":                  "CREATE DEFINER=",
+		"CREATE DEFINER=`role` FUNCTION f": "CREATE FUNCTION f",
 	} {
 		if got := withoutDefiner(in); got != want {
 			t.Errorf("%q gives %q, want %q", in, got, want)

@@ -26,13 +26,6 @@ import (
 	"slipway/internal/webhook"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == sandbox.ShimName {
-		os.Exit(sandbox.Shim(os.Args[2:])) // we are inside a sandbox, as its first process
-	}
-	os.Exit(m.Run())
-}
-
 const anna, ben = account.OwnerID("usr_anna"), account.OwnerID("usr_ben")
 
 // world is the service over a real MariaDB of its own.

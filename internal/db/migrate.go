@@ -95,7 +95,10 @@ func (d *DB) lockDirectory(ctx context.Context) (unlock func(), err error) {
 	for {
 		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return func() { dir.Close() }, nil
+			return func() {
+				_ = unix.Flock(int(dir.Fd()), unix.LOCK_UN) // a child that has been forked and not begun its program has it open, too
+				dir.Close()
+			}, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			dir.Close()

@@ -8,14 +8,19 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/build"
+	"slipway/internal/buildtime"
+	"slipway/internal/deployment"
 	"slipway/internal/framework"
+	"slipway/internal/preview"
+	"slipway/internal/project"
+	"slipway/internal/publish"
 	"slipway/internal/release"
 	"slipway/internal/site"
 	"slipway/internal/source"
 )
 
 // built makes a release of what a build leaves in its output folder.
-func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress) (rel release.Sealed, err error) {
+func (d *Deployments) built(ctx context.Context, s site.Site, x *deployment.Deployment, tree *source.Tree, plan framework.Plan, p *progress) (rel release.Sealed, err error) {
 	err = d.build(ctx, s, x, tree, plan, p, func(ctx context.Context, a build.Artefact) error {
 		if a.Runtime != framework.Static {
 			rel, err = d.bundled(ctx, s, x, tree, plan, a, p)
@@ -30,14 +35,14 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *Deployment, tre
 			}
 			return nil
 		})
-		rel, err = d.published(made, err, a.Folder, p)
+		rel, err = publish.Report(made, err, a.Folder, p.Printf)
 		return err
 	})
 	return rel, err
 }
 
 // build carries a build out and hands what it leaves to use, which returns before that goes.
-func (d *Deployments) build(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress, use func(context.Context, build.Artefact) error) error {
+func (d *Deployments) build(ctx context.Context, s site.Site, x *deployment.Deployment, tree *source.Tree, plan framework.Plan, p *progress, use func(context.Context, build.Artefact) error) error {
 	if err := d.c.Limits.Require(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes, 1); err != nil {
 		return err
 	}
@@ -45,51 +50,54 @@ func (d *Deployments) build(ctx context.Context, s site.Site, x *Deployment, tre
 	if err != nil {
 		return err
 	}
-	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: storageOf(s, plan), Tree: tree, Plan: plan, MaxCaches: &caches,
-		Commands: otherCommands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
+	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: project.Storage(s, plan), Tree: tree, Plan: plan, MaxCaches: &caches,
+		Commands: project.Commands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
 	if x.Fork { // nothing that its build leaves behind reaches another one, and the other way round
-		spec.Branch, spec.ClearCache = pullKey(x.Pull), true
+		spec.Branch, spec.ClearCache = preview.PullKey(x.Pull), true
 	}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
 		return err
 	}
-	var time meter
-	time.start()
+	var time buildtime.Meter
+	time.Start()
 	report := build.Report{
-		Line: p.line,
+		Line: p.Line,
 		Enter: func(stage string) {
 			if stage == "publish" {
-				p.enter(stage, Deploying)
+				p.enter(stage, deployment.Deploying)
 				return
 			}
 			if stage == "queue" {
-				p.enter(stage, Pending) // what waits for a slot is not being built
+				p.enter(stage, deployment.Pending) // what waits for a slot is not being built
 				return
 			}
-			p.enter(stage, Building)
+			p.enter(stage, deployment.Building)
 		},
-		Skip: p.skip,
+		Skip: p.Skip,
 		Wait: func(place int) {
-			time.stop()
-			if p.queued(place) {
-				p.clock.stop()        // waiting costs nobody their time,
+			time.Stop()
+			if p.Queued(place) {
+				p.clock.Stop()        // waiting costs nobody their time,
 				d.survived(ctx, x.ID) // and a crash of the process meanwhile is not its doing
 			}
 		},
 		Begin: func() {
-			time.start()
-			p.clock.start()
+			time.Start()
+			p.clock.Start()
 			d.working(ctx, x.ID)
 		},
 	}
 	err = d.c.Builds.Run(ctx, spec, report, use)
-	d.noteBuildTime(ctx, s, time)
+	took := time.Took()
+	if err := buildtime.Note(ctx, d.c.DB, s.Owner, string(s.ID), took); err != nil {
+		d.c.Log.ErrorContext(ctx, "build time not recorded", "site", s.ID, "took", took, "err", err)
+	}
 	return err
 }
 
-// variables returns the site's variables for the build or the program of a deployment. A
+// Variables returns the site's variables for the build or the program of a deployment. A
 // fork's sees none: whoever opens a pull request would read them.
-func (d *Deployments) variables(ctx context.Context, x Deployment, when string) ([]site.Var, error) {
+func (d *Deployments) Variables(ctx context.Context, x deployment.Deployment, when string) ([]site.Var, error) {
 	if x.Fork {
 		return nil, nil
 	}
@@ -98,8 +106,8 @@ func (d *Deployments) variables(ctx context.Context, x Deployment, when string) 
 
 // environment returns what the commands of a build see beside what every build sees, and
 // the values that its log must hide.
-func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deployment, plan framework.Plan) (env map[string]string, secrets []build.Secret, err error) {
-	vars, err := d.variables(ctx, *x, "build")
+func (d *Deployments) environment(ctx context.Context, s site.Site, x *deployment.Deployment, plan framework.Plan) (env map[string]string, secrets []build.Secret, err error) {
+	vars, err := d.Variables(ctx, *x, "build")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,9 +126,9 @@ func (d *Deployments) environment(ctx context.Context, s site.Site, x *Deploymen
 	if x.Pull > 0 {
 		env["SLIPWAY_PULL_REQUEST"] = strconv.Itoa(x.Pull)
 	}
-	if x.Cause == ByHook {
+	if x.Cause == deployment.ByHook {
 		env["SLIPWAY_HOOK_TITLE"] = x.Title
-		if env["SLIPWAY_HOOK_BODY"], err = d.c.Sites.OpenHookBody(s.ID, x.hookBody); err != nil {
+		if env["SLIPWAY_HOOK_BODY"], err = d.c.Sites.OpenHookBody(s.ID, x.HookBody); err != nil {
 			return nil, nil, err
 		}
 	}

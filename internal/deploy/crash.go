@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/job"
 )
 
@@ -18,7 +19,7 @@ const maxCrashes = 2
 // run one at a time, and the next crash is counted only against the one that runs. So a
 // deployment that happened to run beside a deadly one ends well. The returned function
 // lets the next one in; it is never nil.
-func (d *Deployments) suspect(ctx context.Context, id ID) (done func(), err error) {
+func (d *Deployments) suspect(ctx context.Context, id deployment.ID) (done func(), err error) {
 	var crashes int
 	err = d.c.DB.QueryRow(ctx, `SELECT COALESCE(MAX(crashes), 0) FROM deployments WHERE id = $1`, id).Scan(&crashes)
 	if err != nil {
@@ -35,7 +36,7 @@ func (d *Deployments) suspect(ctx context.Context, id ID) (done func(), err erro
 
 // countTx notes, before anything of the repository is touched, that the process is
 // about to work on the deployment. It reports whether it has died over it too often.
-func countTx(ctx context.Context, tx *db.Tx, id ID) (tooOften bool, err error) {
+func countTx(ctx context.Context, tx *db.Tx, id deployment.ID) (tooOften bool, err error) {
 	var crashes int
 	err = tx.QueryRow(ctx, `UPDATE deployments SET crashes = crashes + 1 WHERE id = $1 RETURNING crashes`, id).Scan(&crashes)
 	if err != nil {
@@ -45,7 +46,7 @@ func countTx(ctx context.Context, tx *db.Tx, id ID) (tooOften bool, err error) {
 }
 
 // working counts as countTx does, for a deployment that goes on after it has waited.
-func (d *Deployments) working(ctx context.Context, id ID) {
+func (d *Deployments) working(ctx context.Context, id deployment.ID) {
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := countTx(ctx, tx, id)
 		return err
@@ -57,7 +58,7 @@ func (d *Deployments) working(ctx context.Context, id ID) {
 
 // survived takes back what countTx counted: the process lives, and the deployment will
 // be worked on again.
-func (d *Deployments) survived(ctx context.Context, id ID) {
+func (d *Deployments) survived(ctx context.Context, id deployment.ID) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"slipway/internal/build"
+	"slipway/internal/deployment"
 	"slipway/internal/egress"
 	"slipway/internal/job"
 	"slipway/internal/sandbox"
@@ -15,7 +16,7 @@ import (
 )
 
 // die begins work on a deployment the way a process does that is killed at it.
-func (w *world) die(id ID, attempt int64) {
+func (w *world) die(id deployment.ID, attempt int64) {
 	w.t.Helper()
 	_, _, _, err := w.Deployments.start(w.t.Context(), id, attempt)
 	ok(w.t, err)
@@ -35,7 +36,7 @@ func TestDeploymentThatKillsTheProcessFails(t *testing.T) {
 	w.c.Source = nil // to touch it would be a panic
 	ok(t, w.work(t.Context(), Run{x.ID}, 3))
 	got := w.status(x.ID)
-	if got.Status != Failed || !strings.Contains(got.Error, "stopped unexpectedly 2 times") {
+	if got.Status != deployment.Failed || !strings.Contains(got.Error, "stopped unexpectedly 2 times") {
 		t.Fatalf("after two crashes it is %s: %q", got.Status, got.Error)
 	}
 	if live, err := w.sites.Get(t.Context(), anna, s.ID); err != nil || live.LiveDeployment != s.LiveDeployment {
@@ -61,7 +62,7 @@ func TestRestartsAreNotCrashes(t *testing.T) {
 		}
 	}
 	ok(t, w.work(t.Context(), Run{x.ID}, 9))
-	if got := w.status(x.ID); got.Status != Success {
+	if got := w.status(x.ID); got.Status != deployment.Success {
 		t.Fatalf("it is %s: %q", got.Status, got.Error)
 	}
 }
@@ -86,7 +87,7 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 	next() // what the end of a process does
 	ok(t, w.work(t.Context(), Run{guilty.ID}, 3))
 	ok(t, w.work(t.Context(), Run{innocent.ID}, 3))
-	if g, i := w.status(guilty.ID).Status, w.status(innocent.ID).Status; g != Failed || i != Success {
+	if g, i := w.status(guilty.ID).Status, w.status(innocent.ID).Status; g != deployment.Failed || i != deployment.Success {
 		t.Fatalf("the guilty one is %s, the innocent one %s", g, i)
 	}
 }
@@ -132,7 +133,7 @@ func TestOutOfMemoryWhileStoppingFails(t *testing.T) {
 	w.commit("site", map[string]string{"index.html": "two", "slipway.toml": "[build]\ncommand = \"true\"\noutput = \".\"\n"})
 	x := w.trigger(s.ID, Trigger{})
 	ok(t, w.work(stopping, Run{x.ID}, 1))
-	if got := w.status(x.ID); got.Status != Failed || !strings.Contains(got.Error, "memory") {
+	if got := w.status(x.ID); got.Status != deployment.Failed || !strings.Contains(got.Error, "memory") {
 		t.Fatalf("it is %s: %q", got.Status, got.Error)
 	}
 }

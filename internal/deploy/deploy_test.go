@@ -22,14 +22,18 @@ import (
 	"slipway/internal/blob"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
+	"slipway/internal/deployment"
 	"slipway/internal/egress"
 	"slipway/internal/fault"
 	"slipway/internal/gc"
+	"slipway/internal/hold"
 	"slipway/internal/job"
+	"slipway/internal/journal"
 	"slipway/internal/release"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/source"
+	"slipway/internal/thumbnail"
 	"slipway/internal/webhook"
 )
 
@@ -43,6 +47,9 @@ type world struct {
 	sites *site.Sites
 	rel   *release.Releases
 	gc    *gc.Collector
+
+	thumbnails *thumbnail.Thumbnails
+
 	blobs string
 	repos string
 	jobs  *job.Jobs
@@ -93,6 +100,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		f(&c)
 	}
 	w.Deployments = New(c)
+	w.thumbnails = thumbnail.New(w.db, w.rel)
 	w.gc.Register("deployments", w.Roots)
 	w.start()
 	return w
@@ -116,6 +124,7 @@ func (w *world) sweep() {
 func (w *world) start() {
 	w.jobs = job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, QueueName: 3}, Poll: 20 * time.Millisecond, Drain: time.Millisecond})
 	w.Work(w.jobs)
+	w.thumbnails.Work(w.jobs)
 	w.sites.Work(w.jobs)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -193,25 +202,25 @@ func (w *world) until(what string, ok func() bool) {
 	}
 }
 
-func (w *world) trigger(id site.ID, t Trigger) Deployment {
+func (w *world) trigger(id site.ID, t Trigger) deployment.Deployment {
 	w.t.Helper()
-	t.Cause = ByAPI
+	t.Cause = deployment.ByAPI
 	x, err := w.Trigger(w.t.Context(), anna, id, t)
 	ok(w.t, err)
-	if x.Status != Pending || x.Queue == nil {
+	if x.Status != deployment.Pending || x.Queue == nil {
 		w.t.Fatalf("triggered as %+v, want pending and queued", x)
 	}
 	return x
 }
 
-func (w *world) status(id ID) Deployment {
+func (w *world) status(id deployment.ID) deployment.Deployment {
 	w.t.Helper()
 	x, err := w.Get(w.t.Context(), anna, id)
 	ok(w.t, err)
 	return x
 }
 
-func (w *world) ended(id ID) Deployment {
+func (w *world) ended(id deployment.ID) deployment.Deployment {
 	w.t.Helper()
 	w.until("the deployment ends", func() bool { return w.status(id).Status.Ended() })
 	return w.status(id)
@@ -223,7 +232,7 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 }
 
 // log returns the messages of a deployment, each with its level in front.
-func (w *world) log(id ID) []string {
+func (w *world) log(id deployment.ID) []string {
 	w.t.Helper()
 	lines, _, err := w.Logs(w.t.Context(), anna, id, 0, 1000)
 	ok(w.t, err)
@@ -257,8 +266,8 @@ func TestNewSiteGoesLive(t *testing.T) {
 	if s.Status != site.Active {
 		t.Fatalf("the site is %s: %s", s.Status, s.StatusReason)
 	}
-	x := w.status(ID(s.LiveDeployment))
-	if x.Status != Success || x.CommitHash != commit || x.Branch != "main" || x.Cause != ByProvision || !x.Current || x.StartedAt == 0 || x.CompletedAt < x.StartedAt ||
+	x := w.status(deployment.ID(s.LiveDeployment))
+	if x.Status != deployment.Success || x.CommitHash != commit || x.Branch != "main" || x.Cause != deployment.ByProvision || !x.Current || x.StartedAt == 0 || x.CompletedAt < x.StartedAt ||
 		x.CommitMessage != "change\n\nbody" || x.Framework != "static" || x.URL != "https://"+x.ID.Label()+"--my-site.sites.test" {
 		t.Fatalf("got %+v", x)
 	}
@@ -288,7 +297,7 @@ func TestSecondDeploymentReusesWhatDidNotChange(t *testing.T) {
 	s := w.live(w.site("git.test/acme/site").ID)
 	w.commit("site", map[string]string{"index.html": "two"})
 	x := w.ended(w.trigger(s.ID, Trigger{}).ID)
-	if x.Status != Success || !strings.Contains(strings.Join(w.log(x.ID), "\n"), "2 unchanged") {
+	if x.Status != deployment.Success || !strings.Contains(strings.Join(w.log(x.ID), "\n"), "2 unchanged") {
 		t.Fatalf("%s: %v", x.Status, w.log(x.ID))
 	}
 }
@@ -316,14 +325,14 @@ func TestFailureSaysWhyAndLeavesTheLiveSiteAlone(t *testing.T) {
 		t.Fatalf("the next deployment left the site %s, %q", s.Status, s.StatusReason)
 	}
 	x := w.ended(w.trigger(s.ID, Trigger{Branch: "nope"}).ID)
-	if x.Status != Failed || x.Error == "" || x.Current {
+	if x.Status != deployment.Failed || x.Error == "" || x.Current {
 		t.Fatalf("got %+v", x)
 	}
 	if log := w.log(x.ID); !strings.HasPrefix(log[len(log)-1], "error ") || !strings.Contains(log[len(log)-1], "nope") {
 		t.Errorf("the log ends with %q", log[len(log)-1])
 	}
 	w.commit("absent", map[string]string{"slipway.toml": "[build]\noutput = \"nowhere\"\n"})
-	if x = w.ended(w.trigger(s.ID, Trigger{}).ID); x.Status != Failed || x.CommitHash == "" || x.CommitMessage != "change\n\nbody" {
+	if x = w.ended(w.trigger(s.ID, Trigger{}).ID); x.Status != deployment.Failed || x.CommitHash == "" || x.CommitMessage != "change\n\nbody" {
 		t.Errorf("a deployment that failed after its fetch says of its commit %q, %q", x.CommitHash, x.CommitMessage)
 	}
 	if after := w.live(s.ID); after.Status != site.Active || after.LiveDeployment != s.LiveDeployment {
@@ -336,19 +345,19 @@ func TestDeploymentsOfASiteRunInOrder(t *testing.T) {
 	w := newWorld(t)
 	w.commit("site", map[string]string{"index.html": "one"})
 	s := w.live(w.site("git.test/acme/site").ID)
-	var ids []ID
+	var ids []deployment.ID
 	for range 5 {
 		ids = append(ids, w.trigger(s.ID, Trigger{}).ID)
 	}
 	var last db.Time
 	for _, id := range ids {
 		x := w.ended(id)
-		if x.Status != Success || x.StartedAt < last {
+		if x.Status != deployment.Success || x.StartedAt < last {
 			t.Fatalf("%s ended as %s, started %s after the one before ended", id, x.Status, x.StartedAt.Sub(last))
 		}
 		last = x.CompletedAt
 	}
-	list, total, err := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 3})
+	list, total, err := w.List(t.Context(), anna, s.ID, deployment.Filter{Page: 1, Limit: 3})
 	if err != nil || total != 6 || len(list) != 3 || list[0].ID != ids[4] || !list[0].Current {
 		t.Fatalf("list of %d: %v, %v", total, list, err)
 	}
@@ -365,7 +374,7 @@ func TestHooksFoldAndSupersede(t *testing.T) {
 		return err
 	})
 	w.stop() // so that they wait
-	call := func(c HookCall) (x Deployment, folded bool) {
+	call := func(c HookCall) (x deployment.Deployment, folded bool) {
 		t.Helper()
 		w.write(func(tx *db.Tx) (err error) { x, folded, err = w.TriggerHookTx(t.Context(), tx, hook.ID, c); return err })
 		return x, folded
@@ -382,7 +391,7 @@ func TestHooksFoldAndSupersede(t *testing.T) {
 	if folded || second.ID == first.ID {
 		t.Fatal("a call that asks for something else was folded")
 	}
-	if x := w.status(first.ID); x.Status != Canceled || !strings.Contains(x.Error, "Superseded") {
+	if x := w.status(first.ID); x.Status != deployment.Canceled || !strings.Contains(x.Error, "Superseded") {
 		t.Fatalf("the older one is %s, %q", x.Status, x.Error)
 	}
 	err := w.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -393,8 +402,8 @@ func TestHooksFoldAndSupersede(t *testing.T) {
 		t.Fatalf("another branch: %v, want Forbidden", err)
 	}
 	w.start()
-	for _, id := range []ID{byAPI.ID, second.ID} {
-		if x := w.ended(id); x.Status != Success {
+	for _, id := range []deployment.ID{byAPI.ID, second.ID} {
+		if x := w.ended(id); x.Status != deployment.Success {
 			t.Errorf("%s ended as %s, %s", id, x.Status, x.Error)
 		}
 	}
@@ -404,29 +413,29 @@ func TestCancelWaitingAndRunning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.site("hang.test/acme/site")
-	var running Deployment
+	var running deployment.Deployment
 	w.until("the first deployment runs", func() bool {
-		list, _, err := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 1})
+		list, _, err := w.List(t.Context(), anna, s.ID, deployment.Filter{Page: 1, Limit: 1})
 		if err == nil && len(list) == 1 {
 			running = list[0]
 		}
-		return running.Status == Building
+		return running.Status == deployment.Building
 	})
 	waiting := w.trigger(s.ID, Trigger{})
 	if q := w.status(waiting.ID).Queue; q == nil || q.Position != 1 || q.Reason != "site_busy" {
 		t.Errorf("queue %+v, want position 1, site_busy", q)
 	}
-	cancel := func(id ID) (err error) {
+	cancel := func(id deployment.ID) (err error) {
 		return w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.CancelTx(t.Context(), tx, anna, id); return err })
 	}
 	ok(t, cancel(waiting.ID))
-	if x := w.status(waiting.ID); x.Status != Canceled || x.StartedAt != 0 {
+	if x := w.status(waiting.ID); x.Status != deployment.Canceled || x.StartedAt != 0 {
 		t.Fatalf("got %+v", x)
 	}
 	ok(t, cancel(waiting.ID)) // again is no error
 	at := time.Now()
 	ok(t, cancel(running.ID))
-	if x := w.ended(running.ID); x.Status != Canceled || x.Error != "Canceled by its owner" {
+	if x := w.ended(running.ID); x.Status != deployment.Canceled || x.Error != "Canceled by its owner" {
 		t.Fatalf("got %s %q after %s", x.Status, x.Error, time.Since(at))
 	}
 	if got := w.live(s.ID); got.Status != site.Failed {
@@ -439,7 +448,7 @@ func TestCancelWaitingAndRunning(t *testing.T) {
 		return err
 	})
 	done := w.ended(w.trigger(s.ID, Trigger{}).ID)
-	if err := cancel(done.ID); done.Status != Success || !fault.Is(err, fault.Conflict) {
+	if err := cancel(done.ID); done.Status != deployment.Success || !fault.Is(err, fault.Conflict) {
 		t.Fatalf("canceling what is done (%s): %v, want Conflict", done.Status, err)
 	}
 }
@@ -449,8 +458,8 @@ func TestRollbackIsInstantAndWinsOverOlderRuns(t *testing.T) {
 	w := newWorld(t)
 	w.commit("site", map[string]string{"index.html": "one"})
 	s := w.live(w.site("git.test/acme/site").ID)
-	one := w.status(ID(s.LiveDeployment))
-	roll := func(to ID) (x Deployment, err error) {
+	one := w.status(deployment.ID(s.LiveDeployment))
+	roll := func(to deployment.ID) (x deployment.Deployment, err error) {
 		err = w.db.Write(t.Context(), func(tx *db.Tx) (err error) { x, err = w.RollbackTx(t.Context(), tx, anna, s.ID, to); return err })
 		return x, err
 	}
@@ -463,14 +472,14 @@ func TestRollbackIsInstantAndWinsOverOlderRuns(t *testing.T) {
 	older := w.trigger(s.ID, Trigger{})
 	back, err := roll("")
 	ok(t, err)
-	if back.Release != one.Release || back.ReleaseOf != one.ID || back.CommitHash != one.CommitHash || back.Cause != ByRollback {
+	if back.Release != one.Release || back.ReleaseOf != one.ID || back.CommitHash != one.CommitHash || back.Cause != deployment.ByRollback {
 		t.Fatalf("got %+v", back)
 	}
-	if x := w.status(back.ID); x.Status != Success || !x.Current {
+	if x := w.status(back.ID); x.Status != deployment.Success || !x.Current {
 		t.Fatalf("after the transaction it is %s, current %v", x.Status, x.Current)
 	}
 	w.start() // what was triggered before the rollback must not undo it
-	if x := w.ended(older.ID); x.Status != Canceled {
+	if x := w.ended(older.ID); x.Status != deployment.Canceled {
 		t.Fatalf("the older deployment ended as %s", x.Status)
 	}
 	if got, _ := w.sites.Get(t.Context(), anna, s.ID); got.LiveRelease != string(one.Release) {
@@ -498,28 +507,28 @@ func TestInterruptedRunIsDoneAgain(t *testing.T) {
 	ok(t, err)
 	dead, err := w.progress(t.Context(), started, 1)
 	ok(t, err)
-	dead.enter("fetch", Building)
+	dead.enter("fetch", deployment.Building)
 	dead.Printf("info", "the first worker was here")
-	ok(t, dead.flush(t.Context()))
+	ok(t, dead.Flush(t.Context()))
 	// The second takes over.
 	ok(t, w.work(t.Context(), Run{x.ID}, 2))
 	got := w.status(x.ID)
-	if got.Status != Success || got.StartedAt != started.StartedAt {
+	if got.Status != deployment.Success || got.StartedAt != started.StartedAt {
 		t.Fatalf("got %+v", got)
 	}
 	if log := w.log(x.ID); !strings.Contains(log[0], "first worker") || len(log) < 4 {
 		t.Fatalf("log %v", log)
 	}
 	dead.Printf("info", "a ghost")
-	if err := dead.flush(t.Context()); !errors.Is(err, errFenced) {
-		t.Fatalf("the first worker wrote: %v, want errFenced", err)
+	if err := dead.Flush(t.Context()); !errors.Is(err, journal.ErrFenced) {
+		t.Fatalf("the first worker wrote: %v, want ErrFenced", err)
 	}
 	late := w.trigger(s.ID, Trigger{})
 	if _, _, _, err := w.Deployments.start(t.Context(), late.ID, 5); err != nil {
 		t.Fatal(err)
 	}
 	ok(t, w.work(t.Context(), Run{late.ID}, 4)) // a worker that was held up takes nothing over
-	if got := w.status(late.ID); got.Status != Building {
+	if got := w.status(late.ID); got.Status != deployment.Building {
 		t.Fatalf("the older worker left it %s", got.Status)
 	}
 	ok(t, w.work(t.Context(), Run{x.ID}, 3)) // once more does nothing
@@ -537,8 +546,8 @@ func TestDeleteEndsWhatRunsAndLeavesNothing(t *testing.T) {
 	})
 	s := w.site("hang.test/acme/site")
 	w.until("it runs", func() bool {
-		list, _, err := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 1})
-		return err == nil && len(list) == 1 && list[0].Status == Building
+		list, _, err := w.List(t.Context(), anna, s.ID, deployment.Filter{Page: 1, Limit: 1})
+		return err == nil && len(list) == 1 && list[0].Status == deployment.Building
 	})
 	w.trigger(s.ID, Trigger{})
 	w.write(func(tx *db.Tx) error { return w.sites.DeleteTx(t.Context(), tx, anna, s.ID) })
@@ -578,12 +587,12 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Keep, c.History = 1, 1 })
 	var s site.Site
-	var all []Deployment
+	var all []deployment.Deployment
 	for i := range 5 {
 		w.commit("site", map[string]string{"index.html": fmt.Sprint("version ", i)})
 		if i == 0 {
 			s = w.live(w.site("git.test/acme/site").ID)
-			all = append(all, w.status(ID(s.LiveDeployment)))
+			all = append(all, w.status(deployment.ID(s.LiveDeployment)))
 			continue
 		}
 		all = append(all, w.ended(w.trigger(s.ID, Trigger{}).ID))
@@ -604,7 +613,7 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 			t.Errorf("release %d is kept: %v (%v); want the live one and one more", i, kept, err)
 		}
 	}
-	if _, total, _ := w.List(t.Context(), anna, s.ID, Filter{Page: 1, Limit: 10}); total != 3 {
+	if _, total, _ := w.List(t.Context(), anna, s.ID, deployment.Filter{Page: 1, Limit: 10}); total != 3 {
 		t.Errorf("%d deployments are remembered, want the live one, the kept one and one more", total)
 	}
 }
@@ -616,7 +625,7 @@ func TestHeldReleasesAreRoots(t *testing.T) {
 	w := newWorld(t)
 	w.commit("site", map[string]string{"index.html": "held"})
 	s := w.live(w.site("git.test/acme/site").ID)
-	x := w.status(ID(s.LiveDeployment))
+	x := w.status(deployment.ID(s.LiveDeployment))
 	w.stop()
 	exec := func(q string, args ...any) {
 		t.Helper()
@@ -630,7 +639,7 @@ func TestHeldReleasesAreRoots(t *testing.T) {
 	if _, err := w.rel.Load(t.Context(), x.Release); err != nil {
 		t.Errorf("the release that was made a moment ago: %v", err)
 	}
-	ok(t, w.hold(t.Context(), release.ID(blob.Sum([]byte("gone")).String()))) // as of a previous release that was damaged
+	ok(t, hold.Release(t.Context(), w.db, release.ID(blob.Sum([]byte("gone")).String()))) // as of a previous release that was damaged
 	w.sweep()
 	exec(`UPDATE release_holds SET until = $1`, db.Now().Add(-time.Second))
 	w.sweep()

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"slipway/internal/account"
+	"slipway/internal/buildtime"
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/job"
+	"slipway/internal/journal"
+	"slipway/internal/preview"
 	"slipway/internal/site"
 	"slipway/internal/thumbnail"
 )
@@ -40,16 +43,6 @@ func (d *Deployments) Work(j *job.Jobs) {
 		},
 	}, d.work)
 	job.Handle(j, job.Policy{}, d.provision)
-	job.Handle(j, job.Policy{
-		Attempts: maxCrashes, Formerly: "deploy.portray",
-		GivenUp: func(ctx context.Context, args []byte, _ error) error { // an empty one, or it would be asked for again
-			var p DrawThumbnail
-			if err := json.Unmarshal(args, &p); err != nil {
-				return err
-			}
-			return d.storeThumbnail(ctx, p.Release, thumbnail.Thumbnail{})
-		},
-	}, d.drawThumbnail)
 	job.Handle(j, job.Policy{Attempts: 1000}, d.purge)
 	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, d.collect)
 }
@@ -79,7 +72,7 @@ func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) 
 		if n > 0 {
 			return nil
 		}
-		_, err = d.insert(ctx, tx, s, Trigger{Cause: ByProvision})
+		_, err = d.insert(ctx, tx, s, Trigger{Cause: deployment.ByProvision})
 		return err
 	})
 }
@@ -89,8 +82,7 @@ func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) 
 func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	var running bool
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT id FROM deployments WHERE site_id = $1 AND status IN `+open, p.Site)
-		ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
+		ids, err := idsOf(ctx, tx, `SELECT id FROM deployments WHERE site_id = $1 AND status IN `+open, p.Site)
 		if err != nil {
 			return fmt.Errorf("find open deployments: %w", err)
 		}
@@ -120,14 +112,18 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 		}
 	}
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		for _, q := range []string{
-			`DELETE FROM deployment_logs WHERE deployment_id IN (SELECT id FROM deployments WHERE site_id = $1)`,
-			`DELETE FROM deployments WHERE site_id = $1`,
-			`DELETE FROM preview_hosts WHERE site_id = $1`,
-		} {
-			if _, err := tx.Exec(ctx, q, p.Site); err != nil {
-				return fmt.Errorf("purge deployments: %w", err)
-			}
+		ids, err := idsOf(ctx, tx, `SELECT id FROM deployments WHERE site_id = $1`, p.Site)
+		if err != nil {
+			return fmt.Errorf("find deployments: %w", err)
+		}
+		if err := journal.ForgetTx(ctx, tx, ids); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM deployments WHERE site_id = $1`, p.Site); err != nil {
+			return fmt.Errorf("purge deployments: %w", err)
+		}
+		if err := preview.PurgeTx(ctx, tx, p.Site); err != nil {
+			return err
 		}
 		if err := d.c.Builds.ReleaseUIDTx(ctx, tx, string(p.Site)); err != nil {
 			return err
@@ -145,33 +141,29 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 				SELECT id FROM (
 					SELECT d.id AS id, row_number() OVER (PARTITION BY d.site_id, d.target ORDER BY d.id DESC) AS place
 					FROM deployments d JOIN open_sites s ON s.id = d.site_id
-					WHERE d.release <> '' AND d.id <> s.live_deployment AND NOT EXISTS (SELECT 1 FROM preview_hosts p WHERE p.deployment_id = d.id)) AS kept
+					WHERE d.release <> '' AND d.id <> s.live_deployment AND NOT EXISTS (SELECT 1 FROM shown_previews p WHERE p.site_id = d.site_id AND p.deployment_id = d.id)) AS kept
 				WHERE place > $1)`, d.c.Keep)
 		if err != nil {
 			return fmt.Errorf("release old releases: %w", err)
 		}
-		rows, err := tx.Query(ctx, `
+		ids, err := idsOf(ctx, tx, `
 			SELECT id FROM (
 				SELECT d.id AS id, row_number() OVER (PARTITION BY d.site_id ORDER BY d.id DESC) AS place
 				FROM deployments d JOIN open_sites s ON s.id = d.site_id
 				WHERE d.release = '' AND d.status IN ('success', 'failed', 'canceled')) AS old
 			WHERE place > $1 LIMIT 500`, d.c.History)
-		ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
 		if err != nil {
 			return fmt.Errorf("find old deployments: %w", err)
 		}
+		if err := journal.ForgetTx(ctx, tx, ids); err != nil {
+			return err
+		}
 		for _, id := range ids {
-			if _, err := tx.Exec(ctx, `DELETE FROM deployment_logs WHERE deployment_id = $1`, id); err != nil {
-				return fmt.Errorf("forget log: %w", err)
-			}
 			if _, err := tx.Exec(ctx, `DELETE FROM deployments WHERE id = $1`, id); err != nil {
 				return fmt.Errorf("forget deployment: %w", err)
 			}
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM build_time WHERE month < $1`, account.Month(db.Now().Add(-400*24*time.Hour))); err != nil {
-			return fmt.Errorf("forget build times: %w", err)
-		}
-		return nil
+		return buildtime.ForgetTx(ctx, tx)
 	})
 	if err != nil {
 		return err
@@ -179,7 +171,7 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 	if err := d.c.Builds.Sweep(ctx); err != nil {
 		return err
 	}
-	if err := d.tidyThumbnails(ctx); err != nil {
+	if err := thumbnail.Tidy(ctx, d.c.DB); err != nil {
 		return err
 	}
 	return job.Later(time.Hour)

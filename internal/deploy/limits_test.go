@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/buildtime"
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/site"
 )
@@ -34,14 +36,14 @@ func TestStorageIsLimited(t *testing.T) {
 	w.commit("site", map[string]string{"index.html": strings.Repeat("a", 4000), "about.html": strings.Repeat("b", 2000)})
 	s := w.site("git.test/acme/site")
 	first := w.firstOf(s)
-	if first.Status != Success {
+	if first.Status != deployment.Success {
 		t.Fatal(first.Error)
 	}
 	if n := used(t, w, l, s.Owner, account.LimitStorage); n != 6000 {
 		t.Errorf("%d bytes are used", n)
 	}
 	w.commit("site", map[string]string{"index.html": strings.Repeat("c", 3000)})
-	if x := w.again(s); x.Status != Success {
+	if x := w.again(s); x.Status != deployment.Success {
 		t.Fatal(x.Error)
 	}
 	if n := used(t, w, l, s.Owner, account.LimitStorage); n != 9000 {
@@ -49,17 +51,17 @@ func TestStorageIsLimited(t *testing.T) {
 	}
 	w.commit("site", map[string]string{"index.html": strings.Repeat("d", 3000)})
 	x := w.again(s)
-	if x.Status != Failed || !strings.Contains(x.Error, "Limit reached: stored files") || !strings.Contains(x.Error, "9.7 KiB") {
+	if x.Status != deployment.Failed || !strings.Contains(x.Error, "Limit reached: stored files") || !strings.Contains(x.Error, "9.7 KiB") {
 		t.Errorf("%s: %s", x.Status, x.Error)
 	}
 	// Of what is there already there may be as much as one likes.
 	w.commit("site", map[string]string{"index.html": strings.Repeat("c", 3000), "again.html": strings.Repeat("b", 2000)})
-	if x := w.again(s); x.Status != Success {
+	if x := w.again(s); x.Status != deployment.Success {
 		t.Error(x.Error)
 	}
 	// Without any room, a deployment is refused when it is asked for.
 	ok(t, w.db.Admin(t.Context(), `UPDATE deployments SET added_bytes = 4000 WHERE added_bytes = 3000`))
-	_, err := w.Trigger(t.Context(), s.Owner, s.ID, Trigger{Cause: ByAPI})
+	_, err := w.Trigger(t.Context(), s.Owner, s.ID, Trigger{Cause: deployment.ByAPI})
 	if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != "storage.bytes" || f.Limit.Limit != 10_000 || f.Limit.Current != 10_000 {
 		t.Errorf("%v", err)
 	}
@@ -78,33 +80,29 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 	w.commit("site", map[string]string{"index.html": "x"})
 	w.commit("built", map[string]string{"slipway.toml": "[build]\ncommand = \"true\"\n"})
 	plain, built := w.site("git.test/acme/site"), w.site("git.test/acme/built")
-	if x := w.firstOf(plain); x.Status != Success {
+	if x := w.firstOf(plain); x.Status != deployment.Success {
 		t.Fatal(x.Error)
 	}
 	if x := w.firstOf(built); !strings.Contains(x.Error, "can't run builds") {
 		t.Fatal(x.Error)
 	}
-	m := meter{}
-	m.start()
-	m.since = m.since.Add(-100 * time.Second) // some seconds pass meanwhile
-	w.noteBuildTime(t.Context(), built, m)
+	ok(t, buildtime.Note(t.Context(), w.db, built.Owner, string(built.ID), 100*time.Second))
 	if n := used(t, w, l, built.Owner, account.LimitBuildMinutes); n != 1 {
 		t.Errorf("%d minutes are used", n)
 	}
 	w.again(built)
-	m.since = m.since.Add(45 * time.Second)
-	w.noteBuildTime(t.Context(), built, m)
-	_, err := w.Trigger(t.Context(), built.Owner, built.ID, Trigger{Cause: ByAPI})
+	ok(t, buildtime.Note(t.Context(), w.db, built.Owner, string(built.ID), 55*time.Second))
+	_, err := w.Trigger(t.Context(), built.Owner, built.ID, Trigger{Cause: deployment.ByAPI})
 	if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != "build.minutes" || f.Limit.Limit != 2 || f.Limit.Current != 2 || !strings.Contains(f.Details, "next calendar month") {
 		t.Errorf("%v", err)
 	}
-	if x := w.again(plain); x.Status != Success {
+	if x := w.again(plain); x.Status != deployment.Success {
 		t.Error(x.Error)
 	}
 	// A site that has not been built this month is refused when it turns out to be built.
 	w.commit("other", map[string]string{"slipway.toml": "[build]\ncommand = \"true\"\n"})
 	other := w.site("git.test/acme/other")
-	if x := w.firstOf(other); x.Status != Failed || !strings.Contains(x.Error, "Limit reached: build minutes") {
+	if x := w.firstOf(other); x.Status != deployment.Failed || !strings.Contains(x.Error, "Limit reached: build minutes") {
 		t.Errorf("%s: %s", x.Status, x.Error)
 	}
 	// A month later all is as new.
@@ -125,7 +123,7 @@ func TestPreviewsMakeRoom(t *testing.T) {
 	w.firstOf(s)
 	host := func(branch string, refuse bool) error {
 		return w.db.Write(t.Context(), func(tx *db.Tx) error {
-			_, err := w.previewHostTx(t.Context(), tx, s, branch, refuse)
+			_, err := w.Previews.HostTx(t.Context(), tx, s, branch, refuse)
 			return err
 		})
 	}
@@ -146,9 +144,9 @@ func TestPreviewsMakeRoom(t *testing.T) {
 }
 
 // firstOf returns the deployment that a new site starts with, when it has ended.
-func (w *world) firstOf(s site.Site) Deployment {
+func (w *world) firstOf(s site.Site) deployment.Deployment {
 	w.t.Helper()
-	var id ID
+	var id deployment.ID
 	w.until("a first deployment", func() bool {
 		return w.db.QueryRow(w.t.Context(), `SELECT min(id) FROM deployments WHERE site_id = $1 HAVING count(*) > 0`, s.ID).Scan(&id) == nil
 	})
@@ -156,7 +154,7 @@ func (w *world) firstOf(s site.Site) Deployment {
 }
 
 // again returns a further deployment of a site, when it has ended.
-func (w *world) again(s site.Site) Deployment {
+func (w *world) again(s site.Site) deployment.Deployment {
 	w.t.Helper()
-	return w.ended(w.trigger(s.ID, Trigger{Cause: ByAPI}).ID)
+	return w.ended(w.trigger(s.ID, Trigger{Cause: deployment.ByAPI}).ID)
 }

@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/site"
 )
 
@@ -21,11 +22,11 @@ func (w *world) sitesOf(owner account.OwnerID, n int) (ids []site.ID) {
 	return ids
 }
 
-func (w *world) ask(owner account.OwnerID, id site.ID, title string) Deployment {
+func (w *world) ask(owner account.OwnerID, id site.ID, title string) deployment.Deployment {
 	w.t.Helper()
-	var x Deployment
+	var x deployment.Deployment
 	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
-		x, err = w.TriggerTx(w.t.Context(), tx, owner, id, Trigger{Cause: ByAPI, Title: title})
+		x, err = w.TriggerTx(w.t.Context(), tx, owner, id, Trigger{Cause: deployment.ByAPI, Title: title})
 		return err
 	}))
 	return x
@@ -54,7 +55,7 @@ func TestLatest(t *testing.T) {
 		t.Errorf("none: %v, %v", got, err)
 	}
 	ok(t, w.db.Write(ctx, func(tx *db.Tx) error {
-		x, err := w.TriggerTx(ctx, tx, anna, ids[2], Trigger{Cause: ByAPI})
+		x, err := w.TriggerTx(ctx, tx, anna, ids[2], Trigger{Cause: deployment.ByAPI})
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func TestListPagesAndQueues(t *testing.T) {
 	}{
 		{1, 2, "n4 n3"}, {2, 2, "n2 n1"}, {3, 2, "n0"}, {4, 2, ""}, {1, 5, "n4 n3 n2 n1 n0"}, {2, 5, ""}, {1, 100, "n4 n3 n2 n1 n0"}, {1 << 30, 100, ""},
 	} {
-		list, total, err := w.List(ctx, anna, ids[0], Filter{Page: tt.page, Limit: tt.limit})
+		list, total, err := w.List(ctx, anna, ids[0], deployment.Filter{Page: tt.page, Limit: tt.limit})
 		ok(t, err)
 		var got []string
 		for _, x := range list {
@@ -101,9 +102,9 @@ func TestListPagesAndQueues(t *testing.T) {
 			t.Errorf("page %d of %d: %v of %d, want %s", tt.page, tt.limit, got, total, tt.want)
 		}
 	}
-	list, _, err := w.List(ctx, anna, ids[0], Filter{Page: 1, Limit: 5})
+	list, _, err := w.List(ctx, anna, ids[0], deployment.Filter{Page: 1, Limit: 5})
 	ok(t, err)
-	for i, want := range []Queue{{6, "site_busy"}, {5, "site_busy"}, {4, "site_busy"}, {3, "site_busy"}, {2, "workers_busy"}} {
+	for i, want := range []deployment.Queue{{Position: 6, Reason: "site_busy"}, {Position: 5, Reason: "site_busy"}, {Position: 4, Reason: "site_busy"}, {Position: 3, Reason: "site_busy"}, {Position: 2, Reason: "workers_busy"}} {
 		if *list[i].Queue != want {
 			t.Errorf("%s waits at %+v, want %+v", list[i].Title, *list[i].Queue, want)
 		}

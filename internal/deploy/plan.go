@@ -1,43 +1,24 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
+	"slipway/internal/project"
 	"slipway/internal/release"
 	"slipway/internal/site"
 	"slipway/internal/source"
 )
 
 // plan finds out what the commit is and what is to be done with it.
-func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, p *progress) (framework.Plan, error) {
-	o := framework.Overrides{Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Output: s.Build.Output, Node: s.Build.Node}
-	if s.Framework != "" {
-		o.Framework = &s.Framework
-	}
-	plan, err := Detect(ctx, tree, o)
+func (d *Deployments) plan(ctx context.Context, s site.Site, x *deployment.Deployment, tree *source.Tree, p *progress) (framework.Plan, error) {
+	plan, err := project.Plan(ctx, s, tree)
 	if err != nil {
-		return framework.Plan{}, fmt.Errorf("detect: %w", err)
-	}
-	if c := s.Run.Command; c != nil {
-		start := framework.Start{Command: framework.ParseCommand(*c), PortEnv: "PORT"}
-		start.Command.Dir = plan.Root
-		if plan.Start != nil {
-			start.Storage, start.Temporary = plan.Start.Storage, plan.Start.Temporary
-		}
-		plan.Start = &start
-		if plan.Runtime == framework.Static {
-			plan.Runtime, plan.Why = framework.Node, "the site's settings say how it is started"
-		}
-	}
-	if c := s.Run.Release; c != nil && plan.Runtime != framework.Static {
-		release := framework.ParseCommand(*c)
-		release.Dir, plan.Release = plan.Root, &release
-	}
-	if err := checkCommands(plan); err != nil {
 		return framework.Plan{}, err
 	}
 	if x.Plan, err = json.Marshal(plan); err != nil {
@@ -53,51 +34,28 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *Deployment, tree
 	}
 	if plan.Runtime != framework.Static {
 		return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
-			Details: d.cannotRun(plan.Runtime)}
+			Details: cmp.Or(d.c.WhyNot, "there is no start command: set run.command in the site's settings, or a start script in package.json")}
 	}
 	return plan, nil
 }
 
-// Detect returns the framework of a commit and how it would be built.
-func Detect(ctx context.Context, tree *source.Tree, o framework.Overrides) (framework.Plan, error) {
-	files, err := tree.Files(ctx)
-	if err != nil {
-		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
-	}
-	return framework.Detect(commit{ctx, tree, files}, o)
-}
-
-// commit lets detection read a commit without a checkout.
-type commit struct {
-	ctx   context.Context // of the deployment: one commit lives no longer than that
-	tree  *source.Tree
-	files []source.File
-}
-
-// Paths lists the regular files.
-func (c commit) Paths() []string {
-	var out []string
-	for _, f := range c.files {
-		if f.Mode.IsRegular() {
-			out = append(out, f.Path)
-		}
-	}
-	return out
-}
-
-// ReadFile reads one of them, or the beginning of one that is too large.
-func (c commit) ReadFile(name string, max int64) ([]byte, error) {
-	b, err := c.tree.ReadFile(c.ctx, name, max)
-	if fault.Is(err, fault.TooLarge) {
-		err = fmt.Errorf("%w: %w", framework.ErrTooLarge, err)
-	}
-	return b, err
-}
-
 // release makes a release of what the plan says, building first where it says so.
-func (d *Deployments) release(ctx context.Context, s site.Site, x *Deployment, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
+func (d *Deployments) release(ctx context.Context, s site.Site, x *deployment.Deployment, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
 	if len(plan.Install)+len(plan.Build) > 0 || plan.Runtime != framework.Static {
 		return d.built(ctx, s, x, tree, plan, p)
 	}
 	return d.publishCommit(ctx, s, tree, plan, p)
+}
+
+// readyPHP finds out, before anything is built, that the PHP which a plan asks for is here.
+func (d *Deployments) readyPHP(ctx context.Context, plan framework.Plan, p *progress) error {
+	if plan.Runtime != framework.PHP || d.c.PHP == nil {
+		return nil
+	}
+	version, err := d.c.PHP(ctx, plan.Asks("php"))
+	if err != nil {
+		return fmt.Errorf("choose PHP: %w", err)
+	}
+	p.Printf("info", "PHP %s", version)
+	return nil
 }

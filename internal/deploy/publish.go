@@ -2,29 +2,51 @@ package deploy
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"io/fs"
-	"path"
-	"strings"
 
-	"slipway/internal/fault"
+	"slipway/internal/account"
+	"slipway/internal/blob"
+	"slipway/internal/deployment"
 	"slipway/internal/framework"
+	"slipway/internal/hold"
+	"slipway/internal/publish"
 	"slipway/internal/release"
 	"slipway/internal/site"
 	"slipway/internal/source"
 )
 
-// publishCommit makes a release of a folder of a commit, straight out of Git: nothing is
-// checked out, and files that the live release already has are not even read.
-func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
-	p.enter("publish", Deploying)
-	folder := path.Join(plan.Root, plan.Output)
-	all, err := tree.Files(ctx)
-	if err != nil {
-		return release.Sealed{}, fmt.Errorf("list commit: %w", err)
+// Roots marks the blobs of every release that a deployment, running or ended, may still
+// need, and of those that are kept for one. It is registered with garbage collection.
+func (d *Deployments) Roots(ctx context.Context, mark func(blob.Digest)) error {
+	if err := hold.Roots(ctx, d.c.DB, d.c.Releases, mark); err != nil {
+		return err
 	}
-	files, err := resolveLinks(ctx, tree, all, p)
+	return d.Deployments.Roots(ctx, d.c.Releases, d.c.Bundles, mark)
+}
+
+// publish makes a release, to which fill adds the files, on top of what the site serves.
+func (d *Deployments) publish(ctx context.Context, s site.Site, fill func(w *release.Writer) error) (release.Sealed, error) {
+	previous := release.ID(s.LiveRelease)
+	use, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, account.LimitStorage)
+	if err != nil {
+		return release.Sealed{}, err
+	}
+	if err := hold.Release(ctx, d.c.DB, previous); err != nil {
+		return release.Sealed{}, err
+	}
+	rel, err := publish.Release(ctx, d.c.Releases, previous, d.c.Log, func(w *release.Writer) error {
+		w.Allow(use.Left(), use.Reached)
+		return fill(w)
+	})
+	if err != nil {
+		return rel, err
+	}
+	return rel, hold.Release(ctx, d.c.DB, rel.ID)
+}
+
+// publishCommit makes a release of a folder of a commit.
+func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *source.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
+	p.enter("publish", deployment.Deploying)
+	c, err := publish.Open(ctx, tree, plan, p.Printf)
 	if err != nil {
 		return release.Sealed{}, err
 	}
@@ -32,126 +54,16 @@ func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *sour
 		if err := d.serving(ctx, w, s, tree, plan); err != nil {
 			return err
 		}
-		var unread []source.File
-		for _, f := range files {
-			name, ok := inside(folder, f.Path)
-			if !ok || name == "slipway.toml" || w.Reuse(name, f.OID) {
-				continue
-			}
-			unread = append(unread, f)
-		}
-		err := tree.Read(ctx, unread, func(f source.File, r io.Reader) error {
-			name, _ := inside(folder, f.Path)
-			return w.Add(ctx, name, f.OID, r)
-		})
-		if err != nil {
-			return fmt.Errorf("publish: %w", err)
-		}
-		return nil
+		return c.Fill(ctx, w)
 	})
-	return d.published(rel, err, folder, p)
+	return publish.Report(rel, err, c.Folder(), p.Printf)
 }
 
-// published says in the log what became of a release, and refuses an empty one.
-func (d *Deployments) published(rel release.Sealed, err error, folder string, p *progress) (release.Sealed, error) {
+// serving tells a release's writer how the commit is served.
+func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Site, tree *source.Tree, plan framework.Plan) error {
+	settings, err := d.c.Sites.ServingOf(ctx, d.c.DB, s.ID)
 	if err != nil {
-		return release.Sealed{}, err
-	}
-	if rel.Files == 0 {
-		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish",
-			Details: fmt.Sprintf("%s contains no file that may be served", folderName(folder))}
-	}
-	files := "files"
-	if rel.Files == 1 {
-		files = "file"
-	}
-	for _, problem := range rel.Problems {
-		p.Printf("warn", "%s", problem)
-	}
-	p.Printf("info", "Published %d %s, %s; %d unchanged", rel.Files, files, size(rel.Bytes), rel.Reused)
-	return rel, nil
-}
-
-// inside returns the path relative to the folder, when it is below it.
-func inside(folder, name string) (string, bool) {
-	if folder == "" {
-		return name, true
-	}
-	return strings.CutPrefix(name, folder+"/")
-}
-
-func folderName(folder string) string {
-	if folder == "" {
-		return "the repository"
-	}
-	return "the folder " + folder
-}
-
-// resolveLinks replaces symbolic links that lead to a file of the same commit by that
-// file's content, and leaves out the others, and submodules, with a warning.
-func resolveLinks(ctx context.Context, tree *source.Tree, all []source.File, p *progress) ([]source.File, error) {
-	var links, files []source.File
-	byPath := map[string]source.File{}
-	for _, f := range all {
-		switch {
-		case f.Mode&fs.ModeSymlink != 0:
-			links = append(links, f)
-		case f.Mode.IsRegular():
-			files = append(files, f)
-			byPath[f.Path] = f
-		default:
-			p.Printf("warn", "Skipped %q: it is a submodule that .gitmodules does not declare", f.Path)
-		}
-	}
-	if len(links) == 0 {
-		return files, nil
-	}
-	targets := map[string]string{}
-	err := tree.Read(ctx, links, func(f source.File, r io.Reader) error {
-		b, err := io.ReadAll(io.LimitReader(r, 4096))
-		targets[f.Path] = string(b)
 		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read links: %w", err)
 	}
-	for _, l := range links {
-		f, ok := followLink(l.Path, targets, byPath)
-		if !ok {
-			p.Printf("warn", "Skipped %q: the link points outside, to a folder, or to nothing", l.Path)
-			continue
-		}
-		f.Path = l.Path
-		files = append(files, f)
-	}
-	return files, nil
-}
-
-// followLink finds the file that a link leads to, through at most 10 others.
-func followLink(name string, targets map[string]string, files map[string]source.File) (source.File, bool) {
-	for range 10 {
-		to, link := targets[name]
-		if !link {
-			f, ok := files[name]
-			return f, ok
-		}
-		if path.IsAbs(to) {
-			return source.File{}, false
-		}
-		name = path.Join(path.Dir(name), to)
-	}
-	return source.File{}, false
-}
-
-// size is a number of bytes as people say it.
-func size(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	case n < 1<<30:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	return publish.Rules(ctx, w, publish.Serving{ProxyHosts: settings.ProxyHosts, Countries: d.c.Countries}, tree, plan)
 }

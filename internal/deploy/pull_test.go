@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/site"
@@ -27,7 +28,7 @@ func TestForksDeploymentIsApart(t *testing.T) {
 	commit := w.commit("site", map[string]string{"index.html": "theirs"})
 
 	x := w.ended(w.trigger(s.ID, Trigger{Branch: "menu", Commit: commit, Pull: 12, Fork: true}).ID)
-	if x.Status != Success || x.Target != Preview || x.PreviewURL != "https://pr-12--my-site.sites.test" {
+	if x.Status != deployment.Success || x.Target != deployment.Preview || x.PreviewURL != "https://pr-12--my-site.sites.test" {
 		t.Fatalf("the fork's deployment is %+v", x)
 	}
 	if a, b := w.served(s.ID, "menu"), w.served(s.ID, "pr-12"); a != string(ours.ID) || b != string(x.ID) {
@@ -41,23 +42,23 @@ func TestForksDeploymentIsApart(t *testing.T) {
 	if env, _, err := w.environment(t.Context(), s, &ours, framework.Plan{}); err != nil || env["TOKEN"] != "s3cret" || env["PLAIN"] != "open" {
 		t.Errorf("the site's own build sees %v, %v", env, err)
 	}
-	if vars, err := w.variables(t.Context(), x, "runtime"); err != nil || len(vars) != 0 {
+	if vars, err := w.Variables(t.Context(), x, "runtime"); err != nil || len(vars) != 0 {
 		t.Errorf("a fork's program sees %v, %v", vars, err)
 	}
 	err = w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.PromoteTx(t.Context(), tx, anna, x.ID); return err })
 	if f := fault.As(err); f == nil || f.Code != "deployment_from_fork" {
 		t.Errorf("promoting a fork's preview: %v", err)
 	}
-	again := Deployment{}
+	again := deployment.Deployment{}
 	w.write(func(tx *db.Tx) (err error) {
-		again, err = w.RetryTx(t.Context(), tx, anna, x.ID, ByDashboard)
+		again, err = w.RetryTx(t.Context(), tx, anna, x.ID, deployment.ByDashboard)
 		return err
 	})
-	if again.CommitHash != commit || !again.Fork || again.Pull != 12 || again.Target != Preview {
+	if again.CommitHash != commit || !again.Fork || again.Pull != 12 || again.Target != deployment.Preview {
 		t.Errorf("a fork's deployment is retried as %+v", again)
 	}
 	w.ended(again.ID)
-	if _, err := w.Trigger(t.Context(), anna, s.ID, Trigger{Cause: ByAPI, Pull: 12, Target: Production}); err == nil {
+	if _, err := w.Trigger(t.Context(), anna, s.ID, Trigger{Cause: deployment.ByAPI, Pull: 12, Target: deployment.Production}); err == nil {
 		t.Error("a pull request is deployed to production")
 	}
 }
@@ -73,7 +74,7 @@ func TestWatchOfSlipwayTOML(t *testing.T) {
 	}
 	w.commit("site", map[string]string{"slipway.toml": "[build]\nwatch = [\"" + strings.Repeat("x", 300) + "\"]\n"})
 	x := w.ended(w.trigger(s.ID, Trigger{}).ID)
-	if x.Status != Failed || !strings.Contains(x.Error, "build.watch") {
+	if x.Status != deployment.Failed || !strings.Contains(x.Error, "build.watch") {
 		t.Errorf("a pattern of 300 bytes: %s, %s", x.Status, x.Error)
 	}
 }

@@ -6,21 +6,23 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/deployment"
+	"slipway/internal/preview"
 	"slipway/internal/site"
 	"slipway/internal/source"
 )
 
 // PushTx asks for a deployment of a commit that was pushed. It takes the place of older
 // ones of the same branch that hooks and pushes asked for and that still wait.
-func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (Deployment, error) {
-	t.Cause = ByPush
+func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (deployment.Deployment, error) {
+	t.Cause = deployment.ByPush
 	x, err := d.insert(ctx, tx, s, t)
 	if err != nil {
-		return Deployment{}, err
+		return deployment.Deployment{}, err
 	}
 	if t.Attach > 0 {
 		if x, _, err = d.AttachPullTx(ctx, tx, s.Owner, s.ID, t.Branch, t.Commit, t.Attach); err != nil {
-			return Deployment{}, err
+			return deployment.Deployment{}, err
 		}
 	}
 	return x, d.supersede(ctx, tx, x)
@@ -32,34 +34,34 @@ type Skipped struct {
 	Commit  string // empty where its full id is not known
 	Message string
 	Author  string
-	Target  Target
+	Target  deployment.Target
 	Pull    int
 	Reason  string // what the list of deployments shows
 }
 
 // SkipTx puts on record that a pushed commit is not deployed: as a deployment that ended
 // as canceled before it began. Nobody is told of it by webhook, for nothing was started.
-func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, k Skipped) (Deployment, error) {
+func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, k Skipped) (deployment.Deployment, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
-		return Deployment{}, err
+		return deployment.Deployment{}, err
 	}
 	if err := source.CheckBranch(k.Branch); err != nil {
-		return Deployment{}, err
+		return deployment.Deployment{}, err
 	}
 	if k.Commit != "" {
 		if err := source.CheckCommit(k.Commit); err != nil {
-			return Deployment{}, err
+			return deployment.Deployment{}, err
 		}
 	}
 	now := db.Now()
-	x := Deployment{ID: ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: Canceled, Cause: ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true, Pull: k.Pull, Repository: s.Repository,
+	x := deployment.Deployment{ID: deployment.ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: deployment.Canceled, Cause: deployment.ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true, Pull: k.Pull, Repository: s.Repository,
 		CommitMessage: k.Message, CommitAuthor: k.Author, CreatedAt: now, CompletedAt: now}
 	if err := d.write(ctx, tx, x, ""); err != nil {
-		return Deployment{}, err
+		return deployment.Deployment{}, err
 	}
 	if _, err := tx.Exec(ctx, `UPDATE deployments SET error = $2 WHERE id = $1`, x.ID, k.Reason); err != nil {
-		return Deployment{}, fmt.Errorf("note why a push was skipped: %w", err)
+		return deployment.Deployment{}, fmt.Errorf("note why a push was skipped: %w", err)
 	}
 	tx.Notify(x.Owner.Topic())
 	return x, nil
@@ -74,17 +76,18 @@ func (d *Deployments) EndPreviewTx(ctx context.Context, tx *db.Tx, owner account
 // EndPullTx is EndPreviewTx for a pull request that was merged or closed. What its branch
 // has of its own goes on.
 func (d *Deployments) EndPullTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, pull int) (had bool, err error) {
-	return d.endPreview(ctx, tx, owner, id, pullKey(pull), "The pull request was closed")
+	return d.endPreview(ctx, tx, owner, id, preview.PullKey(pull), "The pull request was closed")
 }
 
 func (d *Deployments) endPreview(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch, why string) (had bool, err error) {
 	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return false, err
 	}
-	rows, err := tx.Query(ctx, `
-		SELECT d.id FROM deployments d JOIN preview_hosts h ON h.site_id = d.site_id AND h.label = d.preview_label
-		WHERE d.site_id = $1 AND h.branch = $2 AND d.target = 'preview' AND d.status IN `+open, id, branch)
-	ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
+	label, err := preview.EndTx(ctx, tx, id, branch)
+	if err != nil || label == "" {
+		return false, err
+	}
+	ids, err := idsOf(ctx, tx, `SELECT id FROM deployments WHERE site_id = $1 AND preview_label = $2 AND target = 'preview' AND status IN `+open, id, label)
 	if err != nil {
 		return false, fmt.Errorf("find previews of a branch: %w", err)
 	}
@@ -93,10 +96,5 @@ func (d *Deployments) endPreview(ctx context.Context, tx *db.Tx, owner account.O
 			return false, err
 		}
 	}
-	n, err := tx.Exec(ctx, `DELETE FROM preview_hosts WHERE site_id = $1 AND branch = $2`, id, branch)
-	if err != nil {
-		return false, fmt.Errorf("end preview address: %w", err)
-	}
-	tx.Notify("previews")
-	return n > 0, nil
+	return true, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 )
 
 // A deployment reads its site's row twice: locked as it starts, and locked as it goes live.
@@ -25,7 +26,7 @@ func TestDeploymentReadsItsSiteTwice(t *testing.T) {
 	w.asked.on = false
 	list := w.asked.list
 	w.asked.mu.Unlock()
-	if got := w.status(x.ID); got.Status != Success || !got.Current {
+	if got := w.status(x.ID); got.Status != deployment.Success || !got.Current {
 		t.Fatalf("got %+v", got)
 	}
 	read := regexp.MustCompile(`(FROM|JOIN) (sites|open_sites)\b|UPDATE sites SET live_version = live_version`)
@@ -58,7 +59,7 @@ func TestPushReadsOpenDeployments(t *testing.T) {
 	w.asked.mu.Unlock()
 	for range 2 {
 		w.write(func(tx *db.Tx) error {
-			_, err := w.PushTx(t.Context(), tx, s, Trigger{Branch: "main", Target: Production})
+			_, err := w.PushTx(t.Context(), tx, s, Trigger{Branch: "main", Target: deployment.Production})
 			return err
 		})
 	}

@@ -13,12 +13,16 @@ import (
 	"slipway/internal/blob"
 	"slipway/internal/build"
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/job"
+	"slipway/internal/journal"
+	"slipway/internal/publish"
 	"slipway/internal/release"
 	"slipway/internal/site"
 	"slipway/internal/source"
+	"slipway/internal/thumbnail"
 	"slipway/internal/webhook"
 )
 
@@ -41,7 +45,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 	}
 	defer next()
 	x, s, canceled, err := d.start(starting, r.Deployment, attempt)
-	if errors.Is(err, errFenced) {
+	if errors.Is(err, journal.ErrFenced) {
 		return nil
 	}
 	deadly := errors.Is(err, errDeadly)
@@ -61,17 +65,17 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return err
 	}
 	if deadly {
-		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again", maxCrashes))
+		return d.fail(ctx, x, p, deployment.Failed, fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again", maxCrashes))
 	}
 	if canceled != "" {
-		return d.fail(ctx, x, p, Canceled, canceled)
+		return d.fail(ctx, x, p, deployment.Canceled, canceled)
 	}
 	run, lost := context.WithCancelCause(ctx)
-	p.clock = newClock(d.c.Timeout, func() { lost(context.DeadlineExceeded) })
-	defer p.clock.stop()
+	p.clock = journal.NewClock(d.c.Timeout, func() { lost(context.DeadlineExceeded) })
+	defer p.clock.Stop()
 	flushing, stop := context.WithCancel(run)
 	var wg sync.WaitGroup
-	wg.Go(func() { p.run(flushing, lost) })
+	wg.Go(func() { p.Run(flushing, lost) })
 	err = d.run(run, s, &x, p)
 	stop()
 	wg.Wait()
@@ -80,29 +84,29 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errFenced), errors.Is(cause, errFenced):
+	case errors.Is(err, journal.ErrFenced), errors.Is(cause, journal.ErrFenced):
 		return nil // whoever holds the token now writes the end
 	case errors.Is(cause, job.ErrStopping) && !failedBuild(err), errors.Is(cause, job.ErrLost):
 		return cause // it is run again, here or elsewhere
 	case errors.Is(cause, job.ErrCanceled):
-		return d.fail(ctx, x, p, Canceled, "")
+		return d.fail(ctx, x, p, deployment.Canceled, "")
 	case errors.Is(err, errOvertaken):
-		return d.fail(ctx, x, p, Canceled, "A newer deployment or rollback is already live")
+		return d.fail(ctx, x, p, deployment.Canceled, "A newer deployment or rollback is already live")
 	case errors.Is(err, blob.ErrUnavailable):
 		d.c.Log.ErrorContext(ctx, "deployment failed", "deployment", x.ID, "site", x.Site, "err", err)
-		return d.fail(ctx, x, p, Failed, "The file storage of this service is not available at the moment; redeploy in a few minutes")
+		return d.fail(ctx, x, p, deployment.Failed, "The file storage of this service is not available at the moment; redeploy in a few minutes")
 	case errors.Is(cause, context.DeadlineExceeded):
-		return d.fail(ctx, x, p, Failed, fmt.Sprintf("The deployment timed out after %s", d.c.Timeout.Round(time.Second)))
+		return d.fail(ctx, x, p, deployment.Failed, fmt.Sprintf("The deployment timed out after %s", d.c.Timeout.Round(time.Second)))
 	}
 	if f := fault.As(err); f != nil {
 		why := f.Message
 		if f.Details != "" {
 			why += ": " + f.Details
 		}
-		return d.fail(ctx, x, p, Failed, why)
+		return d.fail(ctx, x, p, deployment.Failed, why)
 	}
 	d.c.Log.ErrorContext(ctx, "deployment failed with an internal error", "deployment", x.ID, "site", x.Site, "err", err)
-	return d.fail(ctx, x, p, Failed, "Internal error; the operator's log has the details under this deployment's id")
+	return d.fail(ctx, x, p, deployment.Failed, "Internal error; the operator's log has the details under this deployment's id")
 }
 
 // failedBuild reports whether err is the end of a build by its own doing. It stands although
@@ -115,7 +119,7 @@ func failedBuild(err error) bool {
 
 // start takes the fencing token, and on the first attempt says that the deployment has
 // left the queue. errDeadly comes with the deployment.
-func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deployment, s site.Site, canceled string, err error) {
+func (d *Deployments) start(ctx context.Context, id deployment.ID, attempt int64) (x deployment.Deployment, s site.Site, canceled string, err error) {
 	deadly := false
 	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		deadly = false
@@ -125,14 +129,14 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 		}
 		s, err = d.c.Sites.LockByIDTx(ctx, tx, x.Site)
 		if fault.Is(err, fault.NotFound) {
-			x.Status = Canceled // the site is gone, and with it all that waited
+			x.Status = deployment.Canceled // the site is gone, and with it all that waited
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		d.locate(&x, s.Slug)
-		x.Current, x.siteName = s.LiveDeployment == string(id), s.Name
+		d.Locate(&x, s.Slug)
+		x.Current, x.SiteName = s.LiveDeployment == string(id), s.Name
 		tooOften, err := countTx(ctx, tx, id)
 		if err != nil {
 			return err
@@ -141,22 +145,22 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 			deadly = true
 			return nil
 		}
-		if x.Status != Pending || canceled != "" {
+		if x.Status != deployment.Pending || canceled != "" {
 			return nil
 		}
 		first := x.StartedAt == 0 // otherwise a process ended while it waited for a build slot
-		x.Status, x.StartedAt = Building, cmp.Or(x.StartedAt, db.Now())
+		x.Status, x.StartedAt = deployment.Building, cmp.Or(x.StartedAt, db.Now())
 		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
 			return fmt.Errorf("start deployment: %w", err)
 		}
-		tx.Notify(logTopic(id))
+		tx.Notify(journal.Topic(string(id)))
 		if !first {
 			return nil
 		}
 		if err := d.retargetTx(ctx, tx, s, &x); err != nil {
 			return err
 		}
-		if x.Target == Production {
+		if x.Target == deployment.Production {
 			if err := d.c.Sites.ProvisioningTx(ctx, tx, s); err != nil {
 				return err
 			}
@@ -171,22 +175,22 @@ func (d *Deployments) start(ctx context.Context, id ID, attempt int64) (x Deploy
 
 // take writes a worker's fencing token, and returns the deployment and why it is to be
 // canceled. One that has ended, or is gone, is left as it is.
-func take(ctx context.Context, tx *db.Tx, id ID, attempt int64) (x Deployment, canceled string, err error) {
-	x, err = scanOwn(tx.QueryRow(ctx, `
+func take(ctx context.Context, tx *db.Tx, id deployment.ID, attempt int64) (x deployment.Deployment, canceled string, err error) {
+	x, err = deployment.ScanOwn(tx.QueryRow(ctx, `
 		UPDATE deployments SET attempt = $2 WHERE id = $1 AND attempt <= $2 AND status IN `+open+`
-		RETURNING `+strings.ReplaceAll(own, "d.", "")+`, COALESCE((SELECT provider FROM site_forges f WHERE f.site_id = deployments.site_id), ''), cancel`, id, attempt), &canceled)
+		RETURNING `+strings.ReplaceAll(deployment.Own, "d.", "")+`, COALESCE((SELECT provider FROM site_forges f WHERE f.site_id = deployments.site_id), ''), cancel`, id, attempt), &canceled)
 	if !fault.Is(err, fault.NotFound) {
 		return x, canceled, err
 	}
 	err = tx.QueryRow(ctx, `SELECT status FROM deployments WHERE id = $1`, id).Scan(&x.Status)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		x.Status = Canceled
+		x.Status = deployment.Canceled
 		return x, "", nil
 	case err != nil:
 		return x, "", fmt.Errorf("take deployment: %w", err)
 	case !x.Status.Ended():
-		return x, "", errFenced // we were held up, and another worker took over meanwhile
+		return x, "", journal.ErrFenced // we were held up, and another worker took over meanwhile
 	}
 	return x, "", nil
 }
@@ -194,19 +198,19 @@ func take(ctx context.Context, tx *db.Tx, id ID, attempt int64) (x Deployment, c
 // run carries one deployment from its start to being live, and notes in x what it finds
 // out. Every step before activate leaves only unreferenced bytes behind, and activate is
 // one transaction.
-func (d *Deployments) run(ctx context.Context, s site.Site, x *Deployment, p *progress) error {
+func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) error {
 	if s.Type == site.WordPress {
 		return d.runWordPress(ctx, s, x, p)
 	}
 
-	p.enter("fetch", Building)
+	p.enter("fetch", deployment.Building)
 	byDefault := x.Branch == "" // so it stays in the table until the end: the next attempt asks again
 	tree, err := d.fetch(ctx, s, x, p)
 	if err != nil {
 		return err
 	}
 	defer tree.Close()
-	warnUnfetched(tree, p)
+	publish.WarnUnfetched(tree, p.Printf)
 
 	plan, err := d.plan(ctx, s, x, tree, p)
 	if err != nil {
@@ -218,7 +222,7 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *Deployment, p *pr
 	}
 
 	if plan.Runtime == framework.Static {
-		if err := d.warnNoIndex(ctx, rel, p); err != nil {
+		if err := publish.WarnNoIndex(ctx, d.c.Releases, rel, p.Printf); err != nil {
 			return err
 		}
 	} else {
@@ -231,12 +235,12 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *Deployment, p *pr
 		}
 		defer done() // once the site serves it
 	}
-	p.enter("activate", Deploying)
+	p.enter("activate", deployment.Deploying)
 	return d.activate(ctx, s, *x, rel, plan, byDefault, p)
 }
 
 // fetch brings the branch's newest commit here and notes which one it is.
-func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *progress) (*source.Tree, error) {
+func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) (*source.Tree, error) {
 	repo, err := source.ParseRepository(s.Repository)
 	if err != nil {
 		return nil, err
@@ -256,10 +260,10 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 	if err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
-	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, clip(tree.Message), clip(tree.Author)
+	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, journal.Clip(tree.Message), journal.Clip(tree.Author)
 	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
 	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
-	err = p.commit(ctx, func(tx *db.Tx) error {
+	err = p.Commit(ctx, func(tx *db.Tx) error {
 		if err := noteTx(ctx, tx, *x); err != nil {
 			return err
 		}
@@ -274,7 +278,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *Deployment, p *
 
 // noteTx writes what a run has found out so far, for those who watch it, and
 // for good where it fails.
-func noteTx(ctx context.Context, tx *db.Tx, x Deployment) error {
+func noteTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE deployments SET commit_hash = $2, commit_message = $3, commit_author = $4, framework = $5, plan = $6 WHERE id = $1`,
 		x.ID, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework, string(x.Plan))
@@ -285,23 +289,23 @@ func noteTx(ctx context.Context, tx *db.Tx, x Deployment) error {
 }
 
 // activate makes the release live and says so, in one transaction.
-func (d *Deployments) activate(ctx context.Context, s site.Site, x Deployment, rel release.Sealed, plan framework.Plan, byDefault bool, p *progress) error {
-	p.end("success")
-	if x.Target == Preview {
+func (d *Deployments) activate(ctx context.Context, s site.Site, x deployment.Deployment, rel release.Sealed, plan framework.Plan, byDefault bool, p *progress) error {
+	p.End("success")
+	if x.Target == deployment.Preview {
 		p.Printf("info", "Preview at %s", x.PreviewURL)
 	} else {
 		p.Printf("info", "Live at %s", d.c.Sites.URL(s.Slug))
 	}
-	err := p.commit(ctx, func(tx *db.Tx) (err error) {
-		x.Status, x.Release, x.CompletedAt = Success, rel.ID, db.Now()
-		if err := d.noteStorageTx(ctx, tx, x, rel); err != nil {
+	err := p.Commit(ctx, func(tx *db.Tx) (err error) {
+		x.Status, x.Release, x.CompletedAt = deployment.Success, rel.ID, db.Now()
+		if err := d.noteStorageTx(ctx, tx, x, rel, p); err != nil {
 			return err
 		}
-		x.siteName = "" // it may have another one by now
-		if x.Target == Preview {
-			err = d.showPreviewTx(ctx, tx, x)
+		x.SiteName = "" // it may have another one by now
+		if x.Target == deployment.Preview {
+			err = showPreviewTx(ctx, tx, x)
 		} else {
-			x.siteName, err = d.activateTx(ctx, tx, x, plan, byDefault)
+			x.SiteName, err = d.activateTx(ctx, tx, x, plan, byDefault)
 		}
 		if err != nil {
 			return err
@@ -316,10 +320,10 @@ func (d *Deployments) activate(ctx context.Context, s site.Site, x Deployment, r
 			return fmt.Errorf("activate: %w", err)
 		}
 		if n == 0 {
-			return errFenced
+			return journal.ErrFenced
 		}
-		if x.Target == Production {
-			if err := drawThumbnailTx(ctx, tx, rel.ID); err != nil {
+		if x.Target == deployment.Production {
+			if err := thumbnail.DrawTx(ctx, tx, rel.ID); err != nil {
 				return err
 			}
 		}
@@ -334,7 +338,7 @@ func (d *Deployments) activate(ctx context.Context, s site.Site, x Deployment, r
 
 // activateTx makes a production deployment's release what the site serves, and returns the
 // site's name.
-func (d *Deployments) activateTx(ctx context.Context, tx *db.Tx, x Deployment, plan framework.Plan, byDefault bool) (string, error) {
+func (d *Deployments) activateTx(ctx context.Context, tx *db.Tx, x deployment.Deployment, plan framework.Plan, byDefault bool) (string, error) {
 	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(x.Release), plan.Runtime)
 	if err != nil {
 		return "", err
@@ -351,7 +355,7 @@ func (d *Deployments) activateTx(ctx context.Context, tx *db.Tx, x Deployment, p
 // fail writes a deployment's end that is not success, with the reason in its log. It
 // does so although ctx may have ended: a deployment never stays open. An empty why is
 // the one that was given with the cancellation.
-func (d *Deployments) fail(ctx context.Context, x Deployment, p *progress, end Status, why string) error {
+func (d *Deployments) fail(ctx context.Context, x deployment.Deployment, p *progress, end deployment.Status, why string) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
 	if why == "" {
@@ -360,26 +364,26 @@ func (d *Deployments) fail(ctx context.Context, x Deployment, p *progress, end S
 		}
 	}
 	level := "error"
-	if end == Canceled {
+	if end == deployment.Canceled {
 		level = "warn"
 	}
 	p.Printf(level, "%s", why)
-	p.end("failed")
-	err := p.commit(ctx, func(tx *db.Tx) error {
+	p.End("failed")
+	err := p.Commit(ctx, func(tx *db.Tx) error {
 		if err := noteTx(ctx, tx, x); err != nil {
 			return err
 		}
 		return d.endTx(ctx, tx, x.ID, end, why)
 	})
-	if errors.Is(err, errFenced) {
+	if errors.Is(err, journal.ErrFenced) {
 		return nil // whoever holds the token now writes the end
 	}
 	return err
 }
 
 // givenUp ends a deployment whose job was interrupted or failed too often.
-func (d *Deployments) givenUp(ctx context.Context, id ID) error {
+func (d *Deployments) givenUp(ctx context.Context, id deployment.ID) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		return d.endTx(ctx, tx, id, Failed, "The deployment was interrupted too often and failed")
+		return d.endTx(ctx, tx, id, deployment.Failed, "The deployment was interrupted too often and failed")
 	})
 }

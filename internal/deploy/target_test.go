@@ -9,7 +9,9 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
+	"slipway/internal/preview"
 	"slipway/internal/site"
 )
 
@@ -50,7 +52,7 @@ func TestAnotherBranchIsAPreview(t *testing.T) {
 	commit := w.commit("site", map[string]string{"index.html": "cart"})
 
 	x := w.ended(w.trigger(s.ID, Trigger{Branch: "feature/Cart"}).ID)
-	if x.Status != Success || x.Target != Preview || x.Current || x.CommitHash != commit || x.PreviewURL != "https://feature-cart--my-site.sites.test" {
+	if x.Status != deployment.Success || x.Target != deployment.Preview || x.Current || x.CommitHash != commit || x.PreviewURL != "https://feature-cart--my-site.sites.test" {
 		t.Fatalf("the preview is %+v", x)
 	}
 	if s = w.reload(s.ID); s.LiveDeployment != before {
@@ -59,22 +61,22 @@ func TestAnotherBranchIsAPreview(t *testing.T) {
 	if got := w.served(s.ID, "feature-cart"); got != string(x.ID) {
 		t.Errorf("the branch's address serves %s, want %s", got, x.ID)
 	}
-	if e := x.event(); e.Target != "preview" || e.Branch != "feature/Cart" || e.CommitHash != commit {
+	if e := x.Event(); e.Target != "preview" || e.Branch != "feature/Cart" || e.CommitHash != commit {
 		t.Errorf("webhooks are told %+v", e)
 	}
 	if log := strings.Join(w.log(x.ID), "\n"); !strings.Contains(log, "info Preview at "+x.PreviewURL) || strings.Contains(log, "Live at") {
 		t.Errorf("the log says\n%s", log)
 	}
 
-	var live Deployment
+	var live deployment.Deployment
 	w.write(func(tx *db.Tx) (err error) { live, err = w.PromoteTx(t.Context(), tx, anna, x.ID); return err })
-	if live.Cause != ByPromote || live.Target != Production || live.ReleaseOf != x.ID || live.Release != x.Release || live.CommitHash != commit || live.PreviewURL != "" {
+	if live.Cause != deployment.ByPromote || live.Target != deployment.Production || live.ReleaseOf != x.ID || live.Release != x.Release || live.CommitHash != commit || live.PreviewURL != "" {
 		t.Errorf("the promotion is %+v", live)
 	}
 	if s = w.reload(s.ID); s.LiveDeployment != string(live.ID) || s.LiveRelease != string(x.Release) {
 		t.Error("production does not serve what was promoted")
 	}
-	if !w.status(live.ID).Current || w.status(x.ID).Status != Success {
+	if !w.status(live.ID).Current || w.status(x.ID).Status != deployment.Success {
 		t.Error("after the promotion the wrong deployment is current")
 	}
 }
@@ -92,20 +94,23 @@ func TestProductionIsRefused(t *testing.T) {
 		}
 	}
 	refused("not_production_branch", func(tx *db.Tx) error {
-		_, err := w.TriggerTx(t.Context(), tx, anna, s.ID, Trigger{Cause: ByAPI, Branch: "other", Target: Production})
+		_, err := w.TriggerTx(t.Context(), tx, anna, s.ID, Trigger{Cause: deployment.ByAPI, Branch: "other", Target: deployment.Production})
 		return err
 	})
 	refused("invalid_target", func(tx *db.Tx) error {
-		_, err := w.TriggerTx(t.Context(), tx, anna, s.ID, Trigger{Cause: ByAPI, Target: "staging"})
+		_, err := w.TriggerTx(t.Context(), tx, anna, s.ID, Trigger{Cause: deployment.ByAPI, Target: "staging"})
 		return err
 	})
 	refused("invalid_commit", func(tx *db.Tx) error {
-		_, err := w.TriggerTx(t.Context(), tx, anna, s.ID, Trigger{Cause: ByAPI, Commit: "--upload-pack=x"})
+		_, err := w.TriggerTx(t.Context(), tx, anna, s.ID, Trigger{Cause: deployment.ByAPI, Commit: "--upload-pack=x"})
 		return err
 	})
-	refused("deployment_is_production", func(tx *db.Tx) error { _, err := w.PromoteTx(t.Context(), tx, anna, ID(s.LiveDeployment)); return err })
-	preview := w.ended(w.trigger(s.ID, Trigger{Target: Preview}).ID)
-	if preview.Target != Preview || preview.PreviewURL != "https://"+preview.Branch+"--my-site.sites.test" {
+	refused("deployment_is_production", func(tx *db.Tx) error {
+		_, err := w.PromoteTx(t.Context(), tx, anna, deployment.ID(s.LiveDeployment))
+		return err
+	})
+	preview := w.ended(w.trigger(s.ID, Trigger{Target: deployment.Preview}).ID)
+	if preview.Target != deployment.Preview || preview.PreviewURL != "https://"+preview.Branch+"--my-site.sites.test" {
 		t.Errorf("a preview of the production branch is %+v", preview)
 	}
 	refused("deployment_is_preview", func(tx *db.Tx) error { _, err := w.RollbackTx(t.Context(), tx, anna, s.ID, preview.ID); return err })
@@ -130,18 +135,18 @@ func TestRetryBuildsTheSameCommit(t *testing.T) {
 	first := w.commit("site", map[string]string{"index.html": "one"})
 	s := w.live(w.site("git.test/acme/site").ID)
 	w.commit("site", map[string]string{"index.html": "two"})
-	var again Deployment
+	var again deployment.Deployment
 	w.write(func(tx *db.Tx) (err error) {
-		again, err = w.RetryTx(t.Context(), tx, anna, ID(s.LiveDeployment), ByDashboard)
+		again, err = w.RetryTx(t.Context(), tx, anna, deployment.ID(s.LiveDeployment), deployment.ByDashboard)
 		return err
 	})
-	if again.CommitHash != first || !again.Pinned || again.Target != Production {
+	if again.CommitHash != first || !again.Pinned || again.Target != deployment.Production {
 		t.Errorf("the retry was asked for as %+v", again)
 	}
-	if x := w.ended(again.ID); x.Status != Success || x.CommitHash != first {
+	if x := w.ended(again.ID); x.Status != deployment.Success || x.CommitHash != first {
 		t.Errorf("the retry built %s (%s: %s), want %s", x.CommitHash, x.Status, x.Error, first)
 	}
-	if x := w.ended(w.trigger(s.ID, Trigger{Commit: strings.Repeat("0", 40)}).ID); x.Status != Failed || !strings.Contains(x.Error, "Commit 000000000000 does not exist in git.test/acme/site") {
+	if x := w.ended(w.trigger(s.ID, Trigger{Commit: strings.Repeat("0", 40)}).ID); x.Status != deployment.Failed || !strings.Contains(x.Error, "Commit 000000000000 does not exist in git.test/acme/site") {
 		t.Errorf("an unknown commit: %s %s", x.Status, x.Error)
 	}
 }
@@ -163,7 +168,7 @@ func TestBranchChangedWhileWaiting(t *testing.T) {
 		return err
 	})
 	w.start()
-	if x = w.ended(x.ID); x.Status != Success || x.Target != Preview || x.PreviewURL == "" {
+	if x = w.ended(x.ID); x.Status != deployment.Success || x.Target != deployment.Preview || x.PreviewURL == "" {
 		t.Errorf("the deployment of the old branch is %+v", x)
 	}
 	if w.reload(s.ID).LiveDeployment != s.LiveDeployment {
@@ -180,11 +185,12 @@ func TestPreviewLabels(t *testing.T) {
 	s := w.live(w.site("git.test/acme/site").ID)
 	w.stop()
 	label := regexp.MustCompile(`^https://([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)--my-site\.sites\.test$`)
+	ownLabel := regexp.MustCompile(`^[a-z0-9]{12}$`) // of a deployment
 	seen := map[string]string{}
 	for _, branch := range []string{"feat/x", "feat-x", "FEAT-X", "abcdefghijkl", "x/abcdef123456", strings.Repeat("long-", 39) + "a", strings.Repeat("long-", 39) + "b", "0", "a--b", "xn", "feat/x"} {
 		x := w.trigger(s.ID, Trigger{Branch: branch})
 		m := label.FindStringSubmatch(x.PreviewURL)
-		if m == nil || len(m[1])+len("--my-site") > 63 || deploymentLabel.MatchString(m[1]) || len(m[1]) == 2 || strings.Contains(m[1], "--") {
+		if m == nil || len(m[1])+len("--my-site") > 63 || ownLabel.MatchString(m[1]) || len(m[1]) == 2 || strings.Contains(m[1], "--") {
 			t.Errorf("branch %q has the address %q", branch, x.PreviewURL)
 			continue
 		}
@@ -207,7 +213,7 @@ func TestPreviewsAreBounded(t *testing.T) {
 	s := w.live(w.site("git.test/acme/site").ID)
 	w.stop()
 	w.write(func(tx *db.Tx) error {
-		for i := range maxPreviews {
+		for i := range preview.MaxOfSite {
 			if _, err := tx.Exec(t.Context(), `INSERT INTO preview_hosts (site_id, branch, label, deployment_id, release, used_at) VALUES ($1, $2, $2, '', '', $3)`,
 				s.ID, "b"+string(rune('0'+i/10))+string(rune('0'+i%10)), 1000+i); err != nil {
 				return err
@@ -218,7 +224,7 @@ func TestPreviewsAreBounded(t *testing.T) {
 	w.trigger(s.ID, Trigger{Branch: "one-more"})
 	var n, oldest int
 	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*), min(used_at) FROM preview_hosts WHERE site_id = $1`, s.ID).Scan(&n, &oldest))
-	if n != maxPreviews || oldest != 1001 {
-		t.Errorf("%d addresses, the oldest of %d; want %d, without the oldest", n, oldest, maxPreviews)
+	if n != preview.MaxOfSite || oldest != 1001 {
+		t.Errorf("%d addresses, the oldest of %d; want %d, without the oldest", n, oldest, preview.MaxOfSite)
 	}
 }

@@ -10,9 +10,11 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/release"
 	"slipway/internal/site"
+	"slipway/internal/thumbnail"
 )
 
 func icon(c color.Color) string {
@@ -26,11 +28,11 @@ func icon(c color.Color) string {
 }
 
 // thumbnail waits until the site has one of what it serves.
-func (w *world) thumbnail(id site.ID) Thumbnail {
+func (w *world) thumbnail(id site.ID) thumbnail.Summary {
 	w.t.Helper()
-	var p Thumbnail
+	var p thumbnail.Summary
 	w.until("there is a thumbnail", func() bool {
-		all, err := w.Thumbnails(w.t.Context(), anna, []site.ID{id})
+		all, err := w.thumbnails.OfSites(w.t.Context(), anna, []site.ID{id})
 		ok(w.t, err)
 		var there bool
 		p, there = all[id]
@@ -50,7 +52,7 @@ func TestThumbnails(t *testing.T) {
 	if p.Title != "First" || p.Color != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
 		t.Errorf("%+v", p)
 	}
-	b, kind, err := w.ThumbnailIcon(t.Context(), anna, s.ID, p.Release)
+	b, kind, err := w.thumbnails.IconOf(t.Context(), anna, s.ID, p.Release)
 	ok(t, err)
 	if kind != "image/png" {
 		t.Error("the icon is", kind)
@@ -59,26 +61,26 @@ func TestThumbnails(t *testing.T) {
 		t.Error("the icon:", err)
 	}
 	for name, err := range map[string]error{
-		"no image":        second(w.ThumbnailImage(t.Context(), anna, s.ID, p.Release)),
-		"a stranger":      third(w.ThumbnailIcon(t.Context(), "usr_eve", s.ID, p.Release)),
-		"another release": third(w.ThumbnailIcon(t.Context(), anna, s.ID, "0123")),
-		"no site":         third(w.ThumbnailIcon(t.Context(), anna, "site_x", p.Release)),
+		"no image":        second(w.thumbnails.ImageOf(t.Context(), anna, s.ID, p.Release)),
+		"a stranger":      third(w.thumbnails.IconOf(t.Context(), "usr_eve", s.ID, p.Release)),
+		"another release": third(w.thumbnails.IconOf(t.Context(), anna, s.ID, "0123")),
+		"no site":         third(w.thumbnails.IconOf(t.Context(), anna, "site_x", p.Release)),
 	} {
 		if !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if all, err := w.Thumbnails(t.Context(), account.OwnerID("usr_eve"), []site.ID{s.ID}); err != nil || len(all) != 0 {
+	if all, err := w.thumbnails.OfSites(t.Context(), account.OwnerID("usr_eve"), []site.ID{s.ID}); err != nil || len(all) != 0 {
 		t.Errorf("a stranger sees %v, %v", all, err)
 	}
 
 	first := p.Release
 	w.commit("blog", map[string]string{"index.html": "<h1>Second</h1>"})
-	w.ended(w.trigger(s.ID, Trigger{Cause: ByAPI}).ID)
+	w.ended(w.trigger(s.ID, Trigger{Cause: deployment.ByAPI}).ID)
 	w.until("the second has a thumbnail", func() bool { return w.thumbnail(s.ID).Title == "Second" })
 	// The first one's goes with time, and comes back with its release.
 	ok(t, w.db.Admin(t.Context(), `UPDATE thumbnails SET made_at = 1`))
-	ok(t, w.tidyThumbnails(t.Context()))
+	ok(t, thumbnail.Tidy(t.Context(), w.db))
 	var n int
 	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM thumbnails`).Scan(&n))
 	if n != 1 {
@@ -96,14 +98,9 @@ func TestThumbnails(t *testing.T) {
 		return n == 0
 	})
 	ok(t, w.db.Admin(t.Context(), `DELETE FROM thumbnails`))
-	ok(t, w.tidyThumbnails(t.Context()))
+	ok(t, thumbnail.Tidy(t.Context(), w.db))
 	if p := w.thumbnail(s.ID); p.Title != "First" {
 		t.Errorf("made up for: %+v", p)
-	}
-	// What is no longer there is no failure, and what is broken is given up.
-	ok(t, w.drawThumbnail(t.Context(), DrawThumbnail{"0000000000000000000000000000000000000000000000000000000000000000"}, 1))
-	if err := w.drawThumbnail(t.Context(), DrawThumbnail{"nonsense"}, 1); err == nil {
-		t.Error("a thumbnail was drawn of nonsense")
 	}
 }
 

@@ -86,7 +86,7 @@ func TestCheckAsksTheRegistryThenTheDNS(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, nil, tt.registry)
 			if name == "slow" {
-				w.hurry()
+				w.budget, w.hedge = 5*time.Second, 50*time.Millisecond // the DNS has time to answer
 			}
 			if tt.delegated {
 				w.zone.Set("name.com", "NS ns.name.com.")
@@ -434,11 +434,28 @@ func TestListIsTheOwners(t *testing.T) {
 	if err != nil || len(all) != 3 || all[0].Name != "a.com" || all[2].SiteID != "usr_a-2" || all[1].SSL != SSLPending || !all[1].Proven() {
 		t.Fatalf("got %+v %v", all, err)
 	}
-	s, err := w.Summaries(t.Context(), w.db, []string{"usr_a-1", "usr_a-2", "usr_a-3"})
+	s, err := w.Summaries(t.Context(), w.db, "usr_a", []string{"usr_a-1", "usr_a-2", "usr_a-3"})
 	if err != nil || len(s) != 2 || len(s["usr_a-1"]) != 2 || s["usr_a-1"][0].Name != "a.com" || s["usr_a-2"][0].Status != Failed {
 		t.Fatalf("got %+v %v", s, err)
 	}
-	if s, err := w.Summaries(t.Context(), w.db, nil); err != nil || len(s) != 0 {
+	if s, err := w.Summaries(t.Context(), w.db, "usr_a", nil); err != nil || len(s) != 0 {
 		t.Fatalf("of no site: %v %v", s, err)
+	}
+}
+
+// The domains of a page's sites are read whether their owner has fewer of them than the page has
+// sites or more.
+func TestSummariesOfManyDomains(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, nil)
+	for i := range 4 {
+		w.insert("usr_a", "usr_a-1", fmt.Sprintf("n%d.com", i), Active)
+	}
+	w.insert("usr_a", "usr_a-2", "other.com", Active)
+	for _, sites := range [][]string{{"usr_a-1"}, {"usr_a-1", "usr_a-3"}, {"usr_a-1", "usr_a-3", "usr_a-4", "usr_a-5"}, {"usr_a-1", "usr_a-3", "usr_a-4", "usr_a-5", "usr_a-6"}} {
+		s, err := w.Summaries(t.Context(), w.db, "usr_a", sites)
+		if err != nil || len(s["usr_a-1"]) != 4 || s["usr_a-1"][3].Name != "n3.com" || len(s["usr_a-3"]) != 0 {
+			t.Errorf("of %d sites: %+v %v", len(sites), s, err)
+		}
 	}
 }

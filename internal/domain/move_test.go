@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -12,6 +13,9 @@ import (
 
 // update changes a domain and reports whether that changed anything.
 func (w *world) update(dom Domain, u Update) (out Domain, changed bool, err error) {
+	for db.Now() <= dom.UpdatedAt {
+		time.Sleep(time.Millisecond) // or a change could bear the moment of the one before
+	}
 	err = w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
 		out, err = w.UpdateTx(w.t.Context(), tx, dom.Owner, dom.ID, u)
 		changed = out.UpdatedAt != dom.UpdatedAt

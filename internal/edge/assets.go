@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway/internal/release"
+	"slipway/internal/response"
 )
 
 // How many releases of a program that were live before are remembered, and for how long:
@@ -62,16 +63,16 @@ func (e *Edge) programAsset(w *recorder, r *http.Request, t *target) bool {
 	}
 	e.bound(w, r)
 	h := w.Header()
-	h["X-Content-Type-Options"] = nosniff
+	h["X-Content-Type-Options"] = response.Nosniff
 	if t.preview {
-		h["X-Robots-Tag"] = noindex
+		h["X-Robots-Tag"] = response.Noindex
 	}
 	a := release.Answer{Kind: release.Found, Status: http.StatusOK, File: f}
 	if t.protected() {
 		a.Auth = []string{} // only the visitor's own browser may keep it
 	}
-	w.page = r.Method == http.MethodGet && isPage(f)
-	if err := e.file(w, r, &a); err != nil {
+	w.Page = r.Method == http.MethodGet && isPage(f)
+	if err := e.fileserver.Serve(&w.Recorder, r, &a); err != nil {
 		e.broken(w, r, t, err)
 	}
 	return true

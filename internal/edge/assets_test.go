@@ -2,10 +2,12 @@ package edge
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"slipway/internal/db"
 	"slipway/internal/release"
+	"slipway/internal/response"
 )
 
 // switchTo makes a release what the program of the site "app" is served with.
@@ -30,7 +32,7 @@ func TestProgramAssets(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 		w.Write([]byte(r.URL.Path))
 	})
-	first := p.publish(map[string]string{"_next/static/chunks/a.js": "first a", "robots.txt": "first robots", "only.txt": "first only", "index.html": "<p>", "about/index.html": "<p>"})
+	first := p.publish(map[string]string{"_next/static/chunks/a.js": "first a", "robots.txt": "first robots", "only.txt": "first only", "styles.css": strings.Repeat("a { color: red }\n", 1000), "index.html": "<p>", "about/index.html": "<p>"})
 	p.switchTo(first)
 	check := func(method, path string, status int, body, cache string) {
 		t.Helper()
@@ -39,9 +41,12 @@ func TestProgramAssets(t *testing.T) {
 			t.Errorf("%s %s: %d %q, Cache-Control %q; want %d %q %q", method, path, a.status, a.body, a.header.Get("Cache-Control"), status, body, cache)
 		}
 	}
-	check("GET", "/_next/static/chunks/a.js", 200, "first a", forever[0])
-	check("HEAD", "/_next/static/chunks/a.js", 200, "", forever[0])
-	check("GET", "/robots.txt", 200, "first robots", revalidate[0])
+	check("GET", "/_next/static/chunks/a.js", 200, "first a", "public, max-age=31536000, immutable")
+	check("HEAD", "/_next/static/chunks/a.js", 200, "", "public, max-age=31536000, immutable")
+	check("GET", "/robots.txt", 200, "first robots", response.Revalidate[0])
+	if a := p.get("https://app.sites.test/styles.css", "Accept-Encoding: gzip, br"); a.status != 200 || a.header.Get("Content-Encoding") != "br" || a.header.Get("Vary") != "Accept-Encoding" || len(a.body) > 1000 {
+		t.Errorf("a style sheet is not compressed: %d, %d bytes, %v", a.status, len(a.body), a.header)
+	}
 	for _, path := range []string{"/", "/about", "/about/", "/robots", "/missing.txt", "//robots.txt", "/x/../robots.txt"} {
 		if a := p.get("https://app.sites.test" + path); a.status != http.StatusTeapot {
 			t.Errorf("%s: %d, although it is no file's own path", path, a.status)
@@ -50,18 +55,18 @@ func TestProgramAssets(t *testing.T) {
 	check("POST", "/robots.txt", http.StatusTeapot, "/robots.txt", "")
 	second := p.publish(map[string]string{"_next/static/chunks/b.js": "second b", "robots.txt": "second robots"})
 	p.switchTo(second)
-	check("GET", "/robots.txt", 200, "second robots", revalidate[0])
-	check("GET", "/_next/static/chunks/b.js", 200, "second b", forever[0])
-	check("GET", "/_next/static/chunks/a.js", 200, "first a", forever[0])
+	check("GET", "/robots.txt", 200, "second robots", response.Revalidate[0])
+	check("GET", "/_next/static/chunks/b.js", 200, "second b", "public, max-age=31536000, immutable")
+	check("GET", "/_next/static/chunks/a.js", 200, "first a", "public, max-age=31536000, immutable")
 	check("GET", "/only.txt", http.StatusTeapot, "/only.txt", "")
 	p.switchTo(first) // back
-	check("GET", "/_next/static/chunks/b.js", 200, "second b", forever[0])
-	check("GET", "/robots.txt", 200, "first robots", revalidate[0])
+	check("GET", "/_next/static/chunks/b.js", 200, "second b", "public, max-age=31536000, immutable")
+	check("GET", "/robots.txt", 200, "first robots", response.Revalidate[0])
 	for i := range earlierMost {
 		p.switchTo(p.publish(map[string]string{"n": string(rune('a' + i))}))
 	}
 	check("GET", "/_next/static/chunks/b.js", http.StatusTeapot, "/_next/static/chunks/b.js", "")
-	check("GET", "/_next/static/chunks/a.js", 200, "first a", forever[0])
+	check("GET", "/_next/static/chunks/a.js", 200, "first a", "public, max-age=31536000, immutable")
 	if held := p.held.Load(); held != 0 {
 		t.Errorf("%d programs are held", held)
 	}

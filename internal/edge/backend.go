@@ -19,16 +19,3 @@ type backend func(w *recorder, r *http.Request, t *target)
 // backendOf returns what answers for a site that is live, or nil where this version knows
 // no backend of that kind: an older one may run beside a newer one during an upgrade.
 func (e *Edge) backendOf(t *target) backend { return e.backends[t.backend] }
-
-// files is the backend of releases: GET and HEAD, answered within a deadline by length.
-func (e *Edge) files(w *recorder, r *http.Request, t *target) {
-	e.bound(w, r)
-	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead && (t.serving == nil || len(t.serving.ProxyHosts) == 0):
-		fail(w, r, http.StatusMethodNotAllowed)
-	case t.release == "":
-		page(w, r, pageEmpty)
-	default:
-		e.answer(w, r, t)
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/response"
 )
 
 // A backend decides for itself about methods, bodies, streaming and taking over a
@@ -23,7 +24,7 @@ func TestBackends(t *testing.T) {
 		if r.Header.Get("Upgrade") != "" {
 			conn, buf, err := http.NewResponseController(rec).Hijack()
 			if err != nil {
-				fail(rec, r, 500)
+				response.Fail(rec, r, 500)
 				return
 			}
 			defer conn.Close()

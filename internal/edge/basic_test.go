@@ -19,7 +19,7 @@ func TestProtectedProgram(t *testing.T) {
 			asked.Add(1)
 			fmt.Fprintf(w, "%q %q", r.Header["Authorization"], r.Header["Cookie"])
 		})
-		p.Password = func(hash, given string) bool { return hash == "hash of "+given }
+		p.guard.Password = func(hash, given string) bool { return hash == "hash of "+given }
 		p.settle("s1", `{"protection":"all","hash":"hash of right horse"}`)
 		const at = "https://app.sites.test/"
 		p.until("it is protected", func() bool { return p.get(at).status == 401 })
@@ -37,14 +37,14 @@ func TestProtectedProgram(t *testing.T) {
 		if n := asked.Load(); n != 0 {
 			t.Errorf("way %d: the program was asked %d times without the password", way, n)
 		}
-		for range 2 * guessesPerVisitor { // more than there may be guesses
+		for range 2 * guesses { // more than there may be guesses
 			p.get(at, basic("right horse"), "Cookie: own=1").want(t, 200, `[] ["own=1"]`)
 		}
 		p.send("POST", at, strings.NewReader("x"), basic("right horse")).want(t, 200, "[]")
 		p.settle("s1", `{"protection":"all","hash":"hash of another"}`)
 		p.until("the old password is wrong", func() bool { return p.get(at, basic("right horse")).status != 200 })
 		limited := false
-		for i := range guessesPerVisitor + 1 {
+		for i := range guesses + 1 {
 			limited = limited || p.get(at, basic(fmt.Sprint("guess ", i))).status == 429
 		}
 		if !limited {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
+
+	"slipway/internal/response"
 )
 
 // A rule for a country answers who is there, and nobody else gets what it answered: neither
@@ -21,14 +23,14 @@ func TestCountryRules(t *testing.T) {
 			country.Store(code)
 			a := w.get("https://blog.sites.test/")
 			a.want(t, 200, want.body)
-			if got := a.header.Get("Cache-Control"); got != private[0] {
+			if got := a.header.Get("Cache-Control"); got != response.Private[0] {
 				t.Errorf("%q: Cache-Control: %q", code, got)
 			}
 			a = w.get("https://blog.sites.test/store")
-			if got := a.header.Get("Location"); got != want.store || want.store != "" && a.header.Get("Cache-Control") != private[0] {
+			if got := a.header.Get("Location"); got != want.store || want.store != "" && a.header.Get("Cache-Control") != response.Private[0] {
 				t.Errorf("%q: %v", code, a.header)
 			}
-			if got := w.get("https://blog.sites.test/about").header.Get("Cache-Control"); got == private[0] {
+			if got := w.get("https://blog.sites.test/about").header.Get("Cache-Control"); got == response.Private[0] {
 				t.Errorf("a page that no rule is for: Cache-Control: %q", got)
 			}
 		}

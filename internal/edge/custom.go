@@ -23,14 +23,14 @@ const claimActive = "active"
 // claim returns whose a host is: the very name before a wildcard, which stands for
 // exactly one label (RFC 4592 allows more; certificates don't, RFC 9525, section 6.3).
 func (h *hosts) claim(host string) *claim {
-	if found, ok := h.custom.get(host); ok {
+	if found, ok := h.custom.Get(host); ok {
 		return found
 	}
 	_, above, ok := strings.Cut(host, ".")
 	if !ok || strings.HasPrefix(host, "*.") || strings.HasPrefix(host, ".") {
 		return nil
 	}
-	found, _ := h.custom.get("*." + above)
+	found, _ := h.custom.Get("*." + above)
 	return found
 }
 
@@ -41,20 +41,20 @@ func (c *changes) claims(rows []*claim, above int64) int64 {
 	for _, n := range rows {
 		seen[n.host] = true
 		highest = max(highest, n.version)
-		have, ok := c.custom.get(n.host)
+		have, ok := c.custom.Get(n.host)
 		switch {
 		case ok && (have.version > n.version || *have == *n):
 		case n.state != claimActive:
-			c.custom.drop(n.host)
+			c.custom.Drop(n.host)
 		default:
-			c.custom.set(n.host, n)
+			c.custom.Set(n.host, n)
 		}
 	}
 	if above == 0 {
-		before := c.custom.trie
-		for host := range before.all {
+		before := c.custom.Trie
+		for host := range before.All {
 			if !seen[host] {
-				c.custom.drop(host)
+				c.custom.Drop(host)
 			}
 		}
 	}

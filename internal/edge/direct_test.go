@@ -236,7 +236,7 @@ func TestProgramVisitorLeaves(t *testing.T) {
 			<-r.Context().Done()
 			ended <- true
 		})
-		p.FirstByte = time.Hour
+		p.proxy.FirstByte = time.Hour
 		for _, path := range []string{"/wait", "/stream"} {
 			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
 			if err != nil {

@@ -1,11 +1,11 @@
-// Package edge owns what visitors of sites see: TLS, which host is which site, and the
-// bytes, headers and errors of an answer.
+// Package edge owns what visitors of sites meet first: TLS, which host is which site, and what
+// answers for it: the files of its release (package fileserver) or its program (package
+// proxy), behind what protects it (package access), counted by package visits.
 //
 // Run keeps a table of hosts in memory, fed by the view live: a site's row is one
 // pointer, and a request takes it once, so an answer belongs to one release whole and a
-// switch is one store. Releases are immutable, so what is cached is never stale: trees
-// and small files are kept in memory up to a number of bytes, keyed by digest, and
-// nothing else is ever cached. Certificates come from Config.Certificate, which is told
+// switch is one store. Releases are immutable, so what is kept in memory is never stale: trees,
+// small files and whole answers of either, and nothing else. Certificates come from Config.Certificate, which is told
 // what the tables say about a host; a name that is not ours ends in a TLS alert.
 //
 // Plain requests are answered by package fastpath with answers that the files backend has
@@ -26,16 +26,23 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"slipway/internal/access"
 	"slipway/internal/blob"
+	"slipway/internal/cache"
+	"slipway/internal/connlimit"
 	"slipway/internal/db"
+	"slipway/internal/fileserver"
+	"slipway/internal/proxy"
+	"slipway/internal/ready"
 	"slipway/internal/release"
+	"slipway/internal/response"
+	"slipway/internal/visits"
 )
 
 // Config holds the dependencies and settings of an Edge.
@@ -65,10 +72,10 @@ type Config struct {
 	// Programs returns the program of a deployment, started first where it sleeps, or a
 	// fault that says why it can't be. Optional: without it sites that are programs are
 	// answered with a page that says to try again.
-	Programs func(ctx context.Context, deployment string) (Program, error)
+	Programs func(ctx context.Context, deployment string) (proxy.Program, error)
 	// Awake returns the program of a deployment if it runs. It never waits. Optional: without
 	// it every request for a program goes through net/http.
-	Awake func(deployment string) (Program, bool)
+	Awake func(deployment string) (proxy.Program, bool)
 	// Page returns a page that a program's visitors without a session get as long as it is found
 	// here: what it is, the same as long as the page is, and its fields and body for an
 	// Accept-Encoding. HasPages reports whether a deployment may have any. Neither waits.
@@ -77,7 +84,7 @@ type Config struct {
 	HasPages func(deployment string) bool
 	// PageFiles returns the program of a deployment that has pages, if it runs and a file of it,
 	// by Program.Serve, could answer a path. It never waits. Required with Page.
-	PageFiles func(deployment, path string) (Program, bool)
+	PageFiles func(deployment, path string) (proxy.Program, bool)
 	// SessionCookies are texts in the cookies of visitors with a session. Required with Page.
 	SessionCookies []string
 	// FirstByte is how long a program may take before the first byte of its response. Optional: 0
@@ -87,7 +94,7 @@ type Config struct {
 	// OnVisits is given what each site's visitors asked for since a moment, a group of
 	// sites at a time, from one goroutine. Every site stands in a group once. What it
 	// refuses is offered again later. Optional: without it nothing is counted.
-	OnVisits    func(ctx context.Context, since time.Time, group []Visits) error
+	OnVisits    func(ctx context.Context, since time.Time, group []visits.Counts) error
 	VisitsEvery time.Duration // how often. Optional: 0 means 10s.
 
 	// Country returns the ISO 3166 code of where an address is, or nothing. Optional.
@@ -103,7 +110,7 @@ type Config struct {
 
 	// Members lets members of a site in by their sign-in. Optional: without it nobody passes
 	// an address that wants one.
-	Members *Members
+	Members *access.Members
 
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
 	AssetBytes int64 // memory for files, and as much again for whole answers. Optional: 0 means 128 MiB.
@@ -120,18 +127,16 @@ type Edge struct {
 	altSvc     []string // what tells of HTTP/3; nil without it
 	table      table
 	previews   previews
-	trees      *cache[release.ID, *release.Tree]
-	assets     *cache[assetKey, *asset]
-	hot        *hot
+	trees      *cache.Cache[release.ID, *release.Tree]
+	fileserver *fileserver.Server
+	answers    *ready.Table
 	metrics    metrics
-	visited    visited
+	visits     *visits.Counter
 	loaded     atomic.Bool
 	paused     map[string]bool    // sites; of follow alone
 	backends   map[string]backend // by kind
-	guesses    guesses            // of passwords
-	checking   chan struct{}      // bounds how many passwords are checked at once
-	rightOnes  rightOnes
-	forwarding places
+	guard      *access.Guard
+	proxy      *proxy.Proxy
 	bodyTime   time.Duration // for a body that nobody reads
 }
 
@@ -139,7 +144,7 @@ type Edge struct {
 func New(c Config) *Edge {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.SiteDomain = strings.ToLower(strings.Trim(c.SiteDomain, "."))
-	e := &Edge{Config: c, control: map[string]bool{}, checking: make(chan struct{}, 2)}
+	e := &Edge{Config: c, control: map[string]bool{}}
 	for _, h := range c.ControlHosts {
 		e.control[strings.ToLower(h)] = true
 	}
@@ -149,20 +154,26 @@ func New(c Config) *Edge {
 	if c.HTTP3 {
 		e.altSvc = []string{fmt.Sprintf(`h3=":%d"; ma=86400`, cmp.Or(c.HTTPSPort, 443))}
 	}
+	e.guard = access.New(access.Config{Password: c.Password, Members: c.Members, Port: e.port})
+	alt := ""
+	if e.altSvc != nil {
+		alt = e.altSvc[0]
+	}
+	e.proxy = proxy.New(proxy.Config{SiteDomain: c.SiteDomain, FirstByte: c.FirstByte, AltSvc: alt, Out: c.Out, Log: c.Log})
 	e.metrics = newMetrics(c.Metrics)
-	e.trees = newCache[release.ID, *release.Tree](cmp.Or(c.TreeBytes, 64<<20))
-	e.trees.most = e.trees.limit // what is not kept would be decoded again for each request
-	e.assets = newCache[assetKey, *asset](cmp.Or(c.AssetBytes, 128<<20))
-	e.hot = newHot(cmp.Or(c.AssetBytes, 128<<20))
+	trees, assets := cmp.Or(c.TreeBytes, 64<<20), cmp.Or(c.AssetBytes, 128<<20)
+	e.trees = cache.New[release.ID, *release.Tree](trees, trees) // what is not kept would be decoded again for each request
+	e.fileserver = fileserver.New(fileserver.Config{Blobs: c.Blobs, Log: c.Log, Bytes: assets, Looked: func(hit bool) { e.metrics.cache("asset", hit) }})
+	e.answers = ready.New(assets)
 	e.table.now.Store(&hosts{})
 	e.table.counts = e.OnVisits != nil
-	e.VisitsEvery = cmp.Or(e.VisitsEvery, 10*time.Second)
+	e.visits = visits.New(visits.Config{Report: c.OnVisits, Every: cmp.Or(c.VisitsEvery, 10*time.Second), Country: c.Country, Log: c.Log})
 	e.previews.init()
 	e.backends = map[string]backend{backendFiles: e.files}
 	if c.Programs != nil {
 		e.backends[backendProgram] = e.program
 	}
-	e.bodyTime = defaultBodyTime
+	e.bodyTime = response.BodyTime
 	return e
 }
 
@@ -172,7 +183,7 @@ func New(c Config) *Edge {
 func (e *Edge) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return e.follow(ctx) })
-	g.Go(func() error { return e.reportVisits(ctx) })
+	g.Go(func() error { return e.visits.Run(ctx) })
 	return g.Wait()
 }
 
@@ -190,7 +201,7 @@ func (e *Edge) Server(h http.Handler) *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
-		ConnState:         Idle,
+		ConnState:         connlimit.Idle,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 128, WriteByteTimeout: time.Minute,
 			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		TLSConfig: e.TLSConfig(),
@@ -204,46 +215,3 @@ func (e *Edge) HTTPS() http.Handler { return http.HandlerFunc(e.serve) }
 
 // HTTP returns the handler for plain listeners: it redirects known hosts to HTTPS.
 func (e *Edge) HTTP() http.Handler { return http.HandlerFunc(e.redirect) }
-
-// flights runs one load per key at a time, whoever asks; a waiter's context ends only
-// its waiting.
-type flights[K comparable, V any] struct {
-	mu    sync.Mutex // guards under
-	under map[K]*flight[V]
-}
-
-type flight[V any] struct {
-	done chan struct{}
-	v    V
-	err  error
-}
-
-func (f *flights[K, V]) do(ctx context.Context, key K, load func(context.Context) (V, error)) (V, error) {
-	f.mu.Lock()
-	if f.under == nil {
-		f.under = map[K]*flight[V]{}
-	}
-	c, ok := f.under[key]
-	if !ok {
-		c = &flight[V]{done: make(chan struct{})}
-		f.under[key] = c
-		go func() {
-			// Whoever asked first may leave; the others still wait for it.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-			defer cancel()
-			c.v, c.err = load(ctx)
-			f.mu.Lock()
-			delete(f.under, key)
-			f.mu.Unlock()
-			close(c.done)
-		}()
-	}
-	f.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.v, c.err
-	case <-ctx.Done():
-		var none V
-		return none, ctx.Err()
-	}
-}

@@ -324,7 +324,7 @@ func TestPreviews(t *testing.T) {
 	w.get("https://abcdefghijk1--other.sites.test/").want(t, 404, "Site not found")
 	w.get("https://abc--blog.sites.test/").want(t, 404, "Site not found")
 	// An absent one is asked for once, not once per visitor.
-	if p, ok := w.previews.known.get("abcdefghijk2--blog"); !ok || p.release != "" || !time.Now().Before(p.until) {
+	if p, ok := w.previews.known.Get("abcdefghijk2--blog"); !ok || p.release != "" || !time.Now().Before(p.until) {
 		t.Error("an absent preview isn't remembered")
 	}
 	w.get("http://abcdefghijk1--blog.sites.test/").want(t, 308, "")

@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/response"
 )
 
 // A site's own pages answer for its failures, with the status and headers of ours, on each way
@@ -42,7 +43,7 @@ func TestOwnErrorPages(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, err := io.ReadAll(resp.Body)
-			if resp.StatusCode != status || err != nil || body != "" && string(text) != body || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" || resp.Header.Get("Cache-Control") == revalidate[0] {
+			if resp.StatusCode != status || err != nil || body != "" && string(text) != body || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" || resp.Header.Get("Cache-Control") == response.Revalidate[0] {
 				t.Errorf("way %d, %s %s: %d %q %v, %v; want %d %q", way, method, path, resp.StatusCode, text, resp.Header, err, status, body)
 			}
 		}

@@ -13,19 +13,20 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
-	"github.com/quic-go/quic-go/http3"
+	h3 "github.com/quic-go/quic-go/http3"
 
 	"slipway/internal/connlimit"
+	"slipway/internal/http3"
 )
 
 // overHTTP3 serves the same edge over QUIC and returns its address.
-func (w *world) overHTTP3(limits *connlimit.Limiter) (addr string, srv *HTTP3) {
+func (w *world) overHTTP3(limits *connlimit.Limiter) (addr string, srv *http3.Server) {
 	w.t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	srv = w.HTTP3(limits)
+	srv = http3.New(w.HTTPS(), w.TLSConfig(), limits)
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(c) }()
 	w.t.Cleanup(func() {
@@ -39,12 +40,47 @@ func (w *world) overHTTP3(limits *connlimit.Limiter) (addr string, srv *HTTP3) {
 
 // client3 is a client that speaks nothing but HTTP/3, whatever the host to one address.
 func (w *world) client3(addr string) *http.Client {
-	tr := &http3.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: w.roots},
+	tr := &h3.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: w.roots},
 		Dial: func(ctx context.Context, _ string, t *tls.Config, q *quic.Config) (*quic.Conn, error) {
 			return quic.DialAddr(ctx, addr, t, q)
 		}}
 	w.t.Cleanup(func() { tr.Close() })
 	return &http.Client{Transport: tr, Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// An answer that a program breaks off is no whole one over HTTP/3 either, with and without a
+// length, whichever way it goes.
+func TestHTTP3ProgramBreaksOff(t *testing.T) {
+	t.Parallel()
+	for way := range 3 {
+		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/length" {
+				w.Header().Set("Content-Length", "100")
+			}
+			io.WriteString(w, "half of it")
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		})
+		addr, _ := p.overHTTP3(nil)
+		c := p.client3(addr)
+		for _, method := range []string{"GET", "POST"} {
+			for _, path := range []string{"/chunks", "/length"} {
+				r, err := http.NewRequest(method, "https://app.sites.test"+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := c.Do(r)
+				if err != nil {
+					continue // the head was not on its way yet
+				}
+				text, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err == nil {
+					t.Errorf("way %d, %s %s: half an answer passed for a whole one: %q", way, method, path, text)
+				}
+			}
+		}
+	}
 }
 
 // HTTP/3 says what the others say, and they alone speak of it.
@@ -102,7 +138,7 @@ func TestHTTP3(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cc := (&http3.Transport{}).NewClientConn(conn)
+	cc := (&h3.Transport{}).NewClientConn(conn)
 	try := func(method, url string, fields ...string) int {
 		t.Helper()
 		r, err := http.NewRequest(method, url, nil)
@@ -153,58 +189,5 @@ func TestHTTP3(t *testing.T) {
 	c3.CloseIdleConnections()
 	if err := <-done; err != nil {
 		t.Error("Shutdown:", err)
-	}
-}
-
-// Connections over QUIC count beside all others: per address, overall, and the idle one
-// makes room.
-func TestHTTP3Limits(t *testing.T) {
-	t.Parallel()
-	w := start(t, func(c *Config) { c.HTTP3 = true })
-	limits := connlimit.New(connlimit.Config{Total: 8, PerAddress: 2, Spare: 1})
-	addr, _ := w.overHTTP3(limits)
-	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "home"}))
-	dial := func() (*quic.Conn, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		return quic.DialAddr(ctx, addr, &tls.Config{RootCAs: w.roots, ServerName: "blog.sites.test", NextProtos: []string{"h3"}}, &quic.Config{})
-	}
-	var conns []*quic.Conn
-	for range 2 {
-		c, err := dial()
-		if err != nil {
-			t.Fatal(err)
-		}
-		conns = append(conns, c)
-	}
-	if _, err := dial(); err == nil {
-		t.Fatal("a third connection of one address is accepted")
-	}
-	if n := limits.Len(); n != 2 {
-		t.Errorf("%d are counted", n)
-	}
-	conns[0].CloseWithError(0x100, "")
-	w.until("the place is free", func() bool { return limits.Len() == 1 })
-	c, err := dial()
-	if err != nil {
-		t.Fatal("the place that is free again:", err)
-	}
-	r, _ := http.NewRequest("GET", "https://blog.sites.test/", nil)
-	resp, err := (&http3.Transport{}).NewClientConn(c).RoundTrip(r)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	// Noise is no connection, and no end.
-	raw, err := net.Dial("udp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
-	for i := range 100 {
-		raw.Write([]byte(strings.Repeat(string(rune(0xc0+i%64)), 1200)))
-	}
-	if n := limits.Len(); n != 2 {
-		t.Errorf("%d are counted after noise", n)
 	}
 }

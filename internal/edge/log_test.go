@@ -12,18 +12,19 @@ import (
 	"time"
 
 	"slipway/internal/fastpath"
+	"slipway/internal/visits"
 )
 
 // diary remembers all details.
 type diary struct {
 	mu      sync.Mutex // guards the rest
-	lines   []Line
-	tops    map[Top]int64
+	lines   []visits.Line
+	tops    map[visits.Top]int64
 	omitted int64
 	total   int64
 }
 
-func (d *diary) add(_ context.Context, _ time.Time, group []Visits) error {
+func (d *diary) add(_ context.Context, _ time.Time, group []visits.Counts) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, v := range group {
@@ -42,7 +43,7 @@ func (d *diary) add(_ context.Context, _ time.Time, group []Visits) error {
 func (d *diary) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lines, d.tops, d.omitted, d.total = nil, map[Top]int64{}, 0, 0
+	d.lines, d.tops, d.omitted, d.total = nil, map[visits.Top]int64{}, 0, 0
 }
 
 // The access log and the names say the same whichever way a request was answered, and no
@@ -52,7 +53,7 @@ func TestAccessLog(t *testing.T) {
 	for _, way := range []string{"with the fast path", "without"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			d := &diary{tops: map[Top]int64{}}
+			d := &diary{tops: map[visits.Top]int64{}}
 			w := start(t, func(c *Config) {
 				c.OnVisits, c.VisitsEvery, c.NoFastPath = d.add, 5*time.Millisecond, way == "without"
 				c.Country = func(a netip.Addr) string {
@@ -75,7 +76,7 @@ func TestAccessLog(t *testing.T) {
 				w.until("all are counted", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.total >= 7 })
 			}
 			ask()
-			want := map[Top]int64{{TopPage, "/"}: 2, {TopPage, "/about"}: 2, {TopMissing, "/wp-login.php"}: 1, {TopReferrer, "news.test"}: 1, {TopCountry, "AT"}: 4}
+			want := map[visits.Top]int64{{Kind: visits.TopPage, Name: "/"}: 2, {Kind: visits.TopPage, Name: "/about"}: 2, {Kind: visits.TopMissing, Name: "/wp-login.php"}: 1, {Kind: visits.TopReferrer, Name: "news.test"}: 1, {Kind: visits.TopCountry, Name: "AT"}: 4}
 			if fmt.Sprint(d.tops) != fmt.Sprint(want) {
 				t.Errorf("names: %v, want %v", d.tops, want)
 			}
@@ -111,56 +112,10 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// What strangers can make us keep is bounded, per site and overall; what is over it is
-// counted.
-func TestAccessLogBounds(t *testing.T) {
-	t.Parallel()
-	var list visited
-	long := strings.Repeat("ä", 1000)
-	for s := range 40 {
-		v := &visits{site: fmt.Sprint("s", s)}
-		for i := range 2 * siteLines {
-			v.detail.addLine(&list.bounds, func() Line { return Line{Path: cut(long)} })
-			v.detail.addTop(&list.bounds, TopMissing, fmt.Sprint("/", i, long), 1)
-			list.count(v, 404, 0, false)
-		}
-	}
-	var lines, omitted, names, hits int64
-	for _, v := range list.collect() {
-		if len(v.Lines) > siteLines || len(v.Tops) > siteTops+1 {
-			t.Fatalf("%d lines, %d names of one site", len(v.Lines), len(v.Tops))
-		}
-		lines += int64(len(v.Lines))
-		omitted += v.Omitted
-		for top, n := range v.Tops {
-			if len(top.Name) > maxText {
-				t.Fatal("a long name:", len(top.Name))
-			}
-			names++
-			hits += n
-		}
-	}
-	if lines != allLines || lines+omitted != 40*2*siteLines || hits != 40*2*siteLines || names > allTops+40 {
-		t.Errorf("%d lines, %d omitted, %d names, %d hits", lines, omitted, names, hits)
-	}
-	if list.bounds.lines.Load() != 0 || list.bounds.tops.Load() != 0 {
-		t.Error("what was collected still counts")
-	}
-}
-
-func TestNetwork(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{"203.0.113.77": "203.0.113.0", "::ffff:203.0.113.77": "203.0.113.0", "2001:db8:1:2:3:4:5:6": "2001:db8:1::", "fe80::1%eth0": "fe80::"} {
-		if got := network(netip.MustParseAddr(in)); got != want {
-			t.Errorf("%s: %s, want %s", in, got, want)
-		}
-	}
-}
-
 // BenchmarkServed measures what counting and logging cost an answer of the fast path.
 func BenchmarkServed(b *testing.B) {
 	w := start(b, func(c *Config) {
-		c.OnVisits, c.VisitsEvery = func(context.Context, time.Time, []Visits) error { return nil }, 10*time.Second
+		c.OnVisits, c.VisitsEvery = func(context.Context, time.Time, []visits.Counts) error { return nil }, 10*time.Second
 	})
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "hello"}))
 	at := &fastpath.Place{Host: "blog.sites.test"}

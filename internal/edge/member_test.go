@@ -7,17 +7,29 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/access"
+	"slipway/internal/fastpath"
+)
+
+// What browsers see of package access, and how often a visitor may guess in a minute.
+const (
+	accessCookie = "__Host-slipway_access"
+	memberCookie = "__Host-slipway_member"
+	nonceCookie  = "__Host-slipway_nonce"
+	accessField  = "slipway_password"
+	guesses      = 10
 )
 
 // standInMembers writes what the real ones seal as JSON.
-func standInMembers() *Members {
+func standInMembers() *access.Members {
 	type cookie struct{ Site, Host string }
-	return &Members{
-		Ask: func(q Question) string {
+	return &access.Members{
+		Ask: func(q access.Question) string {
 			text, _ := json.Marshal(q)
 			return "https://slipway.test/access?ask=" + url.QueryEscape(string(text))
 		},
-		Granted: func(grant string) (q Question, until time.Time, ok bool) {
+		Granted: func(grant string) (q access.Question, until time.Time, ok bool) {
 			ok = json.Unmarshal([]byte(grant), &q) == nil
 			return q, time.Now().Add(time.Hour), ok
 		},
@@ -69,7 +81,7 @@ func TestMembers(t *testing.T) {
 	w.do("PUT", host+"/").want(t, 401, "")
 	w.do("POST", host+"/").want(t, 401, "")
 
-	ask := func(path string) (Question, *http.Cookie) {
+	ask := func(path string) (access.Question, *http.Cookie) {
 		t.Helper()
 		a := w.get(host+path, "Accept: text/html,*/*").want(t, 401, "Only members")
 		to, found := strings.CutPrefix(a.header.Get("Refresh"), "0; url=")
@@ -80,7 +92,7 @@ func TestMembers(t *testing.T) {
 		if err != nil || u.Host != "slipway.test" {
 			t.Fatalf("leads to %q", to)
 		}
-		var q Question
+		var q access.Question
 		if err := json.Unmarshal([]byte(u.Query().Get("ask")), &q); err != nil {
 			t.Fatal(err)
 		}
@@ -90,12 +102,12 @@ func TestMembers(t *testing.T) {
 		}
 		return q, c
 	}
-	grant := func(q Question) string {
+	grant := func(q access.Question) string {
 		text, _ := json.Marshal(q)
 		return "/.slipway/granted?grant=" + url.QueryEscape(string(text))
 	}
 	q, nonce := ask("/a.js?x=1")
-	if hostname(q.Host) != "blog.sites.test" || q.Path != "/a.js?x=1" {
+	if fastpath.Hostname(q.Host) != "blog.sites.test" || q.Path != "/a.js?x=1" {
 		t.Errorf("asked %+v", q)
 	}
 	if again, c := ask("/.slipway/x"); again.Path != "/" || c.Value == nonce.Value {
@@ -106,10 +118,10 @@ func TestMembers(t *testing.T) {
 		host, path, cookie string
 	}{
 		"another browser":   {host, grant(q), "Cookie: " + nonceCookie + "=" + strings.Repeat("x", 22)},
-		"no nonce":          {host, grant(Question{q.Site, q.Host, q.Path, ""}), "Cookie: " + nonceCookie + "="},
+		"no nonce":          {host, grant(access.Question{Site: q.Site, Host: q.Host, Path: q.Path, Nonce: ""}), "Cookie: " + nonceCookie + "="},
 		"a grant of no one": {host, "/.slipway/granted?grant=x", browser},
-		"another site's":    {host, grant(Question{"s2", q.Host, q.Path, q.Nonce}), browser},
-		"another host's":    {host, grant(Question{q.Site, "pr-1--blog.sites.test", q.Path, q.Nonce}), browser},
+		"another site's":    {host, grant(access.Question{Site: "s2", Host: q.Host, Path: q.Path, Nonce: q.Nonce}), browser},
+		"another host's":    {host, grant(access.Question{Site: q.Site, Host: "pr-1--blog.sites.test", Path: q.Path, Nonce: q.Nonce}), browser},
 		"on another site":   {"https://other.sites.test", grant(q), browser},
 	} {
 		if a := w.get(bad.host+bad.path, bad.cookie); a.status != 401 || a.header.Get("Set-Cookie") != "" {

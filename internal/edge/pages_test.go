@@ -2,13 +2,17 @@ package edge
 
 import (
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"slipway/internal/compress"
 	"slipway/internal/db"
+	"slipway/internal/php"
+	"slipway/internal/proxy"
 )
 
 // pages keeps one page of the program, as packages that serve programs do.
@@ -26,13 +30,13 @@ func startPages(t *testing.T) *pages {
 	text := "page one"
 	p.page.Store(&text)
 	p.programs = startProgram(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("program " + r.URL.Path)) }, func(c *Config) {
-		c.PageFiles = func(deployment, path string) (Program, bool) {
+		c.PageFiles = func(deployment, path string) (proxy.Program, bool) {
 			text := p.file.Load()
 			if path != "/style.css" || text == nil {
-				return Program{}, false
+				return proxy.Program{}, false
 			}
 			p.files.Add(1)
-			return Program{Release: func() { p.files.Add(-1) }, Serve: func(w http.ResponseWriter, r *http.Request) bool {
+			return proxy.Program{Release: func() { p.files.Add(-1) }, Serve: func(w http.ResponseWriter, r *http.Request) bool {
 				w.Header().Set("Etag", strconv.Quote(*text))
 				if r.Header.Get("If-None-Match") != strconv.Quote(*text) {
 					p.sent.Add(1)
@@ -136,6 +140,49 @@ func TestProgramPagesFiles(t *testing.T) {
 	}
 	if p.files.Load()+p.held.Load() != 0 {
 		t.Error("a program is still held")
+	}
+}
+
+// Each visitor gets such a file in a coding that they accept.
+func TestProgramPagesFilesCompressed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/style.css", []byte(strings.Repeat("a { color: red }\n", 1000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	site := php.Site{Name: "site_1", Open: func(name string) (*os.File, bool, error) { f, err := os.Open(dir + "/" + name); return f, true, err },
+		Copies: compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }})}
+	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) }, func(c *Config) {
+		c.HasPages = func(string) bool { return true }
+		c.Page = func(string, string, string) (any, func(string) (http.Header, []byte)) { return nil, nil }
+		c.PageFiles = func(string, string) (proxy.Program, bool) {
+			return proxy.Program{Release: func() {}, Serve: site.Serve}, true
+		}
+	})
+	const at = "https://app.sites.test/style.css"
+	tags := map[string]string{}
+	for range 3 {
+		for _, accept := range []string{"", "gzip", "br", "zstd", "gzip, br, zstd", "gzip, deflate, br"} {
+			want := accept
+			if strings.Contains(accept, ",") {
+				want = "br"
+			}
+			got := p.get(at, "Accept-Encoding: "+accept)
+			if got.status != 200 || got.header.Get("Content-Encoding") != want || got.header.Get("Vary") != "Accept-Encoding" || (want == "") != (len(got.body) == 17_000) {
+				t.Errorf("%q: %d, %d bytes, %v", accept, got.status, len(got.body), got.header)
+			}
+			tag := got.header.Get("Etag")
+			if tags[want] != "" && tags[want] != tag {
+				t.Errorf("%q: tag %s, before %s", accept, tag, tags[want])
+			}
+			tags[want] = tag
+			if again := p.get(at, "Accept-Encoding: "+accept, "If-None-Match: "+tag); again.status != http.StatusNotModified || again.header.Get("Etag") != tag || again.header.Get("Vary") != "Accept-Encoding" {
+				t.Errorf("%q, who has it: %d %v", accept, again.status, again.header)
+			}
+		}
+	}
+	if len(tags) != 4 {
+		t.Errorf("%v", tags)
 	}
 }
 

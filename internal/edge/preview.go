@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/cache"
 	"slipway/internal/release"
 )
 
@@ -16,7 +17,7 @@ import (
 // <label>--<site>.<site domain>, in the view previews. Only visitors ask for them, and
 // rarely, so they are looked up when asked for and cached for a short while.
 type previews struct {
-	known *cache[string, preview]
+	known *cache.Cache[string, preview]
 	round atomic.Int64  // what was read in an earlier round is not used any more
 	slots chan struct{} // bounds the queries that strangers can cause at once
 }
@@ -39,7 +40,7 @@ const (
 var errCrowded = errors.New("too many lookups at once")
 
 func (p *previews) init() {
-	p.known = newCache[string, preview](10_000)
+	p.known = cache.New[string, preview](10_000, 1)
 	p.slots = make(chan struct{}, 4)
 }
 
@@ -47,7 +48,7 @@ func (p *previews) init() {
 // serves another deployment.
 func (p *previews) forget() {
 	p.round.Add(1)
-	p.known.clear()
+	p.known.Clear()
 }
 
 // split takes the label of a deployment's or a branch's address apart.
@@ -75,15 +76,15 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 	if of == nil {
 		return nil, nil
 	}
-	if p, ok := e.previews.known.get(label); ok && p.round == e.previews.round.Load() && time.Now().Before(p.until) {
+	if p, ok := e.previews.known.Get(label); ok && p.round == e.previews.round.Load() && time.Now().Before(p.until) {
 		return p.target(of), nil
 	}
-	p, err := e.previews.known.loading.do(ctx, label, func(ctx context.Context) (preview, error) {
+	p, err := e.previews.known.Load(ctx, label, func(ctx context.Context) (preview, int64, error) {
 		select {
 		case e.previews.slots <- struct{}{}:
 			defer func() { <-e.previews.slots }()
 		case <-time.After(time.Second):
-			return preview{}, errCrowded
+			return preview{}, 0, errCrowded
 		}
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
@@ -97,10 +98,9 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 		case errors.Is(err, sql.ErrNoRows):
 			p.until = time.Now().Add(previewAbsent)
 		default:
-			return preview{}, fmt.Errorf("find preview: %w", err)
+			return preview{}, 0, fmt.Errorf("find preview: %w", err)
 		}
-		e.previews.known.put(label, p, 1)
-		return p, nil
+		return p, 1, nil
 	})
 	if err != nil {
 		return nil, err

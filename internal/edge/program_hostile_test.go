@@ -55,6 +55,54 @@ func TestProgramUpgradeTargets(t *testing.T) {
 	}
 }
 
+// An upgrade to another version of HTTP, in which a visitor could say who asks, is not passed
+// on; one to another protocol is.
+func TestProgramUpgradeToHTTP(t *testing.T) {
+	t.Parallel()
+	for way := range 3 {
+		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Upgrade") == "" && r.Header.Get("Http2-Settings") == "" && !strings.Contains(strings.ToLower(r.Header.Get("Connection")), "upgrade") {
+				io.WriteString(w, "no upgrade")
+				return
+			}
+			c, buf, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			fmt.Fprintf(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+			buf.Flush()
+		})
+		for fields, status := range map[string]int{
+			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA": 200,
+			"Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA":                 200,
+			"Connection: upgrade\r\nUpgrade: H2C":                                                             200,
+			"Connection: Upgrade\r\nUpgrade: websocket, h2c":                                                  200,
+			"Connection: Upgrade\r\nUpgrade: x\r\nUpgrade: h2c":                                               101, // to x
+			"Connection: Upgrade\r\nUpgrade: HTTP/2.0":                                                        200,
+			"Connection: Upgrade\r\nUpgrade: TLS/1.0, HTTP/1.1":                                               200,
+			"Connection: Upgrade\r\nUpgrade:\th2c ":                                                           200,
+			"Connection: keep-alive\r\nUpgrade: h2c":                                                          200,
+			"Connection: HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAARAAAAAAA":                                200,
+			"Connection: Upgrade\r\nUpgrade: websocket":                                                       101,
+			"Connection: keep-alive, Upgrade\r\nUpgrade: chat/2":                                              101,
+		} {
+			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.SetDeadline(time.Now().Add(time.Minute))
+			fmt.Fprintf(c, "GET /chat HTTP/1.1\r\nHost: app.sites.test\r\n%s\r\n\r\n", fields)
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || resp.StatusCode != status {
+				t.Errorf("way %d: %q: %v, %v; want %d", way, fields, resp, err, status)
+			}
+			c.Close()
+		}
+	}
+}
+
 // With a limit used up a program's site answers with a page of ours and the files that are
 // meant for visitors, and never with what the program runs from.
 func TestProgramLimitsFailClosed(t *testing.T) {
@@ -180,6 +228,71 @@ func TestProgramOddAnswers(t *testing.T) {
 	}
 }
 
+// Visitors read that a program did not answer, the site's log why.
+func TestProgramFailuresAreLogged(t *testing.T) {
+	t.Parallel()
+	addr, _ := rawProgram(t, map[string]string{
+		"/huge":  "HTTP/1.1 200 OK\r\nX-Large: " + strings.Repeat("x", 64<<10) + "\r\nContent-Length: 2\r\n\r\nok",
+		"/ends":  "<close>",
+		"/other": "SSH-2.0-\x1b[2J" + strings.Repeat("x", 1000) + "\r\n\r\n<close>",
+	})
+	for way := range 3 {
+		p := startProgramAt(t, way, addr)
+		c := p.client()
+		c.Transport.(*http.Transport).ForceAttemptHTTP2 = false // the fast path speaks HTTP/1.1 to programs
+		for _, tt := range []struct{ path, want string }{
+			{"/ends?token=s3cret", "GET /ends was answered with 502: the application closed the connection before it answered"},
+			{"/huge", "GET /huge was answered with 502: "}, {"/other", "GET /other was answered with 502: "},
+		} {
+			resp, err := c.Get("https://app.sites.test" + tt.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			var line string
+			p.until("the log has a line", func() bool {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if len(p.failed) > 0 {
+					line, p.failed = p.failed[0], nil
+				}
+				return line != ""
+			})
+			if resp.StatusCode != 502 || !strings.HasPrefix(line, tt.want) || len(line) > len(tt.want)+200 || strings.ContainsAny(line, "\x1b\r\n") {
+				t.Errorf("way %d, %s: %d, the log has %q", way, tt.path, resp.StatusCode, line)
+			}
+		}
+		if (p.passed.Load() > 0) != (way == byAll) {
+			t.Errorf("way %d: the fast path had %d requests", way, p.passed.Load())
+		}
+	}
+}
+
+// A client that speaks HTTP/1.0 gets the answer alone, without what came before it.
+func TestProgramOldClient(t *testing.T) {
+	t.Parallel()
+	for way := range 3 {
+		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", "</a.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			io.WriteString(w, "ok")
+		})
+		for version, first := range map[string]string{"1.0": "HTTP/1.0 200 OK", "1.1": "HTTP/1.1 103 Early Hints"} {
+			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.SetDeadline(time.Now().Add(time.Minute))
+			fmt.Fprintf(c, "GET / HTTP/%s\r\nHost: app.sites.test\r\nConnection: close\r\n\r\n", version)
+			text, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(text), first+"\r\n") || !strings.HasSuffix(string(text), "\r\nok") && version == "1.0" {
+				t.Errorf("way %d, HTTP/%s: %q, %v; want %s first", way, version, text, err, first)
+			}
+			c.Close()
+		}
+	}
+}
+
 // A site that says how large a request may be gets no larger one, whether it says its size or
 // not, and its visitors are told.
 func TestProgramRequestLimit(t *testing.T) {
@@ -231,7 +344,7 @@ func TestProgramResponseTime(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
 		p := startProgramBy(t, way, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		p.FirstByte = time.Hour
+		p.proxy.FirstByte = time.Hour
 		p.firstByte.Store(int64(50 * time.Millisecond))
 		p.get("https://app.sites.test/").want(t, 504, "took too long")
 		p.do("POST", "https://app.sites.test/").want(t, 504, "took too long")

@@ -13,12 +13,14 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/proxy"
 	"slipway/internal/upstream"
 )
 
@@ -33,6 +35,15 @@ type programs struct {
 	heard     atomic.Int64 // bytes that were counted
 	maxBody   atomic.Int64
 	firstByte atomic.Int64
+
+	mu     sync.Mutex // guards failed
+	failed []string   // what the site's log was told
+}
+
+func (p *programs) fail(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = append(p.failed, why)
 }
 
 // The ways to a program: all requests by ReverseProxy, all by net/http's server, and as it
@@ -71,21 +82,21 @@ func startProgramAt(t testing.TB, way int, addr string, change ...func(*Config))
 		}
 		c.FirstByte = 2 * time.Second
 		if way == byAll {
-			c.Awake = func(deployment string) (Program, bool) {
+			c.Awake = func(deployment string) (proxy.Program, bool) {
 				if p.refuse.Load() != nil {
-					return Program{}, false
+					return proxy.Program{}, false
 				}
 				p.held.Add(1)
 				p.passed.Add(1)
-				return Program{Transport: transport, Upstream: pool, FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Release: func() { p.held.Add(-1) }}, true
+				return proxy.Program{Transport: transport, Upstream: pool, FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Failed: p.fail, Release: func() { p.held.Add(-1) }}, true
 			}
 		}
-		c.Programs = func(_ context.Context, deployment string) (Program, error) {
+		c.Programs = func(_ context.Context, deployment string) (proxy.Program, error) {
 			if err := p.refuse.Load(); err != nil {
-				return Program{}, *err
+				return proxy.Program{}, *err
 			}
 			p.held.Add(1)
-			return Program{Transport: transport, Upstream: pool, MaxBody: p.maxBody.Load(), FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Release: func() { p.held.Add(-1) }}, nil
+			return proxy.Program{Transport: transport, Upstream: pool, MaxBody: p.maxBody.Load(), FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Failed: p.fail, Release: func() { p.held.Add(-1) }}, nil
 		}
 	})
 	err := p.DB.Write(t.Context(), func(tx *db.Tx) error {
@@ -113,7 +124,7 @@ func TestProgramSeesWhoAsks(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, "GET //a/%2e%2e/b?x=1;y=2 HTTP/1.1\r\nHost: app.sites.test\r\n"+
-		"X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil.test\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded: 6.6.6.6\r\nx_forwarded_for: 6.6.6.6\r\n"+
+		"X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil.test\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded: 6.6.6.6\r\nx_forwarded_for: 6.6.6.6\r\nX.Forwarded.For: 6.6.6.6\r\nX-Forwarded.Host: evil.test\r\nx.real-ip: 6.6.6.6\r\n"+
 		"X-Real-IP: 6.6.6.6\r\nX_Real_Ip: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nProxy: http://6.6.6.6\r\nConnection: X-Forwarded-For, close\r\nCookie: __Host-slipway_access=x; a=b; __Host-slipway_member=y\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -240,9 +251,9 @@ func TestProgramStreams(t *testing.T) {
 	p.until("the program is let go", func() bool { return p.held.Load() == 0 })
 }
 
-// An upload reaches the program byte for byte and is never held in memory.
+// An upload reaches the program byte for byte and is never held in memory. No test runs
+// beside it: the heap is everybody's.
 func TestProgramLargeUpload(t *testing.T) {
-	t.Parallel()
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {
 		h := sha256.New()
 		n, err := io.Copy(h, r.Body)

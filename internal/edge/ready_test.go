@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway/internal/fastpath"
+	"slipway/internal/fileserver"
+	"slipway/internal/visits"
 )
 
 // withoutFastPath serves the same edge a second time, by net/http alone.
@@ -35,11 +37,12 @@ func (w *world) withoutFastPath() (addr string) {
 // and after each switch.
 func TestFastPathSaysTheSame(t *testing.T) {
 	t.Parallel()
-	w := start(t)
+	reg := prometheus.NewRegistry()
+	w := start(t, func(c *Config) { c.Metrics = reg })
 	slow := w.withoutFastPath()
 	files := map[string]string{
 		"index.html": "<h1>home</h1>" + script, "about.html": "about", "docs/index.html": "docs", "app.js": script, "empty.txt": "", "photo.jpg": "jpg",
-		"big.bin": strings.Repeat("0123456789", largest/10+1000), "404.html": "not here", "de.html": "deutsch", "beta.html": "beta", "secret/x.html": "secret", "a b.txt": "blank",
+		"big.bin": strings.Repeat("0123456789", fileserver.Largest/10+1000), "404.html": "not here", "de.html": "deutsch", "beta.html": "beta", "secret/x.html": "secret", "a b.txt": "blank",
 		"_headers":   "/app.js\n  X-Rule: yes\n  Cache-Control: public, max-age=60\n/secret/*\n  Basic-Auth: joe:pass\n",
 		"_redirects": "/lang /de 200 Language=de\n/lang /about 200\n/cookie /beta 200 Cookie=beta\n/old /about 301\n/q x=:x /about?y=:x 302\n",
 	}
@@ -102,7 +105,7 @@ func TestFastPathSaysTheSame(t *testing.T) {
 	}
 	compare()
 	compare() // now from memory
-	if w.hot.bytes == 0 {
+	if metricsOf(t, reg)["slipway_edge_cache_total answer hit"] == 0 {
 		t.Error("nothing was answered by the fast path")
 	}
 	files["app.js"], files["about.html"] = script+"// new", "about, again"
@@ -113,61 +116,6 @@ func TestFastPathSaysTheSame(t *testing.T) {
 	compare()
 }
 
-// A table of answers keeps within its limit, counts a body once, and finds what it has.
-func TestHot(t *testing.T) {
-	t.Parallel()
-	h := newHot(1 << 20)
-	body := make([]byte, 100_000)
-	put := func(tg *target, path string, body []byte) *hotAnswer {
-		made, err := fastpath.NewAnswer(http.Header{"Content-Type": {"x/y"}, "Content-Length": {fmt.Sprint(len(body))}}, body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := &hotAnswer{Answer: made, target: tg, host: "h", path: path}
-		h.put(a)
-		return a
-	}
-	one, two := &target{life: &life{seed: 1}}, &target{life: &life{seed: 2}}
-	a, b := put(one, "/a", body), put(two, "/a", body)
-	if h.get(one, "h", []byte("/a"), 0) != a || h.get(two, "h", []byte("/a"), 0) != b {
-		t.Error("answers of two targets are mixed up")
-	}
-	if h.get(one, "other", []byte("/a"), 0) != nil || h.get(one, "h", []byte("/b"), 0) != nil || h.get(one, "h", []byte("/a"), fastpath.Brotli) != nil {
-		t.Error("found what isn't there")
-	}
-	if h.bytes > 110_000 {
-		t.Errorf("a shared body is counted twice: %d bytes", h.bytes)
-	}
-	for i := range 3000 {
-		put(one, fmt.Sprint("/", i), make([]byte, 2000))
-		if h.bytes > h.limit {
-			t.Fatalf("%d bytes, limit %d", h.bytes, h.limit)
-		}
-	}
-	used := put(one, "/used", make([]byte, 10))
-	for i := range 300 {
-		put(two, fmt.Sprint("/", i), make([]byte, 2000))
-		h.get(one, "h", []byte("/used"), 0)
-	}
-	if h.get(one, "h", []byte("/used"), 0) != used {
-		t.Error("what is used all the time had to go")
-	}
-	var bytes int64
-	bodies := map[*byte]bool{}
-	for i := range h.slots {
-		if a := h.slots[i].Load(); a != nil {
-			bytes += a.cost()
-			if b := a.Body(); !bodies[&b[0]] {
-				bodies[&b[0]] = true
-				bytes += int64(len(b))
-			}
-		}
-	}
-	if bytes != h.bytes || len(bodies) != len(h.bodies) {
-		t.Errorf("%d bytes in %d bodies are there, %d in %d are counted", bytes, len(bodies), h.bytes, len(h.bodies))
-	}
-}
-
 // Finding a ready answer costs no allocation, and visits are counted as ever.
 func TestReady(t *testing.T) { // not parallel: it counts allocations
 	var mu sync.Mutex
@@ -175,7 +123,7 @@ func TestReady(t *testing.T) { // not parallel: it counts allocations
 	w := start(t, func(c *Config) {
 		c.Metrics = prometheus.NewRegistry()
 		c.VisitsEvery = 10 * time.Millisecond
-		c.OnVisits = func(_ context.Context, _ time.Time, group []Visits) error {
+		c.OnVisits = func(_ context.Context, _ time.Time, group []visits.Counts) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, v := range group {

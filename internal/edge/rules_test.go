@@ -42,7 +42,7 @@ func TestRules(t *testing.T) {
 	for _, pair := range []string{"anna:wrong", "ben:geheim", "anna:", ":", "none"} {
 		w.get(host+"/secret/plan", auth(pair)).want(t, 401, "")
 	}
-	for range 3 * guessesPerVisitor {
+	for range 3 * guesses {
 		w.get(host+"/secret/plan", auth("anna:guess"))
 	}
 	w.get(host+"/secret/plan", auth("anna:geheim")).want(t, 429, "").head(t, "Retry-After", "60")

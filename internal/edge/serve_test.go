@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mime"
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"slipway/internal/fileserver"
 	"slipway/internal/release"
+	"slipway/internal/visits"
 )
 
 var script = strings.Repeat("console.log('hello');\n", 200)
@@ -37,7 +35,7 @@ func site1(t *testing.T) (*world, release.ID) {
 		"assets/index-BxYz12ab.js":  script + "1",
 		"assets/main.abcdef12.css":  strings.Repeat("a{}\n", 300),
 		"photo.jpg":                 strings.Repeat("jpeg", 100),
-		"big.bin":                   strings.Repeat("0123456789", largest/10+1000),
+		"big.bin":                   strings.Repeat("0123456789", fileserver.Largest/10+1000),
 		".well-known/security.txt":  "Contact: x",
 		"a file ü.txt":              "odd name",
 		"assets/page.abcdef12.html": "never for ever",
@@ -83,145 +81,6 @@ func TestAnswers(t *testing.T) {
 		}
 		if get.header.Get("Content-Length") != fmt.Sprint(len(get.body)) {
 			t.Errorf("%s: Content-Length %s, %d bytes", path, get.header.Get("Content-Length"), len(get.body))
-		}
-	}
-}
-
-func TestEncodings(t *testing.T) {
-	t.Parallel()
-	w, _ := site1(t)
-	tags := map[string]string{}
-	for accept, want := range map[string]string{
-		"":                               "",
-		"gzip, deflate, br, zstd":        "br",
-		"gzip":                           "gzip",
-		"x-gzip":                         "gzip",
-		"GZIP":                           "gzip",
-		"br;q=0, gzip":                   "gzip",
-		"br;q=0.5, gzip;q=0.9":           "gzip",
-		"br;q=0.5, gzip;q=0.5":           "br",
-		"*":                              "br",
-		"*;q=0":                          "",
-		"gzip;q=0, *":                    "br",
-		"identity":                       "",
-		"identity, br;q=0.5":             "",
-		"identity;q=0, br;q=0.001":       "br",
-		"br;q=1.5, gzip;q=x":             "",
-		"br;q=NaN":                       "",
-		"deflate":                        "",
-		",,;,br ; q=1,":                  "br",
-		strings.Repeat("x,", 100) + "br": "", // nobody needs so many
-	} {
-		a := w.get("https://blog.sites.test/app.js", "Accept-Encoding: "+accept)
-		a.want(t, 200, "").head(t, "Content-Encoding", want).head(t, "Vary", "Accept-Encoding").head(t, "Content-Type", "text/javascript; charset=utf-8")
-		var r io.Reader = strings.NewReader(a.body)
-		switch want {
-		case "br":
-			r = brotli.NewReader(r)
-		case "gzip":
-			var err error
-			if r, err = gzip.NewReader(r); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if b, err := io.ReadAll(r); err != nil || string(b) != script {
-			t.Errorf("Accept-Encoding %q: unpacks to %d bytes, %v", accept, len(b), err)
-		}
-		tag := a.header.Get("Etag")
-		if !strings.HasPrefix(tag, `"`) || tags[want] != "" && tags[want] != tag {
-			t.Errorf("Accept-Encoding %q: ETag %s, before %s", accept, tag, tags[want])
-		}
-		tags[want] = tag
-	}
-	if tags[""] == tags["br"] || tags["br"] == tags["gzip"] || tags["gzip"] == tags[""] {
-		t.Errorf("two representations have one tag: %v", tags)
-	}
-}
-
-func TestConditions(t *testing.T) {
-	t.Parallel()
-	w, _ := site1(t)
-	const url = "https://blog.sites.test/app.js"
-	tag := w.get(url).header.Get("Etag")
-	packed := w.get(url, "Accept-Encoding: br").header.Get("Etag")
-	for _, tt := range []struct {
-		headers []string
-		status  int
-	}{
-		{[]string{"If-None-Match: " + tag}, 304},
-		{[]string{"If-None-Match: W/" + tag}, 304},
-		{[]string{"If-None-Match: *"}, 304},
-		{[]string{`If-None-Match: "a", W/"b" ,` + tag}, 304},
-		{[]string{`If-None-Match: "a"`, "If-None-Match: " + tag}, 304},
-		{[]string{`If-None-Match: "other"`}, 200},
-		{[]string{"If-None-Match: " + strings.Trim(tag, `"`)}, 200},
-		{[]string{`If-None-Match: "unfinished`}, 200},
-		{[]string{"If-None-Match: " + packed}, 200},
-		{[]string{"If-None-Match: " + packed, "Accept-Encoding: br"}, 304},
-		{[]string{"If-Match: " + tag}, 200},
-		{[]string{"If-Match: " + packed}, 200},
-		{[]string{"If-Match: *"}, 200},
-		{[]string{"If-Match: W/" + tag}, 412},
-		{[]string{`If-Match: "other"`}, 412},
-		{[]string{`If-Match: "other"`, "If-None-Match: " + tag}, 412},
-		{[]string{"If-Modified-Since: " + time.Now().UTC().Format(http.TimeFormat)}, 200},
-		{[]string{"If-None-Match: " + tag, "Range: bytes=0-1"}, 304},
-	} {
-		a := w.get(url, tt.headers...)
-		if a.status != tt.status {
-			t.Errorf("%q: status %d, want %d", tt.headers, a.status, tt.status)
-		}
-		if a.status == 304 {
-			a.head(t, "Cache-Control", "public, max-age=0, must-revalidate").head(t, "Vary", "Accept-Encoding").head(t, "Content-Type", "")
-			if a.header.Get("Etag") == "" || a.body != "" {
-				t.Errorf("%q: a 304 without a tag, or with %d bytes", tt.headers, len(a.body))
-			}
-		}
-	}
-}
-
-func TestRanges(t *testing.T) {
-	t.Parallel()
-	w, _ := site1(t)
-	big := strings.Repeat("0123456789", largest/10+1000)
-	for path, text := range map[string]string{"/app.js": script, "/big.bin": big} {
-		url := "https://blog.sites.test" + path
-		tag := w.get(url).header.Get("Etag")
-		n := len(text)
-		for header, want := range map[string]string{
-			"bytes=0-9":                      text[:10],
-			fmt.Sprintf("bytes=%d-", n-5):    text[n-5:],
-			"bytes=-7":                       text[n-7:],
-			fmt.Sprintf("bytes=7-%d", n+100): text[7:],
-		} {
-			// Compression is set aside: a range is of the file itself.
-			a := w.get(url, "Range: "+header, "Accept-Encoding: br").head(t, "Content-Encoding", "").head(t, "Etag", tag)
-			if a.status != 206 || a.body != want {
-				t.Errorf("%s %s: status %d, %d bytes, want %d", path, header, a.status, len(a.body), len(want))
-			}
-		}
-		w.get(url, "Range: bytes=99999999-").want(t, 416, "").head(t, "Content-Range", fmt.Sprintf("bytes */%d", n))
-		w.get(url, "Range: bytes=0-3", "If-Range: "+tag).want(t, 206, text[:4])
-		if a := w.get(url, "Range: bytes=0-3", `If-Range: "other"`); a.status != 200 || a.body != text {
-			t.Errorf("%s: If-Range of another version: status %d, %d bytes", path, a.status, len(a.body))
-		}
-		if a := w.get(url, "Range: lines=1-2"); a.status != 416 && a.status != 200 {
-			t.Errorf("%s: unknown unit: status %d", path, a.status)
-		}
-		a := w.get(url, "Range: bytes=0-1,5-6").want(t, 206, "")
-		_, params, err := mime.ParseMediaType(a.header.Get("Content-Type"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		parts := multipart.NewReader(strings.NewReader(a.body), params["boundary"])
-		for _, want := range []string{text[0:2], text[5:7]} {
-			p, err := parts.NextPart()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if b, _ := io.ReadAll(p); string(b) != want {
-				t.Errorf("%s: part %q, want %q", path, b, want)
-			}
 		}
 	}
 }
@@ -344,6 +203,26 @@ func TestFlips(t *testing.T) {
 	t.Logf("%d requests during %d switches", requests.Load(), flips)
 }
 
+// metricsOf reads metrics, each by its name and the values of its labels.
+func metricsOf(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]float64{}
+	for _, f := range families {
+		for _, v := range f.Metric {
+			name := f.GetName()
+			for _, l := range v.Label {
+				name += " " + l.GetValue()
+			}
+			m[name] = v.GetCounter().GetValue() + v.GetGauge().GetValue()
+		}
+	}
+	return m
+}
+
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -354,29 +233,12 @@ func TestMetrics(t *testing.T) {
 	w.get("https://blog.sites.test/nothing")
 	w.do("POST", "https://blog.sites.test/")
 	w.get("https://unknown.sites.test/")
-	got := func() map[string]float64 {
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := map[string]float64{}
-		for _, f := range families {
-			for _, v := range f.Metric {
-				name := f.GetName()
-				for _, l := range v.Label {
-					name += " " + l.GetValue()
-				}
-				m[name] = v.GetCounter().GetValue() + v.GetGauge().GetValue()
-			}
-		}
-		return m
-	}
 	// The handler counts after the visitor has the answer.
 	w.until("all is counted", func() bool {
-		m := got()
+		m := metricsOf(t, reg)
 		return m["slipway_edge_requests_total 2xx"]+m["slipway_edge_requests_total 4xx"] == 5
 	})
-	m := got()
+	m := metricsOf(t, reg)
 	for name, want := range map[string]float64{
 		"slipway_edge_requests_total 2xx": 2, "slipway_edge_requests_total 4xx": 3, "slipway_edge_requests_total 5xx": 0,
 		"slipway_edge_cache_total answer hit": 1, "slipway_edge_cache_total asset miss": 1, "slipway_edge_cache_total tree miss": 1,
@@ -391,60 +253,6 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-func TestCache(t *testing.T) {
-	t.Parallel()
-	c := newCache[int, string](100)
-	for i := range 20 {
-		c.put(i, fmt.Sprint(i), 10)
-		if v, ok := c.get(0); !ok || v != "0" {
-			t.Fatalf("the one used last is gone after %d", i)
-		}
-	}
-	if c.cost > 100 || len(c.at) != 10 || c.order.Len() != 10 {
-		t.Errorf("cost %d in %d entries", c.cost, len(c.at))
-	}
-	if c.put(99, "huge", 26); len(c.at) != 10 {
-		t.Error("one entry may push out everything")
-	}
-	c.put(0, "again", 20)
-	if v, _ := c.get(0); v != "again" || c.cost > 100 {
-		t.Errorf("put again: %q, cost %d", v, c.cost)
-	}
-	// Many ask, one loads; a failure is not kept.
-	var loads atomic.Int64
-	gate := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			_, _, err := c.fetch(t.Context(), 1000, func(context.Context) (string, int64, error) {
-				loads.Add(1)
-				<-gate
-				return "", 0, fs.ErrNotExist
-			})
-			if err == nil {
-				t.Error("no error")
-			}
-		})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for loads.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if _, _, err := c.fetch(ctx, 1000, nil); err == nil {
-		t.Error("a visitor who left waits on")
-	}
-	close(gate)
-	wg.Wait()
-	if v, hit, err := c.fetch(t.Context(), 1000, func(context.Context) (string, int64, error) { return "there", 1, nil }); v != "there" || hit || err != nil {
-		t.Errorf("after a failure: %q, %v, %v", v, hit, err)
-	}
-	c.clear()
-	if len(c.at) != 0 || c.cost != 0 {
-		t.Error("not empty")
-	}
-}
-
 // discard is a ResponseWriter that costs as little as can be.
 type discard struct{ h http.Header }
 
@@ -453,7 +261,7 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 
 func BenchmarkSmallAsset(b *testing.B) {
-	w := start(b, func(c *Config) { c.OnVisits = func(context.Context, time.Time, []Visits) error { return nil } })
+	w := start(b, func(c *Config) { c.OnVisits = func(context.Context, time.Time, []visits.Counts) error { return nil } })
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": strings.Repeat("x", 4096), "app.js": script}))
 	for name, accept := range map[string]string{"brotli": "gzip, deflate, br", "identity": "identity"} {
 		b.Run(name, func(b *testing.B) {

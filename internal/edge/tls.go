@@ -2,21 +2,25 @@ package edge
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"strings"
+
+	"slipway/internal/connlimit"
+	"slipway/internal/fastpath"
 )
 
 // protocolProof is the protocol by which an authority asks for a proof in a handshake
 // (RFC 8737).
 const protocolProof = "acme-tls/1"
 
-// TLSConfig returns the configuration for HTTPS listeners: TLS 1.2 or newer, HTTP/2 and
-// HTTP/1.1, a certificate by name. A name that is not ours ends in the alert
+// TLSConfig returns the configuration for HTTPS listeners: TLS 1.2 or newer, HTTP/2,
+// HTTP/1.1 and HTTP/1.0, a certificate by name. A name that is not ours ends in the alert
 // unrecognized_name (RFC 6066, section 3).
 func (e *Edge) TLSConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		NextProtos:         []string{"h2", "http/1.1", protocolProof},
+		NextProtos:         []string{"h2", "http/1.1", "http/1.0", protocolProof},
 		GetConfigForClient: e.reserve,
 		GetCertificate:     e.certificate,
 	}
@@ -65,4 +69,17 @@ func (e *Edge) label(name string) (string, bool) {
 		return "", false
 	}
 	return label, true
+}
+
+// Places are limited by the listeners that the servers get (package connlimit): what is
+// idle closes connections to admit new ones, and the last slots are for the control plane alone.
+
+var errNoPlace = errors.New("the last connections are reserved for the control plane")
+
+// reserve ends a handshake on one of the last places unless it is for the control plane.
+func (e *Edge) reserve(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	if c, ok := hello.Conn.(*connlimit.Conn); ok && c.Spare() && !e.control[fastpath.Hostname(hello.ServerName)] {
+		return nil, errNoPlace
+	}
+	return nil, nil
 }

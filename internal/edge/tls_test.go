@@ -2,6 +2,8 @@ package edge
 
 import (
 	"crypto/tls"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,18 @@ func TestCertificates(t *testing.T) {
 	}
 	if _, err := shake("blog.sites.test", func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11; c.MinVersion = tls.VersionTLS10 }); err == nil {
 		t.Error("TLS 1.1 was accepted")
+	}
+
+	// A client that speaks HTTP/1.0 alone says so in the handshake.
+	conn, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.roots, ServerName: "panel.test", NextProtos: []string{"http/1.0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: panel.test\r\n\r\n")
+	if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 200 OK\r\n") || !strings.HasSuffix(string(text), "control plane") {
+		t.Errorf("HTTP/1.0: %q, %v", text, err)
 	}
 }
 

@@ -7,17 +7,18 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"slipway/internal/visits"
 )
 
 // ledger adds up what OnVisits is given, and may refuse it.
 type ledger struct {
 	mu     sync.Mutex // guards the rest
-	bySite map[string]Visits
+	bySite map[string]visits.Counts
 	refuse int // times
-	most   int // sites in one group
 }
 
-func (l *ledger) add(_ context.Context, since time.Time, group []Visits) error {
+func (l *ledger) add(_ context.Context, since time.Time, group []visits.Counts) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refuse > 0 {
@@ -27,30 +28,38 @@ func (l *ledger) add(_ context.Context, since time.Time, group []Visits) error {
 	if since.IsZero() || since.After(time.Now()) {
 		return fmt.Errorf("since %v", since)
 	}
-	l.most = max(l.most, len(group))
 	seen := map[string]bool{}
 	for _, v := range group {
 		if seen[v.Site] {
 			panic("site " + v.Site + " twice in one group")
 		}
 		seen[v.Site] = true
-		l.bySite[v.Site] = merge([]Visits{l.bySite[v.Site]}, []Visits{{Classes: v.Classes, Pages: v.Pages, Bytes: v.Bytes}})[0]
+		l.bySite[v.Site] = sum(l.bySite[v.Site], v)
 	}
 	return nil
 }
 
-// numbers returns what is compared of visits.
-func numbers(v Visits) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
+func sum(a, b visits.Counts) visits.Counts {
+	for c, n := range b.Classes {
+		a.Classes[c] += n
+	}
+	a.Pages += b.Pages
+	a.Bytes += b.Bytes
+	return a
+}
 
-func (l *ledger) of(site string) Visits {
+// numbers returns what is compared of visits.
+func numbers(v visits.Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
+
+func (l *ledger) of(site string) visits.Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bySite[site]
 }
 
-func (w *world) wantVisits(l *ledger, site string, want Visits) {
+func (w *world) wantVisits(l *ledger, site string, want visits.Counts) {
 	w.t.Helper()
-	all := func(v Visits) int64 { return v.Classes[0] + v.Classes[1] + v.Classes[2] + v.Classes[3] }
+	all := func(v visits.Counts) int64 { return v.Classes[0] + v.Classes[1] + v.Classes[2] + v.Classes[3] }
 	w.until("all answers are counted", func() bool { return all(l.of(site)) >= all(want) })
 	if got := l.of(site); numbers(got) != numbers(want) {
 		w.t.Errorf("%s: %+v, want %+v", site, got, want)
@@ -61,7 +70,7 @@ func (w *world) wantVisits(l *ledger, site string, want Visits) {
 // for; what belongs to no site, or to one deployment of it, is not.
 func TestVisits(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[string]Visits{}}
+	l := &ledger{bySite: map[string]visits.Counts{}}
 	w := start(t, func(c *Config) { c.OnVisits, c.VisitsEvery = l.add, 5*time.Millisecond })
 	id := w.publish(map[string]string{"index.html": "<h1>hello</h1>", "app.js": "12345", "404.html": "<h1>gone</h1>", "docs/index.html": "<p>"})
 	w.live("s1", "blog", stateLive, id)
@@ -83,7 +92,7 @@ func TestVisits(t *testing.T) {
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 200, "hello")
 	w.get("https://panel.test/").want(t, 200, "control plane")
 	text := int64(len("<h1>hello</h1>"))
-	want := Visits{Classes: [4]int64{4, 2, 2, 0}, Pages: 3, Bytes: 2*text + 5 + int64(len("<h1>gone</h1>")) + int64(len("Method Not Allowed\n"))}
+	want := visits.Counts{Classes: [4]int64{4, 2, 2, 0}, Pages: 3, Bytes: 2*text + 5 + int64(len("<h1>gone</h1>")) + int64(len("Method Not Allowed\n"))}
 	w.wantVisits(l, "s1", want)
 
 	// A switch to another release, another label and a stop go on counting.
@@ -99,87 +108,18 @@ func TestVisits(t *testing.T) {
 	want.Pages += 2
 	want.Bytes += 2*text + int64(len(off.body))
 	w.wantVisits(l, "s1", want)
-	w.wantVisits(l, "s2", Visits{})
+	w.wantVisits(l, "s2", visits.Counts{})
 }
 
 // What cannot be recorded is offered again, and nothing is counted twice.
 func TestVisitsRefused(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[string]Visits{}, refuse: 20}
+	l := &ledger{bySite: map[string]visits.Counts{}, refuse: 20}
 	w := start(t, func(c *Config) { c.OnVisits, c.VisitsEvery = l.add, time.Millisecond })
 	id := w.publish(map[string]string{"index.html": "x"})
 	w.live("s1", "blog", stateLive, id)
 	for range 10 {
 		w.get("https://blog.sites.test/").want(t, 200, "x")
 	}
-	w.wantVisits(l, "s1", Visits{Classes: [4]int64{10}, Pages: 10, Bytes: 10})
-}
-
-// What was counted before the end is handed over at the end, in groups.
-func TestVisitsAtTheEnd(t *testing.T) {
-	t.Parallel()
-	l := &ledger{bySite: map[string]Visits{}}
-	e := New(Config{OnVisits: l.add, VisitsEvery: time.Hour})
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- e.reportVisits(ctx) }()
-	const sites = 2*visitsGroup + 7
-	for i := range sites {
-		v := &visits{site: fmt.Sprint("s", i)}
-		e.visited.count(v, 200, 3, false)
-		e.visited.count(v, 500, 0, false)
-		e.visited.count(v, 0, 0, false) // the visitor left
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if len(l.bySite) != sites || l.most != visitsGroup {
-		t.Errorf("%d sites in groups of at most %d", len(l.bySite), l.most)
-	}
-	if got := l.of("s7"); numbers(got) != numbers(Visits{Classes: [4]int64{1, 0, 0, 1}, Bytes: 3}) {
-		t.Errorf("s7: %+v", got)
-	}
-}
-
-// Counting while somebody collects loses nothing and counts nothing twice.
-func TestVisitsConcurrently(t *testing.T) {
-	t.Parallel()
-	var list visited
-	sites := []*visits{{site: "a"}, {site: "b"}}
-	const workers, each = 8, 5000
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for i := range each {
-				list.count(sites[i%2], 204, 2, true)
-			}
-		})
-	}
-	got := map[string]Visits{}
-	take := func() {
-		for _, v := range list.collect() {
-			got[v.Site] = merge([]Visits{got[v.Site]}, []Visits{{Classes: v.Classes, Pages: v.Pages, Bytes: v.Bytes}})[0]
-		}
-	}
-	counted := make(chan struct{})
-	go func() { wg.Wait(); close(counted) }()
-	for open := true; open; {
-		select {
-		case <-counted:
-			open = false
-		default:
-		}
-		take()
-	}
-	take()
-	const n = workers * each / 2
-	for _, site := range []string{"a", "b"} {
-		if numbers(got[site]) != numbers(Visits{Classes: [4]int64{n}, Pages: n, Bytes: 2 * n}) {
-			t.Errorf("%s: %+v", site, got[site])
-		}
-	}
-	if len(list.list) > 0 {
-		t.Error("the list is not empty")
-	}
+	w.wantVisits(l, "s1", visits.Counts{Classes: [4]int64{10}, Pages: 10, Bytes: 10})
 }

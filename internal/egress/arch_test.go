@@ -21,7 +21,6 @@ var inward = map[string]string{
 	"internal/domain":   "DNS questions to the operator's resolver",
 	"internal/blob":     "the operator's object store",
 	"internal/mail":     "the operator's mail server",
-	"internal/edge":     "this installation's own runtimes, over loopback or unix sockets",
 	"internal/runtime":  "health checks of own processes, over loopback or unix sockets",
 	"internal/sandbox":  "the unix socket between a build and its proxy",
 	"internal/listen":   "a developer's own machine: the installation and the target that its user names",

@@ -39,7 +39,7 @@ func proxyClient(t *testing.T, e *Egress, c ProxyConfig, user *url.Userinfo, srv
 		tr.TLSClientConfig = srv.Client().Transport.(*http.Transport).TLSClientConfig
 	}
 	t.Cleanup(tr.CloseIdleConnections)
-	return p, &http.Client{Transport: tr, Timeout: 5 * time.Second}, l.Addr().String()
+	return p, &http.Client{Transport: tr, Timeout: time.Minute}, l.Addr().String()
 }
 
 func fetch(c *http.Client, method, u, body string) (string, error) {
@@ -202,7 +202,7 @@ func TestProxyResolves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, _, addr := proxyClient(t, open(t, Config{Resolver: names}), want.c, nil, nil)
-			got, err := fetch(&http.Client{Timeout: 5 * time.Second}, "GET", "http://"+addr+"/resolve?name="+url.QueryEscape(name), "")
+			got, err := fetch(&http.Client{Timeout: time.Minute}, "GET", "http://"+addr+"/resolve?name="+url.QueryEscape(name), "")
 			if err != nil || !strings.HasPrefix(got, want.code) || strings.Contains(got, "10.0") {
 				t.Errorf("answered %q, %v, want %s", got, err, want.code)
 			}

@@ -4,8 +4,8 @@
 // Do writes the request while the answer is read, so neither side has to take all of the
 // other's bytes before it begins. The responder runs somebody else's code and counts as
 // hostile: the head of its answer is bounded in bytes and fields, what it writes to its
-// error stream is bounded and handed out in pieces, and an answer that ends without the
-// protocol's own end is an error, never a short answer. A connection carries one request:
+// error stream is bounded and dropped, and an answer that ends without the protocol's own
+// end is an error, never a short answer. A connection carries one request:
 // a responder's worker is bound to the connection that it has accepted, so an idle one that
 // is kept would keep a worker from everybody else.
 //
@@ -31,9 +31,8 @@ type Param struct{ Name, Value string }
 // Request holds what a responder is asked.
 type Request struct {
 	Params []Param
-	Body   io.Reader         // Optional: nil sends none. It is read until its end or until the answer is closed.
-	Head   bool              // the answer has no body, whatever its Content-Length
-	Stderr func(text []byte) // hears what the responder writes to its error stream. Optional.
+	Body   io.Reader // Optional: nil sends none. It is read until its end or until the answer is closed.
+	Head   bool      // the answer has no body, whatever its Content-Length
 }
 
 // The most of an answer's head, and of what else a responder may send beside its answer, in
@@ -72,7 +71,7 @@ var ErrOverloaded = errors.New("the FastCGI responder is overloaded")
 // answer's body, or before an error is returned; the end of ctx closes it too.
 func Do(ctx context.Context, c net.Conn, q Request) (*http.Response, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	x := &exchange{conn: c, stop: stop, in: bufio.NewReaderSize(c, 16<<10), stderr: q.Stderr}
+	x := &exchange{conn: c, stop: stop, in: bufio.NewReaderSize(c, 16<<10)}
 	if err := x.begin(q.Params); err != nil {
 		x.close()
 		return nil, x.why(ctx, fmt.Errorf("send request: %w", err))
@@ -92,11 +91,10 @@ func Do(ctx context.Context, c net.Conn, q Request) (*http.Response, error) {
 
 // exchange is one request and its answer.
 type exchange struct {
-	conn   net.Conn
-	stop   func() bool
-	in     *bufio.Reader
-	stderr func([]byte)
-	sent   chan struct{} // closed when nothing is sent any more; nil before
+	conn net.Conn
+	stop func() bool
+	in   *bufio.Reader
+	sent chan struct{} // closed when nothing is sent any more; nil before
 
 	left  int // bytes of the current record that belong to the answer
 	pad   int // and what follows them
@@ -250,13 +248,6 @@ func (x *exchange) next() error {
 			return ErrOverloaded
 		}
 		return ErrProtocol
-	case h[1] == typeStderr && id == requestID && x.stderr != nil:
-		text := make([]byte, size)
-		if _, err := io.ReadFull(x.in, text); err != nil {
-			return unexpected(err)
-		}
-		x.stderr(text)
-		size = 0
 	}
 	_, err := x.in.Discard(size + pad)
 	return unexpected(err)

@@ -147,7 +147,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			resp, err := Do(t.Context(), raw(t, tt.answer), Request{Params: params, Head: tt.head, Stderr: func([]byte) {}})
+			resp, err := Do(t.Context(), raw(t, tt.answer), Request{Params: params, Head: tt.head})
 			if tt.err != nil {
 				if !errors.Is(err, tt.err) {
 					t.Fatalf("%v, want %v", err, tt.err)
@@ -224,7 +224,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(end(2))
 	f.Add([]byte("HTTP/1.1 200 OK\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		resp, err := Do(t.Context(), raw(t, answer), Request{Params: params[:1], Stderr: func([]byte) {}})
+		resp, err := Do(t.Context(), raw(t, answer), Request{Params: params[:1]})
 		if err != nil {
 			return
 		}

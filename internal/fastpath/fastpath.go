@@ -16,7 +16,6 @@
 package fastpath
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -25,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -286,7 +286,7 @@ func (s *Server) serve(raw net.Conn) {
 	}
 	raw.SetDeadline(time.Time{})
 	state := c.tls.ConnectionState()
-	c.state, c.place.Host = &state, hostname(state.ServerName)
+	c.state, c.place.Host = &state, Hostname(state.ServerName)
 	if c.place.Host == "" || !modern(state) || !s.Plain(c.place.Host) && (state.NegotiatedProtocol == "h2" || s.HostPasses == nil || !s.HostPasses(c.place.Host)) {
 		s.toH1.give(c.tls) // it is HTTP's whole: net/http sees the TLS connection itself
 		return
@@ -459,12 +459,11 @@ var (
 	outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
 )
 
-// hostname takes the port and the last dot off a host.
-func hostname(host string) string {
+// Hostname takes the port and the last dot off a host, and makes it lower case.
+func Hostname(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	b := []byte(host)
-	b = bytes.TrimSuffix(bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("[")), []byte("]")), []byte("."))
-	return string(bytes.ToLower(b))
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
 }

@@ -297,7 +297,7 @@ func (c *conn) isHost(value []byte) bool {
 			return false
 		}
 	}
-	if len(value) > 300 || hostname(string(value)) != c.place.Host {
+	if len(value) > 300 || Hostname(string(value)) != c.place.Host {
 		return false
 	}
 	c.hostSeen = append(c.hostSeen[:0], value...)

@@ -39,7 +39,7 @@ var (
 
 // handler is a site as the edge would answer it.
 func handler(w http.ResponseWriter, r *http.Request) {
-	if host := hostname(r.Host); host != site {
+	if host := Hostname(r.Host); host != site {
 		http.Error(w, "another host", http.StatusMisdirectedRequest)
 		return
 	}

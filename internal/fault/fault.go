@@ -75,3 +75,12 @@ func upper(s string) string {
 	}
 	return string(s[0]-'a'+'A') + s[1:]
 }
+
+// Sentence returns an error for a terminal: a fault as one line that says what is wrong and
+// what is allowed, anything else as it is.
+func Sentence(err error) error {
+	if f := As(err); f != nil && f.Details != "" {
+		return errors.New(f.Message + ": " + f.Details)
+	}
+	return err
+}

@@ -40,6 +40,45 @@ func TestCheckTOML(t *testing.T) {
 	}
 }
 
+// A command that no system can start, or no database keep, is refused where it is written;
+// in a Procfile, whose other lines may be good, it is left out.
+func TestCommandsAreText(t *testing.T) {
+	t.Parallel()
+	pkg := `{"dependencies": {"express": "5"}, "scripts": {"start": "node x.js"}}`
+	detect := func(file, text string) (Plan, error) {
+		files, err := FromFS(fstest.MapFS{"package.json": {Data: []byte(pkg)}, "x.js": {}, file: {Data: []byte(text)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Detect(files, Overrides{})
+	}
+	long := "node " + strings.Repeat("x", maxText)
+	for name, text := range map[string]string{
+		"start":   "[run]\ncommand = %s\n",
+		"release": "release = %s\n",
+		"web":     "[processes]\nweb = %s\n",
+		"process": "[processes]\nmail = %s\n",
+		"cron":    "[[cron]]\nschedule = \"@daily\"\ncommand = %s\n",
+	} {
+		for _, command := range []string{`"node x.js \u0000"`, `"` + long + `"`} {
+			if _, err := detect("slipway.toml", fmt.Sprintf(text, command)); fault.As(err) == nil || !strings.Contains(fault.As(err).Details, "without NUL, at most 4096 bytes") {
+				t.Errorf("%s %.30s: %v", name, command, err)
+			}
+		}
+		if _, err := detect("slipway.toml", fmt.Sprintf(text, `"node x.js é"`)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, bad := range []string{"node x.js \x00", long} {
+		for _, name := range []string{"web", "release", "mail"} {
+			p, err := detect("Procfile", name+": "+bad+"\nqueue: node queue.js\n")
+			if err != nil || len(p.Processes) != 1 || p.Processes[0].Name != "queue" || p.Release != nil || !strings.Contains(strings.Join(p.Warnings, "\n"), fmt.Sprintf("process %q is ignored", name)) {
+				t.Errorf("Procfile's %s %.12q: %v, %v, %v, %v", name, bad, p.Processes, p.Release, p.Warnings, err)
+			}
+		}
+	}
+}
+
 // What grows gigabytes in a parser costs detection next to nothing, whichever file it
 // stands in, and is named.
 func TestFilesThatNestAreNotParsed(t *testing.T) {

@@ -262,7 +262,7 @@ func (t *tree) load(p string, max int64) (text string, whole bool) {
 	}
 	b = b[:min(int64(len(b)), max)]
 	t.bytes += len(b)
-	text = strings.ToValidUTF8(strings.TrimPrefix(string(b), "\ufeff"), "\ufffd")
+	text = t.decode(p, b)
 	t.cache[key] = loaded{text, whole}
 	return text, whole
 }

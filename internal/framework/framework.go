@@ -189,6 +189,7 @@ func Detect(files Files, o Overrides) (Plan, error) {
 	if err := p.apply(d); err != nil {
 		return Plan{}, err
 	}
+	p.otherHosts(d)
 	hashed(p, d)
 	d.SPA = singlePage(p, d)
 	d.Uses = p.uses()

@@ -258,6 +258,8 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 var versions = []string{"BUN_VERSION", "COMPOSER_VERSION", "DENO_VERSION", "GO_VERSION", "HUGO_VERSION", "MDBOOK_VERSION", "NPM_VERSION", "PHP_VERSION",
 	"PNPM_VERSION", "PYTHON_VERSION", "RUBY_VERSION", "RUST_VERSION", "SWIFT_VERSION", "YARN_VERSION", "ZOLA_VERSION"}
 
+func isVersion(variable string) bool { return slices.Contains(versions, variable) }
+
 // toolNames are the programs of static generators, as people call them. The versions that
 // a plan asks for are not brought: there is no registry for them.
 var toolNames = map[string]string{"python3": "Python", "bundle": "Ruby", "hugo": "Hugo", "zola": "Zola", "mdbook": "mdBook"}
@@ -300,7 +302,7 @@ func (p *project) apply(d *draft) error {
 		}
 	}
 	for _, k := range sortedKeys(s.env) {
-		if strings.HasSuffix(k, "_VERSION") && !used[k] && slices.Contains(versions, k) {
+		if isVersion(k) && !used[k] {
 			d.warn(fmt.Sprintf("%s in %s chooses no program here; commands see it as a variable", k, s.sources["env"]))
 		}
 	}

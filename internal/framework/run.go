@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"slipway/internal/cron"
 	"slipway/internal/fault"
@@ -73,38 +74,47 @@ func badRun(details string, received any) error {
 func (s *settings) readCommands(t *tree, f slipwayTOML, root string) error {
 	c := &s.commands
 	c.run = f.Run
-	if f.Release != nil {
-		c.release = said{*f.Release, bySlipway}
-	}
-	if f.Run.Command != nil && *f.Run.Command != "" {
-		c.web = said{*f.Run.Command, bySlipway}
+	for to, from := range map[*said]*string{&c.release: f.Release, &c.web: f.Run.Command} {
+		switch {
+		case from == nil || to == &c.web && *from == "":
+		case !commandText(*from):
+			return badRun(commandRule, nil)
+		default:
+			*to = said{*from, bySlipway}
+		}
 	}
 	list := f.Processes
 	source := bySlipway
 	if len(list) == 0 {
 		list, source = procfile(t.read(join(root, "Procfile"))), "Procfile"
 		if release := list["release"]; release != "" && !c.release.ok() {
-			c.release = said{release, source}
+			if commandText(release) {
+				c.release = said{release, source}
+			} else {
+				t.warn("Procfile: process \"release\" is ignored")
+			}
 		}
 		delete(list, "release")
 	}
 	for _, name := range sortedKeys(list) {
 		command := strings.TrimSpace(list[name])
 		switch {
-		case name == "web":
+		case source != bySlipway && (!processName.MatchString(name) || command == "" || !commandText(command) || name != "web" && len(c.processes) == maxProcesses):
+			t.warn(fmt.Sprintf("Procfile: process %.40q is ignored", name))
+			continue
+		case name == "web" && commandText(command):
 			if !c.web.ok() {
 				c.web = said{command, source}
 			}
-			continue
-		case source != bySlipway && (!processName.MatchString(name) || command == "" || len(command) > maxText || len(c.processes) == maxProcesses):
-			t.warn(fmt.Sprintf("Procfile: process %.40q is ignored", name))
 			continue
 		case !processName.MatchString(name):
 			return badRun("a process has a name of up to 32 small letters, digits, - and _, beginning with a letter", name)
 		case len(c.processes) == maxProcesses:
 			return badRun(fmt.Sprintf("at most %d processes", maxProcesses), len(list))
-		case command == "" || len(command) > maxText:
-			return badRun("the command of process "+name+" is empty or too long", nil)
+		case command == "":
+			return badRun("the command of process "+name+" is empty", nil)
+		case !commandText(command):
+			return badRun(commandRule+" (process "+name+")", nil)
 		}
 		c.processes = append(c.processes, Process{name, in(root, command)})
 	}
@@ -124,8 +134,11 @@ func (c *commands) readCrons(list []cronTOML, root string) error {
 			return badRun("a [[cron]] has a name of its own: up to 32 small letters, digits, - and _, beginning with a letter", x.Name)
 		}
 		names[x.Name] = true
-		if command := strings.TrimSpace(x.Command); command == "" || len(command) > maxText {
-			return badRun("the command of [[cron]] "+x.Name+" is empty or too long", nil)
+		switch command := strings.TrimSpace(x.Command); {
+		case command == "":
+			return badRun("the command of [[cron]] "+x.Name+" is empty", nil)
+		case !commandText(command):
+			return badRun(commandRule+" ([[cron]] "+x.Name+")", nil)
 		}
 		if _, err := cron.Parse(x.Schedule); err != nil {
 			return badRun("the schedule of [[cron]] "+x.Name+": "+fault.As(err).Details, x.Schedule)
@@ -133,6 +146,13 @@ func (c *commands) readCrons(list []cronTOML, root string) error {
 		c.crons = append(c.crons, Cron{x.Name, x.Schedule, in(root, strings.TrimSpace(x.Command))})
 	}
 	return nil
+}
+
+const commandRule = "a command is UTF-8 without NUL, at most 4096 bytes"
+
+// commandText reports whether a command can be stored and started.
+func commandText(s string) bool {
+	return len(s) <= maxText && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }
 
 func in(root, command string) Command {

@@ -17,6 +17,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/forge"
 	"slipway/internal/site"
@@ -32,8 +33,8 @@ func trims() bool { return rand.IntN(16) == 0 }
 // Outcome says what came of an event.
 type Outcome struct {
 	Message     string
-	Reason      string              // why nothing is deployed; empty where something is
-	Deployments []deploy.Deployment // that it asked for
+	Reason      string                  // why nothing is deployed; empty where something is
+	Deployments []deployment.Deployment // that it asked for
 }
 
 // HandleTx does what a call of a site's hook asks for, once. The settings are those that
@@ -162,11 +163,11 @@ func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 		}
 		return skipped("The branch was deleted; its preview was removed"), err
 	}
-	target := deploy.Preview
+	target := deployment.Preview
 	if c.Branch == main {
-		target = deploy.Production
+		target = deployment.Production
 	}
-	if target == deploy.Preview { // these would fill the list of deployments
+	if target == deployment.Preview { // these would fill the list of deployments
 		switch set.Previews {
 		case Off:
 			return skipped("Previews are off, and " + c.Branch + " is not the production branch"), nil
@@ -179,7 +180,7 @@ func (g *Git) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 		return Outcome{}, err
 	}
 	pull := 0
-	if target == deploy.Preview && set.Previews == All {
+	if target == deployment.Preview && set.Previews == All {
 		if pull, err = pullOf(ctx, tx, s.ID, c.Branch); err != nil {
 			return Outcome{}, err
 		}
@@ -208,7 +209,7 @@ func (g *Git) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e i
 	if err != nil {
 		return Outcome{}, err
 	}
-	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deploy.Preview, Branch: c.Tag, Commit: c.Commit}, c, why)
+	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deployment.Preview, Branch: c.Tag, Commit: c.Commit}, c, why)
 }
 
 // deploy asks for a deployment, or puts on record why there is none.
@@ -229,7 +230,7 @@ func (g *Git) deploy(ctx context.Context, tx *db.Tx, s site.Site, e incoming, t 
 		return skipped(why), err
 	}
 	x, err := g.c.Deployments.PushTx(ctx, tx, s, t)
-	return Outcome{Message: "Deployment triggered", Deployments: []deploy.Deployment{x}}, err
+	return Outcome{Message: "Deployment triggered", Deployments: []deployment.Deployment{x}}, err
 }
 
 var skipWord = regexp.MustCompile(`(?i)\[(skip ci|ci skip|no ci|skip deploy|deploy skip)\]`)

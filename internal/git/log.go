@@ -6,7 +6,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/site"
 )
 
@@ -21,7 +21,7 @@ type Logged struct {
 	Ref        string // branch, tag or pull request; empty: none
 	Commit     string
 	Outcome    string
-	Deployment deploy.ID // empty: nothing was deployed
+	Deployment deployment.ID // empty: nothing was deployed
 	At         db.Time
 }
 
@@ -43,7 +43,7 @@ func (g *Git) Events(ctx context.Context, r db.Reader, owner account.OwnerID, id
 
 // noteEventTx remembers an event.
 func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, e incoming, out Outcome, said string) error {
-	ref, commit, deployment := "", "", deploy.ID("")
+	ref, commit, deployment := "", "", deployment.ID("")
 	switch {
 	case e.Pull != nil:
 		ref, commit = pullRef(e.Pull.Number), e.Pull.Commit
@@ -85,10 +85,10 @@ func pullRef(number int) string { return fmt.Sprintf("#%d", number) }
 // triggered, where it was of the same commit, came another way, and no event of another
 // commit came since: by the site's own hook, a GitHub App and polling the same push may be
 // told of three times. Empty: there is none.
-func triggeredTx(ctx context.Context, tx *db.Tx, id site.ID, via, ref, commit string) (deploy.ID, error) {
+func triggeredTx(ctx context.Context, tx *db.Tx, id site.ID, via, ref, commit string) (deployment.ID, error) {
 	type event struct {
 		via, commit string
-		deployment  deploy.ID
+		deployment  deployment.ID
 	}
 	rows, err := tx.Query(ctx, `SELECT provider, commit_hash, deployment_id FROM git_events WHERE site_id = $1 AND ref = $2 ORDER BY id DESC LIMIT 5`, id, clean(ref, 200))
 	list, err := db.Collect(rows, err, func(r db.Scanner) (e event, err error) { return e, r.Scan(&e.via, &e.commit, &e.deployment) })

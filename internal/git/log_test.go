@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/forge"
 )
 
@@ -14,17 +14,17 @@ func TestToldTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	s := w.site(0)
-	note := func(via, ref, commit string, x deploy.ID) {
+	note := func(via, ref, commit string, x deployment.ID) {
 		t.Helper()
 		must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 			var out Outcome
 			if x != "" {
-				out.Deployments = []deploy.Deployment{{ID: x}}
+				out.Deployments = []deployment.Deployment{{ID: x}}
 			}
 			return noteEventTx(t.Context(), tx, s.ID, incoming{forge.Event{Changes: []forge.Change{{Branch: ref, Commit: commit}}}, via}, out, "")
 		}))
 	}
-	before := func(via, ref, commit string) (x deploy.ID) {
+	before := func(via, ref, commit string) (x deployment.ID) {
 		t.Helper()
 		must(t, w.db.Write(t.Context(), func(tx *db.Tx) (err error) {
 			x, err = triggeredTx(t.Context(), tx, s.ID, via, ref, commit)
@@ -37,7 +37,7 @@ func TestToldTwice(t *testing.T) {
 		t.Errorf("nothing was told of, and it was deployed by %s", x)
 	}
 	note(hook, "main", sha(1), "dep_1")
-	for via, want := range map[string]deploy.ID{ViaPoll: "dep_1", ViaApp: "dep_1", hook: "", string(forge.GitLab): ""} {
+	for via, want := range map[string]deployment.ID{ViaPoll: "dep_1", ViaApp: "dep_1", hook: "", string(forge.GitLab): ""} {
 		if x := before(via, "main", sha(1)); x != want {
 			t.Errorf("told by the hook, then by %s: %q, want %q", via, x, want)
 		}

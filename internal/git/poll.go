@@ -16,6 +16,7 @@ import (
 	"slipway/internal/fault"
 	"slipway/internal/forge"
 	"slipway/internal/job"
+	"slipway/internal/preview"
 	"slipway/internal/site"
 )
 
@@ -306,7 +307,7 @@ func (g *Git) endUnused(ctx context.Context) error {
 	for days, sites := range byDays {
 		for some := range slices.Chunk(sites, 500) {
 			err := g.c.DB.Write(ctx, func(tx *db.Tx) error {
-				_, err := g.c.Deployments.EndUnusedTx(ctx, tx, some, db.Now().Add(-time.Duration(days)*24*time.Hour))
+				_, err := preview.EndUnusedTx(ctx, tx, some, db.Now().Add(-time.Duration(days)*24*time.Hour))
 				return err
 			})
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/seal"
 	"slipway/internal/site"
@@ -140,16 +141,22 @@ func TestPollFindsCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refs := map[string]string{"refs/heads/main": sha(1), "refs/heads/old": sha(1), "refs/tags/v1": sha(1)}
 		var fails error
+		var mu sync.Mutex // guards both, against a poll at the moment at which the test goes on
 		w := newWorld(t, func(context.Context, site.Site) (map[string]string, string, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			return maps.Clone(refs), "main", fails
 		})
+		mu.Lock()
 		s := w.site(1)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
 		said := func() []string {
 			t.Helper()
+			mu.Unlock()
 			time.Sleep(2 * time.Minute)
+			mu.Lock()
 			list, err := w.Events(t.Context(), w.db, anna, s.ID)
 			must(t, err)
 			out := []string{}
@@ -174,9 +181,9 @@ func TestPollFindsCommits(t *testing.T) {
 		want("at first")
 		refs["refs/heads/main"], refs["refs/heads/cart"] = sha(2), sha(3)
 		want("two pushes", "main: Deployment triggered", "cart: Deployment triggered")
-		list, _, err := w.c.Deployments.List(t.Context(), anna, s.ID, deploy.Filter{Page: 1, Limit: 10})
+		list, _, err := w.c.Deployments.List(t.Context(), anna, s.ID, deployment.Filter{Page: 1, Limit: 10})
 		must(t, err)
-		if list[0].CommitHash != sha(3) || list[0].Target != deploy.Preview || list[1].CommitHash != sha(2) || list[1].Target != deploy.Production {
+		if list[0].CommitHash != sha(3) || list[0].Target != deployment.Preview || list[1].CommitHash != sha(2) || list[1].Target != deployment.Production {
 			t.Errorf("polled commits are deployed as %+v", list)
 		}
 		want("nothing new")
@@ -206,6 +213,7 @@ func TestPollFindsCommits(t *testing.T) {
 		}))
 		refs = map[string]string{"refs/heads/main": sha(9)}
 		want("another repository")
+		mu.Unlock()
 		stop()
 		must(t, <-done)
 	})
@@ -222,14 +230,14 @@ func TestUnusedPreviewsEnd(t *testing.T) {
 			if _, err := w.UpdateTx(t.Context(), tx, anna, s.ID, Patch{PreviewDays: &days}); err != nil {
 				return err
 			}
-			_, err := w.c.Deployments.TriggerTx(t.Context(), tx, anna, s.ID, deploy.Trigger{Cause: deploy.ByAPI, Branch: "cart"})
+			_, err := w.c.Deployments.TriggerTx(t.Context(), tx, anna, s.ID, deploy.Trigger{Cause: deployment.ByAPI, Branch: "cart"})
 			return err
 		}))
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
 		count := func() int {
-			list, err := w.c.Deployments.Previews(t.Context(), anna, s.ID)
+			list, err := w.c.Deployments.Previews.List(t.Context(), anna, s.ID)
 			must(t, err)
 			return len(list)
 		}

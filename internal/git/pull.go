@@ -11,6 +11,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/forge"
 	"slipway/internal/site"
@@ -107,16 +108,16 @@ func (g *Git) PullTitles(ctx context.Context, r db.Reader, id site.ID, numbers [
 
 // ApproveTx builds a commit of a fork's pull request, which the caller has looked at. It is
 // a Conflict when the pull request has another commit by now: approval is for what was seen.
-func (g *Git) ApproveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, number int, commit string, by deploy.Cause) (deploy.Deployment, error) {
+func (g *Git) ApproveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, number int, commit string, by deployment.Cause) (deployment.Deployment, error) {
 	if _, err := g.lockTx(ctx, tx, owner, id); err != nil {
-		return deploy.Deployment{}, err
+		return deployment.Deployment{}, err
 	}
 	p, err := g.Pull(ctx, tx, owner, id, number)
 	if err != nil {
-		return deploy.Deployment{}, err
+		return deployment.Deployment{}, err
 	}
-	refuse := func(why, details, code string) (deploy.Deployment, error) {
-		return deploy.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: why, Details: details, Code: code}
+	refuse := func(why, details, code string) (deployment.Deployment, error) {
+		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: why, Details: details, Code: code}
 	}
 	switch {
 	case !p.Fork:
@@ -130,9 +131,9 @@ func (g *Git) ApproveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 		return refuse("The commit can't be fetched", "Bitbucket doesn't offer a fork's commits in the repository that the pull request is for", "commit_not_available")
 	}
 	if _, err := tx.Exec(ctx, `UPDATE git_pulls SET approved = $3 WHERE site_id = $1 AND number = $2`, id, number, commit); err != nil {
-		return deploy.Deployment{}, fmt.Errorf("approve pull request: %w", err)
+		return deployment.Deployment{}, fmt.Errorf("approve pull request: %w", err)
 	}
-	return g.c.Deployments.TriggerTx(ctx, tx, owner, id, deploy.Trigger{Cause: by, Branch: p.Branch, Commit: commit, Target: deploy.Preview, Pull: number, Fork: true})
+	return g.c.Deployments.TriggerTx(ctx, tx, owner, id, deploy.Trigger{Cause: by, Branch: p.Branch, Commit: commit, Target: deployment.Preview, Pull: number, Fork: true})
 }
 
 // pull does what an event of a pull request asks for.
@@ -191,7 +192,7 @@ func (g *Git) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e 
 	if abbreviated(p.Commit) { // the branch's newest commit is that one, or a newer one
 		p.Commit = ""
 	}
-	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deploy.Preview, Branch: p.Branch, Commit: p.Commit, Pull: p.Number}, c, why)
+	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deployment.Preview, Branch: p.Branch, Commit: p.Commit, Pull: p.Number}, c, why)
 }
 
 // notePullTx remembers a pull request. An approval is for one commit and ends with it.

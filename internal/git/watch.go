@@ -15,6 +15,9 @@ import (
 const (
 	maxGlobs = 50
 	maxGlob  = 200 // bytes
+	// maxWork is how many bytes of paths times bytes of patterns are compared for one push, in
+	// a transaction that others wait for. The worst pattern takes 35 ns for one.
+	maxWork = 4 << 20
 )
 
 func checkWatch(globs []string) error {
@@ -68,20 +71,38 @@ func compile(glob string) *regexp.Regexp {
 
 // watched reports whether any of the files matches. Of the patterns that match a file the
 // last one counts; one that begins with ! excludes. Where all do, everything else counts.
+// What takes too long to compare is taken for a match.
 func watched(globs, files []string) bool {
 	type rule struct {
-		re  *regexp.Regexp
-		not bool
+		re     *regexp.Regexp
+		prefix string // what a file must begin with
+		size   int
+		not    bool
 	}
 	rules, others := make([]rule, len(globs)), true
 	for i, g := range globs {
 		p, not := strings.CutPrefix(g, "!")
-		rules[i] = rule{compile(p), not}
+		prefix := strings.Trim(p, "/")
+		if at := strings.IndexAny(prefix, "*?"); at >= 0 {
+			prefix = prefix[:at]
+		}
+		rules[i] = rule{compile(p), prefix, len(p), not}
 		others = others && not
 	}
+	work, seen := 0, map[string]bool{}
 	for _, f := range files {
+		if seen[f] { // several commits of a push change the same files
+			continue
+		}
+		seen[f] = true
 		match := others
 		for _, r := range rules {
+			if work++; !strings.HasPrefix(f, r.prefix) {
+				continue
+			}
+			if work += len(f) * r.size; work > maxWork {
+				return true
+			}
 			if r.re.MatchString(f) {
 				match = !r.not
 			}
@@ -106,10 +127,14 @@ func concerns(root string, uses, files []string) bool {
 	if len(shared) == 0 {
 		shared = []string{"packages", "libs"}
 	}
+	below := make([]string, len(shared))
+	for i, s := range shared {
+		below[i] = s + "/"
+	}
 	for _, f := range files {
 		dir := path.Dir(f)
 		if strings.HasPrefix(f, root+"/") || dir == "." || strings.HasPrefix(root, dir+"/") ||
-			slices.ContainsFunc(shared, func(s string) bool { return strings.HasPrefix(f, s+"/") }) {
+			slices.ContainsFunc(below, func(s string) bool { return strings.HasPrefix(f, s) }) {
 			return true
 		}
 	}

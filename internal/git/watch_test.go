@@ -1,6 +1,10 @@
 package git
 
 import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"slipway/internal/forge"
@@ -35,6 +39,35 @@ func TestWatched(t *testing.T) {
 		if checkWatch(bad) == nil {
 			t.Errorf("watch %q is accepted", bad)
 		}
+	}
+}
+
+// Patterns and paths that take long to compare hold up nobody: the push is deployed. Pushes of
+// ordinary projects are compared whole, however many commits list the same files.
+func TestWatchedIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, glob := range []string{strings.Repeat("**/", 66) + "x", strings.Repeat("*a", 99), strings.Repeat("**a", 66), "!" + strings.Repeat("?*", 99)} {
+		files := make([]string, 100)
+		for i := range files {
+			files[i] = strings.Repeat("a", 1000) + strconv.Itoa(i)
+		}
+		if !watched(slices.Repeat([]string{glob}, maxGlobs), files) {
+			t.Errorf("%.20s… was compared with all of the files", glob)
+		}
+	}
+	var files []string
+	for i := range 900 {
+		files = append(files, fmt.Sprintf("services/billing/src/handlers/invoice-%d/reminder.ts", i))
+	}
+	for range 6 {
+		files = append(files, files[:900]...)
+	}
+	globs := []string{"apps/web/**", "packages/*/src/**", "!**/*.md", "**/next.config.*", "pnpm-lock.yaml"}
+	if watched(globs, files) {
+		t.Error("none of the files is watched")
+	}
+	if !watched(globs, append(files, "apps/web/a.ts")) {
+		t.Error("the last file is watched")
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -93,12 +95,20 @@ type Config struct {
 }
 
 // Notifications owns all channels.
-type Notifications struct{ c Config }
+type Notifications struct {
+	c Config
+
+	now func() time.Time
+
+	mu     sync.Mutex    // guards below
+	minute int64         // that sent counts
+	sent   map[place]int // messages queued in this minute
+}
 
 // New returns Notifications. It starts nothing: Work registers its jobs.
 func New(c Config) *Notifications {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Notifications{c}
+	return &Notifications{c: c, now: time.Now}
 }
 
 const columns = `id, owner_id, site_id, kind, name, url, events, active, error, sent_at, created_at, updated_at`
@@ -131,6 +141,14 @@ func (n *Notifications) open(c Channel) (string, error) {
 		return "", fmt.Errorf("open address of %s: %w", c.ID, err)
 	}
 	return string(plain), nil
+}
+
+// target is the channel's address; empty for mail.
+func (n *Notifications) target(c Channel) (string, error) {
+	if c.box == "" {
+		return "", nil
+	}
+	return n.open(c)
 }
 
 // List returns the owner's channels, the oldest first.
@@ -167,8 +185,8 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 		return Channel{}, invalid("Unknown notification channel", "kind must be slack, discord, teams or mail")
 	}
 	w.Name = cmp.Or(strings.TrimSpace(w.Name), map[Kind]string{Slack: "Slack", Discord: "Discord", Teams: "Microsoft Teams", Mail: "Email"}[w.Kind])
-	if utf8.RuneCountInString(w.Name) > 100 || strings.ContainsFunc(w.Name, unicode.IsControl) {
-		return Channel{}, invalid("Invalid channel name", "name has 1 to 100 characters, none of them control characters")
+	if err := checkName(w.Name); err != nil {
+		return Channel{}, err
 	}
 	if len(w.Events) == 0 {
 		w.Events = Events
@@ -188,14 +206,21 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	case n.c.MailTx == nil || n.c.Mails == nil || !n.c.Mails():
 		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
 	}
-	var have int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM notify_channels WHERE owner_id = $1`, owner).Scan(&have); err != nil {
-		return Channel{}, fmt.Errorf("count notification channels: %w", err)
+	list, err := n.List(ctx, tx, owner)
+	if err != nil {
+		return Channel{}, err
 	}
-	if have >= maxChannels {
+	for _, other := range list {
+		if to, err := n.target(other); err != nil {
+			return Channel{}, err
+		} else if to == w.URL && other.Site == w.Site {
+			return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Another channel already sends there", Details: "change the events of " + string(other.ID) + " instead", Code: "target_taken"}
+		}
+	}
+	if len(list) >= maxChannels {
 		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Too many notification channels", Details: fmt.Sprintf("at most %d; delete some first", maxChannels), Code: "too_many_channels"}
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8)`,
+	_, err = tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8)`,
 		c.ID, owner, w.Site, w.Kind, w.Name, c.box, strings.Join(w.Events, " "), db.Now())
 	if err != nil {
 		return Channel{}, fmt.Errorf("make notification channel: %w", err)
@@ -216,9 +241,11 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if err != nil {
 		return c, err
 	}
+	had := c
 	if p.Name != nil {
-		if c.Name = strings.TrimSpace(*p.Name); c.Name == "" || utf8.RuneCountInString(c.Name) > 100 || strings.ContainsFunc(c.Name, unicode.IsControl) {
-			return c, invalid("Invalid channel name", "name has 1 to 100 characters, none of them control characters")
+		c.Name = strings.TrimSpace(*p.Name)
+		if err := checkName(c.Name); err != nil {
+			return c, err
 		}
 	}
 	if p.Events != nil {
@@ -229,6 +256,9 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	}
 	if p.Active != nil {
 		c.Active = *p.Active
+	}
+	if c.Name == had.Name && c.Active == had.Active && slices.Equal(c.Events, had.Events) {
+		return had, nil
 	}
 	_, err = tx.Exec(ctx, `UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5 WHERE id = $1`, id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now())
 	if err != nil {
@@ -252,6 +282,13 @@ func (n *Notifications) ForgetTx(ctx context.Context, tx *db.Tx, site string) er
 		if _, err := tx.Exec(ctx, q, site); err != nil {
 			return fmt.Errorf("forget notifications of a site: %w", err)
 		}
+	}
+	return nil
+}
+
+func checkName(s string) error {
+	if utf8.RuneCountInString(s) > 100 || !account.Visible(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return invalid("Invalid channel name", "name has 1 to 100 characters that can be seen, none of them control characters")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -254,5 +255,83 @@ func TestChannelsAreChecked(t *testing.T) {
 	c := w.channel(NewChannel{Kind: Mail})
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { return w.DeleteTx(t.Context(), tx, bert, c.ID) }); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another's channel: %v", err)
+	}
+}
+
+// An address is told once of what happened, whatever leads there, and an account sends so many
+// messages a minute to a host and in all: the rest is dropped, and the channel says so.
+func TestMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := time.Now()
+	w.now = func() time.Time { return now }
+	first := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/same"})
+	second := w.channel(NewChannel{Kind: Discord, URL: w.srv.URL + "/same", Site: "site_1"})
+	for _, n := range []NewChannel{{Kind: Slack, URL: w.srv.URL + "/same"}, {Kind: Teams, URL: w.srv.URL + "/same", Name: "x"}, {Kind: Slack, URL: w.srv.URL + "/same", Site: "site_1"}} {
+		err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.CreateTx(t.Context(), tx, anna, n); return err })
+		if !fault.Is(err, fault.Conflict) {
+			t.Errorf("%+v: %v", n, err)
+		}
+	}
+	w.channel(NewChannel{Kind: Mail})
+	w.channel(NewChannel{Kind: Mail, Site: "site_1"})
+	m := Message{Event: DomainFailed, Title: "x"}
+	w.tell("site_1", m)
+	if got := w.drain(); len(got) != 1 || len(w.mails) != 1 {
+		t.Errorf("%d messages and %d mails, want one of each", len(got), len(w.mails))
+	}
+	for range maxPerMinute + 5 {
+		w.tell("site_1", m)
+	}
+	for name, c := range map[string]Channel{"first": first, "second": second} {
+		got, err := w.Get(t.Context(), w.db, anna, c.ID)
+		if said := strings.Contains(got.Error, "some were not sent"); err != nil || said != (name == "first") {
+			t.Errorf("%s: %q, %v", name, got.Error, err)
+		}
+	}
+	if got := w.drain(); len(got) != maxPerMinute-1 || len(w.mails) != maxPerMinute {
+		t.Errorf("%d more messages and %d mails, want %d and %d", len(got), len(w.mails), maxPerMinute-1, maxPerMinute)
+	}
+	err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.TestTx(t.Context(), tx, anna, second.ID); return err })
+	if !fault.Is(err, fault.Limited) {
+		t.Errorf("a test beyond the limit: %v", err)
+	}
+	for i := range maxInAll {
+		if err := w.count(place{anna, fmt.Sprint("host-", i)}, now); (err == nil) != (i < maxInAll-2*maxPerMinute) {
+			t.Fatalf("host %d: %v", i, err)
+		}
+	}
+	now = now.Add(time.Minute)
+	w.tell("site_1", m)
+	if got := w.drain(); len(got) != 1 {
+		t.Errorf("a minute later: %d messages", len(got))
+	}
+}
+
+// A change that changes nothing leaves the channel as it is, and a name has something to see.
+func TestChannelChangesAreReal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL})
+	w.write(func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE notify_channels SET updated_at = 1`)
+		return err
+	})
+	on, blank := true, "\u200b\u2800"
+	change := func(p Patch) (got Channel, err error) {
+		err = w.db.Write(t.Context(), func(tx *db.Tx) error { got, err = w.UpdateTx(t.Context(), tx, anna, c.ID, p); return err })
+		return got, err
+	}
+	for _, p := range []Patch{{}, {Name: &c.Name}, {Active: &on}, {Events: c.Events}} {
+		if got, err := change(p); err != nil || got.UpdatedAt != 1 {
+			t.Errorf("%+v: changed at %v, %v", p, got.UpdatedAt, err)
+		}
+	}
+	if _, err := change(Patch{Name: &blank}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a name that nobody sees: %v", err)
+	}
+	other := "Other"
+	if got, err := change(Patch{Name: &other}); err != nil || got.UpdatedAt == 1 || got.Name != other {
+		t.Errorf("a real change: %+v, %v", got, err)
 	}
 }

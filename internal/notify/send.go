@@ -57,13 +57,58 @@ func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.Own
 	if err != nil {
 		return fmt.Errorf("find notification channels: %w", err)
 	}
+	told := map[string]bool{} // addresses: a message goes once to each
 	for _, c := range list {
-		if slices.Contains(c.Events, m.Event) {
-			if err := n.queueTx(ctx, tx, c, m); err != nil {
-				return err
-			}
+		if !slices.Contains(c.Events, m.Event) {
+			continue
+		}
+		to, err := n.target(c)
+		if err != nil {
+			return err
+		}
+		if told[to] {
+			continue
+		}
+		told[to] = true
+		err = n.queueTx(ctx, tx, c, m)
+		if fault.Is(err, fault.Limited) {
+			_, err = tx.Exec(ctx, `UPDATE notify_channels SET error = $2 WHERE id = $1`, c.ID, errTooMany.Message+"; some were not sent")
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// What an owner's channels send in a minute at most.
+const (
+	maxPerMinute = 30  // messages to one host
+	maxInAll     = 120 // hosts may be one in truth
+)
+
+// place is whose messages go to which host; that of mails is empty, "*" stands for all.
+type place struct {
+	owner account.OwnerID
+	host  string
+}
+
+var errTooMany = &fault.Error{Kind: fault.Limited, Message: "Too many messages in a minute", Code: "too_many_messages", RetryAfter: time.Minute}
+
+// count counts a message, or returns errTooMany: an account can't make this service flood a
+// host, however many channels lead there and however often something fails.
+func (n *Notifications) count(p place, now time.Time) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if minute := now.Unix() / 60; minute != n.minute || n.sent == nil {
+		n.minute, n.sent = minute, map[place]int{}
+	}
+	all := place{p.owner, "*"}
+	if n.sent[p] >= maxPerMinute || n.sent[all] >= maxInAll {
+		return errTooMany
+	}
+	n.sent[p]++
+	n.sent[all]++
 	return nil
 }
 
@@ -77,6 +122,9 @@ func (n *Notifications) TestTx(ctx context.Context, tx *db.Tx, owner account.Own
 }
 
 func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Message) error {
+	if err := n.count(place{c.Owner, strings.ToLower(c.Host)}, n.now()); err != nil {
+		return err
+	}
 	if c.Kind == Mail {
 		if n.c.MailTx == nil {
 			return nil

@@ -56,6 +56,7 @@ type NewOperation struct {
 	Kind   string
 	Site   string // Optional.
 	Unique string // Optional: a second one with the same key is a Conflict while the first is open
+	Apart  string // Optional: key of others; while one with it is open this one is a Conflict
 }
 
 // Config holds what operations stand on. DB is required.
@@ -102,13 +103,18 @@ func scan(row db.Scanner) (o Operation, err error) {
 
 // OpenTx writes a pending operation in the caller's transaction.
 func (o *Operations) OpenTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewOperation) (Operation, error) {
-	if n.Unique != "" {
-		var id ID
-		err := tx.QueryRow(ctx, `SELECT id FROM operations WHERE uniq = $1 AND completed_at = 0`, n.Unique).Scan(&id)
-		if err == nil {
-			return Operation{}, running(id)
+	for _, key := range []string{n.Unique, n.Apart} {
+		if key == "" {
+			continue
 		}
-		if !errors.Is(err, sql.ErrNoRows) {
+		var id ID
+		err := tx.QueryRow(ctx, `SELECT id FROM operations WHERE uniq = $1 AND completed_at = 0`, key).Scan(&id)
+		switch {
+		case err == nil && key == n.Unique:
+			return Operation{}, running(id)
+		case err == nil:
+			return Operation{}, &fault.Error{Kind: fault.Conflict, Message: "Another operation of this site is running", Details: "wait for " + string(id) + " to finish", Code: "operation_running"}
+		case !errors.Is(err, sql.ErrNoRows):
 			return Operation{}, fmt.Errorf("open operation: %w", err)
 		}
 	}

@@ -28,6 +28,10 @@ func TestLife(t *testing.T) {
 	if _, err := open(anna, NewOperation{Kind: "test.work", Unique: "work/1"}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a second one: %v", err)
 	}
+	other := NewOperation{Kind: "test.other", Site: "site_1", Unique: "other/1", Apart: "work/1"}
+	if _, err := open(anna, other); !fault.Is(err, fault.Conflict) {
+		t.Errorf("another, which keeps apart from it: %v", err)
+	}
 	if _, err := o.Get(t.Context(), bert, op.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("somebody else's: %v", err)
 	}

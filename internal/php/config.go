@@ -30,6 +30,9 @@ func (v Version) Argv() []string {
 	return []string{v.FPM, "--nodaemonize", "--force-stderr", "--php-ini", iniFile, "--fpm-config", poolFile}
 }
 
+// Line returns a line of PHP-FPM's error stream without what PHP-FPM puts before PHP's own.
+func Line(text string) string { return strings.TrimPrefix(text, "PHP message: ") }
+
 // Env returns the variable by which PHP-FPM takes over the socket of descriptor 3.
 func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + poolSocket + "=3"} }
 
@@ -55,6 +58,7 @@ func (p Pool) Conf() string {
 	return fmt.Sprintf(`[global]
 error_log = %[1]s
 log_level = warning
+log_limit = 8192
 daemonize = no
 emergency_restart_threshold = 0
 [site]
@@ -95,6 +99,7 @@ func (p Pool) Ini() string {
 		{"display_startup_errors", "0"},
 		{"log_errors", "1"},
 		{"html_errors", "0"},
+		{"fastcgi.logging", "0"},     // what is logged goes to the error stream as well, and would be there twice
 		{"error_reporting", "24575"}, // E_ALL without E_DEPRECATED
 		{"cgi.fix_pathinfo", "0"},
 		{"variables_order", "EGPCS"},

@@ -23,8 +23,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"slipway/internal/compress"
 	"slipway/internal/fastcgi"
 )
 
@@ -39,11 +41,14 @@ type Site struct {
 	Open func(name string) (f *os.File, stored bool, err error)
 	// Dial connects to PHP-FPM.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Log hears what PHP writes to its error stream, a line at a time. Optional.
-	Log func(line string)
 	// Spool is the directory for bodies whose length is not announced. Optional: empty is
 	// the system's.
 	Spool string
+	// Copies compresses files for those who visit Name, the site. Optional.
+	Copies *compress.Copies
+	Name   string
+
+	spooling atomic.Int32 // bodies of unknown length that are stored
 }
 
 // source matches names that hold code or what is nobody's business: they are never shown.
@@ -153,8 +158,12 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if !stored { // a release's files have the time at which they came to this host
 		at = time.Time{}
 	}
-	if kind := mediaType(name); kind != "" {
+	kind := mediaType(name)
+	if kind != "" {
 		h.Set("Content-Type", kind)
+	}
+	if s.Copies.Serve(w, r, compress.File{File: f, Info: info, Kind: kind, Site: s.Name}, name, at) {
+		return true
 	}
 	http.ServeContent(w, r, name, at, f)
 	return true
@@ -190,6 +199,20 @@ func mediaType(name string) string {
 		return "application/json"
 	case ".xml":
 		return "text/xml; charset=utf-8"
+	case ".ttf":
+		return "font/ttf"
+	case ".otf":
+		return "font/otf"
+	case ".eot":
+		return "application/vnd.ms-fontobject"
+	case ".wasm":
+		return "application/wasm"
+	case ".csv":
+		return "text/csv; charset=utf-8"
+	case ".vtt":
+		return "text/vtt; charset=utf-8"
+	case ".geojson":
+		return "application/geo+json"
 	case ".webmanifest":
 		return "application/manifest+json"
 	}
@@ -225,7 +248,7 @@ func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp, err := fastcgi.Do(r.Context(), conn, fastcgi.Request{Params: s.params(r, script, info, length), Body: body,
-		Head: r.Method == http.MethodHead, Stderr: s.stderr()})
+		Head: r.Method == http.MethodHead})
 	if err != nil {
 		done()
 		return nil, err

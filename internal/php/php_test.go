@@ -2,12 +2,18 @@ package php
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
+
+	"slipway/internal/compress"
 )
 
 // site is a Site of files in a directory; what lies below uploads is storage.
@@ -85,6 +91,64 @@ func TestScript(t *testing.T) {
 	}
 }
 
+// Requests whose length is not announced, as over HTTP/3, need no place among those that are
+// stored while they are short; and a site has a share of the places alone.
+func TestBodiesOfUnknownLength(t *testing.T) {
+	body := func(s *Site, text io.Reader) (string, int64, func(), error) {
+		r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{text})
+		b, length, done, err := s.body(r)
+		if err != nil || b == nil {
+			return "", length, done, err
+		}
+		got, err := io.ReadAll(b)
+		return string(got), length, done, err
+	}
+	a, b := &Site{Spool: t.TempDir()}, &Site{Spool: t.TempDir()}
+	for _, text := range []string{"", "a=b", strings.Repeat("x", shortLength-1)} {
+		for range 2 * maxSpools {
+			if got, length, done, err := body(a, iotest.OneByteReader(strings.NewReader(text))); err != nil || got != text || length != int64(len(text)) {
+				t.Fatalf("%d bytes: %d, %v", len(text), length, err)
+			} else {
+				defer done()
+			}
+		}
+	}
+	long := strings.Repeat("long", shortLength)
+	var ends []func()
+	for range siteSpools {
+		got, length, done, err := body(a, strings.NewReader(long))
+		if err != nil || got != long || length != int64(len(long)) {
+			t.Fatalf("a long body: %d, %v", length, err)
+		}
+		ends = append(ends, done)
+	}
+	refused := new(refusal)
+	if _, _, _, err := body(a, strings.NewReader(long)); !errors.As(err, &refused) || refused.status != 503 {
+		t.Errorf("one too many of a site: %v", err)
+	}
+	got, _, done, err := body(b, strings.NewReader(long))
+	if err != nil || got != long {
+		t.Fatalf("another site: %v", err)
+	}
+	done()
+	for _, end := range ends {
+		end()
+	}
+	if _, _, done, err := body(a, strings.NewReader(long)); err != nil {
+		t.Errorf("once they have ended: %v", err)
+	} else {
+		done()
+	}
+	for _, sent := range []string{"", "half", long} { // what breaks off is no whole body
+		if _, _, _, err := body(a, io.MultiReader(strings.NewReader(sent), iotest.ErrReader(io.ErrUnexpectedEOF))); err == nil {
+			t.Errorf("%d bytes and then an error passed for a body", len(sent))
+		}
+	}
+	if a.spooling.Load() != 0 || b.spooling.Load() != 0 || len(spools) != 0 {
+		t.Errorf("%d, %d and %d places stay taken", a.spooling.Load(), b.spooling.Load(), len(spools))
+	}
+}
+
 func TestServe(t *testing.T) {
 	t.Parallel()
 	s := site(t, "", "index.php", "style.css", "uploads/photo.jpg", "uploads/evil.php", "uploads/evil.phtml", ".env", ".git/config", "config.inc", "db.sql", "composer.json", "composer.lock",
@@ -108,6 +172,33 @@ func TestServe(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/style.css", nil)
 	if s.Serve(httptest.NewRecorder(), r) {
 		t.Error("a file answered a POST")
+	}
+}
+
+// A style sheet goes out compressed to those who accept it, a script in storage too; what is
+// not shown is not shown compressed either.
+func TestServeCompressed(t *testing.T) {
+	t.Parallel()
+	s := site(t, "", "style.css", "uploads/map.json", "photo.jpg", "config.inc")
+	for _, name := range []string{"style.css", "uploads/map.json", "photo.jpg", "config.inc"} {
+		f, _, err := s.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := os.WriteFile(f.Name(), []byte(strings.Repeat("a text that repeats ", 200)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Name, s.Copies = "site_1", compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	for path, want := range map[string]string{"/style.css": "br", "/uploads/map.json": "br", "/photo.jpg": "", "/config.inc": ""} {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Accept-Encoding", "gzip, br")
+		w := httptest.NewRecorder()
+		served := s.Serve(w, r)
+		if got := w.Header().Get("Content-Encoding"); served != (path != "/config.inc") || got != want || want != "" && w.Body.Len() > 400 {
+			t.Errorf("%s: served %v, %q, %d bytes", path, served, got, w.Body.Len())
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package php
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -37,10 +38,12 @@ func (s *Site) params(r *http.Request, script, info string, length int64) []fast
 		{Name: "DOCUMENT_URI", Value: "/" + script + info},
 		{Name: "SCRIPT_NAME", Value: "/" + script},
 		{Name: "SCRIPT_FILENAME", Value: path.Join(top, script)},
-		{Name: "PATH_INFO", Value: info},
 		{Name: "REMOTE_ADDR", Value: firstOf(h["X-Real-Ip"], "127.0.0.1")},
 		{Name: "REDIRECT_STATUS", Value: "200"},
 		{Name: "CONTENT_TYPE", Value: h.Get("Content-Type")},
+	}
+	if info != "" { // PHP takes an empty one for PHP_SELF, in the place of SCRIPT_NAME
+		p = append(p, fastcgi.Param{Name: "PATH_INFO", Value: info})
 	}
 	if length >= 0 {
 		p = append(p, fastcgi.Param{Name: "CONTENT_LENGTH", Value: strconv.FormatInt(length, 10)})
@@ -55,9 +58,9 @@ func (s *Site) params(r *http.Request, script, info string, length int64) []fast
 	}
 	p = append(p, fastcgi.Param{Name: "SERVER_PORT", Value: port}, fastcgi.Param{Name: "HTTP_HOST", Value: host})
 	for name, values := range h {
-		// An underscore would let one header pass for another; Proxy is a variable of the
-		// environment to those that read it there (httpoxy).
-		if strings.Contains(name, "_") || name == "Proxy" || name == "Host" || name == "Content-Type" || name == "Content-Length" {
+		// PHP takes dots for underscores: either would let one header pass for another. Proxy is
+		// a variable of the environment to those that read it there (httpoxy).
+		if !plainName(name) || name == "Proxy" || name == "Host" || name == "Content-Type" || name == "Content-Length" {
 			continue
 		}
 		between := ", "
@@ -69,6 +72,13 @@ func (s *Site) params(r *http.Request, script, info string, length int64) []fast
 	return p
 }
 
+// plainName reports whether a header's name has nothing but letters, digits and hyphens.
+func plainName(name string) bool {
+	return !strings.ContainsFunc(name, func(c rune) bool {
+		return c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	})
+}
+
 func firstOf(values []string, otherwise string) string {
 	if len(values) > 0 && values[0] != "" {
 		return values[0]
@@ -76,14 +86,36 @@ func firstOf(values []string, otherwise string) string {
 	return otherwise
 }
 
-// A body of unknown length is stored before PHP sees it, because PHP reads as much as
-// CONTENT_LENGTH says: so many bytes of it at most, and so many such bodies at once.
+// A body of unknown length is read before PHP sees it, because PHP reads as much as
+// CONTENT_LENGTH says: so many bytes of it at most. What is not short is stored, so many
+// such bodies at once, of all sites and of one. Over HTTP/3 the length is unknown of most
+// requests, also of those without a body.
 const (
-	maxSpool  = 64 << 20
-	maxSpools = 16
+	maxSpool    = 64 << 20
+	maxSpools   = 32
+	siteSpools  = 8
+	shortLength = 4 << 10
 )
 
 var spools = make(chan struct{}, maxSpools)
+
+// spool reports whether another body may be stored; spooled is its opposite.
+func (s *Site) spool() bool {
+	if s.spooling.Add(1) <= siteSpools {
+		select {
+		case spools <- struct{}{}:
+			return true
+		default:
+		}
+	}
+	s.spooling.Add(-1)
+	return false
+}
+
+func (s *Site) spooled() {
+	s.spooling.Add(-1)
+	<-spools
+}
 
 // refusal is a request that is answered without PHP.
 type refusal struct {
@@ -102,19 +134,32 @@ func (s *Site) body(r *http.Request) (body io.Reader, length int64, done func(),
 	if r.ContentLength > 0 {
 		return r.Body, r.ContentLength, closer(r.Body), nil
 	}
-	select {
-	case spools <- struct{}{}:
-	default:
+	first := make([]byte, shortLength)
+	read := 0
+	for read < len(first) && err == nil {
+		var n int
+		n, err = r.Body.Read(first[read:])
+		read += n
+	}
+	switch {
+	case err == io.EOF && read == 0:
+		return nil, 0, closer(r.Body), nil
+	case err == io.EOF:
+		return bytes.NewReader(first[:read]), int64(read), closer(r.Body), nil
+	case err != nil: // half a body
+		return nil, 0, nil, err
+	}
+	if !s.spool() {
 		return nil, 0, nil, &refusal{http.StatusServiceUnavailable, "Too many uploads without a Content-Length are under way"}
 	}
 	f, err := os.CreateTemp(s.Spool, "body-")
 	if err != nil {
-		<-spools
+		s.spooled()
 		return nil, 0, nil, fmt.Errorf("store body: %w", err)
 	}
 	_ = os.Remove(f.Name())
-	drop := sync.OnceFunc(func() { _ = f.Close(); _ = r.Body.Close(); <-spools })
-	n, err := io.Copy(f, io.LimitReader(r.Body, maxSpool+1))
+	drop := sync.OnceFunc(func() { _ = f.Close(); _ = r.Body.Close(); s.spooled() })
+	n, err := io.Copy(f, io.LimitReader(io.MultiReader(bytes.NewReader(first), r.Body), maxSpool+1))
 	if err == nil && n > maxSpool {
 		err = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request without a Content-Length may have %d MiB", maxSpool>>20)}
 	}
@@ -146,22 +191,6 @@ func (c *closing) Close() error {
 	err := c.ReadCloser.Close()
 	c.done()
 	return err
-}
-
-// stderr cuts what PHP writes to its error stream into lines.
-func (s *Site) stderr() func([]byte) {
-	if s.Log == nil {
-		return nil
-	}
-	return func(text []byte) {
-		for line := range strings.SplitSeq(strings.ToValidUTF8(string(text), "\uFFFD"), "\n") {
-			for part := range strings.SplitSeq(line, "; PHP message: ") {
-				if part = strings.TrimSpace(strings.TrimPrefix(part, "PHP message: ")); part != "" {
-					s.Log(part)
-				}
-			}
-		}
-	}
 }
 
 // plainAnswer is an answer of ours in PHP's place.

@@ -59,8 +59,34 @@ func Compress(page []byte) (br, gz, zs []byte) {
 	return compress(page, 1)
 }
 
+// Compressible reports whether a file of this media type is likely to become smaller.
+func Compressible(kind string) bool { return textual(kind) }
+
+// CompressAs returns a text in one coding (br, zstd or gzip), for one that is compressed while
+// a visitor waits; nil where it would not be smaller by a tenth at least.
+func CompressAs(coding string, b []byte) []byte {
+	const level = 1
+	p := packerOf(level)
+	defer packers[level].Put(p)
+	switch coding {
+	case "br":
+		return p.pack(p.brotli, b)
+	case "zstd":
+		return p.pack(p.zstd, b)
+	case "gzip":
+		return p.pack(p.gzip, b)
+	}
+	return nil
+}
+
 // compress returns the variants of b that are smaller by a tenth at least.
 func compress(b []byte, level int) (br, gz, zs []byte) {
+	p := packerOf(level)
+	defer packers[level].Put(p)
+	return p.pack(p.brotli, b), p.pack(p.gzip, b), p.pack(p.zstd, b)
+}
+
+func packerOf(level int) *packer {
 	p, _ := packers[level].Get().(*packer)
 	if p == nil {
 		z, _ := gzip.NewWriterLevel(nil, efforts[level].gzip) // the levels above are valid
@@ -68,8 +94,7 @@ func compress(b []byte, level int) (br, gz, zs []byte) {
 		s, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(efforts[level].zstd), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 		p = &packer{brotli: brotli.NewWriterLevel(nil, efforts[level].brotli), gzip: z, zstd: s}
 	}
-	defer packers[level].Put(p)
-	return p.pack(p.brotli, b), p.pack(p.gzip, b), p.pack(p.zstd, b)
+	return p
 }
 
 func (p *packer) pack(w interface {

@@ -42,7 +42,11 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 	if err := sandbox.Own(scratch, cmd.UID); err != nil {
 		return err
 	}
-	pool := php.Pool{Memory: s.Limits.Memory, Scratch: path.Join(sandbox.Root, ".php")}
+	memory, err := p.redis(s, x, cmd, dir)
+	if err != nil {
+		return err
+	}
+	pool := php.Pool{Memory: memory, Scratch: path.Join(sandbox.Root, ".php")}
 	if p.c.Storage != "" { // sessions outlive sleep and deployments
 		own, err := p.storage(s.store(), sessions, nil, "", cmd.UID)
 		if err != nil {
@@ -69,6 +73,9 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 // phpInside is where a command finds the PHP of its specification, by the name php.
 const phpInside = "/opt/slipway-php"
 
+// wpCommand names wp-cli in the PATH of a command.
+const wpCommand = "wp"
+
 // phpCommand puts PHP before what else is in a command's PATH.
 func (p *Processes) phpCommand(v php.Version, cmd *sandbox.Command, dir string) error {
 	if v.CLI == "" {
@@ -82,6 +89,12 @@ func (p *Processes) phpCommand(v php.Version, cmd *sandbox.Command, dir string) 
 		return fmt.Errorf("prepare PHP: %w", err)
 	}
 	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: bin, Target: phpInside})
+	if p.c.WPCLI != "" { // in the place of an empty file
+		if err := os.WriteFile(filepath.Join(bin, wpCommand), nil, 0o644); err != nil {
+			return fmt.Errorf("prepare PHP: %w", err)
+		}
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: p.c.WPCLI, Target: path.Join(phpInside, wpCommand)})
+	}
 	for i, kv := range cmd.Env {
 		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
 			cmd.Env[i] = "PATH=" + phpInside + ":" + list

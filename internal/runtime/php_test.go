@@ -33,7 +33,7 @@ func (w *world) phpSpec(id string, files map[string]string) Spec {
 // ask asks a PHP program as the edge does.
 func (w *world) ask(p Program, s Spec, method, path, body string) (int, string) {
 	w.t.Helper()
-	site := &php.Site{Top: AppDir, Front: "index.php", Open: p.Open, Dial: p.Dial, Log: func(line string) { s.Output("stderr", line) }}
+	site := &php.Site{Top: AppDir, Front: "index.php", Open: p.Open, Dial: p.Dial}
 	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://site.test"+path, strings.NewReader(body))
 	ok(w.t, err)
 	resp, err := site.RoundTrip(req)
@@ -49,7 +49,9 @@ func (w *world) ask(p Program, s Spec, method, path, body string) (int, string) 
 func TestPHP(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
-	s := w.phpSpec("one", map[string]string{"index.php": `<?php error_log("seen"); echo "hello ", $_SERVER["REQUEST_URI"], " ", file_get_contents("php://input"), " ", ini_get("memory_limit"), " ", getenv("A");`})
+	s := w.phpSpec("one", map[string]string{"index.php": `<?php error_log("seen\nlonger ".str_repeat("x", 4000)." end"); file_put_contents("php://stderr", "piped\n"); echo "hello ", $_SERVER["REQUEST_URI"], " ", file_get_contents("php://input"), " ", ini_get("memory_limit"), " ", getenv("A");`,
+		"self.php": `<?php echo $_SERVER["PHP_SELF"], " ", $_SERVER["PATH_INFO"] ?? "none";`,
+		"who.php":  `<?php foreach ($_SERVER as $k => $v) if ($v === "6.6.6.6" || $v === "192.0.2.1") echo "$k=$v ";`})
 	s.Env = []string{"A=b"}
 	begin := time.Now()
 	p := w.start(s)
@@ -58,7 +60,34 @@ func TestPHP(t *testing.T) {
 	if status != 200 || text != "hello /x?y=1 body 128M b" {
 		t.Errorf("%d %q\n%s", status, text, w.said())
 	}
-	w.hears("stderr seen")
+	w.hears("stderr piped")
+	if said := w.said(); strings.Count(said, "stderr seen\n") != 1 || strings.Count(said, "stderr longer xxx") != 1 || !strings.Contains(said, "xxx end\n") {
+		t.Errorf("what PHP logs is there once and whole:\n%s", said)
+	}
+	if _, text := w.ask(p, s, "GET", "/self.php", ""); text != "/self.php none" {
+		t.Errorf("a script reads of itself %q", text)
+	}
+	if _, text := w.ask(p, s, "GET", "/self.php/a/b", ""); !strings.HasSuffix(text, " /a/b") {
+		t.Errorf("a script reads of what follows its name %q", text)
+	}
+
+	// PHP takes dots in names for underscores, as it does hyphens: what the edge says of a
+	// visitor can't be said by one.
+	site := &php.Site{Top: AppDir, Open: p.Open, Dial: p.Dial}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://site.test/who.php", nil)
+	ok(t, err)
+	for _, name := range []string{"X.Forwarded.For", "X-Forwarded.Host", "X_Real_IP", "x.real.ip", "X!Forwarded-For"} {
+		req.Header[name] = []string{"6.6.6.6"}
+	}
+	req.Header["X-Forwarded-For"] = []string{"192.0.2.1"}
+	resp, err := site.RoundTrip(req)
+	ok(t, err)
+	defer resp.Body.Close()
+	who, err := io.ReadAll(resp.Body)
+	ok(t, err)
+	if string(who) != "HTTP_X_FORWARDED_FOR=192.0.2.1 " {
+		t.Errorf("PHP reads %q", who)
+	}
 }
 
 // Two bundles, storage, a file of the installation's and a temporary folder make one tree;

@@ -20,6 +20,7 @@ import (
 
 	"slipway/internal/bundle"
 	"slipway/internal/egress"
+	"slipway/internal/php"
 	"slipway/internal/sandbox"
 	"slipway/internal/toolchain"
 )
@@ -40,19 +41,28 @@ type Config struct {
 	// Edge is where this machine's own sites answer over TLS, host:port. Optional: without it
 	// no program reaches its own site.
 	Edge string
+	// WPCLI is the program wp of commands that have PHP. Optional: empty is the host's, if it has one below /usr.
+	WPCLI string
+	// Redis is the program of a Redis server. Optional: empty is the one in PATH, if there is one.
+	Redis string
 	// Mail takes a program's connections to its mail server until ctx ends. Optional: without
 	// it there is none.
 	Mail func(ctx context.Context, site string, l net.Listener)
-	Log  *slog.Logger // Optional.
+	// Changed hears that a command of a site has ended, which may have changed its database, or a
+	// program whose place another has taken, with other settings. It is called before others see the
+	// end. Optional.
+	Changed func(site string)
+	Log     *slog.Logger // Optional.
 }
 
 // Processes is the Engine that runs programs in sandboxes on this machine.
 type Processes struct {
 	c Config
 
-	mu      sync.Mutex               // guards both
-	running map[*process]string      // by site
-	held    map[string]chan struct{} // closed when the site's programs may write again
+	mu      sync.Mutex                   // guards what follows
+	running map[*process]string          // by site
+	held    map[string]chan struct{}     // closed when the site's programs may write again
+	sharing map[string]map[*process]bool // by site: those that may change its database
 }
 
 // NewProcesses returns the engine and removes what an earlier process left behind. It
@@ -65,7 +75,7 @@ func NewProcesses(c Config) (*Processes, error) {
 	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make programs: %w", err)
 	}
-	return &Processes{c: c, running: map[*process]string{}, held: map[string]chan struct{}{}}, nil
+	return &Processes{c: c, running: map[*process]string{}, held: map[string]chan struct{}{}, sharing: map[string]map[*process]bool{}}, nil
 }
 
 // stopPatience is how long the end of a program that was killed may take.
@@ -81,6 +91,7 @@ type process struct {
 	files  files
 	socket *socket // nil where it listens on its port
 	tty    *tty    // nil where it has no terminal
+	epoch  string  // the file that names its Redis's epoch; empty where it has none
 }
 
 // Start runs the program of s in a sandbox of its own.
@@ -155,6 +166,9 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	p.bound(&s, &cmd)
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
+	if s.PHP != nil && s.Output != nil {
+		errs.to = func(stream, line string) { s.Output(stream, php.Line(line)) }
+	}
 	cmd.Stdout, cmd.Stderr = out, errs
 	closeNetwork := func() {}
 	if s.Egress {
@@ -171,6 +185,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	}
 	life, kill := context.WithCancel(context.Background()) // the program's own: the caller's ends with the start
 	x.kill = kill
+	unshare := p.share(x, s)
 	cmd.Linked = func(l *sandbox.Link) {
 		x.link = l
 		x.tty.started()
@@ -180,6 +195,12 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	failed := make(chan error, 1)
 	go func() {
 		defer close(x.gone)
+		defer func() {
+			others := unshare()
+			if p.c.Changed != nil && s.shares() && (others || len(s.Argv) > 0 || s.Shell != "") {
+				p.c.Changed(s.Site)
+			}
+		}()
 		defer p.forget(x)
 		res, err := p.c.Runner.Run(life, cmd)
 		closeNetwork()

@@ -21,13 +21,6 @@ import (
 	"slipway/internal/toolchain"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == sandbox.ShimName {
-		os.Exit(sandbox.Shim(os.Args[2:])) // we are inside a sandbox, as its first process
-	}
-	os.Exit(m.Run())
-}
-
 func ok(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

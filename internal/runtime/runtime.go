@@ -56,6 +56,9 @@ type Spec struct {
 
 	Database bool // whether it reaches the databases of its site
 	Mail     bool // whether it may hand mails to a server at MailPort of its loopback
+	// Redis says that PHP-FPM has a Redis server of its own beside it, for what it can work out
+	// again. It may be absent at any time. A command has none.
+	Redis bool
 
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
 

@@ -21,16 +21,11 @@ import (
 // hidden holds what the attack "hide" keeps open.
 var hidden []*os.File
 
-// The test binary is also the shim, the attacker inside the sandbox and, once, a
+// The test binary is also the attacker inside the sandbox and, once, a
 // control plane that gets killed.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 {
-		switch os.Args[1] {
-		case ShimName:
-			os.Exit(Shim(os.Args[2:]))
-		case "attack":
-			os.Exit(attack(os.Args[2], os.Args[3:]))
-		}
+	if len(os.Args) > 2 && os.Args[1] == "attack" {
+		os.Exit(attack(os.Args[2], os.Args[3:]))
 	}
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL: these tests need bubblewrap 0.8 or newer; install it with: apt-get install bubblewrap")

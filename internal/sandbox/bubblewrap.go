@@ -87,10 +87,13 @@ func newEngine(c *Config) (engine, error) {
 	return engine{name: name, parent: cmp.Or(c.Cgroup, place(name)), hs: hs, log: c.Log}, nil
 }
 
+// ownCgroup holds the cgroups of all installations on a host.
+const ownCgroup = "/slipway"
+
 // place is where our cgroups go when the operator did not say.
 func place(name string) string {
 	if unix.Geteuid() == 0 {
-		return "/slipway/" + name
+		return ownCgroup + "/" + name
 	}
 	// A plain user may only write where systemd delegated: the parent of our own
 	// cgroup, if DelegateSubgroup= put us one below. Elsewhere mkdir is refused.
@@ -100,7 +103,7 @@ func place(name string) string {
 			return filepath.Join(filepath.Dir(p), "slipway-"+name)
 		}
 	}
-	return "/slipway/" + name
+	return ownCgroup + "/" + name
 }
 
 // etc is all that a build sees of users, groups and names. It is copied into the
@@ -354,7 +357,7 @@ func (r *run) spec(inside bool) spec {
 		if c.Network.Proxy != "" {
 			s.Proxy, s.Ports = proxyInside, c.Network.carried()
 		}
-		s.Forwards = c.Forwards
+		s.Forwards, s.Beside = c.Forwards, c.Beside
 	}
 	if r.group == nil || r.group.memory == "" {
 		// Per process, and address space more than memory: only there to be quicker than the watch.

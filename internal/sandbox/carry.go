@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -109,9 +109,9 @@ func connect(proxy, addr string) (*net.UnixConn, io.Reader, error) {
 		return nil, nil, err
 	}
 	r := bufio.NewReader(u)
-	res, err := http.ReadResponse(r, &http.Request{Method: http.MethodConnect})
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("connect to %s: %s", addr, res.Status)
+	status, err := readHead(r)
+	if err == nil && status != 200 {
+		err = fmt.Errorf("connect to %s: status %d", addr, status)
 	}
 	if err != nil {
 		_ = u.Close()
@@ -119,4 +119,29 @@ func connect(proxy, addr string) (*net.UnixConn, io.Reader, error) {
 	}
 	_ = u.SetDeadline(time.Time{})
 	return u, r, nil
+}
+
+// maxHeadLines is how many lines the head of the proxy's answer may have.
+const maxHeadLines = 100
+
+// readHead reads the head of the proxy's answer and returns its status. Not by net/http: see
+// init of the shim.
+func readHead(r *bufio.Reader) (status int, err error) {
+	for i := range maxHeadLines {
+		line, err := r.ReadSlice('\n') // refuses one that is longer than r's buffer
+		if err != nil {
+			return 0, fmt.Errorf("read the proxy's answer: %w", err)
+		}
+		text := strings.TrimRight(string(line), "\r\n")
+		if i == 0 {
+			version, rest, _ := strings.Cut(text, " ")
+			code, _, _ := strings.Cut(rest, " ")
+			if status, err = strconv.Atoi(code); err != nil || !strings.HasPrefix(version, "HTTP/1.") || len(code) != 3 {
+				return 0, errors.New("the proxy's answer is not HTTP")
+			}
+		} else if text == "" {
+			return status, nil
+		}
+	}
+	return 0, errors.New("the head of the proxy's answer is too long")
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +96,9 @@ func newGroup(hs []hierarchy, parent, id string, l Limits) (*group, error) {
 			return nil, fmt.Errorf("make cgroup: %w", err)
 		}
 		g.dirs = append(g.dirs, dir)
+		if l.Foreground && !h.v2 && c["cpu"] {
+			share(h, parent)
+		}
 		pick := func(at *string, controller, file string) {
 			if _, err := os.Stat(filepath.Join(dir, file)); err == nil && (h.v2 || c[controller]) && *at == "" {
 				*at = dir
@@ -142,6 +146,19 @@ func makeLeaf(h hierarchy, parent, dir string) (err error) {
 	}
 	return err
 }
+
+// share lets all sandboxes together weigh as much as one busy thread outside of them for each
+// processor. In version 1 a group weighs as much as one thread of the group above it, which
+// has the service's own threads: the programs of all sites would share what one of them gets.
+// Where no program has run, builds weigh as little as that.
+func share(h hierarchy, parent string) {
+	if !strings.HasPrefix(parent, ownCgroup+"/") {
+		return // the operator chose the place, and what it weighs
+	}
+	_ = os.WriteFile(filepath.Join(h.point, ownCgroup, "cpu.shares"), strconv.AppendInt(nil, shareOfAll(), 10), 0)
+}
+
+func shareOfAll() int64 { return 1024 * int64(max(1, runtime.NumCPU())) }
 
 func denied(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC)

@@ -53,6 +53,9 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	if err := c.check(); err != nil {
 		return Result{}, err
 	}
+	if len(c.Beside) > 0 {
+		return Result{}, errors.New("run plain: refused to run a command beside another: nothing would end it")
+	}
 	if unix.Geteuid() == 0 && c.UID <= 0 {
 		return Result{}, errors.New("run plain: refused to run as root: the command has no uid")
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -107,15 +106,11 @@ func (n *names) ask(host string) dnsmessage.RCode {
 	if _, err := fmt.Fprintf(c, "GET /resolve?name=%s HTTP/1.1\r\nHost: resolver\r\nConnection: close\r\n\r\n", url.QueryEscape(host)); err != nil {
 		return dnsmessage.RCodeServerFailure
 	}
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		return dnsmessage.RCodeServerFailure
-	}
-	_ = res.Body.Close()
-	switch res.StatusCode {
-	case http.StatusNoContent:
+	switch status, err := readHead(bufio.NewReader(c)); {
+	case err != nil:
+	case status == 204: // No Content: it exists
 		return dnsmessage.RCodeSuccess
-	case http.StatusNotFound, http.StatusForbidden:
+	case status == 404, status == 403: // it does not, or may not be reached
 		return dnsmessage.RCodeNameError
 	}
 	return dnsmessage.RCodeServerFailure

@@ -68,6 +68,11 @@ type Command struct {
 	// Linked is told how to reach into the sandbox, before the command runs; nil needs no
 	// way in. It must not block.
 	Linked func(*Link)
+	// Beside are commands that run in the same sandbox, started just before Argv with its
+	// variables, in Root. None is waited for: one that can't be started, or ends, is told on
+	// Stderr by whoever started it and changes nothing else. They end with Argv. Optional; Plain
+	// refuses them.
+	Beside [][]string
 	// Listener is a listening socket that the command inherits as descriptor 3; nil is none.
 	// It is the caller's, who may close it once Linked was called or Run has returned.
 	Listener *os.File
@@ -216,7 +221,12 @@ func (c *Command) check() error {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return fmt.Errorf("check command: no program")
 	}
-	for _, s := range append(append([]string{c.Dir}, c.Argv...), c.Env...) {
+	for _, argv := range c.Beside {
+		if len(argv) == 0 || argv[0] == "" {
+			return fmt.Errorf("check command: no program beside it")
+		}
+	}
+	for _, s := range slices.Concat([]string{c.Dir}, c.Argv, c.Env, slices.Concat(c.Beside...)) {
 		if strings.ContainsRune(s, 0) {
 			return fmt.Errorf("check command: NUL in an argument or variable")
 		}

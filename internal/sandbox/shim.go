@@ -18,8 +18,20 @@ import (
 )
 
 // ShimName is the hidden first argument under which our own binary is re-executed
-// around the command; cmd/slipway calls Shim with what follows it.
+// around the command.
 const ShimName = "sandbox-shim"
+
+// init is the shim's main, in every program that imports this package. Each start of a
+// sandbox passes here twice while a visitor may wait for it, and the packages that are
+// initialized before main take longer than the shim itself. Packages are initialized in the
+// order of their paths as soon as what they import is (Go's specification, "Package
+// initialization"): net/http, for its imports in vendor/, comes after this one, and with it
+// most of the program. So this package imports nothing that imports net/http.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == ShimName {
+		os.Exit(shimMain(os.Args[2:])) // we are inside a sandbox, as its first process
+	}
+}
 
 const (
 	proxyInside = "/run/slipway/proxy.sock"
@@ -37,6 +49,7 @@ type spec struct {
 	Forwards map[int]string // ports of the loopback that lead to sockets inside
 	Link     int            // descriptor of the way in; 0 for none
 	HandOut  bool           // whether what leads inside is handed out over Link
+	Beside   [][]string     // commands that run beside Argv
 	Listener bool           // whether descriptor 3 is a listening socket that the command inherits
 	Terminal int            // descriptor of the command's terminal; 0 for none
 	Rlimits  []rlimit
@@ -47,12 +60,12 @@ type rlimit struct {
 	Max      uint64
 }
 
-// Shim is the last step before an untrusted command and runs inside the sandbox:
-// Shim([marker, spec fd, status fd]) reads the spec, sets the resource limits, offers
+// shimMain is the last step before an untrusted command and runs inside the sandbox:
+// shimMain([marker, spec fd, status fd]) reads the spec, sets the resource limits, offers
 // the network and becomes the command. Where it has to serve the network itself it stays as
 // the command's parent and returns its exit code. It also holds the stage that
 // makes the network, and the canary. The return value is the exit code for the process.
-func Shim(args []string) int {
+func shimMain(args []string) int {
 	if len(args) == 2 && args[0] == canaryArg {
 		return canaryMain(args[1], os.Stdout)
 	}
@@ -76,6 +89,9 @@ func Shim(args []string) int {
 	unix.CloseOnExec(in)
 	unix.CloseOnExec(st)
 	status := os.NewFile(uintptr(st), "status")
+	// The service's threads have a larger one, and the command is to wake when it asks to. This
+	// thread, which packages are initialized on, starts it or becomes it.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, usualTimerSlack, 0, 0, 0)
 	code, err := shim(os.NewFile(uintptr(in), "spec"), status)
 	if err != nil {
 		fmt.Fprintf(status, "%v", err)
@@ -83,6 +99,9 @@ func Shim(args []string) int {
 	}
 	return code
 }
+
+// usualTimerSlack is the kernel's own, in nanoseconds (prctl(2)).
+const usualTimerSlack = 50_000
 
 // started is the first byte on the status pipe once the command is about to run.
 const started = '+'
@@ -146,6 +165,11 @@ func shim(in, status *os.File) (int, error) {
 		}
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Dir, why)
 		return 127, nil
+	}
+	for _, argv := range s.Beside {
+		if err := startBeside(argv, s.Env); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", argv[0], err)
+		}
 	}
 	program, err := lookPath(s.Argv[0], s.Env)
 	if err != nil {

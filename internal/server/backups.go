@@ -3,17 +3,11 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
-	"strings"
-	"time"
-
-	"filippo.io/age"
 
 	"slipway/internal/account"
 	"slipway/internal/backup"
@@ -21,79 +15,17 @@ import (
 	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/fault"
-	"slipway/internal/seal"
+	"slipway/internal/recovery"
 	"slipway/internal/site"
 	"slipway/internal/wordpress"
 )
 
-// Backup says where backups are stored.
-type Backup struct {
-	To         string        // s3://… or a directory; empty: in DataDir. It may hold credentials: never print it.
-	Recipients []string      // age public keys that can open them besides the installation's key
-	Every      time.Duration // how often the whole installation is backed up. Optional: 0 means never by itself.
-	Alarm      time.Duration // how long a site with a schedule may be without a verified backup. Optional: 0 means three of its intervals.
-}
-
-// repository opens the place of backups, without talking to it. Where there is none it
-// says why.
-func (s Store) repository(b Backup, sealer *seal.Sealer, log *slog.Logger) (r *backup.Repository, why string, err error) {
-	to := b.To
-	if to == "" {
-		if s.remote() {
-			return nil, "this server's files are in an object store: the operator sets --backup-to to say where backups go", nil
-		}
-		to = s.path("backups")
-	}
-	recipients, err := parseRecipients(b.Recipients)
-	if err != nil {
-		return nil, "", err
-	}
-	at, _, err := blob.OpenBackend(to, blob.Options{Cache: s.path("backup-cache"), CacheSize: 64 << 20, Opaque: true, Log: log})
-	if err != nil {
-		return nil, "", fmt.Errorf("--backup-to: %w", err)
-	}
-	return backup.NewRepository(backup.RepositoryConfig{Backend: at, Seal: sealer, Recipients: recipients}), "", nil
-}
-
-// checkBackup reports what is wrong with the settings. It talks to nobody.
-func checkBackup(b Backup) error {
-	if strings.HasPrefix(b.To, "s3://") {
-		if _, err := blob.ParseS3(b.To, os.Getenv); err != nil {
-			return fmt.Errorf("--backup-to: %w", err)
-		}
-	} else if strings.Contains(b.To, "://") && !strings.HasPrefix(b.To, "file:///") {
-		return errors.New("--backup-to: the address must be a directory, or begin with s3://")
-	}
-	if b.Every < 0 || b.Every > 0 && b.Every < time.Minute {
-		return errors.New("--backup-every: at least 1m, or 0")
-	}
-	if b.Every > 0 && b.To == "" {
-		return errors.New("--backup-every: the setting --backup-to must say where the backups go")
-	}
-	if b.Alarm < 0 || b.Alarm > 0 && b.Alarm < time.Hour {
-		return errors.New("--backup-alarm: at least 1h, or 0")
-	}
-	_, err := parseRecipients(b.Recipients)
-	return err
-}
-
-func parseRecipients(list []string) (out []age.Recipient, err error) {
-	for _, text := range list {
-		r, err := age.ParseX25519Recipient(strings.TrimSpace(text))
-		if err != nil {
-			return nil, errors.New("--backup-recipient: a recipient is a public key of age, such as age1…")
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
 // backupConfig tells the service of backups what it knows nobody of.
 func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.Config, error) {
 	c := backup.Config{DB: h.db, Limits: limits, Sites: h.sites, Deployments: h.deployments, Hooks: h.webhooks, Operations: h.operations, Blobs: store,
-		Installation: h.installation(store), Every: h.s.Backup.Every, Alarm: h.s.Backup.Alarm, Scratch: h.s.path("backup-tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
+		Installation: h.installation(store), Every: h.s.Backup.Every, Alarm: h.s.Backup.Alarm, Scratch: h.s.Path("backup-tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
 	var err error
-	if c.Repository, c.Why, err = h.s.repository(h.s.Backup, h.seal, h.s.Log); err != nil {
+	if c.Repository, c.Why, err = recovery.Open(h.s.Store, h.s.Backup, h.seal, h.s.Log); err != nil {
 		return c, err
 	}
 	c.Databases, c.Renew = h.siteDatabases, h.renew
@@ -137,7 +69,7 @@ func (h *node) exportWordPress(ctx context.Context, id site.ID) (json.RawMessage
 }
 
 // importWordPressTx is the inverse of exportWordPress.
-func (h *node) importWordPressTx(ctx context.Context, tx *db.Tx, s site.Site, extra json.RawMessage, ready bool) error {
+func (h *node) importWordPressTx(ctx context.Context, tx *db.Tx, s site.Site, extra json.RawMessage, of backup.Restored) error {
 	if s.Type != site.WordPress {
 		return nil
 	}
@@ -145,7 +77,7 @@ func (h *node) importWordPressTx(ctx context.Context, tx *db.Tx, s site.Site, ex
 	if err := json.Unmarshal(extra, &e); err != nil {
 		return fmt.Errorf("read WordPress of backup: %w", err)
 	}
-	return h.wordpress.ImportTx(ctx, tx, s, e, ready)
+	return h.wordpress.ImportTx(ctx, tx, s, e, of)
 }
 
 // renew ends a site's programs and forgets what is cached of it.

@@ -11,18 +11,13 @@ import (
 
 	"slipway/internal/build"
 	"slipway/internal/bundle"
+	"slipway/internal/config"
 	"slipway/internal/db"
 	"slipway/internal/egress"
+	"slipway/internal/installation"
 	"slipway/internal/runtime"
 	"slipway/internal/sandbox"
 	"slipway/internal/toolchain"
-)
-
-// The uids below those that sites get: one fetches Node and package managers, one tries
-// the sandbox out.
-const (
-	toolUID  = 199_999
-	probeUID = 199_998
 )
 
 // programWays are where programs get to beside public addresses.
@@ -30,18 +25,19 @@ type programWays struct {
 	database func(site string) (string, error)
 	edge     string // host:port; empty: no edge here
 	mail     func(ctx context.Context, site string, l net.Listener)
+	changed  func(site string)
 }
 
-// builds makes what builds run in. A host where the sandbox doesn't hold refuses builds,
+// openBuilds makes what builds run in. A host where the sandbox doesn't hold refuses builds,
 // with the reason, and serves everything else. The engine runs programs in the same
 // sandbox; it is nil where there is none.
-func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egress, bundles *bundle.Bundles, ways programWays) (*build.Builds, *runtime.Processes, error) {
-	dir, err := filepath.Abs(s.path("builds"))
+func openBuilds(ctx context.Context, s config.Settings, database *db.DB, out *egress.Egress, bundles *bundle.Bundles, ways programWays) (*build.Builds, *runtime.Processes, error) {
+	dir, err := filepath.Abs(s.Path("builds"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("data directory: %w", err)
 	}
-	b := build.Config{DB: database, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Lacks: s.lacks,
-		Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Wall: s.BuildTime}}
+	b := build.Config{DB: database, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Lacks: s.Lacks,
+		Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Disk: int64(s.BuildDisk) << 20, Wall: s.BuildTime}}
 	c := sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Log: s.Log}
 	if s.InsecureBuilds {
 		s.Log.WarnContext(ctx, "builds run without a sandbox: every site's build can read what slipway can")
@@ -61,13 +57,13 @@ func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egres
 		if err := walled.Reap(ctx); err != nil {
 			return nil, nil, err
 		}
-		if b.Why = lacking(sandbox.Probe(ctx, c, probeUID)); b.Why != "" {
+		if b.Why = lacking(sandbox.Probe(ctx, c, installation.ProbeUID)); b.Why != "" {
 			s.Log.WarnContext(ctx, "builds are refused; slipway doctor shows more", "why", b.Why)
 			return build.New(b), nil, nil
 		}
 		b.Runner = walled
 	}
-	tools := toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: b.Runner, UID: toolUID, CAFile: s.OutboundCAFile, Log: s.Log,
+	tools := toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: b.Runner, UID: installation.ToolUID, CAFile: s.OutboundCAFile, Log: s.Log,
 		Network: func(ctx context.Context) (sandbox.Network, func(), error) { return toolNetwork(ctx, out, dir) }}
 	if b.Toolchain, err = toolchain.New(tools); err != nil {
 		return nil, nil, err
@@ -80,7 +76,7 @@ func (s settings) builds(ctx context.Context, database *db.DB, out *egress.Egres
 		return builds, nil, nil // without a sandbox nothing of a program is its own
 	}
 	engine, err := runtime.NewProcesses(runtime.Config{Runner: b.Runner, Bundles: bundles, Toolchain: b.Toolchain, Egress: out,
-		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Database: ways.database, Edge: ways.edge, Mail: ways.mail, Storage: filepath.Join(filepath.Dir(dir), "storage"), Log: s.Log})
+		Dir: filepath.Join(dir, "programs"), UID: builds.UID, Database: ways.database, Edge: ways.edge, Mail: ways.mail, Redis: s.RedisServer, WPCLI: s.WPCLI, Changed: ways.changed, Storage: filepath.Join(filepath.Dir(dir), "storage"), Log: s.Log})
 	return builds, engine, err
 }
 

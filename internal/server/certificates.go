@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slipway/internal/certs"
+	"slipway/internal/config"
 	"slipway/internal/db"
 	"slipway/internal/domain"
 	"slipway/internal/egress"
@@ -17,8 +18,8 @@ import (
 	"slipway/internal/webhook"
 )
 
-// authorities reaches what the operator named: unlike what users name it may be private.
-func (s settings) authorities() (*http.Client, error) {
+// authorityClient reaches what the operator named: unlike what users name it may be private.
+func authorityClient(s config.Settings) (*http.Client, error) {
 	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 		CAFile: s.OutboundCAFile, Log: s.Log})
 	if err != nil {
@@ -28,7 +29,7 @@ func (s settings) authorities() (*http.Client, error) {
 }
 
 // delegation is where the challenges of a wildcard are answered, or nothing.
-func (s settings) delegation(name string) string {
+func delegation(s config.Settings, name string) string {
 	if s.ACMEDNSZone == "" {
 		return ""
 	}
@@ -37,19 +38,19 @@ func (s settings) delegation(name string) string {
 
 // certificates builds the service that answers handshakes; nil on nodes without an edge.
 func (h *node) certificates(out *http.Client, l listeners) (*certs.Certs, error) {
-	if !h.s.role("edge") {
+	if !h.s.Role("edge") {
 		return nil, nil
 	}
 	var names *certs.DNS
 	if l.dns != nil {
 		names = &certs.DNS{Zone: h.s.ACMEDNSZone, Packets: l.packets, Stream: l.dns}
-		if len(h.s.controlHosts) > 0 { // its address is known to lead here
-			names.Host = h.s.controlHosts[0]
+		if len(h.s.ControlHosts) > 0 { // its address is known to lead here
+			names.Host = h.s.ControlHosts[0]
 		}
 	}
 	return certs.New(certs.Config{
-		DB: h.db, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.bindings, DNS: names,
-		SiteDomain: h.s.SiteDomain, Hosts: h.s.controlHosts,
+		DB: h.db, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.Bindings, DNS: names,
+		SiteDomain: h.s.SiteDomain, Hosts: h.s.ControlHosts,
 		Report: h.reportCertificate, Delegated: h.domains.Delegated, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
 	})
 }

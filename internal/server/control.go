@@ -1,19 +1,11 @@
 package server
 
 import (
-	"encoding/json"
-	"io"
-	"net"
+	"context"
+	"fmt"
 	"net/http"
-	"net/netip"
-	"slices"
 	"strings"
 	"time"
-)
-
-const (
-	bodyTime  = time.Minute // for the whole body of a request to the control plane
-	writeTime = time.Minute // for any part of an answer to be taken by the client
 )
 
 // control returns the handler of --listen: the interface, and what only the operator's own
@@ -23,8 +15,8 @@ func (h *node) control() http.Handler {
 	mux.Handle("GET /metrics", h.metricsHandler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", h.readyz)
-	metrics, public := h.named(mux), h.named(h.public())
-	return h.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	metrics, public := h.door.Named(mux), h.door.Named(h.public())
+	return h.door.Bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path { // not by a mux: it would redirect paths that are not clean
 		case "/healthz", "/readyz": // asked by machines that know no name of ours
 			mux.ServeHTTP(w, r)
@@ -36,123 +28,50 @@ func (h *node) control() http.Handler {
 	}))
 }
 
-// named answers 421 to requests for another host than the control plane's: a page of
-// somebody else's, whose name was made to lead here, must not pass for ours in a browser
-// (DNS rebinding), and links that are made from the Host header must lead to us.
-func (h *node) named(next http.Handler) http.Handler {
+// public is the part of the control plane that is meant for users, and that the edge
+// serves too where --base-url is https: programs at /api, /hooks and /docs, people
+// everywhere else.
+func (h *node) public() http.Handler {
+	if h.api == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			plain(w, http.StatusNotFound, "This node does not serve the interface.")
+		})
+	}
+	programs, people := h.api.Handler(), h.pages.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.ownHost(r) {
-			next.ServeHTTP(w, r)
-			return
+		switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
+		case "api", "hooks", "docs":
+			programs.ServeHTTP(w, r)
+		default:
+			people.ServeHTTP(w, r)
 		}
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		const sentence = "This host is not served here"
-		const details = "use the address that --base-url or --api-url names, or the one of --listen"
-		if strings.HasPrefix(r.URL.Path, "/api") || strings.HasPrefix(r.URL.Path, "/hooks") {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusMisdirectedRequest)
-			json.NewEncoder(w).Encode(map[string]string{"error": sentence, "details": details, "code": "misdirected_request"})
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.WriteHeader(http.StatusMisdirectedRequest)
-		io.WriteString(w, sentence+": "+details+".\n")
 	})
 }
 
-// ownHost reports whether a request names the control plane: the hosts of --base-url and
-// --api-url, the one of --listen, the address at which the connection arrived, and
-// localhost where that is a loopback address. The port doesn't matter: a proxy may have
-// another.
-func (h *node) ownHost(r *http.Request) bool {
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "" {
-		return false
-	}
-	listen, _, _ := net.SplitHostPort(h.s.Listen)
-	if slices.Contains(h.s.ownHosts, host) || host == strings.ToLower(listen) {
-		return true
-	}
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if !ok {
-		return false
-	}
-	at := local.AddrPort().Addr().Unmap().WithZone("")
-	if host == "localhost" {
-		return at.IsLoopback()
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().WithZone("") == at
-}
-
-// bounded puts the control plane's deadlines around a handler, on --listen and behind the
-// edge alike: a body that doesn't arrive and an answer that nobody reads end. Streams go
-// on for as long as somebody reads them. While the process drains, each answer is the
-// last one of its connection, so that clients go elsewhere without losing a request.
-func (h *node) bounded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn := http.NewResponseController(w)
-		// With Transfer-Encoding, Content-Length may have stood beside it (RFC 9112,
-		// section 6.1): net/http has dropped it, and what follows is not to be trusted.
-		if h.draining.Load() || r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-			w.Header().Set("Connection", "close")
-		}
-		if r.ContentLength != 0 {
-			_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // tests have writers without
-			r.Body = &timedBody{r.Body, conn}
-		}
-		out := &timedWriter{ResponseWriter: w, conn: conn}
-		out.arm()
-		next.ServeHTTP(out, r)
-		out.arm() // for what net/http still holds
-	})
-}
-
-// timedBody lifts the deadline when the body has been read: the connection's next read
-// waits for the client's leaving.
-type timedBody struct {
-	io.ReadCloser
-	conn *http.ResponseController
-}
-
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
-		_ = b.conn.SetReadDeadline(time.Time{})
-	}
-	return n, err
-}
-
-// timedWriter gives every write its deadline.
-type timedWriter struct {
-	http.ResponseWriter
-	conn  *http.ResponseController
-	armed time.Time
-}
-
-// arm moves the deadline, unless it has been moved just now.
-func (w *timedWriter) arm() {
-	if now := time.Now(); now.Sub(w.armed) > time.Second {
-		w.armed = now
-		_ = w.conn.SetWriteDeadline(now.Add(writeTime))
+func (h *node) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	switch {
+	case !h.serving.Load():
+		plain(w, http.StatusServiceUnavailable, "starting or draining")
+	case h.db.Ping(ctx) != nil:
+		plain(w, http.StatusServiceUnavailable, "the database does not answer")
+	case h.edge != nil && !h.edge.Ready():
+		plain(w, http.StatusServiceUnavailable, "the edge has not read its table yet")
+	default:
+		plain(w, http.StatusOK, "ready")
 	}
 }
 
-func (w *timedWriter) Write(p []byte) (int, error) {
-	w.arm()
-	return w.ResponseWriter.Write(p)
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text)
 }
 
-// FlushError is for http.ResponseController.
-func (w *timedWriter) FlushError() error {
-	w.arm()
-	return w.conn.Flush()
-}
-
-// Unwrap is for http.ResponseController.
-func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// ready reports whether the interface may answer.
+func (h *node) ready() bool { return h.serving.Load() }

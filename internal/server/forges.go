@@ -8,7 +8,7 @@ import (
 
 	"slipway/internal/connection"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/egress"
 	"slipway/internal/notify"
 	"slipway/internal/site"
@@ -17,10 +17,10 @@ import (
 
 // wireForges makes what speaks to forges and to people elsewhere.
 func (h *node) wireForges(out *egress.Egress) {
-	h.connections = connection.New(connection.Config{DB: h.db, Seal: h.seal, Out: out.Client(30 * time.Second), Hosts: h.s.gitHosts,
+	h.connections = connection.New(connection.Config{DB: h.db, Seal: h.seal, Out: out.Client(30 * time.Second), Hosts: h.s.GitAt,
 		HostClient: func(addr string) *http.Client { return out.ClientTo(30*time.Second, addr) }, Facts: h.deploymentFacts,
-		Base: h.s.baseURL, Hooks: h.s.apiURL, Log: h.s.Log})
-	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), MailTx: h.accounts.TellOwnerTx, Mails: h.accounts.Mails, Base: h.s.baseURL, Log: h.s.Log})
+		Base: h.s.BaseURL, Hooks: h.s.APIURL, Log: h.s.Log})
+	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), MailTx: h.accounts.TellOwnerTx, Mails: h.accounts.Mails, Base: h.s.BaseURL, Log: h.s.Log})
 }
 
 // connected returns what a site's repository is read with through a connected account.
@@ -34,39 +34,39 @@ func (h *node) connected(ctx context.Context, id site.ID, repository string) (*s
 
 // deploymentFacts returns what forges are told of a deployment.
 func (h *node) deploymentFacts(ctx context.Context, id string) (connection.Facts, error) {
-	x, s, err := h.deployments.Lookup(ctx, deploy.ID(id))
+	x, s, err := h.deployments.Lookup(ctx, deployment.ID(id))
 	if err != nil {
 		return connection.Facts{}, err
 	}
 	f := connection.Facts{Deployment: id, Site: string(s.ID), SiteName: s.Name, Slug: s.Slug, Repository: x.Repository, Branch: x.Branch, Commit: x.CommitHash, Pull: x.Pull,
-		Status: string(x.Status), Error: x.Error, Production: x.Target == deploy.Production, URL: h.sites.URL(s.Slug),
-		LogURL: h.s.baseURL + "/sites/" + string(s.ID) + "/deployments/" + id, UpdatedAt: max(x.CreatedAt, x.StartedAt, x.CompletedAt)}
-	if x.Target == deploy.Preview {
+		Status: string(x.Status), Error: x.Error, Production: x.Target == deployment.Production, URL: h.sites.URL(s.Slug),
+		LogURL: h.s.BaseURL + "/sites/" + string(s.ID) + "/deployments/" + id, UpdatedAt: max(x.CreatedAt, x.StartedAt, x.CompletedAt)}
+	if x.Target == deployment.Preview {
 		f.URL = x.PreviewURL
 	}
 	return f, nil
 }
 
 // tellOfDeployment has a deployment's forge and its owner's people told how it stands.
-func (h *node) tellOfDeployment(ctx context.Context, tx *db.Tx, x deploy.Deployment, name string) error {
+func (h *node) tellOfDeployment(ctx context.Context, tx *db.Tx, x deployment.Deployment, name string) error {
 	id := string(x.Site)
 	if err := h.connections.ReportTx(ctx, tx, id, string(x.ID), string(x.Status), string(x.Owner)); err != nil {
 		return err
 	}
 	what, subject := name, "production"
-	if x.Target == deploy.Preview {
+	if x.Target == deployment.Preview {
 		subject = "preview " + x.Branch
 		what += " (preview of " + x.Branch + ")"
 	}
 	path := "/sites/" + id + "/deployments/" + string(x.ID)
 	commit, _, _ := strings.Cut(x.CommitMessage, "\n")
 	switch x.Status {
-	case deploy.Failed:
+	case deployment.Failed:
 		if err := h.notify.FailedTx(ctx, tx, id, subject); err != nil {
 			return err
 		}
 		return h.notify.TellTx(ctx, tx, x.Owner, id, notify.Message{Event: notify.DeploymentFailed, Title: "Deployment of " + what + " failed", Text: x.Error, Path: path})
-	case deploy.Success:
+	case deployment.Success:
 		again, err := h.notify.RecoveredTx(ctx, tx, id, subject)
 		if err != nil || !again {
 			return err

@@ -1,3 +1,8 @@
+// Package server owns the wiring: it builds every package from one Config, starts them in
+// order and stops them in the reverse one.
+//
+// It is the only place where services meet that don't know each other. It holds no rule of
+// its own: what a service does is decided in the service.
 package server
 
 import (
@@ -13,9 +18,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"slipway/internal/config"
 	"slipway/internal/connlimit"
-	"slipway/internal/edge"
 	"slipway/internal/fastpath"
+	"slipway/internal/http3"
+	"slipway/internal/recovery"
 )
 
 // drain is how long requests and jobs under way may go on after a signal.
@@ -23,12 +30,12 @@ const drain = 20 * time.Second
 
 // Serve runs the service until ctx ends, then drains. What is wrong with the settings,
 // the addresses or the database is an error before anything is changed.
-func Serve(ctx context.Context, c Config) error {
-	s, err := c.check()
+func Serve(ctx context.Context, c config.Config) error {
+	s, err := c.Check()
 	if err != nil {
 		return err
 	}
-	if err := s.interrupted(); err != nil {
+	if err := recovery.Interrupted(s.Store); err != nil {
 		return err
 	}
 	listeners, err := listen(s)
@@ -36,10 +43,10 @@ func Serve(ctx context.Context, c Config) error {
 		return err
 	}
 	defer listeners.close()
-	if err := s.reachable(ctx); err != nil {
+	if err := s.Reachable(ctx); err != nil {
 		return err
 	}
-	unlock, err := s.lock()
+	unlock, err := s.Lock()
 	if err != nil {
 		return err
 	}
@@ -52,9 +59,9 @@ func Serve(ctx context.Context, c Config) error {
 	if err := h.prepare(ctx); err != nil {
 		return err
 	}
-	s.Log.InfoContext(ctx, "slipway is starting", "version", c.Version, "base_url", s.baseURL, "sites", "*."+s.SiteDomain, "data", s.DataDir)
-	if len(s.ACMECA) > 0 && s.ACMEDNS == "" && !local(s.SiteDomain) {
-		s.Log.WarnContext(ctx, "no wildcard certificate", "why", noWildcard)
+	s.Log.InfoContext(ctx, "slipway is starting", "version", c.Version, "base_url", s.BaseURL, "sites", "*."+s.SiteDomain, "data", s.DataDir)
+	if len(s.ACMECA) > 0 && s.ACMEDNS == "" && !config.Local(s.SiteDomain) {
+		s.Log.WarnContext(ctx, "no wildcard certificate", "why", config.NoWildcard)
 	}
 	return h.run(ctx, listeners)
 }
@@ -68,7 +75,7 @@ type listeners struct {
 	limits               *connlimit.Limiter // of visitors' connections, for quic
 }
 
-func listen(s settings) (l listeners, err error) {
+func listen(s config.Settings) (l listeners, err error) {
 	// A child that was about to start when the process before us was killed holds its
 	// ports for a moment longer.
 	patiently := func(flag string, open func() error) {
@@ -91,7 +98,7 @@ func listen(s settings) (l listeners, err error) {
 		return got
 	}
 	l.control = open("--listen", s.Listen)
-	if s.role("edge") {
+	if s.Role("edge") {
 		l.http = open("--edge-http", s.EdgeHTTP)
 		l.https = open("--edge-https", s.EdgeHTTPS)
 		if s.HTTP3 && err == nil && l.https != nil {
@@ -143,7 +150,7 @@ func (h *node) run(ctx context.Context, l listeners) error {
 	work, stopWork := context.WithCancel(failed)
 	defer stopWork()
 	var working sync.WaitGroup
-	if h.s.role("worker") {
+	if h.s.Role("worker") {
 		for _, r := range h.workers() {
 			working.Go(func() {
 				if err := r.run(work); err != nil && work.Err() == nil {
@@ -183,7 +190,7 @@ func (h *node) run(ctx context.Context, l listeners) error {
 		serve(servers.https, func() error { return servers.https.Serve(l.https) })
 	}
 	if l.quic != nil {
-		srv := h.edge.HTTP3(l.limits)
+		srv := http3.New(h.edge.HTTPS(), h.edge.TLSConfig(), l.limits)
 		serve(srv, func() error { return srv.Serve(l.quic) })
 	}
 	h.serving.Store(true)
@@ -242,7 +249,7 @@ func (h *node) servers() servers {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ConnState:         edge.Idle,
+		ConnState:         connlimit.Idle,
 		ErrorLog:          slog.NewLogLogger(h.s.Log.Handler(), slog.LevelDebug),
 	}}
 	if h.edge != nil {
@@ -251,31 +258,3 @@ func (h *node) servers() servers {
 	}
 	return out
 }
-
-func (h *node) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-	defer cancel()
-	switch {
-	case !h.serving.Load():
-		plain(w, http.StatusServiceUnavailable, "starting or draining")
-	case h.db.Ping(ctx) != nil:
-		plain(w, http.StatusServiceUnavailable, "the database does not answer")
-	case h.edge != nil && !h.edge.Ready():
-		plain(w, http.StatusServiceUnavailable, "the edge has not read its table yet")
-	default:
-		plain(w, http.StatusOK, "ready")
-	}
-}
-
-func plain(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
-	w.WriteHeader(status)
-	fmt.Fprintln(w, text)
-}
-
-// ready reports whether the interface may answer.
-func (h *node) ready() bool { return h.serving.Load() }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"slipway/internal/edge"
 	"slipway/internal/site"
 	"slipway/internal/traffic"
+	"slipway/internal/visits"
 )
 
 // recordVisits hands what the edge counted to the service that stores it.
-func (h *node) recordVisits(ctx context.Context, since time.Time, group []edge.Visits) error {
+func (h *node) recordVisits(ctx context.Context, since time.Time, group []visits.Counts) error {
 	bySite := make(map[string]traffic.Counts, len(group))
 	var details []traffic.Details
 	for _, v := range group {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"slipway/internal/access"
 	"slipway/internal/account"
 	"slipway/internal/api"
 	"slipway/internal/app"
@@ -25,11 +26,15 @@ import (
 	"slipway/internal/build"
 	"slipway/internal/bundle"
 	"slipway/internal/certs"
+	"slipway/internal/config"
 	"slipway/internal/connection"
+	"slipway/internal/control"
+	"slipway/internal/country"
 	"slipway/internal/dashboard"
 	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/domain"
 	"slipway/internal/edge"
 	"slipway/internal/egress"
@@ -38,14 +43,19 @@ import (
 	"slipway/internal/git"
 	"slipway/internal/idempotency"
 	"slipway/internal/job"
+	"slipway/internal/launch"
+	"slipway/internal/member"
+	"slipway/internal/memory"
 	"slipway/internal/notify"
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/release"
+	"slipway/internal/rule"
 	"slipway/internal/runtime"
 	"slipway/internal/seal"
 	"slipway/internal/site"
 	"slipway/internal/source"
+	"slipway/internal/thumbnail"
 	"slipway/internal/traffic"
 	"slipway/internal/webhook"
 	"slipway/internal/wordpress"
@@ -53,7 +63,7 @@ import (
 
 // node is every package of one process, built and wired.
 type node struct {
-	s       settings
+	s       config.Settings
 	db      *db.DB
 	seal    *seal.Sealer
 	metrics *prometheus.Registry
@@ -63,6 +73,8 @@ type node struct {
 	operations  *operation.Operations
 	sites       *site.Sites
 	deployments *deploy.Deployments
+	rules       *rule.Rules
+	thumbnails  *thumbnail.Thumbnails
 	git         *git.Git
 	connections *connection.Connections
 	notify      *notify.Notifications
@@ -76,6 +88,7 @@ type node struct {
 	databases   *database.Databases
 	wordpress   *wordpress.WordPress
 	backups     *backup.Backups
+	launch      *launch.Launch
 	engine      *runtime.Processes // nil where programs can't run
 	bundles     *bundle.Bundles
 	source      *source.Source
@@ -84,6 +97,8 @@ type node struct {
 	edge        *edge.Edge           // nil without the role
 	certs       *certs.Certs         // nil without the role edge
 
+	door     *control.Door
+	members  *member.Members
 	draining atomic.Bool // since the first sign of the end
 	serving  atomic.Bool // between the opening of the listeners and the first sign of the end
 }
@@ -95,10 +110,10 @@ var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.
 }
 
 // wire makes every package from the settings. It opens the database and starts nothing.
-func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
+func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err error) {
 	h := &node{s: s, metrics: prometheus.NewRegistry()}
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if h.db, h.seal, err = s.open(ctx, s.Log); err != nil {
+	if h.db, h.seal, err = s.Open(ctx, s.Log); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -106,37 +121,37 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 			h.db.Close()
 		}
 	}()
-	out, err := egress.New(egress.Config{Allow: s.allow, Own: s.public, OwnPorts: []uint16{443}, CAFile: s.OutboundCAFile, Log: s.Log})
+	out, err := egress.New(egress.Config{Allow: s.Allow, Own: s.Public, OwnPorts: []uint16{443}, CAFile: s.OutboundCAFile, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
-	authorities, err := s.authorities()
+	authorities, err := authorityClient(s)
 	if err != nil {
 		return nil, err
 	}
-	store, err := s.blobs(gc.NewRecord(h.db), s.Log)
+	store, err := s.OpenBlobs(gc.NewRecord(h.db), s.Log)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.probeBlobs(ctx, store, s.Log); err != nil {
+	if err := s.ProbeBlobs(ctx, store, s.Log); err != nil {
 		return nil, err
 	}
 	releases := release.New(release.Config{Blobs: store, Log: s.Log,
 		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
-	h.source, err = source.New(source.Config{Dir: s.path("source"), Egress: out, Hosts: s.gitHosts, Depth: s.GitHistory, Lacks: s.lacks, Log: s.Log})
+	h.source, err = source.New(source.Config{Dir: s.Path("source"), Egress: out, Hosts: s.GitAt, Depth: s.GitHistory, Lacks: s.Lacks, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
-	bundles, err := bundle.New(bundle.Config{Blobs: store, Dir: s.path("bundles"), Log: s.Log})
+	bundles, err := bundle.New(bundle.Config{Blobs: store, Dir: s.Path("bundles"), Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
 	h.bundles = bundles
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
-	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: h.wanted, Log: s.Log}
-	if s.role("worker") {
+	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: func(ctx context.Context, id string) (app.Wanted, error) { return h.launch.Wanted(ctx, id) }, Log: s.Log}
+	if s.Role("worker") {
 		var engine *runtime.Processes
-		if builds, engine, err = s.builds(ctx, h.db, out, bundles, h.programWays(l)); err != nil {
+		if builds, engine, err = openBuilds(ctx, s, h.db, out, bundles, h.programWays(l)); err != nil {
 			return nil, err
 		}
 		if engine != nil {
@@ -147,7 +162,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	}
 	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
 	apps.Operations = h.operations
-	limits := account.NewLimits(s.limits)
+	limits := account.NewLimits(s.AccountLimits)
 	apps.MostOf = h.mostPrograms(limits)
 	apps.Storage = h.appStorage(limits)
 	h.apps = app.New(apps)
@@ -155,10 +170,12 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 		return h.apps.Running(string(owner)), nil
 	})
 	limits.Count(account.LimitStorage, h.apps.StorageOf)
-	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.mailer, Site: s.baseURL, Log: s.Log})
+	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 512), Log: s.Log, Metrics: h.metrics,
 		Tell: h.tellOfWebhook, Operations: h.operations})
-	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.sitePort, Connected: h.connected})
+	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.SitePort, Connected: h.connected})
+	h.members = member.New(member.Config{Seal: h.seal, Sites: h.sites, BaseURL: s.BaseURL, GrantPath: access.GrantPath})
+	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: h.draining.Load})
 	h.wireForges(out)
 	if err := h.openDatabases(limits, whyNot(apps)); err != nil {
 		return nil, err
@@ -168,8 +185,10 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 		Tell:         h.tellOfDeployment,
 		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
 		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks, h.forgetBackups}})
+	h.rules = rule.New(rule.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Releases: releases, Countries: s.CountryDatabase != ""})
+	h.thumbnails = thumbnail.New(h.db, releases)
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
-		Heads: h.heads, Log: s.Log})
+		Heads: git.Look{Source: h.source, Sites: h.sites}.Heads, Log: s.Log})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
 	kept, err := h.backupConfig(store, limits)
@@ -180,6 +199,7 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.openWordPress(out, bundles)
 	h.gc.Register("WordPress", h.wordpress.Roots)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
+	h.launch = launch.New(launch.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Databases: h.databases, WordPress: h.wordpress, Address: h.visitorsAddress, Mail: s.Mailer != nil})
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
@@ -190,29 +210,30 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 	h.sites.Work(h.jobs)
 	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
+	h.thumbnails.Work(h.jobs)
 	h.apps.Work(h.jobs)
 	h.databases.Work(h.jobs)
 	h.backups.Work(h.jobs)
 	h.wordpress.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
-	if s.role("api") {
-		h.pages = dashboard.New(h.withPrograms(h.dashboardConfig()))
-		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Git: h.git,
+	if s.Role("api") {
+		h.pages = dashboard.New(h.dashboardConfig())
+		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Rules: h.rules, Git: h.git,
 			Connections: h.connections, Notify: h.notify, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.baseURL, APIURL: s.apiURL,
-			RateLimit: s.RateLimit, TrustedProxies: s.proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
+			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.BaseURL, APIURL: s.APIURL,
+			RateLimit: s.RateLimit, TrustedProxies: s.Proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
 		return nil, err
 	}
-	if s.role("edge") {
-		country, err := countries(s.CountryDatabase)
+	if s.Role("edge") {
+		countryOf, err := country.Open(s.CountryDatabase)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--country-database: %w", err)
 		}
-		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, Awake: h.awakeProgram, Page: h.wordpress.Page, HasPages: h.wordpress.HasPages, PageFiles: h.wordPressFiles, SessionCookies: wordpress.SessionCookies, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.sitePort,
-			Control: h.bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: country, ControlHosts: s.controlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: h.members(), Log: s.Log, Metrics: h.metrics})
+		h.edge = edge.New(edge.Config{Programs: h.acquireProgram, Awake: h.awakeProgram, Page: h.wordpress.Page, HasPages: h.wordpress.HasPages, PageFiles: h.wordPressFiles, SessionCookies: wordpress.SessionCookies, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.SitePort,
+			Control: h.door.Bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: countryOf, ControlHosts: s.ControlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: h.atEdge(), Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
@@ -221,9 +242,9 @@ func wire(ctx context.Context, s settings, l listeners) (_ *node, err error) {
 func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, limits *account.Limits) domain.Config {
 	c := domain.Config{
 		DB: h.db, Limits: limits, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
-		Registry: h.s.Registry, Prices: h.s.prices, Reserved: h.s.ownHosts, Addrs: h.s.public, Listens: h.s.listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
+		Registry: h.s.Registry, Prices: h.s.PriceList, Reserved: h.s.OwnHosts, Addrs: h.s.Public, Listens: h.s.Listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
 		Allowed: func(a netip.Addr) bool {
-			for _, p := range h.s.allow {
+			for _, p := range h.s.Allow {
 				if p.Contains(a.Unmap()) {
 					return true
 				}
@@ -233,7 +254,7 @@ func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, limits
 	}
 	if len(h.s.ACMECA) > 0 {
 		c.CAs = certs.NewPermits(h.s.ACMECA, authorities).Names
-		c.Delegation = h.s.delegation
+		c.Delegation = func(name string) string { return delegation(h.s, name) }
 	}
 	return c
 }
@@ -312,7 +333,7 @@ func (h *node) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return writeIfChanged(h.s.path("root.pem"), root)
+	return writeIfChanged(h.s.Path("root.pem"), root)
 }
 
 func writeIfChanged(path string, text []byte) error {
@@ -341,7 +362,7 @@ func (h *node) services() []service {
 		{"answers", h.answers.Run},
 		{"operations", h.operations.Run},
 		{"rate limit", h.limiter.Run},
-		{"memory", giveBack},
+		{"memory", memory.GiveBack},
 	}
 	if h.pages != nil {
 		list = append(list, service{"dashboard", h.pages.Run})
@@ -387,8 +408,8 @@ func (h *node) observe() {
 		}))
 	}
 	gauge("slipway_sites", "Sites that exist.", site.Total)
-	gauge("slipway_deployments_pending", "Deployments in the queue.", deploy.PendingTotal)
-	gauge("slipway_deployments_running", "Deployments in progress.", deploy.RunningTotal)
+	gauge("slipway_deployments_pending", "Deployments in the queue.", deployment.PendingTotal)
+	gauge("slipway_deployments_running", "Deployments in progress.", deployment.RunningTotal)
 	gauge("slipway_jobs_dead", "Jobs that failed permanently.", job.Dead)
 	gauge("slipway_jobs_unknown", "Jobs that have been due for a minute or longer and whose kind no running node knows; slipway doctor lists the kinds.",
 		func(ctx context.Context, r db.Reader) (n int, err error) {

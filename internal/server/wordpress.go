@@ -1,14 +1,11 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +15,7 @@ import (
 	"slipway/internal/deploy"
 	"slipway/internal/egress"
 	"slipway/internal/fault"
-	"slipway/internal/framework"
+	"slipway/internal/launch"
 	"slipway/internal/mail"
 	"slipway/internal/runtime"
 	"slipway/internal/sandbox"
@@ -31,9 +28,27 @@ import (
 func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
 	h.wordpress = wordpress.New(wordpress.Config{DB: h.db, Sites: h.sites, Databases: h.databases, Bundles: bundles, Seal: h.seal, Out: out.Client(5 * time.Minute),
 		Operations: h.operations, Backups: h.backups, Deployments: h.deployments,
-		Dir: h.s.path("wordpress"), Source: h.s.WordPressSource, Task: h.wordPressTask, Ask: h.askWordPress, Say: h.apps.Note, Log: h.s.Log,
-		Address: h.visitorsAddress, Errors: h.phpErrors, Content: h.contentFolder, Disk: h.contentSize, StorageLimit: storageLimit,
-		Hold: h.hold, Renew: h.apps.Renew})
+		Dir: h.s.Path("wordpress"), Source: h.s.WordPressSource, Task: h.wordPressTask, Ask: h.askWordPress, Say: h.apps.Note, Log: h.s.Log,
+		Address: h.visitorsAddress, Errors: h.phpErrors, Content: h.contentFolder, Disk: h.contentSize, StorageLimit: launch.StorageOf,
+		Hold: h.hold, Renew: h.apps.Renew, NoObjectCache: h.noObjectCache, ClearObjects: h.clearObjects})
+}
+
+// noObjectCache says why sites can't have an object cache here; empty: they can.
+func (h *node) noObjectCache() string {
+	if h.engine == nil {
+		return "programs can't run on this server"
+	}
+	if !h.db.Single() {
+		return "an installation of several nodes has none: each node would keep its own values"
+	}
+	_, why := runtime.RedisServer(h.s.RedisServer)
+	return why
+}
+
+func (h *node) clearObjects(site string) {
+	if h.engine != nil {
+		h.engine.ClearRedis(site)
+	}
 }
 
 // wordPressDeploys says how deployments of WordPress sites come to run. The service is made
@@ -84,14 +99,6 @@ func (h *node) contentSize(id site.ID) int64 {
 	return sandbox.Size(dir, maxCounted)
 }
 
-// storageLimit is how many bytes a site may store.
-func storageLimit(s site.Site) int64 {
-	if s.Run.StorageMiB != nil {
-		return int64(*s.Run.StorageMiB) << 20
-	}
-	return programStorage
-}
-
 // askWordPress asks a deployment's program as a visitor does, past the page cache.
 func (h *node) askWordPress(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
 	e, err := h.apps.Acquire(ctx, deployment)
@@ -137,41 +144,9 @@ func (h *node) acquireWordPress(deployment string) func(ctx context.Context) (wo
 	}
 }
 
-// addWordPress adds what a WordPress finds in its environment. Nothing that the owner sets
-// takes its place.
-func (h *node) addWordPress(ctx context.Context, w *app.Wanted, p *deploy.Program) error {
-	if p.Runtime != framework.WordPress {
-		return nil
-	}
-	address, err := h.visitorsAddress(ctx, p.Site)
-	if err != nil {
-		return err
-	}
-	env, secrets, err := h.wordpress.Environment(ctx, p.Site.ID, address)
-	if err != nil {
-		return err
-	}
-	if len(p.Content) > 0 {
-		env["SLIPWAY_WP_MANAGED"] = "1"
-	}
-	for _, own := range []string{address, h.sites.URL(p.Site.Slug)} {
-		if own = ownAddress(own); own != "" && !slices.Contains(w.Spec.Own, own) {
-			w.Spec.Own = append(w.Spec.Own, own)
-		}
-	}
-	if h.s.mailer != nil {
-		w.Spec.Mail, env["SLIPWAY_WP_MAIL"] = true, strconv.Itoa(runtime.MailPort)
-	}
-	for k, v := range env {
-		p.Env[k] = v
-	}
-	p.Secrets = append(p.Secrets, secrets...)
-	return nil
-}
-
 // programWays returns where programs of this node get to.
 func (h *node) programWays(l listeners) programWays {
-	w := programWays{database: h.databaseSocket}
+	w := programWays{database: h.databaseSocket, changed: func(id string) { h.wordpress.Changed(site.ID(id)) }}
 	if l.https != nil {
 		if a, ok := l.https.Addr().(*net.TCPAddr); ok {
 			at := a.IP
@@ -181,19 +156,10 @@ func (h *node) programWays(l listeners) programWays {
 			w.edge = net.JoinHostPort(at.String(), strconv.Itoa(a.Port))
 		}
 	}
-	if h.s.mailer != nil {
-		w.mail = mail.NewRelay(h.s.mailer, func(site, line string) { h.apps.Note(site, line) }).Serve
+	if h.s.Mailer != nil {
+		w.mail = mail.NewRelay(h.s.Mailer, func(site, line string) { h.apps.Note(site, line) }).Serve
 	}
 	return w
-}
-
-// ownAddress is the host and port of a site's URL.
-func ownAddress(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
 }
 
 // visitorsAddress is where visitors know a site: its primary domain, or its own address.

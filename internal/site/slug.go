@@ -102,16 +102,25 @@ func latin(r rune) string {
 			b.WriteString(t)
 		case d < 0x80:
 			b.WriteString(strings.ToLower(string(d)))
-		case unicode.Is(unicode.Mn, d) && d != r: // an accent of the letter before
-		case unicode.Is(unicode.Mn, r):
-			return strings.ToLower(unidecode.Unidecode(string(r))) // a vowel of its own in Indic and Thai, else nothing
-		case unicode.IsLetter(r) || unicode.IsNumber(r):
-			return strings.ToLower(unidecode.Unidecode(string(r)))
+		case unicode.IsMark(d) && d != r: // an accent of the letter before
+		case unicode.IsMark(r), unicode.IsLetter(r), unicode.IsNumber(r): // a mark is a vowel of its own in Indic and Thai, else nothing
+			return spoken(r)
 		default:
 			return " "
 		}
 	}
 	return b.String()
+}
+
+// spoken writes a character as it is spoken. The signs for sounds that Latin has no letter
+// for (k`art`uli) are left out: they would tear a word.
+func spoken(r rune) string {
+	return strings.Map(func(c rune) rune {
+		if c == '`' || c == '\'' || c == '"' || c == '@' {
+			return -1
+		}
+		return unicode.ToLower(c)
+	}, unidecode.Unidecode(string(r)))
 }
 
 // claimSlug takes the name's slug for the site, or, where it is taken or reserved, the

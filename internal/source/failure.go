@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,10 @@ const (
 	codeNoDefault = "no_default_branch"
 	noRemoteRef   = "couldn't find remote ref"
 )
+
+// errDamaged is a repository that git can't make sense of: what the host sent is damaged, or
+// what the cache holds. Where there was nothing in the cache it is the host.
+var errDamaged = errors.New("objects are damaged or missing")
 
 // explain turns what git said into a sentence for the user; what only the operator can
 // mend stays a plain error, without secrets and paths.
@@ -64,13 +69,35 @@ func (s *Source) explain(ctx context.Context, r Request, m *remote, stderr strin
 	case has("SSL certificate", "certificate verif", "SSL: ", "gnutls_handshake", "SSL_connect", "TLS connect"):
 		return &fault.Error{Kind: fault.Invalid, Code: "certificate_refused",
 			Message: fmt.Sprintf("The certificate of %s is not trusted", r.Repository.host)}
-	case has("transfer too slow", "Operation too slow", "Operation timed out", "returned error: 50", "returned error: 429", "Failed to connect", "Empty reply", "early EOF", "hung up unexpectedly", "unexpected disconnect", "Connection reset"):
+	case has("transfer too slow", "Operation too slow", "Operation timed out", "returned error: 50", "returned error: 429", "Failed to connect", "Empty reply", "early EOF", "hung up unexpectedly", "unexpected disconnect", "Connection reset", "transfer closed", "RPC failed"):
 		return unreachable(r)
 	case has("fsck error", "fsck: "):
 		return &fault.Error{Kind: fault.Invalid, Code: "repository_refused",
 			Message: fmt.Sprintf("Repository %s contains malformed or unsafe objects", r.Repository), Details: "run git fsck --strict to list them"}
+	case has("remote error: "):
+		return hostRefused(r, "it said: "+s.remark(said, "remote error: ", m))
+	case has("No space left", "Disk quota exceeded", "Read-only file system", "Input/output error", "unable to create", "unable to write", "cannot fork", "Resource temporarily unavailable"):
+		// This host's trouble, whatever git makes of it afterwards.
+	case has("returned error: 4"):
+		return hostRefused(r, "it answered with HTTP status "+s.remark(said, "returned error: ", m))
+	case has("is this a git repository?"): // a page, as of a sign-in
+		return absent(r)
+	case has("mismatched algorithms", "unknown object format"):
+		return &fault.Error{Kind: fault.Invalid, Code: "object_format", Message: fmt.Sprintf("Repository %s has an object format that is not supported", r.Repository), Details: "only SHA-1 repositories can be deployed"}
+	case has("protocol error", "invalid server response", "invalid ls-refs response", "dumb http", "fetch-pack: expected"):
+		return &fault.Error{Kind: fault.Invalid, Code: "git_protocol", Message: fmt.Sprintf("Host %s did not answer as a Git server", r.Repository.host),
+			Details: "it must speak Git's smart HTTP protocol and serve shallow clones; check the repository's address"}
+	case has("invalid index-pack output", "did not send all necessary objects", "did not receive expected object", "bad object", "unresolved delta"):
+		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return fmt.Errorf("fetch %s: %w: %s", r.Repository, err, s.scrub(stderr, m))
+}
+
+// remark returns what follows a word of git's on its line, for people.
+func (s *Source) remark(said, after string, m *remote) string {
+	_, text, _ := strings.Cut(said, after)
+	text, _, _ = strings.Cut(text, "\n")
+	return clean([]byte(s.scrub(text, m)), 200)
 }
 
 // scrub returns one line without secrets, addresses of the proxy, or paths of this machine.
@@ -95,6 +122,18 @@ func absent(r Request) error {
 		e.Message = fmt.Sprintf("Repository %s not found, or the stored credential has no access to it", r.Repository)
 	}
 	return e
+}
+
+func hostRefused(r Request, why string) error {
+	return &fault.Error{Kind: fault.Forbidden, Code: "host_refused", Message: fmt.Sprintf("Host %s refused to serve %s", r.Repository.host, r.Repository), Details: why}
+}
+
+// unusable says what is wrong with a repository from which nothing usable came into an empty cache.
+func unusable(r Request, err error) error {
+	if errors.Is(err, errNoCommit) {
+		return &fault.Error{Kind: fault.Invalid, Code: "not_a_commit", Message: fmt.Sprintf("%s in %s is not a commit", cmp.Or(r.Commit, r.Branch), r.Repository), Details: "deploy a branch, or a tag of a commit"}
+	}
+	return &fault.Error{Kind: fault.Invalid, Code: "repository_damaged", Message: fmt.Sprintf("Repository %s can't be read: objects are damaged or missing", r.Repository), Details: "run git fsck --full on its host"}
 }
 
 func noBranch(r Request) error {

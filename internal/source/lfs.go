@@ -46,21 +46,27 @@ const (
 // in t.Unfetched: a site whose pictures are missing is better than none.
 func (s *Source) lfs(ctx context.Context, r Request, t *Tree) error {
 	uses, err := t.usesLFS(ctx)
-	if err != nil || !uses {
+	if err != nil {
 		return err
 	}
-	pointers, err := t.pointers(ctx)
-	if err != nil || len(pointers) == 0 {
-		return err
+	var pointers []pointer
+	if uses {
+		if pointers, err = t.pointers(ctx); err != nil {
+			return err
+		}
+	}
+	if len(pointers) == 0 {
+		return t.stray(ctx)
 	}
 	var total int64
 	for _, f := range t.files {
 		total += f.Size
 	}
-	for i := range pointers {
-		if total += pointers[i].size; total > s.c.MaxSize {
+	for _, p := range pointers {
+		if p.size > s.c.MaxSize-total { // a pointer may name any size, so a sum could overflow
 			return tooLarge(r, "with its Git LFS files it is over the limit of "+size(s.c.MaxSize))
 		}
+		total += p.size
 	}
 	if len(pointers) > maxLFS {
 		return tooLarge(r, fmt.Sprintf("it has more than %d files in Git LFS", maxLFS))
@@ -147,6 +153,30 @@ func (t *Tree) pointers(ctx context.Context) ([]pointer, error) {
 		return err
 	})
 	return found, err
+}
+
+// large are the types of files that people give to LFS.
+var large = strings.Fields(".avi .avif .bin .gif .glb .gz .ico .jpeg .jpg .mov .mp3 .mp4 .ogg .otf .pdf .png .psd .tif .tiff .ttf .wav .wasm .webm .webp .woff .woff2 .zip")
+
+// stray notes pointers that no attribute file gives to LFS, as after a lost .gitattributes: Git
+// takes them for the files themselves, but no picture is three lines of text.
+func (t *Tree) stray(ctx context.Context) error {
+	var few []File
+	for _, f := range t.files {
+		if f.Mode.IsRegular() && f.in == nil && f.lfs == "" && f.Size > 100 && f.Size <= maxPointer && len(few) < maxLFS && slices.Contains(large, strings.ToLower(path.Ext(f.Path))) {
+			few = append(few, f)
+		}
+	}
+	if len(few) == 0 {
+		return nil
+	}
+	return t.Read(ctx, few, func(f File, r io.Reader) error {
+		b, err := io.ReadAll(r)
+		if bytes.HasPrefix(b, []byte(strings.TrimSuffix(lfsPrefix, "\n"))) {
+			t.Unfetched = append(t.Unfetched, strings.ToValidUTF8(f.Path, "?"))
+		}
+		return err
+	})
 }
 
 func parsePointer(text string) (p pointer, ok bool) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -88,6 +89,32 @@ func TestLFS(t *testing.T) {
 	}
 }
 
+// Pointers that no attribute file gives to LFS, or that an editor has changed, are named too:
+// they would be published as pictures. Small files of their own are not.
+func TestStrayPointers(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, nil)
+	text, _ := pointerTo("the real one")
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"no attributes":    {map[string]string{"img/a.PNG": text, "b.mp4": text, "notes.txt": text, "tiny.gif": strings.Repeat("x", 130)}, "[b.mp4 img/a.PNG]"},
+		"Windows' lines":   {map[string]string{".gitattributes": "*.png filter=lfs", "a.png": strings.ReplaceAll(text, "\n", "\r\n")}, "[a.png]"},
+		"large attributes": {map[string]string{".gitattributes": "*.png filter=lfs\n" + strings.Repeat("# a comment\n", 6000), "a.png": text}, "[a.png]"},
+		"none at all":      {map[string]string{"a.png": strings.Repeat("y", 200)}, "[]"},
+	} {
+		at := "acme/" + strings.NewReplacer(" ", "-", "'", "").Replace(strings.ToLower(name))
+		h.commit(t, at, "main", c.files)
+		tree := fetch(t, s, Request{Site: strings.TrimPrefix(at, "acme/"), Repository: repo(t, "git.test/"+at), Branch: "main"})
+		slices.Sort(tree.Unfetched)
+		if got := fmt.Sprint(tree.Unfetched); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
 // What can't be had, or isn't what its pointer names, is named; a host that lies costs
 // nothing but that. Pointers that name more than a tree may hold are refused.
 func TestLFSThatFails(t *testing.T) {
@@ -116,10 +143,13 @@ func TestLFSThatFails(t *testing.T) {
 			t.Errorf("%s: unfetched %v, a.png is %q", name, tree.Unfetched, got["a.png"])
 		}
 	}
-	h.commit(t, "acme/huge", "main", map[string]string{".gitattributes": "*.png filter=lfs", "a.png": strings.Replace(text, "size 12", "size 99999999999", 1)})
 	r.Repository = repo(t, "git.test/acme/huge")
-	if _, err := s.Fetch(t.Context(), r); !fault.Is(err, fault.TooLarge) {
-		t.Errorf("huge: %v", err)
+	h.intercept.Store(nil)
+	for _, most := range []string{"99999999999", "9223372036854775700", "9223372036854775807"} { // the latter with what else the commit holds is below zero
+		h.commit(t, "acme/huge", "main", map[string]string{".gitattributes": "*.png filter=lfs", "a.png": strings.Replace(text, "size 12", "size "+most, 1), "b.png": text})
+		if _, err := s.Fetch(t.Context(), r); !fault.Is(err, fault.TooLarge) {
+			t.Errorf("huge: %v", err)
+		}
 	}
 }
 

@@ -294,6 +294,10 @@ func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
 		if err == nil {
 			return t, nil
 		}
+		if g.fresh && ctx.Err() == nil && (errors.Is(err, errDamaged) || errors.Is(err, errNoCommit)) {
+			s.c.Log.InfoContext(ctx, "repository can't be read", "site", r.Site, "err", err)
+			return nil, unusable(r, err)
+		}
 		if g.fresh || ctx.Err() != nil || fault.As(err) != nil {
 			return nil, s.orVacant(ctx, remote, r, err)
 		}

@@ -82,6 +82,9 @@ func (s *Source) read(ctx context.Context, r Request, g *generation) (*Tree, err
 		return err
 	})
 	l := <-listed
+	if errors.Is(err, errCorrupt) && t.Commit == "" {
+		err = fmt.Errorf("%w: %w", errNoCommit, err)
+	}
 	if err = errors.Join(err, l.err); err != nil {
 		if f := fault.As(err); f != nil {
 			return nil, f
@@ -92,6 +95,9 @@ func (s *Source) read(ctx context.Context, r Request, g *generation) (*Tree, err
 	s.pin(g)
 	return t, nil
 }
+
+// errNoCommit is a name that leads to something else than a commit, or a cache that lacks it.
+var errNoCommit = errors.New("not a commit")
 
 // describe reads a commit object: headers, an empty line, the message.
 func (t *Tree) describe(b []byte) {

@@ -53,7 +53,7 @@ func TestSVG(t *testing.T) {
 			}
 			for at, page := range map[string]string{"file": `<link rel=icon href=/i.svg>`,
 				"data": `<link rel=icon href="data:image/svg+xml;base64,` + base64.StdEncoding.EncodeToString([]byte(tt.svg)) + `">`} {
-				p := Of(context.Background(), site(page, map[string][]byte{"i.svg": []byte(tt.svg)}))
+				p := Of(context.Background(), filesOf(page, map[string][]byte{"i.svg": []byte(tt.svg)}))
 				if tt.ok && (string(p.Icon) != tt.svg || IconType(p.Icon) != "image/svg+xml") || !tt.ok && p.Icon != nil {
 					t.Errorf("%s: the icon is %q", at, p.Icon)
 				}

@@ -1,5 +1,6 @@
 // Package thumbnail owns what a site looks like at a glance: its title, what it says of
-// itself, its color, an icon and a picture, taken from the files of its release.
+// itself, its color, an icon and a picture, taken from the files of its release when that
+// has become live, and stored.
 //
 // All of it comes from strangers. Text is cut and cleaned, colors are parsed and written
 // anew, raster images are decoded within limits of memory and time and encoded again. An

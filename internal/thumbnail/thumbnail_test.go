@@ -99,7 +99,7 @@ func bitmap(side, bits int, c color.NRGBA, alpha byte) []byte {
 	return append(append(out, hidden...), bytes.Repeat(mask, side-1)...)
 }
 
-func site(page string, files map[string][]byte) Files {
+func filesOf(page string, files map[string][]byte) Files {
 	return Files{
 		Page: func(limit int64) []byte { return []byte(page)[:min(int64(len(page)), limit)] },
 		File: func(path string, limit int64) []byte {
@@ -131,7 +131,7 @@ func near(a, b color.NRGBA) bool {
 
 func TestThumbnail(t *testing.T) {
 	t.Parallel()
-	p := Of(context.Background(), site(`<!doctype html><html><head><svg><title>no</title></svg>
+	p := Of(context.Background(), filesOf(`<!doctype html><html><head><svg><title>no</title></svg>
 		<TITLE> Harbor &amp; Journal
 		</TITLE><meta NAME=description content="News from the&nbsp;quay.">
 		<meta name="theme-color" media="(prefers-color-scheme: dark)" content="#111"><meta name="theme-color" content=" RGB(10, 120,200) ">
@@ -182,7 +182,7 @@ func TestSources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := Of(context.Background(), site(tt.page, tt.files))
+			p := Of(context.Background(), filesOf(tt.page, tt.files))
 			if p.Title != tt.want.Title || p.Text != tt.want.Text || p.Color != tt.want.Color || (p.Icon == nil) != (tt.want.Icon == nil) || (p.Image == nil) != (tt.want.Image == nil) {
 				t.Errorf("%q, %q, %s, icon %d, image %d", p.Title, p.Text, p.Color, len(p.Icon), len(p.Image))
 			}
@@ -191,7 +191,7 @@ func TestSources(t *testing.T) {
 			}
 		})
 	}
-	long := Of(context.Background(), site("<title>"+strings.Repeat("ä", 5000)+"</title>", nil))
+	long := Of(context.Background(), filesOf("<title>"+strings.Repeat("ä", 5000)+"</title>", nil))
 	if n := len([]rune(long.Title)); n != 80 {
 		t.Errorf("the title has %d characters", n)
 	}

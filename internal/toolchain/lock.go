@@ -36,6 +36,13 @@ func (t *Toolchain) tryLock(key string, how int) (*os.File, error) {
 	return f, nil
 }
 
+// unlock gives a lock back. To close the file is not enough: a child process of another
+// goroutine that has been forked and has not begun its program has it open, too.
+func unlock(f *os.File) {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	_ = f.Close()
+}
+
 // lock waits until key is ours alone. flock cannot be interrupted, hence the asking.
 func (t *Toolchain) lock(ctx context.Context, key string) (*os.File, error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
@@ -57,7 +64,7 @@ type lease struct {
 	file *os.File
 }
 
-func (l *lease) release() { l.once.Do(func() { _ = l.file.Close() }) }
+func (l *lease) release() { l.once.Do(func() { unlock(l.file) }) }
 
 // lease takes a tool that is there; nil when it is not, or is being made or removed.
 func (t *Toolchain) lease(p pack) (*lease, error) {
@@ -66,7 +73,7 @@ func (t *Toolchain) lease(p pack) (*lease, error) {
 		return nil, err
 	}
 	if _, err := os.Lstat(t.kept(p)); err != nil {
-		_ = f.Close()
+		unlock(f)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, nil
 		}
@@ -86,7 +93,7 @@ func (t *Toolchain) once(ctx context.Context, key string, f func(context.Context
 		if err != nil {
 			return err
 		}
-		defer l.Close()
+		defer unlock(l)
 		return f(ctx)
 	})
 }

@@ -81,7 +81,7 @@ func (t *Toolchain) removeUnused(key, path string) (bool, error) {
 	if l == nil || err != nil {
 		return false, err
 	}
-	defer l.Close()
+	defer unlock(l)
 	// Under another name first: half a tool must not look like one.
 	if gone := filepath.Join(t.c.Dir, "new", key); path != gone {
 		if err := os.RemoveAll(gone); err != nil {

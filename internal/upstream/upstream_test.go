@@ -388,13 +388,16 @@ func TestIdle(t *testing.T) {
 		if _, err := conns[2].Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("one too many: %v", err)
 		}
-		if len(p.idle) != 2 {
-			t.Fatalf("%d wait", len(p.idle))
+		p.mu.Lock()
+		left := len(p.idle)
+		p.mu.Unlock()
+		if left != 2 {
+			t.Fatalf("%d wait", left)
 		}
 		time.Sleep(600 * time.Millisecond)
 		synctest.Wait()
 		p.mu.Lock()
-		left := len(p.idle)
+		left = len(p.idle)
 		p.mu.Unlock()
 		if left != 1 {
 			t.Errorf("%d wait after a second", left)

@@ -20,6 +20,7 @@ type flight struct {
 	owner    account.OwnerID
 	url      string
 	host     string
+	network  string // where it should arrive, or has; empty: the host was not reached yet
 	secret   string // sealed
 	previous string // sealed: signs too, while the secret is being rotated; empty: none
 	hops     int    // of the event
@@ -293,8 +294,8 @@ func take(part []*endpoint, room, share int, q *quota) (out []flight) {
 		key, n := ownerHost{e.owner, e.host}, max(0, min(e.most-e.leased, room-len(out), len(e.due), share))
 		if n > 0 {
 			n, e.wait = q.allow(key, n)
+			q.plan(key, e.due[:n])
 			out = append(out, e.due[:n]...)
-			q.plan(key, n)
 			e.leased += n
 		}
 		e.left = len(e.due) - n

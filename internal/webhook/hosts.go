@@ -11,32 +11,38 @@ import (
 	"slipway/internal/account"
 )
 
-// Bounds per destination host of one process. One user's webhooks hold at
-// most a part of what a host may have in flight, so that nobody can use up another's.
-const (
-	maxPerHost      = 512
-	maxPerOwnerHost = 200
+// bounds are those of one destination of one process. One user's webhooks hold at most a
+// part of what it may have in flight, so that nobody can use up another's.
+//
+// A user's pace towards it, in requests per second, rises with every 2xx and falls with
+// every other outcome. What doesn't want what it is sent is soon asked only now and then,
+// however many webhooks lead to it.
+type bounds struct {
+	all, own                int // in flight: of everybody, of one user
+	first, slowest, fastest float64
+	faster                  float64 // more per second, for each 2xx
+	slower                  float64 // of the pace is left, after each other outcome
+}
+
+// A network stands for whatever names lead into it, and many customers of one provider
+// share one: it takes more than a host, and a failure there says less.
+var (
+	hostBounds    = bounds{all: 512, own: 200, first: 200, slowest: 2, fastest: 20_000, faster: 16, slower: 0.8}
+	networkBounds = bounds{all: 768, own: 256, first: 800, slowest: 8, fastest: 80_000, faster: 64, slower: 0.945}
 )
 
-// A user's pace towards one host, in requests per second: it begins at firstPace, rises
-// with every 2xx and falls with every other outcome. A host that doesn't want what it is
-// sent is soon asked only now and then, however many webhooks lead to it.
-const (
-	firstPace = 200
-	fastest   = 20_000
-	slowest   = 2
-	faster    = 16  // more per second, for each 2xx
-	slower    = 0.8 // of the pace is left, after each other outcome
-	burst     = 2   // seconds of the pace may come at once
-)
+const burst = 2 // seconds of a pace may come at once
 
-// hosts counts what is under way to each destination. It is safe for concurrent use.
+// hosts counts what is under way to each destination: to the host of a URL, and to the
+// network in which its connections end. It is safe for concurrent use.
 type hosts struct {
 	mu       sync.Mutex // guards all
 	inFlight map[string]int
 	owners   map[ownerHost]*pace
+	reached  map[string]*reached // by host
 }
 
+// ownerHost is a user's way to a host, or to a network.
 type ownerHost struct {
 	owner account.OwnerID
 	host  string
@@ -51,13 +57,21 @@ type pace struct {
 }
 
 func newHosts() *hosts {
-	return &hosts{inFlight: map[string]int{}, owners: map[ownerHost]*pace{}}
+	return &hosts{inFlight: map[string]int{}, owners: map[ownerHost]*pace{}, reached: map[string]*reached{}}
+}
+
+func boundsOf(destination string) *bounds {
+	if isNetwork(destination) {
+		return &networkBounds
+	}
+	return &hostBounds
 }
 
 func (h *hosts) pace(k ownerHost, now time.Time) *pace {
 	p := h.owners[k]
 	if p == nil {
-		p = &pace{rate: firstPace, tokens: burst * firstPace, at: now}
+		first := boundsOf(k.host).first
+		p = &pace{rate: first, tokens: burst * first, at: now}
 		h.owners[k] = p
 	}
 	if gone := now.Sub(p.at).Seconds(); gone > 0 {
@@ -71,7 +85,7 @@ func (h *hosts) full() (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for host, n := range h.inFlight {
-		if n >= maxPerHost {
+		if !isNetwork(host) && n >= hostBounds.all {
 			list = append(list, host)
 		}
 	}
@@ -96,8 +110,18 @@ func (h *hosts) quota(now time.Time) *quota {
 func (q *quota) allow(k ownerHost, n int) (int, time.Duration) {
 	q.h.mu.Lock()
 	defer q.h.mu.Unlock()
-	p := q.h.pace(k, q.now)
-	free := min(maxPerHost-q.h.inFlight[k.host]-q.hosts[k.host], maxPerOwnerHost-p.inFlight-q.planned[k])
+	n, wait := q.room(k, n)
+	for _, network := range q.h.networks(k.host) {
+		m, until := q.room(ownerHost{k.owner, network}, n)
+		n, wait = min(n, m), max(wait, until)
+	}
+	return n, wait
+}
+
+// room is allow for one destination. The caller holds the lock.
+func (q *quota) room(k ownerHost, n int) (int, time.Duration) {
+	p, b := q.h.pace(k, q.now), boundsOf(k.host)
+	free := min(b.all-q.h.inFlight[k.host]-q.hosts[k.host], b.own-p.inFlight-q.planned[k])
 	if free <= 0 {
 		return 0, 100 * time.Millisecond
 	}
@@ -111,29 +135,51 @@ func (q *quota) allow(k ownerHost, n int) (int, time.Duration) {
 	return min(n, free, tokens), 0
 }
 
-// plan notes that n are claimed.
-func (q *quota) plan(k ownerHost, n int) {
-	q.planned[k] += n
-	q.hosts[k.host] += n
+// plan notes that deliveries are claimed, and in each the network where it should arrive.
+func (q *quota) plan(k ownerHost, claimed []flight) {
+	q.h.mu.Lock()
+	network := q.h.lastNetwork(k.host)
+	q.h.mu.Unlock()
+	for i := range claimed {
+		claimed[i].network = network
+	}
+	for _, to := range []string{k.host, network} {
+		if to != "" {
+			q.planned[ownerHost{k.owner, to}] += len(claimed)
+			q.hosts[to] += len(claimed)
+		}
+	}
 }
 
-// ended gives back what a request held of its destination, and sets the pace by how it ended.
+// ended gives back what a request held of its destinations, and sets the paces by how it ended.
 func (h *hosts) ended(o outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.pace(ownerHost{o.owner, o.host}, time.Now())
-	p.inFlight = max(0, p.inFlight-1)
-	if h.inFlight[o.host]--; h.inFlight[o.host] <= 0 {
-		delete(h.inFlight, o.host)
+	now := time.Now()
+	for _, to := range []string{o.host, o.network} {
+		if to == "" {
+			continue
+		}
+		p, b := h.hold(ownerHost{o.owner, to}, -1, now), boundsOf(to)
+		switch {
+		case o.abandoned:
+		case o.ok():
+			p.rate = min(p.rate+b.faster, b.fastest)
+		default:
+			p.rate = max(p.rate*b.slower, b.slowest)
+			p.tokens = min(p.tokens, burst*p.rate)
+		}
 	}
-	switch {
-	case o.abandoned:
-	case o.ok():
-		p.rate = min(p.rate+faster, fastest)
-	default:
-		p.rate = max(p.rate*slower, slowest)
-		p.tokens = min(p.tokens, burst*p.rate)
+}
+
+// hold counts n requests more in flight, or fewer. The caller holds the lock.
+func (h *hosts) hold(k ownerHost, n int, now time.Time) *pace {
+	p := h.pace(k, now)
+	p.inFlight = max(0, p.inFlight+n)
+	if h.inFlight[k.host] += n; h.inFlight[k.host] <= 0 {
+		delete(h.inFlight, k.host)
 	}
+	return p
 }
 
 // settle takes what was claimed.
@@ -141,10 +187,7 @@ func (q *quota) settle() {
 	q.h.mu.Lock()
 	defer q.h.mu.Unlock()
 	for k, n := range q.planned {
-		p := q.h.pace(k, q.now)
-		p.tokens -= float64(n)
-		p.inFlight += n
-		q.h.inFlight[k.host] += n
+		q.h.hold(k, n, q.now).tokens -= float64(n)
 	}
 }
 
@@ -155,6 +198,11 @@ func (h *hosts) forget(now time.Time) {
 	for k, p := range h.owners {
 		if p.inFlight == 0 && now.Sub(p.at) > time.Hour {
 			delete(h.owners, k)
+		}
+	}
+	for host, r := range h.reached {
+		if now.Sub(r.at) > time.Hour {
+			delete(h.reached, host)
 		}
 	}
 }

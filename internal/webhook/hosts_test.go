@@ -17,20 +17,20 @@ func TestHostHasABound(t *testing.T) {
 	claim := func(owner account.OwnerID, n int) int {
 		q := h.quota(time.Now())
 		got, _ := q.allow(ownerHost{owner, host}, n)
-		q.plan(ownerHost{owner, host}, got)
+		q.plan(ownerHost{owner, host}, make([]flight, got))
 		q.settle()
 		return got
 	}
 	total := 0
 	for i := range 10 {
 		n := claim(account.OwnerID(fmt.Sprint("usr_", i)), 150)
-		if n > maxPerOwnerHost {
-			t.Errorf("one user has %d in flight, want %d at most", n, maxPerOwnerHost)
+		if n > hostBounds.own {
+			t.Errorf("one user has %d in flight, want %d at most", n, hostBounds.own)
 		}
 		total += n
 	}
-	if total != maxPerHost || len(h.full()) != 1 {
-		t.Errorf("%d in flight, and full are %v; want %d", total, h.full(), maxPerHost)
+	if total != hostBounds.all || len(h.full()) != 1 {
+		t.Errorf("%d in flight, and full are %v; want %d", total, h.full(), hostBounds.all)
 	}
 	if n := claim("usr_late", 1); n != 0 {
 		t.Errorf("a full host got %d more", n)

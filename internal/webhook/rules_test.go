@@ -67,7 +67,7 @@ func TestHostThatRefuses(t *testing.T) {
 		if n := got["victim.test/anna"]; n < 100 || n > 300 {
 			t.Errorf("%d requests within a minute at a host that refuses them all", n)
 		}
-		if most > maxPerOwnerHost+5 {
+		if most > hostBounds.own+5 {
 			t.Errorf("%d requests at once", most)
 		}
 	})
@@ -330,11 +330,11 @@ func TestPortsAreOneDestination(t *testing.T) {
 	for port := range 100 {
 		k := ownerHost{anna, hostOf(fmt.Sprint("https://victim.test:", 1+port, "/"))}
 		n, _ := q.allow(k, 50)
-		q.plan(k, n)
+		q.plan(k, make([]flight, n))
 		taken += n
 	}
-	if taken != maxPerOwnerHost {
-		t.Errorf("%d requests to one host at once, want %d", taken, maxPerOwnerHost)
+	if taken != hostBounds.own {
+		t.Errorf("%d requests to one host at once, want %d", taken, hostBounds.own)
 	}
 	for _, k := range []ownerHost{{bert, "victim.test"}, {anna, "other.test"}} {
 		if n, _ := q.allow(k, 50); n != 50 {

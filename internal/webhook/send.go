@@ -3,8 +3,11 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +48,9 @@ func (w *Webhooks) exchange(ctx context.Context, f flight, o *outcome) error {
 	if err != nil {
 		return err
 	}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+		w.hosts.arrived(&o.flight, networkOf(c.Conn.RemoteAddr()), time.Now())
+	}})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, bytes.NewReader(f.body))
 	if err != nil {
 		return err
@@ -54,6 +60,10 @@ func (w *Webhooks) exchange(ctx context.Context, f flight, o *outcome) error {
 	o.request = "POST " + req.URL.RequestURI() + "\nHost: " + req.URL.Host + "\n" + headerText(req.Header)
 	resp, err := w.c.Out.Transport.RoundTrip(req) // follows no redirect, has no cookies and no deadline but ours
 	if err != nil {
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" { // nobody listens there, but somebody is asked
+			w.hosts.arrived(&o.flight, networkOf(dial.Addr), time.Now())
+		}
 		return err
 	}
 	defer resp.Body.Close()

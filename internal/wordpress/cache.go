@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fault"
 	"slipway/internal/release"
 	"slipway/internal/site"
 )
@@ -65,28 +67,50 @@ func newCache() *cache {
 // SessionCookies are the beginnings of cookies that make a visitor somebody.
 var SessionCookies = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
 
-// keyOf names the page of a request; empty where it is none that may be cached.
-func keyOf(site string, r *http.Request) string {
+// keyOf names the page of a request to a deployment; empty where it is none that may be cached.
+// Another deployment has other themes and plugins, and so other pages.
+func keyOf(deployment string, r *http.Request) string {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery != "" || r.Header.Get("Authorization") != "" || r.Header.Get("Range") != "" || len(r.URL.Path) > 1024 {
 		return ""
 	}
 	if strings.HasPrefix(r.URL.Path, "/wp-admin") || strings.HasPrefix(r.URL.Path, "/wp-login") || strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
 		return ""
 	}
-	for _, c := range r.Cookies() {
-		for _, begin := range SessionCookies {
-			if strings.HasPrefix(c.Name, begin) {
-				return ""
+	if hasSession(r.Header["Cookie"]) {
+		return ""
+	}
+	return deployment + " " + r.Host + " " + r.URL.Path
+}
+
+// hasSession reports whether PHP could read a session's cookie in the fields Cookie: it takes
+// names that http.Request.Cookies leaves out, and some characters of theirs for underscores.
+func hasSession(fields []string) bool {
+	for _, field := range fields {
+		for item := range strings.SplitSeq(field, ";") {
+			name, _, _ := strings.Cut(item, "=")
+			name = strings.Map(func(c rune) rune {
+				if c == '.' || c == ' ' || c == '[' || c == '+' {
+					return '_'
+				}
+				return c
+			}, strings.TrimSpace(name))
+			if strings.Contains(name, "%") { // older versions decode it
+				return true
+			}
+			for _, begin := range SessionCookies {
+				if strings.HasPrefix(name, begin) {
+					return true
+				}
 			}
 		}
 	}
-	return site + " " + r.Host + " " + r.URL.Path
+	return false
 }
 
 // lookup returns a page for a request, and how it is: HIT or STALE. Who gets none is to
 // make a new one.
-func (c *cache) lookup(site string, r *http.Request) (*cached, string) {
-	key := keyOf(site, r)
+func (c *cache) lookup(deployment string, r *http.Request) (*cached, string) {
+	key := keyOf(deployment, r)
 	if key == "" {
 		return nil, ""
 	}
@@ -109,10 +133,10 @@ func (c *cache) lookup(site string, r *http.Request) (*cached, string) {
 
 // page returns the page of a path that is fresh, for a visitor without a session; nil where
 // there is none.
-func (c *cache) page(site, host, path string) *cached {
+func (c *cache) page(deployment, host, path string) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.pages[site+" "+host+" "+path]
+	p := c.pages[deployment+" "+host+" "+path]
 	if p == nil || p.stale || time.Since(p.at) >= freshFor {
 		return nil
 	}
@@ -121,8 +145,8 @@ func (c *cache) page(site, host, path string) *cached {
 }
 
 // filling notes that a new page is made, and returns what to call when that has ended.
-func (c *cache) filling(site string, r *http.Request) func() {
-	key := keyOf(site, r)
+func (c *cache) filling(deployment string, r *http.Request) func() {
+	key := keyOf(deployment, r)
 	if key == "" {
 		return func() {}
 	}
@@ -135,9 +159,10 @@ func (c *cache) filling(site string, r *http.Request) func() {
 	}
 }
 
-// store keeps an answer as a page once its body has been read to the end.
-func (c *cache) store(site string, r *http.Request, resp *http.Response) {
-	key := keyOf(site, r)
+// store keeps an answer as a page once its body has been read to the end. What has been purged
+// since it was asked for is not in it for certain.
+func (c *cache) store(site, deployment string, r *http.Request, resp *http.Response, asked time.Time) {
+	key := keyOf(deployment, r)
 	h := resp.Header
 	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
 		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(h.Get("Vary"), "Accept-Encoding") || forbids(h.Get("Cache-Control")) {
@@ -145,7 +170,7 @@ func (c *cache) store(site string, r *http.Request, resp *http.Response) {
 	}
 	h.Set("X-Cache", "MISS")
 	h.Set("Vary", "Accept-Encoding")
-	p := &cached{site: site, key: key, path: r.URL.Path, header: h.Clone(), at: time.Now()}
+	p := &cached{site: site, key: key, path: r.URL.Path, header: h.Clone(), at: asked}
 	resp.Body = &copying{ReadCloser: resp.Body, done: func(body []byte) {
 		// A page for everybody, made from its address alone, holds nobody's secret that its
 		// compressed length could give away.
@@ -190,6 +215,9 @@ func (c *cache) put(p *cached) {
 		p.stale = true
 	}
 	if old := c.pages[p.key]; old != nil {
+		if old.at.After(p.at) { // who asked later was answered sooner
+			return
+		}
 		c.drop(old)
 	}
 	of := c.sites[p.site]
@@ -238,16 +266,38 @@ func (c *cache) each(site string, do func(p *cached)) {
 	}
 }
 
+// forget drops the pages of a site that is gone.
+func (c *cache) forget(site string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for of := c.sites[site]; of != nil && of.ages.Len() > 0; {
+		c.drop(of.ages.Back().Value.(*cached))
+	}
+	delete(c.began, site)
+}
+
 // purge makes pages of a site stale: those of the paths, or all with *.
-func (c *cache) purge(site string, paths ...string) {
+func (c *cache) purge(site string, paths ...string) { c.changedBy(site, time.Time{}, paths...) }
+
+// changedBy purges what an answer says that it has changed. It returns since when the answer
+// itself is up to date: it shows its own change, and those before it was asked for.
+func (c *cache) changedBy(site string, asked time.Time, paths ...string) time.Time {
 	want := map[string]bool{}
 	for _, p := range paths {
 		want[p] = true
+		if decoded, err := url.PathUnescape(p); err == nil { // as addresses hold them
+			want[decoded] = true
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := c.began[site]
 	c.began[site] = time.Now()
 	c.each(site, func(p *cached) { p.stale = p.stale || want["*"] || want[p.path] })
+	if asked.Before(before) {
+		return asked
+	}
+	return c.began[site]
 }
 
 // purgeOlder makes the pages of a site stale that were made before a moment.
@@ -298,7 +348,8 @@ func (p *cached) fill(h http.Header, accept []string, how string) []byte {
 	return body
 }
 
-// PurgeTx makes pages of the owner's site stale: those of the paths, or all.
+// PurgeTx makes pages of the owner's site stale: those of the paths, or all, with what its object
+// cache holds.
 func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, paths []string) error {
 	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return err
@@ -306,8 +357,14 @@ func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if _, err := w.get(ctx, tx, id); err != nil {
 		return err
 	}
+	for _, p := range paths {
+		if !strings.HasPrefix(p, "/") && p != "*" || strings.ContainsAny(p, "?#") {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Details: "paths hold paths of pages without address or query, such as /shop/", Received: clip(p, 100), Code: "invalid_paths"}
+		}
+	}
 	if len(paths) == 0 {
 		paths = []string{"*"}
+		tx.AfterCommit(func() { w.c.ClearObjects(string(id)) })
 	}
 	return w.purgeTx(ctx, tx, id, paths)
 }

@@ -24,7 +24,7 @@ func fill(c *cache, r *http.Request, body string, header ...string) {
 	}
 	done := c.filling("site", r)
 	resp := &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body))}
-	c.store("site", r, resp)
+	c.store("site", "site", r, resp, time.Now())
 	_, _ = io.ReadAll(resp.Body)
 	done()
 }
@@ -217,9 +217,13 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	if held != maxOfSite || c.sites["greedy"].ages.Len() != maxOfSite || c.ages.Len() != held+1 || c.bytes != all {
 		t.Errorf("the site has %d pages of %d; %d bytes are counted, %d held", held, c.ages.Len(), c.bytes, all)
 	}
-	for _, p := range c.pages {
-		c.drop(p)
+	c.purge("greedy", "*")
+	c.forget("greedy")
+	c.forget("unknown")
+	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" || len(c.pages) != 1 || len(c.began) != 0 {
+		t.Errorf("after the greedy site is gone there are %d pages, the other's is %q", len(c.pages), how)
 	}
+	c.forget("site")
 	if len(c.pages)+len(c.sites)+c.ages.Len()+c.bytes != 0 {
 		t.Errorf("an empty cache holds %d pages, %d sites, %d bytes", len(c.pages), len(c.sites), c.bytes)
 	}
@@ -230,14 +234,14 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 func TestCachedPage(t *testing.T) {
 	t.Parallel()
 	w := &WordPress{cache: newCache()}
-	w.known.Store("dep", served{site: "site"})
+	w.known.Store("site", served{site: "site"}) // its deployment has its name, see fill
 	w.known.Store("other", served{})
-	if !w.HasPages("dep") || w.HasPages("other") || w.HasPages("unknown") {
+	if !w.HasPages("site") || w.HasPages("other") || w.HasPages("unknown") {
 		t.Error("who has pages?")
 	}
 	r := request("/post/", "Accept-Encoding", "gzip")
 	fill(w.cache, r, "<html>"+strings.Repeat("<p>some words of a post</p>", 100))
-	of, answer := w.Page("dep", r.Host, "/post/")
+	of, answer := w.Page("site", r.Host, "/post/")
 	if of == nil {
 		t.Fatal("the page is not found")
 	}
@@ -248,16 +252,36 @@ func TestCachedPage(t *testing.T) {
 	if of != any(p) || !bytes.Equal(body, rec.Body.Bytes()) || !reflect.DeepEqual(header, rec.Header()) || header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("%v and %v", header, rec.Header())
 	}
-	for _, no := range [][3]string{{"other", r.Host, "/post/"}, {"unknown", r.Host, "/post/"}, {"dep", "elsewhere.test", "/post/"}, {"dep", r.Host, "/post"}} {
+	for _, no := range [][3]string{{"other", r.Host, "/post/"}, {"unknown", r.Host, "/post/"}, {"site", "elsewhere.test", "/post/"}, {"site", r.Host, "/post"}} {
 		if of, _ := w.Page(no[0], no[1], no[2]); of != nil {
 			t.Errorf("%v has a page", no)
 		}
 	}
 	w.cache.purge("site", "/post/")
-	if of, _ := w.Page("dep", r.Host, "/post/"); of != nil {
+	if of, _ := w.Page("site", r.Host, "/post/"); of != nil {
 		t.Error("a stale page is given")
 	}
 	if p, _ := w.cache.lookup("site", r); p != nil {
 		t.Error("nobody is to make a new one")
+	}
+}
+
+// Whatever PHP reads as a session's cookie keeps a visitor's page from being stored for others.
+func TestSessionsOfPHP(t *testing.T) {
+	t.Parallel()
+	for _, cookie := range []string{"wordpress_logged_in_x=a", "a=b; comment_author_email_x=c", "a=b;comment_author_x=c", "comment.author_email_x=c", "comment[author_email_x=c", "comment author_x=c", "a=b;  wp-postpass.x=c",
+		"comment_author_x=a\\b", `comment_author_x="a`, "comment_author_x=é", "woocommerce.items_in_cart=1", "comment_author_x", "comment%5fauthor_x=c", "\twordpress.sec_x=1"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Cookie", cookie)
+		if keyOf("site_1", r) != "" {
+			t.Errorf("a page for %q is stored for everybody", cookie)
+		}
+	}
+	for _, cookie := range []string{"", "a=b", "consent=comment_author_x; b.c=d", "my_wordpress_logged_in=1", ";;=;"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Cookie", cookie)
+		if keyOf("site_1", r) == "" {
+			t.Errorf("%q is no session's", cookie)
+		}
 	}
 }

@@ -86,7 +86,7 @@ func (r *run) copySite(ctx context.Context) error {
 			}
 			r.step.Public = now.Public
 		}
-		to := backup.RestoreTo{NewName: p.NewName}
+		to := backup.RestoreTo{NewName: p.NewName, Part: true}
 		if p.NewName == "" {
 			to.Site = r.x.Site
 			if p.Files {
@@ -159,9 +159,6 @@ func (r *run) rewrite(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.samePrefix(ctx, from.ID, s.ID); err != nil {
-			return err
-		}
 		if err := r.adopt(ctx, s, &r.step.Public, from); err != nil {
 			return err
 		}
@@ -171,26 +168,6 @@ func (r *run) rewrite(ctx context.Context) error {
 		return r.end(ctx, "Cloned", "", out)
 	}
 	return r.end(ctx, "Pushed", "", out)
-}
-
-// samePrefix gives a site the table prefix of the one whose database it has got.
-func (r *run) samePrefix(ctx context.Context, from, to site.ID) error {
-	source, err := r.get(ctx, r.c.DB, from)
-	if err != nil {
-		return err
-	}
-	target, err := r.get(ctx, r.c.DB, to)
-	if err != nil || target.Prefix == source.Prefix {
-		return err
-	}
-	err = r.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, to, source.Prefix)
-		return err
-	})
-	if err == nil {
-		r.c.Renew(string(to))
-	}
-	return err
 }
 
 // adopt rewrites the addresses of a database that came from elsewhere. from is the site

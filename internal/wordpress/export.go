@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"slipway/internal/backup"
 	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/site"
@@ -26,6 +27,7 @@ type Export struct {
 	Execution   int64  `json:"executionSeconds"`
 	Prefix      string `json:"tablePrefix,omitempty"` // empty: wp_
 	AutoUpdate  string `json:"autoUpdate,omitempty"`  // empty: off
+	ObjectCache bool   `json:"objectCache,omitempty"`
 }
 
 // Export returns what is stored of a site's WordPress, nil where it is none.
@@ -37,27 +39,30 @@ func (w *WordPress) Export(ctx context.Context, id site.ID) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Export{x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory, x.Upload, x.Execution, x.Prefix, x.Auto}, nil
+	return &Export{x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory, x.Upload, x.Execution, x.Prefix, x.Auto, x.ObjectCache}, nil
 }
 
-// ImportTx gives a site the settings of an export. Once its files and its database are in
-// place, ready, it counts as installed; until then the next deployment would install it anew.
-func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, e Export, ready bool) error {
+// ImportTx gives a site what of an export belongs to what is restored with it. Once its files and
+// its database are in place it counts as installed; until then the next deployment would install it
+// anew.
+func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, e Export, of backup.Restored) error {
 	_, err := w.get(ctx, tx, s.ID)
 	if fault.Is(err, fault.Conflict) {
 		err = w.CreateTx(ctx, tx, s, Settings{Title: e.Title, AdminEmail: e.AdminEmail, AdminUser: e.AdminUser, Locale: e.Locale}, e.AdminEmail)
 	}
-	if err != nil {
-		return err
+	if err == nil && of.Settings {
+		_, err = tx.Exec(ctx, `
+			UPDATE wordpress_sites SET title = $2, admin_email = $3, admin_user = $4, locale = $5, xmlrpc = $6, debug = $7, maintenance = $8, memory_mib = $9, upload_mib = $10, execution_seconds = $11, auto_update = $12, object_cache = $13
+			WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload, e.Execution, cmp.Or(e.AutoUpdate, AutoOff), e.ObjectCache)
 	}
-	_, err = tx.Exec(ctx, `
-		UPDATE wordpress_sites SET title = $2, admin_email = $3, admin_user = $4, locale = $5, xmlrpc = $6, debug = $7, maintenance = $8, memory_mib = $9, upload_mib = $10, execution_seconds = $11, table_prefix = $12, auto_update = $13
-		WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload, e.Execution, cmp.Or(e.Prefix, "wp_"), cmp.Or(e.AutoUpdate, AutoOff))
+	if err == nil && of.Databases { // the tables are those of the export, whoever's settings there are
+		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, s.ID, cmp.Or(e.Prefix, "wp_"))
+	}
 	if err != nil {
 		return fmt.Errorf("import WordPress settings: %w", err)
 	}
 	tx.AfterCommit(func() { w.cache.purge(string(s.ID), "*"); w.known.Clear() })
-	if !ready {
+	if !of.New {
 		return nil
 	}
 	list, err := w.c.Databases.List(ctx, tx, s.Owner, s.ID)

@@ -30,7 +30,9 @@ type Program struct {
 type Guard struct {
 	w       *WordPress
 	site    string
+	pages   string // the deployment whose pages it looks for and stores
 	xmlrpc  bool
+	asked   time.Time // what the answer shows is not older
 	acquire func(ctx context.Context) (Program, error)
 
 	mu      sync.Mutex // guards got
@@ -38,9 +40,9 @@ type Guard struct {
 	release sync.Once
 }
 
-// Guard returns one for a request to a site.
-func (w *WordPress) Guard(site string, xmlrpc bool, acquire func(ctx context.Context) (Program, error)) *Guard {
-	return &Guard{w: w, site: site, xmlrpc: xmlrpc, acquire: acquire}
+// guard returns one for a request to a deployment of a site.
+func (w *WordPress) guard(site, deployment string, xmlrpc bool, acquire func(ctx context.Context) (Program, error)) *Guard {
+	return &Guard{w: w, site: site, pages: deployment, xmlrpc: xmlrpc, asked: time.Now(), acquire: acquire}
 }
 
 // served holds what a deployment of a WordPress serves.
@@ -56,7 +58,7 @@ func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(
 		if s.site == "" {
 			return nil, nil
 		}
-		return w.Guard(s.site, s.xmlrpc, acquire), nil
+		return w.guard(s.site, deployment, s.xmlrpc, acquire), nil
 	}
 	var s served
 	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.xmlrpc FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).Scan(&s.site, &s.xmlrpc)
@@ -71,7 +73,7 @@ func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(
 	if s.site == "" {
 		return nil, nil
 	}
-	return w.Guard(s.site, s.xmlrpc, acquire), nil
+	return w.guard(s.site, deployment, s.xmlrpc, acquire), nil
 }
 
 // HasPages reports whether a deployment is known to be a WordPress's, whose pages are cached.
@@ -87,7 +89,7 @@ func (w *WordPress) Page(deployment, host, path string) (of any, answer func(acc
 	if !ok || known.(served).site == "" {
 		return nil, nil
 	}
-	p := w.cache.page(known.(served).site, host, path)
+	p := w.cache.page(deployment, host, path)
 	if p == nil {
 		return nil, nil
 	}
@@ -192,7 +194,7 @@ func (g *Guard) Serve(w http.ResponseWriter, r *http.Request) bool {
 			return true
 		}
 	}
-	if p, how := g.w.cache.lookup(g.site, r); p != nil {
+	if p, how := g.w.cache.lookup(g.pages, r); p != nil {
 		p.write(w, r, how)
 		return true
 	}
@@ -208,7 +210,7 @@ func named(name string) bool { return path.Ext(name) != "" && !strings.HasSuffix
 
 // RoundTrip asks the program, and stores a page that may be.
 func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	filled := g.w.cache.filling(g.site, r)
+	filled := g.w.cache.filling(g.pages, r)
 	defer filled()
 	p, err := g.program(r.Context())
 	if err != nil {
@@ -223,7 +225,8 @@ func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
-		g.w.purge(r.Context(), site.ID(g.site), strings.Fields(paths))
+		g.w.tell(r.Context(), site.ID(g.site))
+		g.asked = g.w.cache.changedBy(g.site, g.asked, strings.Fields(paths)...)
 	}
 	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
 		g.w.scheduled(r.Context(), site.ID(g.site), at)
@@ -233,7 +236,7 @@ func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Header.Del("X-Slipway-Purge")
 	resp.Header.Del("X-Slipway-Cache")
 	if page {
-		g.w.cache.store(g.site, r, resp)
+		g.w.cache.store(g.site, g.pages, r, resp, g.asked)
 	}
 	return resp, nil
 }

@@ -223,11 +223,13 @@ func (r *run) fill(ctx context.Context) error {
 		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, s.ID, prefix)
 		return err
 	})
+	if err == nil {
+		r.c.Renew(string(s.ID)) // before they go on: they know the old database
+	}
 	release()
 	if err != nil {
 		return err
 	}
-	r.c.Renew(string(s.ID))
 	return r.imported(ctx)
 }
 

@@ -107,6 +107,9 @@ func (w *WordPress) Environment(ctx context.Context, id site.ID, address string)
 	return env, []string{string(key), a.Password}, nil
 }
 
+// ObjectCacheOn is the variable that says that the program is to have an object cache.
+const ObjectCacheOn = "SLIPWAY_WP_OBJECT_CACHE"
+
 // EnvironmentOf returns the variables of a WordPress that a backup holds, which runs to be
 // looked at: with salts that nothing else has.
 func (e Export) EnvironmentOf(a database.Access, address string) map[string]string {
@@ -119,7 +122,7 @@ func (x row) environment(key string, a database.Access, address string) map[stri
 		"SLIPWAY_WP_KEY": key, "SLIPWAY_WP_URL": address, "SLIPWAY_WP_UPLOAD": strconv.FormatInt(x.Upload, 10), "SLIPWAY_WP_MEMORY": strconv.FormatInt(x.Memory, 10),
 		"SLIPWAY_WP_PREFIX": x.Prefix, "SLIPWAY_WP_SECONDS": strconv.FormatInt(x.Execution, 10),
 	}
-	for name, on := range map[string]bool{"SLIPWAY_WP_XMLRPC": x.XMLRPC, "SLIPWAY_WP_DEBUG": x.Debug, "SLIPWAY_WP_MAINTENANCE": x.Maintenance} {
+	for name, on := range map[string]bool{"SLIPWAY_WP_XMLRPC": x.XMLRPC, "SLIPWAY_WP_DEBUG": x.Debug, "SLIPWAY_WP_MAINTENANCE": x.Maintenance, ObjectCacheOn: x.ObjectCache} {
 		if on {
 			env[name] = "1"
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/fault"
 	"slipway/internal/site"
 )
 
@@ -13,24 +14,47 @@ const purgeTopic = "wordpress/purge"
 
 // purgeTx makes pages of a site stale, here and on every other node: there all of them.
 func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []string) error {
+	tx.AfterCommit(func() { w.cache.purge(string(id), paths...) })
+	return tellTx(ctx, tx, id)
+}
+
+func tellTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET purged_at = $2 WHERE site_id = $1`, id, db.Now())
 	tx.Notify(purgeTopic)
-	tx.AfterCommit(func() { w.cache.purge(string(id), paths...) })
 	return err
 }
 
-// purgeAll makes all pages of a site stale.
-func (w *WordPress) purgeAll(ctx context.Context, id site.ID) { w.purge(ctx, id, []string{"*"}) }
+// purgeAll makes what the object cache of a site holds unfindable, and then all of its pages
+// stale: one that is made in between would show what the object cache still had.
+func (w *WordPress) purgeAll(ctx context.Context, id site.ID) {
+	w.c.ClearObjects(string(id))
+	w.purge(ctx, id, []string{"*"})
+}
+
+// Changed hears that something else than a request may have changed the database of a site, where
+// that is a WordPress: its pages are stale.
+func (w *WordPress) Changed(id site.ID) {
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	if _, err := w.get(ctx, w.c.DB, id); !fault.Is(err, fault.Conflict) {
+		w.purge(ctx, id, []string{"*"})
+	}
+}
 
 // purge makes pages stale at once, and tells other nodes.
 func (w *WordPress) purge(ctx context.Context, id site.ID, paths []string) {
 	w.cache.purge(string(id), paths...)
+	w.tell(ctx, id)
+}
+
+// tell makes the pages of a site stale on other nodes.
+func (w *WordPress) tell(ctx context.Context, id site.ID) {
 	if w.c.DB.Single() {
 		return
 	}
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
-	if err := w.c.DB.Write(ctx, func(tx *db.Tx) error { return w.purgeTx(ctx, tx, id, paths) }); err != nil {
+	if err := w.c.DB.Write(ctx, func(tx *db.Tx) error { return tellTx(ctx, tx, id) }); err != nil {
 		w.c.Log.WarnContext(ctx, "other nodes not told of changed pages", "site", id, "err", err)
 	}
 }

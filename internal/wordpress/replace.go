@@ -114,6 +114,9 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dr
 			if err := json.Unmarshal(out.Place, &found); err != nil {
 				return found, &fault.Error{Kind: fault.Conflict, Message: "WordPress did not respond", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
 			}
+			if !dry {
+				r.purgeAll(ctx, s.ID)
+			}
 			return found, nil
 		}
 		if len(out.Place) > maxPlace {

@@ -106,6 +106,51 @@ type Extension struct {
 	Active                             bool
 }
 
+// ObjectCache is how the object cache of a site is: whether its owner wants one, and what it is
+// doing.
+type ObjectCache struct {
+	On                        bool
+	Status                    string // one of those below
+	Hits, Misses, Keys, Bytes int64  // since its start, where it is active
+}
+
+// What an object cache is doing.
+const (
+	ObjectsOff         = "off"
+	ObjectsActive      = "active"
+	ObjectsPending     = "pending"     // it starts with the site's PHP, and one of the site's next deployment knows of it
+	ObjectsReplaced    = "replaced"    // the site has an object-cache.php of its own
+	ObjectsPaused      = "paused"      // another program of the site, such as a command, may change the database
+	ObjectsDown        = "down"        // Redis does not answer
+	ObjectsUnavailable = "unavailable" // the server has none
+)
+
+// told holds what a site's WordPress says of its object cache; nil where its PHP has none.
+type told struct {
+	Own     bool
+	Paused  bool
+	Figures *struct{ Hits, Misses, Keys, Bytes int64 }
+}
+
+func (w *WordPress) objectCache(on bool, t *told) ObjectCache {
+	switch {
+	case !on:
+		return ObjectCache{Status: ObjectsOff}
+	case w.c.NoObjectCache() != "":
+		return ObjectCache{On: true, Status: ObjectsUnavailable}
+	case t == nil:
+		return ObjectCache{On: true, Status: ObjectsPending}
+	case t.Own:
+		return ObjectCache{On: true, Status: ObjectsReplaced}
+	case t.Paused:
+		return ObjectCache{On: true, Status: ObjectsPaused}
+	case t.Figures == nil:
+		return ObjectCache{On: true, Status: ObjectsDown}
+	}
+	f := t.Figures
+	return ObjectCache{true, ObjectsActive, f.Hits, f.Misses, f.Keys, f.Bytes}
+}
+
 // State is how a site's WordPress is.
 type State struct {
 	Version, LatestVersion, PHPVersion, Title, Locale, AdminURL string
@@ -113,6 +158,7 @@ type State struct {
 	Memory, Upload, Execution                                   int64
 	Plugins, Themes                                             []Extension
 	AutoUpdate                                                  string
+	ObjectCache                                                 ObjectCache
 	DatabaseBytes, DiskBytes                                    int64
 }
 
@@ -129,9 +175,15 @@ func (w *WordPress) Read(ctx context.Context, owner account.OwnerID, id site.ID)
 	if err != nil {
 		return st, err
 	}
-	if err := w.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &st); err != nil {
+	var out struct {
+		State
+		ObjectCache *told
+	}
+	if err := w.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &out); err != nil {
 		return st, err
 	}
+	st = out.State
+	st.ObjectCache = w.objectCache(x.ObjectCache, out.ObjectCache)
 	st.Maintenance, st.Debug, st.XMLRPC, st.Memory, st.Upload, st.Execution, st.AutoUpdate = x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto
 	if st.LatestVersion, err = newest(ctx, w.c.DB); err != nil {
 		return st, fmt.Errorf("find WordPress: %w", err)

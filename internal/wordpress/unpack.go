@@ -3,7 +3,6 @@ package wordpress
 import (
 	"archive/tar"
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -23,30 +22,59 @@ import (
 	"slipway/internal/fault"
 )
 
-// prefixForm finds the table of options, whose name says what all tables begin with.
-var prefixForm = regexp.MustCompile("(?i)CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{0,30})options[`\"]?\\s*\\(")
+// tableForm finds tables whose names end as those of WordPress's options and of its users' settings.
+// What they begin with all tables begin with.
+var tableForm = regexp.MustCompile("(?i)^CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)(options|usermeta)[`\"]?\\s*\\(")
 
-// prefixOf reads a dump's table prefix.
+// Bounds of the search for a prefix: how long a match may be, and how many names are remembered.
+const (
+	maxTableForm  = 300
+	maxCandidates = 1000
+)
+
+// prefixOf reads a dump's table prefix. Tables of plugins end in options too: WordPress's own is the
+// one with a usermeta beside it, or, where its users are elsewhere, the one with the shortest name.
 func prefixOf(sql io.ReadSeeker) (string, error) {
 	if _, err := sql.Seek(0, io.SeekStart); err != nil {
 		return "", err
 	}
-	in := bufio.NewReaderSize(sql, 1<<20)
-	var tail []byte
-	for {
-		b := make([]byte, 1<<20)
-		n, err := io.ReadFull(in, b)
-		text := append(tail, b[:n]...)
-		for _, m := range prefixForm.FindAllSubmatch(text, -1) {
-			// Plugins have tables that end so too: WordPress's own is beside usermeta.
-			if p := string(m[1]); p != "" {
-				return p, nil
+	tables := map[[2]string]bool{} // by prefix and the rest of the name
+	shortest := ""
+	var text []byte
+	for chunk := make([]byte, 1<<20); ; {
+		n, err := io.ReadFull(sql, chunk)
+		text = append(text, chunk[:n]...)
+		for _, word := range []string{"CREATE", "create", "Create"} {
+			for at := 0; ; at++ {
+				i := bytes.Index(text[at:], []byte(word))
+				if i < 0 {
+					break
+				}
+				at += i
+				m := tableForm.FindSubmatch(text[at:min(at+maxTableForm, len(text))])
+				if m == nil || len(tables) > maxCandidates {
+					continue
+				}
+				prefix, name := string(m[1]), strings.ToLower(string(m[2]))
+				tables[[2]string{prefix, name}] = true
+				if tables[[2]string{prefix, "options"}] && tables[[2]string{prefix, "usermeta"}] {
+					return prefix, nil
+				}
+				if name == "options" && (shortest == "" || len(prefix) < len(shortest)) {
+					shortest = prefix
+				}
 			}
 		}
-		if err != nil {
-			return "", badArchive("its SQL file holds no table of options of a WordPress")
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			if shortest == "" {
+				return "", badArchive("its SQL file holds no table of options of a WordPress")
+			}
+			return shortest, nil
+		case err != nil:
+			return "", fmt.Errorf("read dump: %w", err)
 		}
-		tail = bytes.Clone(text[max(0, len(text)-200):])
+		text = append(text[:0], text[max(0, len(text)-maxTableForm):]...)
 	}
 }
 

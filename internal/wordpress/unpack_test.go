@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -255,5 +256,39 @@ func TestUnpackToFullDisk(t *testing.T) {
 	defer u.close()
 	if f := fault.As(u.open(file)); f == nil || f.Code != "disk_full" {
 		t.Errorf("%v", f)
+	}
+}
+
+// The prefix of a dump is WordPress's, whatever plugins call their tables and wherever the dump is
+// read in two parts.
+func TestPrefixOf(t *testing.T) {
+	t.Parallel()
+	table := func(name string) string { return "CREATE TABLE `" + name + "` (\n  `a` int\n);\n" }
+	for name, tt := range map[string]struct{ sql, want string }{
+		"WordPress":               {table("wp_options") + table("wp_usermeta"), "wp_"},
+		"plugins before":          {table("wp_aaa_options") + table("wp_mailing_options") + table("wp_options") + table("wp_usermeta"), "wp_"},
+		"a plugin's is shorter":   {table("x_options") + table("site_options") + table("site_usermeta"), "site_"},
+		"several blogs":           {table("wp_2_options") + table("wp_options") + table("wp_usermeta"), "wp_"},
+		"users are elsewhere":     {table("wp_form_options") + table("wp_options") + table("wp_posts"), "wp_"},
+		"small letters":           {"create table if not exists wp_options (a int);\ncreate table wp_usermeta(a int);", "wp_"},
+		"a name in it":            {table("wp_options_options") + table("wp_options_usermeta"), "wp_options_"},
+		"between two parts":       {strings.Repeat("-", 1<<20-20) + "\n" + table("wp_options") + strings.Repeat("-", 1<<20-30) + "\n" + table("wp_usermeta"), "wp_"},
+		"a plugin's alone":        {table("wp_options_log") + table("wp_posts"), ""},
+		"no prefix":               {table("options") + table("usermeta"), ""},
+		"nothing":                 {"", ""},
+		"a great many":            {strings.Repeat("CREATE ", 1<<16) + table("wp_options"), "wp_"},
+		"a name that is too long": {table(strings.Repeat("a", 60) + "_options"), ""},
+	} {
+		got, err := prefixOf(strings.NewReader(tt.sql))
+		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, tt.want)
+		}
+	}
+	many := new(strings.Builder)
+	for i := range 5000 {
+		many.WriteString(table("wp_" + strconv.Itoa(i) + "_options"))
+	}
+	if got, err := prefixOf(strings.NewReader(many.String())); got != "wp_0_" || err != nil {
+		t.Errorf("of very many: %q, %v", got, err)
 	}
 }

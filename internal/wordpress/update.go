@@ -9,6 +9,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/operation"
@@ -122,11 +123,15 @@ func (r *run) change(ctx context.Context) error {
 	if err := r.to(ctx, atChange, 0.4, "Updating"); err != nil {
 		return err
 	}
-	var out struct{ Updated, Failed []Changed }
+	var out struct{ Updated, Failed, Missing []Changed }
 	if !u.Plugins.none() || !u.Themes.none() {
 		if err := r.task(ctx, s, s.LiveDeployment, "update", map[string]any{"plugins": u.Plugins.wire(), "themes": u.Themes.wire()}, &out); err != nil {
 			return err
 		}
+	}
+	if len(out.Missing) > 0 {
+		x := out.Missing[0]
+		return r.end(ctx, "", fmt.Sprintf("There is no %s %s on this site; nothing was updated", clip(x.Kind, 20), clip(x.Slug, 100)), r.result())
 	}
 	for _, c := range out.Updated[:min(len(out.Updated), 2*maxSlugs)] { // plugins have a say in it
 		r.step.Updated = append(r.step.Updated, Changed{Kind: clip(c.Kind, 20), Slug: clip(c.Slug, 200), From: clip(c.From, 50), To: clip(c.To, 50)})
@@ -147,13 +152,13 @@ func (r *run) change(ctx context.Context) error {
 		if c.Version != now.Version && (!u.Auto || minor(now.Version, c.Version)) {
 			r.step.Updated = append(r.step.Updated, Changed{Kind: "core", From: now.Version, To: c.Version})
 			err := r.to(ctx, atDeploy, 0.6, "Deploying WordPress "+c.Version, func(tx *db.Tx) error {
-				t := deploy.Trigger{Cause: deploy.ByAPI}
+				t := deploy.Trigger{Cause: deployment.ByAPI}
 				if s.Repository != "" {
-					live, err := r.c.Deployments.Get(ctx, r.x.Owner, deploy.ID(s.LiveDeployment))
+					live, err := r.c.Deployments.Get(ctx, r.x.Owner, deployment.ID(s.LiveDeployment))
 					if err != nil {
 						return err
 					}
-					t.Commit, t.Branch, t.Target = live.CommitHash, live.Branch, deploy.Production // the same themes and plugins
+					t.Commit, t.Branch, t.Target = live.CommitHash, live.Branch, deployment.Production // the same themes and plugins
 				}
 				d, err := r.c.Deployments.TriggerTx(ctx, tx, r.x.Owner, r.x.Site, t)
 				r.step.Deployment = d.ID
@@ -182,7 +187,7 @@ func (r *run) deployed(ctx context.Context) error {
 		return err
 	case !d.Status.Ended():
 		return job.Later(waitFor)
-	case d.Status != deploy.Success:
+	case d.Status != deployment.Success:
 		return r.goBack(ctx, "The new core could not be deployed: "+d.Error)
 	}
 	if err := r.to(ctx, atCheck, 0.7, "Checking the site"); err != nil {

@@ -69,6 +69,12 @@ type Config struct {
 	Hold  func(ctx context.Context, id site.ID) (release func(), err error)
 	Renew func(site string)
 
+	// NoObjectCache says in words why sites can't have an object cache here; empty: they can.
+	// Optional: without it they can't.
+	NoObjectCache func() string
+	// ClearObjects makes what the object cache of a site's programs holds unfindable. Optional.
+	ClearObjects func(site string)
+
 	// Task asks the program of a deployment to run a script of core/tasks, waking it where
 	// it sleeps. The request's path names the script.
 	Task func(ctx context.Context, deployment string, r *http.Request) (*http.Response, error)
@@ -93,6 +99,12 @@ func New(c Config) *WordPress {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Say == nil {
 		c.Say = func(string, string) {}
+	}
+	if c.NoObjectCache == nil {
+		c.NoObjectCache = func() string { return "this server runs no programs" }
+	}
+	if c.ClearObjects == nil {
+		c.ClearObjects = func(string) {}
 	}
 	return &WordPress{c: c, cache: newCache(), logins: newThrottle(), crons: newCrons()}
 }
@@ -124,14 +136,15 @@ type row struct {
 	Execution   int64  // seconds
 	Prefix      string // of its tables
 	Auto        string // what is updated without being asked for
+	ObjectCache bool   // whether a Redis runs beside its PHP
 
 	sealed string
 }
 
-const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update`
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache`
 
 func scan(s db.Scanner) (x row, err error) {
-	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution, &x.Prefix, &x.Auto)
+	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution, &x.Prefix, &x.Auto, &x.ObjectCache)
 }
 
 func (w *WordPress) get(ctx context.Context, r db.Reader, id site.ID) (row, error) {
@@ -209,13 +222,17 @@ func (w *WordPress) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM wordpress_sites WHERE site_id = $1`, id); err != nil {
 		return fmt.Errorf("forget WordPress settings: %w", err)
 	}
-	tx.AfterCommit(func() { w.cache.purge(string(id), "*") })
+	tx.AfterCommit(func() { w.cache.forget(string(id)) })
 	return nil
 }
+
+// NoObjectCache says in words why sites can't have an object cache here; empty: they can.
+func (w *WordPress) NoObjectCache() string { return w.c.NoObjectCache() }
 
 // Settings that an owner changes. Nil fields stay as they are.
 type Patch struct {
 	Maintenance, Debug, XMLRPC *bool
+	ObjectCache                *bool // refused where there is no Redis
 	Memory, Upload, Execution  *int64
 	AutoUpdate                 *string // AutoOff or AutoMinor
 }
@@ -229,6 +246,7 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err != nil {
 		return err
 	}
+	was := x
 	set := func(to *bool, from *bool) {
 		if from != nil {
 			*to = *from
@@ -237,6 +255,10 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	set(&x.Maintenance, p.Maintenance)
 	set(&x.Debug, p.Debug)
 	set(&x.XMLRPC, p.XMLRPC)
+	if why := w.c.NoObjectCache(); p.ObjectCache != nil && *p.ObjectCache && !x.ObjectCache && why != "" {
+		return &fault.Error{Kind: fault.Unavailable, Message: "Object caches are not available on this server", Details: why, Code: "no_object_cache"}
+	}
+	set(&x.ObjectCache, p.ObjectCache)
 	for _, n := range []struct {
 		name     string
 		to, from *int64
@@ -256,8 +278,11 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		}
 		x.Auto = *p.AutoUpdate
 	}
-	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8 WHERE site_id = $1`,
-		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto)
+	if x == was {
+		return nil
+	}
+	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8, object_cache = $9 WHERE site_id = $1`,
+		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache)
 	if err != nil {
 		return fmt.Errorf("change WordPress settings: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/backup"
 	"slipway/internal/db"
-	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/operation"
@@ -67,9 +67,12 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 		}
 	}
 	why, plan := "Internal error; the operator's log has the details", backup.Plan{}
+	if r.changed() || r.step.At == atBack {
+		w.purgeAll(ctx, r.changedSite())
+	}
 	back := r.changed() && r.step.Backup != ""
 	if back { // not half: what was there comes back
-		plan, err = w.c.Backups.PlanRestore(ctx, x.Owner, r.step.Backup, backup.RestoreTo{})
+		plan, err = w.c.Backups.PlanRestore(ctx, x.Owner, r.step.Backup, backup.RestoreTo{Part: true})
 		back = err == nil
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -91,10 +94,10 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 	})
 }
 
-// begin opens an operation of the owner's site and enqueues its job. A site has one at a
-// time.
+// beginTx opens an operation of the owner's site and enqueues its job. A site has one at a
+// time, and none while it is being restored.
 func (w *WordPress) beginTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, x Work) (operation.Operation, error) {
-	o, err := w.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: x.What, Site: string(id), Unique: "wordpress/" + string(id)})
+	o, err := w.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: x.What, Site: string(id), Unique: backup.ChangeKey(id), Apart: backup.RestoreKey(id)})
 	if err != nil {
 		return o, err
 	}
@@ -113,7 +116,7 @@ type step struct {
 	Backup     backup.ID       `json:"backup,omitempty"`     // of the state before
 	Source     backup.ID       `json:"source,omitempty"`     // of the site that is copied
 	Restore    operation.ID    `json:"restore,omitempty"`    // that is waited for
-	Deployment deploy.ID       `json:"deployment,omitempty"` // that is waited for
+	Deployment deployment.ID   `json:"deployment,omitempty"` // that is waited for
 	Before     []page          `json:"before,omitempty"`     // how the site answered
 	Since      db.Time         `json:"since,omitempty"`      // when the change began
 	Updated    []Changed       `json:"updated,omitempty"`
@@ -204,6 +207,9 @@ func (r *run) end(ctx context.Context, message, failure string, result map[strin
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
 	r.dropImport(r.x)
+	if failure != "" && (r.changed() || r.step.At == atBack) { // whatever is there now is seen
+		r.purgeAll(ctx, r.changedSite())
+	}
 	return r.c.DB.Write(ctx, func(tx *db.Tx) error {
 		return r.c.Operations.EndTx(ctx, tx, r.x.Operation, message, failure, result)
 	})
@@ -272,7 +278,7 @@ func (r *run) goBack(ctx context.Context, why string) error {
 		}
 	}
 	if r.step.Restore == "" {
-		plan, err := r.c.Backups.PlanRestore(ctx, r.x.Owner, r.step.Backup, backup.RestoreTo{})
+		plan, err := r.c.Backups.PlanRestore(ctx, r.x.Owner, r.step.Backup, backup.RestoreTo{Part: true})
 		if err == nil {
 			err = r.to(ctx, atBack, 0.8, "Restoring the state before: "+r.step.Why, func(tx *db.Tx) error {
 				o, err := r.c.Backups.RestoreTx(ctx, tx, r.x.Owner, plan)

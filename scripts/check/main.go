@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,7 @@ type step struct {
 	lost    string   // … and what is not run then
 	silent  bool     // any output is a failure
 	shown   bool     // output appears as it comes
+	beside  string   // how far it stands behind the others (nice), while which it runs; it is told of at the end
 }
 
 // pictures is the sheet of what the browser tests saw, for people to look at.
@@ -39,7 +41,7 @@ const unavailable = 77 // exit status of withpostgres where there is no PostgreS
 
 func main() {
 	paint := machine.Colors(os.Stdout)
-	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "mariadb-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
+	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
 		fmt.Println(err)
 	}
 	if err := machine.Install("php-fpm", "php-curl", "php-mbstring", "composer"); err != nil { // what PHP sites run on
@@ -52,23 +54,41 @@ func main() {
 		os.Exit(1)
 	}
 	started := time.Now()
-	var failed, missing []string
-	for _, s := range steps(root) {
+	var failed, missing, tests []string
+	title := func(s step) {
 		fmt.Printf("%s %s  %s\n", paint("36", "▸"), paint("1", s.name), paint("2", short(s.argv)))
-		at := time.Now()
-		err := s.run(s.argv)
-		if s.without != nil && exitCode(err) == unavailable {
+	}
+	end := func(s step, e ending) {
+		if e.without {
 			missing = append(missing, s.lost)
 			fmt.Printf("  %s\n", paint("33;1", "NOT RUN, what it needs is not there: "+s.lost))
-			err = s.run(s.without)
 		}
-		switch {
-		case err == nil:
-			fmt.Printf("  %s %s\n", paint("32", "ok"), paint("2", took(at)))
-		default:
-			failed = append(failed, s.name)
-			fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", took(at)), err)
+		if e.err == nil {
+			fmt.Printf("  %s %s\n", paint("32", "ok"), paint("2", e.took))
+			return
 		}
+		failed, tests = append(failed, s.name), append(tests, e.tests...)
+		fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", e.took), e.err)
+	}
+	var beside []func()
+	for _, s := range steps(root) {
+		if s.beside == "" {
+			title(s)
+			end(s, s.run(os.Stdout))
+			continue
+		}
+		var out bytes.Buffer
+		ended := make(chan ending, 1)
+		go func() { ended <- s.run(&out) }()
+		beside = append(beside, func() {
+			title(s)
+			e := <-ended
+			os.Stdout.Write(out.Bytes())
+			end(s, e)
+		})
+	}
+	for _, tell := range beside {
+		tell()
 	}
 	fmt.Println()
 	for _, name := range missing {
@@ -76,6 +96,9 @@ func main() {
 	}
 	if _, err := os.Stat(pictures); err == nil {
 		fmt.Printf("What the pages look like: %s\n", paint("36", pictures))
+	}
+	if len(tests) > 0 {
+		fmt.Printf("%s\n%s\n", paint("31;1", "What failed, once more:"), strings.TrimRight(strings.Join(tests, ""), "\n"))
 	}
 	if len(failed) > 0 {
 		fmt.Printf("%s in %s: %s\n", paint("31;1", "not green"), took(started), strings.Join(failed, ", "))
@@ -90,28 +113,52 @@ const tags = "-tags=browser,lint"
 func steps(root string) []step {
 	bin := func(name string) string { return filepath.Join(root, "bin", name) }
 	// Tests of one package run side by side, too: more packages at once would be no faster, and meet their limits of time.
-	tests := []string{"go", "test", "-count=1", "-timeout=20m", "-vet=off", tags, fmt.Sprintf("-p=%d", runtime.NumCPU()), "-exec=" + bin("ondatabases"), "./..."}
+	tests := append([]string{"go", "test", "-count=1", "-timeout=20m", "-vet=off", tags, fmt.Sprintf("-p=%d", runtime.NumCPU()), "-exec=" + bin("ondatabases")},
+		longestFirst(strings.Fields(list("{{.ImportPath}}", "./...")))...)
+	lean := []string{"GOGC=400", "GOMEMLIMIT=3GiB"} // half of the work of these two is collecting garbage
 	return []step{
 		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
-		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}},
-		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}},
 		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases"}}, // go run would hide its exit status
 		{name: "program", argv: []string{"go", "build", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}},
+		// The stories below e2e, which begin first, wait for much. What fills that time uses what was built just now.
+		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, beside: "10", env: lean},
+		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}, beside: "10", env: lean},
 		// Everything once, and what needs a database once more on PostgreSQL.
 		{name: "tests", argv: append([]string{bin("withpostgres")}, tests...), without: tests, lost: "services on PostgreSQL", shown: true,
 			env: []string{"CGO_ENABLED=0", "SLIPWAY_E2E_BUILT=" + bin("e2e"), "SLIPWAY_TEST_BOTH=" + strings.Join(folders("slipway/internal/dbtest"), string(filepath.ListSeparator))}},
 	}
 }
 
+// longest are the packages whose tests take the longest.
+var longest = []string{"slipway/e2e/wordpress", "slipway/e2e/builds", "slipway/e2e/programs", "slipway/e2e/browser", "slipway/e2e", "slipway/e2e/domains", "slipway/e2e/nodes"}
+
+// longestFirst puts the packages whose tests take the longest first, in whose order go test
+// begins: one that began last would leave a processor idle.
+func longestFirst(packages []string) []string {
+	rank := func(path string) int {
+		if i := slices.Index(longest, path); i >= 0 {
+			return i
+		}
+		return len(longest)
+	}
+	slices.SortStableFunc(packages, func(a, b string) int { return rank(a) - rank(b) })
+	return packages
+}
+
+// list asks go about packages.
+func list(format string, packages string) string {
+	out, err := exec.Command("go", "list", tags, "-f", format, packages).Output()
+	if err != nil {
+		fmt.Println("go list:", err)
+		os.Exit(1)
+	}
+	return string(out)
+}
+
 // folders returns those of the packages whose tests import the one named.
 func folders(imported string) []string {
-	out, err := exec.Command("go", "list", tags, "-f", "{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/...").Output()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "go list:", err)
-		return nil
-	}
-	return importing(string(out), imported)
+	return importing(list("{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/..."), imported)
 }
 
 // importing reads lines of a folder and what its tests import, in brackets.
@@ -126,29 +173,78 @@ func importing(list, imported string) (found []string) {
 	return found
 }
 
-func (s step) run(argv []string) error {
+// ending tells how a step ended.
+type ending struct {
+	err     error
+	without bool // what it needs is not there
+	took    string
+	tests   []string // lines that tell of the tests that failed
+}
+
+// run runs a step, and tells to what it says: all of it when it failed or is shown.
+func (s step) run(to io.Writer) (e ending) {
+	at := time.Now()
+	e.tests, e.err = s.execute(s.argv, to)
+	if s.without != nil && exitCode(e.err) == unavailable {
+		e.without = true
+		e.tests, e.err = s.execute(s.without, to)
+	}
+	e.took = took(at)
+	return e
+}
+
+func (s step) execute(argv []string, to io.Writer) (failed []string, err error) {
 	var kept bytes.Buffer
+	lines := &indented{to: to}
 	out := io.Writer(&kept)
 	if s.shown {
-		out = &indented{to: os.Stdout}
+		out = lines
+	}
+	if s.beside != "" {
+		argv = append([]string{"nice", "-n", s.beside}, argv...)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	err := cmd.Run()
+	err = cmd.Run()
 	if err == nil && s.silent && kept.Len() > 0 {
 		err = errors.New("these are not as they must be")
 	}
 	if err != nil {
-		(&indented{to: os.Stdout}).Write(kept.Bytes())
+		lines.Write(kept.Bytes())
 	}
-	return err
+	return lines.failed, err
 }
 
-// indented puts two spaces before each line, and leaves out packages without tests.
+// indented puts two spaces before each line, leaves out packages without tests, and keeps
+// what failed, so that it can be said once more at the end of all that is printed.
 type indented struct {
-	to   io.Writer
-	line []byte
+	to     io.Writer
+	line   []byte
+	failed []string
+	more   int // lines that still belong to what failed last
+}
+
+// Of a test that failed, this many lines are said again, and of all together.
+const (
+	linesOfATest   = 15
+	linesOfFailing = 120
+)
+
+// keep notes a line that tells of a test that failed.
+func (w *indented) keep(line string) {
+	switch text := strings.TrimSpace(line); {
+	case strings.HasPrefix(text, "--- FAIL"), strings.HasPrefix(text, "panic: "), strings.HasPrefix(text, "fatal error: "):
+		w.more = linesOfATest
+	case strings.HasPrefix(line, "FAIL\t"):
+		w.more = 1
+	case strings.HasPrefix(text, "--- "), strings.HasPrefix(line, "ok  \t"), strings.HasPrefix(line, "=== "):
+		w.more = 0
+	}
+	if w.more > 0 && len(w.failed) < linesOfFailing {
+		w.more--
+		w.failed = append(w.failed, line)
+	}
 }
 
 func (w *indented) Write(p []byte) (int, error) {
@@ -160,6 +256,7 @@ func (w *indented) Write(p []byte) (int, error) {
 		}
 		if line := w.line[:i+1]; !bytes.Contains(line, []byte("[no test files]")) {
 			fmt.Fprintf(w.to, "  %s", line)
+			w.keep(string(line))
 		}
 		w.line = w.line[i+1:]
 	}

@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +41,22 @@ func TestIndented(t *testing.T) {
 	}
 }
 
+// What failed is kept with what it said, and nothing of what passed.
+func TestKeepsWhatFailed(t *testing.T) {
+	t.Parallel()
+	w := &indented{to: io.Discard}
+	io.WriteString(w, "ok  \ta\t0.1s\nlog of b\n--- FAIL: TestB (0.00s)\n    b_test.go:7: wrong\n--- PASS: TestC (0.00s)\n    fine\nFAIL\nFAIL\tb\t0.2s\nok  \tc\t0.1s\n")
+	if got, want := strings.Join(w.failed, ""), "--- FAIL: TestB (0.00s)\n    b_test.go:7: wrong\nFAIL\tb\t0.2s\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for range 2 * linesOfFailing {
+		io.WriteString(w, "--- FAIL: TestD\n")
+	}
+	if len(w.failed) != linesOfFailing {
+		t.Errorf("%d lines", len(w.failed))
+	}
+}
+
 func TestExitCode(t *testing.T) {
 	t.Parallel()
 	if got := exitCode(exec.Command("git", "no-such-command").Run()); got != 1 {
@@ -48,5 +67,40 @@ func TestExitCode(t *testing.T) {
 	}
 	if got := short(append([]string{"go"}, strings.Repeat("x", 200))); len([]rune(got)) != 88 || !strings.HasSuffix(got, "…") {
 		t.Errorf("short: %q", got)
+	}
+}
+
+// A step that runs beside the others stands behind them, and says all it has to when it
+// failed.
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s := step{argv: []string{"sh", "-c", "nice; echo broken >&2; exit 3"}, beside: "5"}
+	if e := s.run(&out); exitCode(e.err) != 3 || e.without || !strings.HasSuffix(out.String(), "  broken\n") || strings.HasPrefix(out.String(), "  0\n") {
+		t.Errorf("failed: %v, %q", e.err, out.String())
+	}
+	out.Reset()
+	if e := (step{argv: []string{"echo", "fine"}, beside: "5"}).run(&out); e.err != nil || out.Len() > 0 {
+		t.Errorf("well: %v, %q", e.err, out.String())
+	}
+	if e := (step{argv: []string{"echo", "a file"}, silent: true}).run(&out); e.err == nil {
+		t.Error("output of a silent step is no failure")
+	}
+	if e := (step{argv: []string{"sh", "-c", "exit 77"}, without: []string{"true"}}).run(&out); e.err != nil || !e.without {
+		t.Errorf("without what it needs: %+v", e)
+	}
+}
+
+// Every package is tested once, and those that take long begin first.
+func TestLongestFirst(t *testing.T) {
+	t.Parallel()
+	got := longestFirst([]string{"slipway", "slipway/e2e", "slipway/e2e/builds", "slipway/e2e/world", "slipway/internal/e2e"})
+	if want := []string{"slipway/e2e/builds", "slipway/e2e", "slipway", "slipway/e2e/world", "slipway/internal/e2e"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, path := range longest {
+		if _, err := os.Stat(filepath.Join("../..", strings.TrimPrefix(path, "slipway/"))); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }

@@ -168,7 +168,7 @@
       e.preventDefault();
       root.dataset.theme = theme;
       for (const b of document.querySelectorAll('[data-theme-form] button')) b.setAttribute('aria-pressed', String(b.value === theme));
-      fetch(f.action, { method: 'POST', body: new URLSearchParams({ theme, back: '/' }), redirect: 'manual' });
+      fetch(f.action, { method: 'POST', body: new URLSearchParams({ theme, back: '/' }), redirect: 'manual', keepalive: true });
     });
   }
 

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package deploy.
+-- Written by package deploy, read by package deployment.
 CREATE TABLE deployments (
   id             TEXT PRIMARY KEY,
   site_id        TEXT NOT NULL,
@@ -31,7 +31,7 @@ CREATE INDEX deployments_of_site ON deployments (site_id, id DESC);
 CREATE INDEX deployments_open ON deployments (site_id, status) WHERE status IN ('pending', 'building', 'deploying');
 CREATE INDEX deployments_label ON deployments (label);
 
--- Written by package deploy.
+-- Written by package journal.
 CREATE TABLE deployment_logs (
   deployment_id TEXT NOT NULL,
   n             BIGINT NOT NULL,    -- from 1, without gaps

@@ -16,7 +16,7 @@ CREATE TABLE traffic (
 );
 CREATE INDEX traffic_at ON traffic (span, at);
 
--- Written by package deploy. What a release looks like at a glance. One row for each release
+-- Written by package thumbnail. What a release looks like at a glance. One row for each release
 -- that is live; it can be made again from the release's own files.
 CREATE TABLE portraits (
   release TEXT PRIMARY KEY,

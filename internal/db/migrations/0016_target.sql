@@ -7,7 +7,7 @@ ALTER TABLE deployments ADD COLUMN pinned BOOLEAN NOT NULL DEFAULT FALSE;
 -- The label of the branch's preview address; empty: production.
 ALTER TABLE deployments ADD COLUMN preview_label TEXT NOT NULL DEFAULT '';
 
--- Written by package deploy: the stable address of each branch that has previews,
+-- Written by package preview: the stable address of each branch that has previews,
 -- <label>--<subdomain>.<site domain>, and what it serves.
 CREATE TABLE preview_hosts (
   site_id       TEXT NOT NULL,

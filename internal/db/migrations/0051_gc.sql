@@ -11,7 +11,7 @@ CREATE TABLE blob_deletions (
 );
 CREATE INDEX blob_deletions_at ON blob_deletions (at);
 
--- Written by package deploy: releases that a running deployment builds on or has made, and
+-- Written by package hold: releases that a running deployment builds on or has made, and
 -- that no deployment's row may refer to yet. They are roots of garbage collection until then.
 CREATE TABLE release_holds (
   release TEXT PRIMARY KEY,

@@ -6,7 +6,7 @@ ALTER TABLE deployments ADD COLUMN stored_bytes BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE deployments ADD COLUMN added_bytes BIGINT NOT NULL DEFAULT 0;
 CREATE INDEX deployments_stored ON deployments (owner_id, site_id, id) WHERE stored_bytes > 0 AND release <> '';
 
--- Written by package deploy: how long the builds of a site took in a calendar month, UTC.
+-- Written by package buildtime: how long the builds of a site took in a calendar month, UTC.
 -- It outlives the site.
 CREATE TABLE build_time (
   owner_id TEXT NOT NULL,

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package deploy, as before.
+-- Written by package thumbnail, as before.
 ALTER TABLE portraits RENAME TO thumbnails;
 ALTER TABLE thumbnails RENAME COLUMN colour TO color;
 

@@ -5,6 +5,12 @@ namespace Slipway;
 
 defined('ABSPATH') || exit;
 
+// The object cache holds copies alone: transients stay in the database, where they outlive it.
+if (isset($GLOBALS['slipway_redis'])) {
+	wp_using_ext_object_cache(false);
+	add_filter('site_status_should_suggest_persistent_object_cache', '__return_false'); // there is one
+}
+
 // One-time login: the link's token is stored as a digest and taken by whoever deletes it.
 add_action('init', function () {
 	if (!isset($_GET['slipway-login']) || !is_string($_GET['slipway-login'])) {
@@ -114,6 +120,16 @@ add_filter('wp_handle_upload_prefilter', function ($file) {
 	return $file;
 });
 
+// A database from before the core, as a restore of it alone brings, is made the core's: upgrade.php,
+// to which WordPress would lead every administrator, is nobody's to call.
+add_action('init', function () {
+	if (is_admin() && !wp_doing_ajax() && (int) get_option('db_version') < (int) $GLOBALS['wp_db_version'] && is_blog_installed()) {
+		require_once ABSPATH . 'wp-admin/includes/upgrade.php';
+		wp_upgrade();
+		changed('*');
+	}
+}, 0);
+
 // Slipway runs scheduled events: it hears of a new one, which may be before all others.
 add_action('update_option_cron', function ($old, $new) {
 	$times = array_filter(array_keys(is_array($new) ? $new : []), 'is_int');
@@ -163,10 +179,17 @@ function path_of($url): string {
 	return $path ?: '/';
 }
 
+// The statuses of posts that no page shows.
+const UNSEEN = ['new', 'auto-draft', 'draft', 'pending', 'future', 'trash'];
+
 // A post's own pages change with it, and the lists that may hold it.
 function changed_post($id): void {
 	$post = get_post($id);
 	if (!$post || wp_is_post_revision($post) || wp_is_post_autosave($post) || $post->post_type === 'nav_menu_item') {
+		return;
+	}
+	// What is no page's yet, or no longer: the transition of its status has told of that.
+	if (in_array($post->post_status, UNSEEN, true)) {
 		return;
 	}
 	changed('*');
@@ -176,7 +199,7 @@ foreach (['save_post', 'deleted_post', 'trashed_post', 'untrashed_post', 'clean_
 	add_action($hook, __NAMESPACE__ . '\changed_post');
 }
 add_action('transition_post_status', function ($new, $old, $post) {
-	if ($new === 'publish' || $old === 'publish') {
+	if (!wp_is_post_revision($post) && array_diff([$new, $old], UNSEEN)) { // plugins have statuses of their own
 		changed('*');
 	}
 }, 10, 3);

@@ -43,4 +43,11 @@ $GLOBALS['wp_filter']['muplugins_loaded'][0]['slipway'] = [
 	'function' => static function () { require_once dirname(__DIR__) . '/slipway/plugin.php'; },
 	'accepted_args' => 0,
 ];
+// The object cache, where the owner has turned it on and a Redis runs beside PHP.
+if (getenv('SLIPWAY_REDIS')) {
+	$GLOBALS['wp_filter']['enable_loading_object_cache_dropin'][0]['slipway'] = [
+		'function' => static function ($enable) { require_once dirname(__DIR__) . '/slipway/redis.php'; return \Slipway\use_object_cache() ? false : $enable; },
+		'accepted_args' => 1,
+	];
+}
 require_once ABSPATH . 'wp-settings.php';

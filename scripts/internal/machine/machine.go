@@ -36,6 +36,7 @@ var programs = map[string]string{
 	"wordpress-theme-twentytwentythree": "/usr/share/wordpress/wp-content/themes/twentytwentythree/style.css",
 	"postgresql":                        "/usr/lib/postgresql/*/bin/postgres",
 	"python3":                           "/usr/bin/python3",
+	"redis-server":                      "/usr/bin/redis-server",
 }
 
 // Missing returns those of the Debian packages that are not there.

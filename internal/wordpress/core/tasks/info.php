@@ -19,5 +19,9 @@ $themes = [];
 foreach (wp_get_themes() as $slug => $t) {
 	$themes[] = ['slug' => $slug, 'name' => $t->get('Name'), 'version' => $t->get('Version'), 'active' => $slug === get_stylesheet(), 'updateVersion' => $updates->response[$slug]['new_version'] ?? null];
 }
-answer(['version' => $GLOBALS['wp_version'], 'phpVersion' => PHP_VERSION, 'title' => get_bloginfo('name'), 'locale' => get_locale(), 'adminUrl' => admin_url(), 'public' => (int) get_option('blog_public'),
+$cache = null; // of objects
+if (getenv('SLIPWAY_REDIS')) {
+	$cache = ['own' => file_exists(WP_CONTENT_DIR . '/object-cache.php'), 'paused' => class_exists('Slipway\Redis') && \Slipway\Redis::paused(), 'figures' => isset($GLOBALS['slipway_redis']) ? ($GLOBALS['wp_object_cache']->figures() ?: null) : null];
+}
+answer(['objectCache' => $cache, 'version' => $GLOBALS['wp_version'], 'phpVersion' => PHP_VERSION, 'title' => get_bloginfo('name'), 'locale' => get_locale(), 'adminUrl' => admin_url(), 'public' => (int) get_option('blog_public'),
 	'plugins' => array_slice($plugins, 0, 500), 'themes' => array_slice($themes, 0, 200)]);

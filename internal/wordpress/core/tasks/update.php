@@ -1,6 +1,7 @@
 <?php
 // Updates plugins and themes to the newest version that their source offers. What it could
-// not update it tells; who asked has a backup.
+// not update it tells; who asked has a backup. Where one that is named is not installed it
+// updates nothing.
 require __DIR__ . '/boot.php';
 wordpress();
 foreach (['file', 'misc', 'plugin', 'theme', 'update', 'class-wp-upgrader'] as $part) {
@@ -33,10 +34,22 @@ $choose = function ($want, array $all) use ($minor) {
 
 $offers = get_site_transient('update_plugins')->response ?? [];
 $all = [];
+$installed = ['plugin' => [], 'theme' => array_map('strval', array_keys(wp_get_themes()))];
 foreach (get_plugins() as $file => $p) {
+	$installed['plugin'][] = $slug = strpos($file, '/') ? dirname($file) : basename($file, '.php');
 	if (isset($offers[$file])) {
-		$all[$file] = ['slug' => strpos($file, '/') ? dirname($file) : basename($file, '.php'), 'from' => $p['Version'], 'to' => (string) $offers[$file]->new_version];
+		$all[$file] = ['slug' => $slug, 'from' => $p['Version'], 'to' => (string) $offers[$file]->new_version];
 	}
+}
+$missing = [];
+foreach ($installed as $kind => $slugs) {
+	$want = $in[$kind . 's'] ?? [];
+	foreach (is_array($want) ? array_diff($want, $slugs) : [] as $slug) {
+		$missing[] = ['kind' => $kind, 'slug' => $slug];
+	}
+}
+if ($missing) {
+	answer(['updated' => [], 'failed' => [], 'missing' => $missing]);
 }
 $plugins = $choose($in['plugins'] ?? [], $all);
 $offers = get_site_transient('update_themes')->response ?? [];

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Threads have the slack, those that are started later too.
+func TestThreadsLeaveWork(t *testing.T) {
+	switch err := leaveWork(); {
+	case errors.Is(err, syscall.ENOTSUP):
+		t.Skip("this test is built with cgo, the program is not")
+	case err != nil:
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	started := make(chan struct{})
+	var first sync.WaitGroup
+	const threads = 20
+	first.Add(threads)
+	for range threads {
+		all.Go(func() {
+			runtime.LockOSThread() // until the goroutine ends, and the thread with it
+			first.Done()
+			<-started // all are there at once
+			if got, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || got != int(timerSlack) {
+				t.Errorf("slack %d, %v", got, err)
+			}
+		})
+	}
+	first.Wait()
+	close(started)
+	all.Wait()
+}

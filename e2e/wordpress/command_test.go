@@ -1,0 +1,80 @@
+package wordpress
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// standIn does what tests ask of wp-cli, which Debian has no package of: an executable PHP file, as
+// its phar is, that loads the WordPress below --path.
+const standIn = `#!/usr/bin/env php
+<?php
+[, $path, $what] = $argv;
+if (strpos($path, '--path=') !== 0) { fwrite(STDERR, "no --path\n"); exit(2); }
+require getcwd() . '/' . substr($path, 7) . '/wp-load.php';
+switch ($what) {
+case 'option': if ($argv[3] === 'update') { update_option($argv[4], $argv[5]); } echo get_option($argv[4]), "\n"; break;
+case 'touch': echo json_encode(file_put_contents(WP_CONTENT_DIR . '/' . $argv[3], 'x')), "\n"; break;
+case 'sees': echo json_encode([file_exists($argv[3]), is_writable(ABSPATH), getenv('SLIPWAY_REDIS')]), "\n"; break;
+default: exit(3);
+}
+`
+
+// wpCLI installs the stand-in as an operator would, outside of /usr, and returns where.
+func (h *installation) wpCLI() string {
+	at := filepath.Join(h.Dir, "opt", "wp-cli.phar")
+	ok(h.t, os.MkdirAll(filepath.Dir(at), 0o755))
+	ok(h.t, os.WriteFile(at, []byte(standIn), 0o755))
+	return at
+}
+
+// wp runs wp-cli as the owner of a site does, and returns what it prints.
+func (h *installation) wp(s siteBody, args, status string) (string, map[string]any) {
+	h.t.Helper()
+	var op workBody
+	h.call("POST", "/sites/"+s.ID+"/commands", map[string]any{"command": "wp --path=public " + args}, &op)
+	op = h.ended(op.ID, status)
+	out, _ := op.Result["output"].(string)
+	return strings.TrimSpace(out), op.Result
+}
+
+// commands is of the operator's wp-cli: it runs in the sandbox of the site, as its user and with
+// its database, and the visitors see what it has changed.
+func (h *installation) commands(s siteBody, titled func(string)) {
+	t := h.t
+	h.until("the front page is cached", func() bool {
+		_, header, _ := h.visitor(s.URL).get("/")
+		return header.Get("X-Cache") == "HIT"
+	})
+	if out, _ := h.wp(s, "option update blogname Commanded", "success"); out != "Commanded" {
+		t.Errorf("option update prints %q", out)
+	}
+	titled("Commanded")
+	h.until("the cached front page is called Commanded", func() bool { // stale ones are shown while one is made
+		_, header, text := h.visitor(s.URL).get("/")
+		return header.Get("X-Cache") == "HIT" && strings.Contains(text, "<title>Commanded")
+	})
+	if out, _ := h.wp(s, "option get siteurl", "success"); out != s.URL {
+		t.Errorf("option get prints %q", out)
+	}
+	if out, _ := h.wp(s, "touch by-wp.txt", "success"); out != "1" {
+		t.Errorf("touch prints %q", out)
+	}
+	uid := func(name string) uint32 {
+		t.Helper()
+		info, err := os.Stat(h.content(s, name))
+		ok(t, err)
+		return info.Sys().(*syscall.Stat_t).Uid
+	}
+	if made, of := uid("by-wp.txt"), uid(""); made != of {
+		t.Errorf("its file belongs to %d, wp-content to %d", made, of)
+	}
+	if out, _ := h.wp(s, "sees "+h.Data, "success"); out != "[false,false,false]" {
+		t.Errorf("it sees the installation, may write to the core or has a Redis: %s", out)
+	}
+	if _, result := h.wp(s, "nonsense", "failed"); result["exitCode"] != 3.0 {
+		t.Errorf("a command that fails: %v", result)
+	}
+}

@@ -1,0 +1,112 @@
+package access
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A site's settings say which of its addresses are protected, and by what.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		set           Settings
+		site, preview bool
+	}{
+		{Settings{}, false, false},
+		{Settings{Password: "none", SignIn: "none"}, false, false},
+		{Settings{Password: "previews"}, false, true},
+		{Settings{SignIn: "previews"}, false, true},
+		{Settings{Password: "all"}, true, true},
+		{Settings{Password: "previews", SignIn: "all"}, true, true},
+	} {
+		if site, preview := tt.set.Protects(false), tt.set.Protects(true); site != tt.site || preview != tt.preview {
+			t.Errorf("%+v: the site %v, a preview %v", tt.set, site, preview)
+		}
+	}
+	a := (&Settings{Password: "previews", SignIn: "all", Hash: "h"}).Of("s1", "blog.test", false)
+	if a != (Address{Site: "s1", Host: "blog.test", SignIn: true, Hash: "h"}) {
+		t.Errorf("%+v", a)
+	}
+}
+
+// The cookie that a password once gave is good for its site, its host and that password, until
+// it ends; what browsers send of ours reaches nothing behind the address.
+func TestCookie(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	a := Address{Site: "s1", Host: "blog.test", Password: true, Hash: "hash"}
+	value := a.pass(now.Add(time.Hour))
+	if !a.admits(value, now) {
+		t.Error("not admitted")
+	}
+	for name, other := range map[string]Address{
+		"another site":     {Site: "s2", Host: "blog.test", Hash: "hash"},
+		"another host":     {Site: "s1", Host: "shop.test", Hash: "hash"},
+		"another password": {Site: "s1", Host: "blog.test", Hash: "changed"},
+		"no password":      {Site: "s1", Host: "blog.test"},
+	} {
+		if other.admits(value, now) {
+			t.Errorf("%s: admitted", name)
+		}
+	}
+	_, mac, _ := strings.Cut(value, ".")
+	for _, forged := range []string{"", ".", "zz." + mac, value + "0", "x" + value, value[1:]} {
+		if a.admits(forged, now) {
+			t.Errorf("%q is admitted", forged)
+		}
+	}
+	if a.admits(value, now.Add(2*time.Hour)) {
+		t.Error("admitted after its end")
+	}
+	h := http.Header{"Cookie": {"a=b; " + accessCookie + "=" + value, memberCookie + "=x; c=d"}}
+	if DropCookies(h); h.Get("Cookie") != "a=b; c=d" {
+		t.Errorf("Cookie: %q", h["Cookie"])
+	}
+	h = http.Header{"Cookie": {accessCookie + "=" + value}}
+	if DropCookies(h); len(h) != 0 {
+		t.Errorf("%v", h)
+	}
+}
+
+// A password that is right opens the address; guesses are bounded per visitor and site.
+func TestPassword(t *testing.T) {
+	t.Parallel()
+	g := New(Config{Password: func(hash, given string) bool { return hash == "hash of "+given }})
+	a := Address{Site: "s1", Host: "blog.test", Password: true, Hash: "hash of right"}
+	login := func(from, given string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("POST", "https://blog.test//evil.test/x?y=z", strings.NewReader(url.Values{accessField: {given}}.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		if g.Passes(r, a) || g.Ask(w, r, a) {
+			t.Error("a form's answer is its redirect")
+		}
+		return w
+	}
+	w := login("192.0.2.1:1", "right")
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/evil.test/x?y=z" {
+		t.Errorf("%d to %q", w.Code, w.Header().Get("Location"))
+	}
+	r := httptest.NewRequest("GET", "https://blog.test/", nil)
+	r.AddCookie(w.Result().Cookies()[0])
+	if !g.Passes(r, a) {
+		t.Error("the cookie does not open the address")
+	}
+	for i := range guessesPerVisitor + 5 {
+		want := http.StatusUnauthorized
+		if i >= guessesPerVisitor {
+			want = http.StatusTooManyRequests
+		}
+		if w := login("[2001:db8::"+fmt.Sprint(i+1)+"]:1", "wrong"); w.Code != want { // one network
+			t.Fatalf("guess %d: %d, not %d", i, w.Code, want)
+		}
+	}
+	if w := login("192.0.2.2:1", "right"); w.Code != http.StatusSeeOther {
+		t.Errorf("another visitor: %d", w.Code)
+	}
+}

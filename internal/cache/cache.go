@@ -1,0 +1,182 @@
+// Package cache owns values kept in memory: those used last, up to a cost, each loaded by
+// one caller at a time whoever asks for it. Values may have owners, none of whom displaces
+// what the others have.
+package cache
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// Cache keeps the values used last, up to a cost, and loads one at most once at a time. It
+// is safe for concurrent use.
+type Cache[K comparable, V any] struct {
+	limit   int64
+	most    int64 // the highest cost of one value
+	share   int64 // the highest cost of one owner's values
+	loading flights[K, V]
+
+	mu     sync.Mutex // guards the rest
+	cost   int64
+	at     map[K]*list.Element
+	owners map[string]*owned
+}
+
+// owned holds the values of one owner.
+type owned struct {
+	cost  int64
+	order list.List // of *cached, the one used last in front
+}
+
+type cached[K comparable, V any] struct {
+	key   K
+	v     V
+	cost  int64
+	owner string
+}
+
+// New returns a Cache for values that cost limit together. One that costs more than most
+// alone is not kept.
+func New[K comparable, V any](limit, most int64) *Cache[K, V] {
+	return NewShared[K, V](limit, most, limit)
+}
+
+// NewShared returns a Cache in which the values of one owner cost share together at most.
+// Where all of them cost more than limit, the owner who has the most loses one.
+func NewShared[K comparable, V any](limit, most, share int64) *Cache[K, V] {
+	return &Cache[K, V]{limit: limit, most: min(most, share), share: share, at: map[K]*list.Element{}, owners: map[string]*owned{}}
+}
+
+// Get returns the value that is kept.
+func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	el, ok := c.at[key]
+	if !ok {
+		return v, false
+	}
+	e := el.Value.(*cached[K, V])
+	c.owners[e.owner].order.MoveToFront(el)
+	return e.v, true
+}
+
+func (c *Cache[K, V]) put(owner string, key K, v V, cost int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if el, ok := c.at[key]; ok {
+		c.drop(el)
+	}
+	if cost > c.most {
+		return
+	}
+	of := c.owners[owner]
+	if of == nil {
+		of = &owned{}
+		c.owners[owner] = of
+	}
+	c.at[key] = of.order.PushFront(&cached[K, V]{key, v, cost, owner})
+	c.cost, of.cost = c.cost+cost, of.cost+cost
+	for of.cost > c.share {
+		c.drop(of.order.Back())
+	}
+	for c.cost > c.limit {
+		most := of
+		for _, o := range c.owners {
+			if o.cost > most.cost {
+				most = o
+			}
+		}
+		c.drop(most.order.Back())
+	}
+}
+
+// Clear drops everything.
+func (c *Cache[K, V]) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.at)
+	clear(c.owners)
+	c.cost = 0
+}
+
+func (c *Cache[K, V]) drop(el *list.Element) {
+	e := el.Value.(*cached[K, V])
+	of := c.owners[e.owner]
+	of.order.Remove(el)
+	if of.cost -= e.cost; of.order.Len() == 0 {
+		delete(c.owners, e.owner)
+	}
+	delete(c.at, e.key)
+	c.cost -= e.cost
+}
+
+// Fetch returns the value that is kept, or loads and keeps it. hit says which.
+func (c *Cache[K, V]) Fetch(ctx context.Context, key K, load func(context.Context) (V, int64, error)) (v V, hit bool, err error) {
+	if v, ok := c.Get(key); ok {
+		return v, true, nil
+	}
+	v, err = c.Load(ctx, key, load)
+	return v, false, err
+}
+
+// Load loads a value and its cost, whatever is kept, and keeps it in its place. Who asks while
+// another loads gets what that one does.
+func (c *Cache[K, V]) Load(ctx context.Context, key K, load func(context.Context) (V, int64, error)) (V, error) {
+	return c.LoadFor(ctx, "", key, load)
+}
+
+// LoadFor loads a value as Load does; its cost is its owner's.
+func (c *Cache[K, V]) LoadFor(ctx context.Context, owner string, key K, load func(context.Context) (V, int64, error)) (V, error) {
+	return c.loading.do(ctx, key, func(ctx context.Context) (V, error) {
+		v, cost, err := load(ctx)
+		if err == nil {
+			c.put(owner, key, v, cost)
+		}
+		return v, err
+	})
+}
+
+// flights runs one load per key at a time, whoever asks; a waiter's context ends only
+// its waiting.
+type flights[K comparable, V any] struct {
+	mu    sync.Mutex // guards under
+	under map[K]*flight[V]
+}
+
+type flight[V any] struct {
+	done chan struct{}
+	v    V
+	err  error
+}
+
+func (f *flights[K, V]) do(ctx context.Context, key K, load func(context.Context) (V, error)) (V, error) {
+	f.mu.Lock()
+	if f.under == nil {
+		f.under = map[K]*flight[V]{}
+	}
+	c, ok := f.under[key]
+	if !ok {
+		c = &flight[V]{done: make(chan struct{})}
+		f.under[key] = c
+		go func() {
+			// Whoever asked first may leave; the others still wait for it.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+			defer cancel()
+			c.v, c.err = load(ctx)
+			f.mu.Lock()
+			delete(f.under, key)
+			f.mu.Unlock()
+			close(c.done)
+		}()
+	}
+	f.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.v, c.err
+	case <-ctx.Done():
+		var none V
+		return none, ctx.Err()
+	}
+}

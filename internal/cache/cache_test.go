@@ -1,0 +1,108 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// What is used last is kept, up to the limit; many ask, one loads.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	c := New[int, string](100, 25)
+	for i := range 20 {
+		c.put("", i, fmt.Sprint(i), 10)
+		if v, ok := c.Get(0); !ok || v != "0" {
+			t.Fatalf("the one used last is gone after %d", i)
+		}
+	}
+	if c.cost > 100 || len(c.at) != 10 || c.owners[""].order.Len() != 10 {
+		t.Errorf("cost %d in %d entries", c.cost, len(c.at))
+	}
+	if c.put("", 99, "huge", 26); len(c.at) != 10 {
+		t.Error("one entry may push out everything")
+	}
+	c.put("", 0, "again", 20)
+	if v, _ := c.Get(0); v != "again" || c.cost > 100 {
+		t.Errorf("put again: %q, cost %d", v, c.cost)
+	}
+	// Many ask, one loads; a failure is not kept.
+	var loads atomic.Int64
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			_, _, err := c.Fetch(t.Context(), 1000, func(context.Context) (string, int64, error) {
+				loads.Add(1)
+				<-gate
+				return "", 0, fs.ErrNotExist
+			})
+			if err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for loads.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, _, err := c.Fetch(ctx, 1000, nil); err == nil {
+		t.Error("a visitor who left waits on")
+	}
+	close(gate)
+	wg.Wait()
+	if v, hit, err := c.Fetch(t.Context(), 1000, func(context.Context) (string, int64, error) { return "there", 1, nil }); v != "there" || hit || err != nil {
+		t.Errorf("after a failure: %q, %v, %v", v, hit, err)
+	}
+	c.Clear()
+	if len(c.at) != 0 || c.cost != 0 {
+		t.Error("not empty")
+	}
+}
+
+// An owner has no more than its share, and displaces nobody who has less than it has.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	c := NewShared[string, int](100, 25, 50)
+	for i := range 3 {
+		c.put("small", fmt.Sprint("small", i), i, 10)
+	}
+	for i := range 100 {
+		c.put("large", fmt.Sprint("large", i), i, 10)
+	}
+	if got := c.owners["large"].cost; got != 50 {
+		t.Errorf("an owner has %d, its share is 50", got)
+	}
+	for i := range 100 {
+		c.put(fmt.Sprint("other", i%3), fmt.Sprint("other", i), i, 10)
+	}
+	for i := range 100 {
+		c.put("large", fmt.Sprint("large", i), i, 10)
+	}
+	for i := range 3 {
+		if v, ok := c.Get(fmt.Sprint("small", i)); c.owners["small"].cost >= 20 && (!ok && i == 2 || ok && v != i) {
+			t.Errorf("small%d: %d, %v", i, v, ok)
+		}
+	}
+	if c.owners["small"] == nil || c.cost > 100 {
+		t.Errorf("one who has little has lost it; all cost %d", c.cost)
+	}
+	var sum, n int64
+	for _, of := range c.owners {
+		sum, n = sum+of.cost, n+int64(of.order.Len())
+	}
+	if sum != c.cost || n != int64(len(c.at)) || 10*n != sum {
+		t.Errorf("%d in %d values of owners, %d in %d altogether", sum, n, c.cost, len(c.at))
+	}
+	for i := range 3 {
+		c.put("", fmt.Sprint("small", i), i, 0) // taken over
+	}
+	if c.owners["small"] != nil {
+		t.Error("an owner without values is remembered")
+	}
+}

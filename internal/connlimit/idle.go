@@ -1,0 +1,23 @@
+package connlimit
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+)
+
+// Idle tells the limiter of a connection whether it waits for a request. It is for
+// http.Server.ConnState.
+func Idle(c net.Conn, state http.ConnState) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if limited, ok := c.(*Conn); ok {
+		switch state {
+		case http.StateIdle:
+			limited.SetIdle(true)
+		case http.StateActive:
+			limited.SetIdle(false)
+		}
+	}
+}

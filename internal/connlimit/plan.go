@@ -1,0 +1,44 @@
+package connlimit
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Places say how many connections each listener may hold, out of the file descriptors that
+// the process may have.
+type Places struct {
+	Edge, EdgeAddress, EdgeSpare int
+	Control, ControlAddress      int
+}
+
+// Plan divides the descriptors: a part is kept back for the control plane, the
+// database, files and child processes, so that visitors of sites cannot use them up. max
+// and perAddress are the operator's settings; 0 means what fits.
+func Plan(descriptors uint64, max, perAddress int) Places {
+	n := int(min(descriptors, 1<<20))
+	back := min(2048, n/2)
+	var p Places
+	p.Edge = min(n-back, 100_000)
+	if max > 0 {
+		p.Edge = min(max, n-back)
+	}
+	p.EdgeSpare = min(256, p.Edge/8)
+	p.EdgeAddress = perAddress
+	if perAddress == 0 {
+		p.EdgeAddress = p.Edge / 8
+	}
+	p.Control = back / 2
+	p.ControlAddress = p.Control / 2
+	return p
+}
+
+// Descriptors is how many files the process may have open.
+func Descriptors() (uint64, error) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("read limit of open files: %w", err)
+	}
+	return limit.Cur, nil
+}

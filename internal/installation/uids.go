@@ -1,0 +1,8 @@
+package installation
+
+// The users that an installation has below those that sites get.
+const (
+	ToolUID     = 199_999 // fetches Node and package managers
+	ProbeUID    = 199_998 // tries the sandbox out
+	DatabaseUID = 199_997 // runs the private database server
+)

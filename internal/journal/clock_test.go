@@ -1,0 +1,29 @@
+package journal
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Time stands still while a deployment waits for its turn, and then goes on.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rang := make(chan time.Time, 1)
+		c := NewClock(time.Minute, func() { rang <- time.Now() })
+		time.Sleep(20 * time.Second)
+		c.Stop()
+		time.Sleep(time.Hour) // longer than it has
+		select {
+		case <-rang:
+			t.Fatal("it rang while it stood")
+		default:
+		}
+		at := time.Now()
+		c.Start()
+		if took := (<-rang).Sub(at); took != 40*time.Second {
+			t.Errorf("it rang %s after it went on", took)
+		}
+	})
+}

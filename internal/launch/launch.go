@@ -1,0 +1,144 @@
+// Package launch owns what a deployment's program is started with: its plan, the site's
+// settings and variables, its databases and its WordPress, put together as package app runs it.
+//
+// It starts nothing and writes nothing. What is asked for twice gives what holds by then.
+package launch
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"slipway/internal/app"
+	"slipway/internal/buildlog"
+	"slipway/internal/database"
+	"slipway/internal/db"
+	"slipway/internal/deploy"
+	"slipway/internal/deployment"
+	"slipway/internal/framework"
+	"slipway/internal/runtime"
+	"slipway/internal/site"
+	"slipway/internal/wordpress"
+)
+
+// What a program gets where its site's settings say nothing.
+const (
+	defaultSleep   = 15 * time.Minute
+	defaultHealth  = time.Minute
+	defaultDrain   = 30 * time.Second
+	defaultMemory  = 512
+	programPids    = 512
+	programScratch = 1 << 30 // bytes
+	defaultStorage = 1 << 30
+)
+
+// Config holds what Launch needs.
+type Config struct {
+	DB          *db.DB
+	Sites       *site.Sites
+	Deployments *deploy.Deployments
+	Databases   *database.Databases
+	WordPress   *wordpress.WordPress
+	Address     func(ctx context.Context, s site.Site) (string, error) // where visitors know a site
+	Mail        bool                                                   // programs can send mails
+}
+
+// Launch says what programs are started with.
+type Launch struct{ c Config }
+
+// New returns Launch.
+func New(c Config) *Launch { return &Launch{c} }
+
+// Wanted returns the program of a deployment, with its site's settings.
+func (l *Launch) Wanted(ctx context.Context, id string) (app.Wanted, error) {
+	p, err := l.programOfDeployment(ctx, deployment.ID(id))
+	if err != nil {
+		return app.Wanted{}, err
+	}
+	w := app.Wanted{
+		Site: string(p.Site.ID), Owner: string(p.Site.Owner), Deployment: id, Host: strings.TrimPrefix(l.c.Sites.URL(p.Site.Slug), "https://"),
+		Health: defaultHealth, Sleep: defaultSleep, Drain: defaultDrain,
+	}
+	w.Spec = runtime.Spec{Site: w.Site, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
+		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: defaultStorage}}
+	if err := l.addDatabases(ctx, &w, &p); err != nil {
+		return app.Wanted{}, err
+	}
+	if err := l.addWordPress(ctx, &w, &p); err != nil {
+		return app.Wanted{}, err
+	}
+	applyPHP(&w, p)
+	applyStorage(&w, p)
+	if len(p.Secrets) > 0 {
+		w.Redact = buildlog.NewRedactor(p.Secrets).Redact
+	}
+	for k, v := range p.Env {
+		w.Spec.Env = append(w.Spec.Env, k+"="+v)
+	}
+	for _, x := range p.Processes {
+		w.Tasks = append(w.Tasks, app.Task{Kind: "worker", Name: x.Name, Command: app.Command(x.Command)})
+	}
+	for _, x := range p.Crons {
+		w.Tasks = append(w.Tasks, app.Task{Kind: "cron", Name: x.Name, Schedule: x.Schedule, Command: app.Command(x.Command)})
+	}
+	applyRun(&w, p.Run)
+	applyRun(&w, p.Site.Run)
+	if p.Runtime == framework.WordPress {
+		if there, err := l.c.WordPress.Installed(ctx, p.Site.ID); err != nil || there {
+			return w, err
+		}
+		w.HealthPath = wordpress.Alive
+	}
+	return w, nil
+}
+
+// applyRun puts a site's settings over the defaults.
+func applyRun(w *app.Wanted, r site.Run) {
+	if r.SleepAfterSeconds != nil {
+		w.Sleep = time.Duration(*r.SleepAfterSeconds) * time.Second
+	}
+	if r.DrainSeconds != nil {
+		w.Drain = time.Duration(*r.DrainSeconds) * time.Second
+	}
+	if r.MemoryMiB != nil {
+		w.Spec.Limits.Memory = int64(*r.MemoryMiB) << 20
+	}
+	if r.StorageMiB != nil {
+		w.Spec.Limits.Storage = int64(*r.StorageMiB) << 20
+	}
+	if r.RequestMiB != nil {
+		w.MaxBody = int64(*r.RequestMiB) << 20
+	}
+	if r.ResponseSeconds != nil {
+		w.FirstByte = time.Duration(*r.ResponseSeconds) * time.Second
+	}
+	if r.Ports != nil {
+		w.Spec.Ports = *r.Ports
+	}
+	if r.Pids != nil {
+		w.Spec.Limits.Pids = int64(*r.Pids)
+	}
+	if r.CPUs != nil {
+		w.Spec.Limits.CPUs = *r.CPUs
+	}
+	if c := r.HealthCheck; c != nil {
+		if c.Path != nil {
+			w.HealthPath = *c.Path
+		}
+		if c.TimeoutSeconds != nil {
+			w.Health = time.Duration(*c.TimeoutSeconds) * time.Second
+		}
+	}
+	if r.Command != nil {
+		command := framework.ParseCommand(*r.Command)
+		w.Spec.Argv, w.Spec.Shell, w.PHP = command.Argv, command.Shell, nil
+	}
+}
+
+// StorageOf is how many bytes a site may store.
+func StorageOf(s site.Site) int64 {
+	if s.Run.StorageMiB != nil {
+		return int64(*s.Run.StorageMiB) << 20
+	}
+	return defaultStorage
+}

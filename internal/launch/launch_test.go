@@ -1,0 +1,169 @@
+package launch
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/app"
+	"slipway/internal/deployment"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/runtime"
+	"slipway/internal/site"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// Each setting changes what is started: one that is added to a site and forgotten here would be
+// accepted and do nothing.
+func TestEverySettingIsApplied(t *testing.T) {
+	t.Parallel()
+	elsewhere := []string{"Release", "Storage", "Terminal"} // of the deployment, of applyStorage, of the dashboard
+	fields := reflect.TypeFor[site.Run]()
+	for i := range fields.NumField() {
+		f := fields.Field(i)
+		var r site.Run
+		v := reflect.New(f.Type.Elem())
+		switch x := v.Interface().(type) {
+		case *string:
+			*x = "other"
+		case *int:
+			*x = 77
+		case *float64:
+			*x = 7.5
+		case *[]int:
+			*x = []int{5432}
+		case *site.HealthCheck:
+			*x = site.HealthCheck{Path: ptr("/up"), TimeoutSeconds: ptr(7)}
+		}
+		reflect.ValueOf(&r).Elem().Field(i).Set(v)
+		var w app.Wanted
+		applyRun(&w, r)
+		if changed := !reflect.DeepEqual(w, app.Wanted{}); changed == slices.Contains(elsewhere, f.Name) {
+			t.Errorf("%s changes what is started: %v", f.Name, changed)
+		}
+	}
+	w := app.Wanted{Sleep: defaultSleep, Health: defaultHealth, PHP: &app.PHP{}, Spec: runtime.Spec{Argv: []string{"detected"}, Limits: runtime.Limits{Memory: 1}}}
+	applyRun(&w, site.Run{}) // says nothing
+	if w.Sleep != defaultSleep || w.Spec.Limits.Memory != 1 || w.PHP == nil || len(w.Spec.Argv) != 1 {
+		t.Errorf("no settings change %+v", w)
+	}
+	applyRun(&w, site.Run{SleepAfterSeconds: ptr(0), MemoryMiB: ptr(64), ResponseSeconds: ptr(5), RequestMiB: ptr(2), Command: ptr("node x.js && true"), HealthCheck: &site.HealthCheck{Path: ptr("/up")}})
+	if w.Sleep != 0 || w.Spec.Limits.Memory != 64<<20 || w.FirstByte != 5*time.Second || w.MaxBody != 2<<20 || w.HealthPath != "/up" || w.Health != defaultHealth {
+		t.Errorf("%+v", w)
+	}
+	if w.PHP != nil || w.Spec.Argv != nil || w.Spec.Shell == "" {
+		t.Errorf("a command of its own is a server of its own: %+v %+v", w.PHP, w.Spec)
+	}
+}
+
+// Folders that stay are named once; what begins anew goes before, the site's settings before
+// slipway.toml's, and a fork sees nothing of what the site has stored.
+func TestStorage(t *testing.T) {
+	t.Parallel()
+	p := program{Root: "app", Start: framework.Start{Storage: []string{"data", "tmp"}, Temporary: []string{"tmp"}}, Run: site.Run{Storage: &[]string{"file"}}}
+	kept := func(p program) (list []string) {
+		var w app.Wanted
+		applyStorage(&w, p)
+		for _, s := range w.Spec.Storage {
+			if s.Temporary {
+				s.Path = "(" + s.Path + ")"
+			}
+			list = append(list, s.Path)
+		}
+		return list
+	}
+	if got, want := kept(p), []string{"(app/tmp)", "app/data", "app/file"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	p.Site.Run.Storage = &[]string{"own", "data/", "tmp"}
+	if got, want := kept(p), []string{"(app/tmp)", "app/data", "app/own"}; !slices.Equal(got, want) {
+		t.Errorf("with the site's own: %q, want %q", got, want)
+	}
+	p.Fork = true
+	if got, want := kept(p), []string{"(app/tmp)", "(app/data)", "(app/own)"}; !slices.Equal(got, want) {
+		t.Errorf("of a fork: %q, want %q", got, want)
+	}
+	if got := StorageOf(site.Site{}); got != defaultStorage {
+		t.Errorf("%d bytes by default", got)
+	}
+	if got := StorageOf(site.Site{Run: site.Run{StorageMiB: ptr(16)}}); got != 16<<20 {
+		t.Errorf("%d bytes", got)
+	}
+}
+
+// PHP-FPM answers unless there is a start command, which then finds PHP in its PATH.
+func TestPHP(t *testing.T) {
+	t.Parallel()
+	p := program{Runtime: framework.PHP, Root: "app", PHP: ">=8.1", Start: framework.Start{DocumentRoot: "public", FrontController: "index.php"}}
+	var w app.Wanted
+	applyPHP(&w, p)
+	if w.PHP == nil || w.PHP.Root != "app/public" || w.PHP.Front != "index.php" || w.Spec.Dir != "app" || w.Spec.PHP.Version != ">=8.1" {
+		t.Errorf("%+v %+v", w.PHP, w.Spec)
+	}
+	p.Start.Command = framework.Command{Argv: []string{"php", "artisan", "octane:start"}}
+	w = app.Wanted{}
+	if applyPHP(&w, p); w.PHP != nil || w.Spec.PHP == nil {
+		t.Errorf("with a server of its own: %+v %+v", w.PHP, w.Spec)
+	}
+	w = app.Wanted{}
+	if applyPHP(&w, program{Runtime: framework.Node}); w.PHP != nil || w.Spec.PHP != nil {
+		t.Errorf("Node: %+v %+v", w.PHP, w.Spec)
+	}
+	w = app.Wanted{Spec: runtime.Spec{Argv: []string{"x"}, Shell: "x"}}
+	applyPHP(&w, program{Runtime: framework.WordPress, Bundle: "b", Content: []string{"themes"}})
+	if w.PHP == nil || len(w.Spec.Storage) != 1 || len(w.Spec.Trees) != 1 || !strings.HasSuffix(w.Spec.Trees[0].Path, "/themes") || w.Spec.Trees[0].From != "content/themes" || w.Spec.Argv != nil || w.Spec.Shell != "" {
+		t.Errorf("WordPress: %+v %+v", w.PHP, w.Spec)
+	}
+}
+
+// A backup's program has the variables of production, and those of no branch's preview.
+func TestProgramFromBackup(t *testing.T) {
+	t.Parallel()
+	plan, err := json.Marshal(framework.Plan{Runtime: framework.Node, Node: "22", Start: &framework.Start{Command: framework.Command{Shell: "node ."}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := []site.NewVar{
+		{Key: "BOTH", Value: "1", Target: []string{"build", "runtime"}},
+		{Key: "SECRET", Value: "sealed value", Secret: true, Target: []string{"runtime", "production"}},
+		{Key: "SLIPWAY_BRANCH", Value: "owner's", Target: []string{"runtime"}},
+		{Key: "BUILD", Value: "1", Target: []string{"build"}},
+		{Key: "PREVIEW", Value: "1", Target: []string{"runtime", "preview"}},
+		{Key: "BRANCH", Value: "1", Target: []string{"runtime"}, Branch: "feature/*"},
+		{Key: "NOWHERE", Value: "1"},
+	}
+	p, err := programFromBackup(site.Site{ID: "site_a"}, deployment.Live{Plan: plan, Branch: "main", CommitHash: "abc"}, vars, "https://a.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"SLIPWAY": "1", "SLIPWAY_SITE_ID": "site_a", "SLIPWAY_DEPLOYMENT_ID": "", "SLIPWAY_COMMIT": "abc", "SLIPWAY_BRANCH": "owner's",
+		"SLIPWAY_TARGET": "production", "SLIPWAY_URL": "https://a.test", "BOTH": "1", "SECRET": "sealed value"}
+	if !reflect.DeepEqual(p.Env, want) {
+		t.Errorf("%v, want %v", p.Env, want)
+	}
+	if !slices.Equal(p.Secrets, []string{"sealed value"}) || p.Node != "22" || p.Start.Command.Shell != "node ." || p.Preview || p.Fork {
+		t.Errorf("%+v", p)
+	}
+	if _, err := programFromBackup(site.Site{}, deployment.Live{Plan: json.RawMessage(`{"runtime":"static"}`)}, nil, ""); !fault.Is(err, fault.NotFound) {
+		t.Errorf("of files alone: %v", err)
+	}
+	if _, err := programFromBackup(site.Site{}, deployment.Live{Plan: json.RawMessage(`{`)}, nil, ""); err == nil || fault.As(err) != nil {
+		t.Errorf("of a damaged plan: %v", err)
+	}
+}
+
+func TestOwnAddress(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"https://a.test": "a.test:443", "https://a.test:8443/x": "a.test:8443", "https://[2001:db8::1]": "[2001:db8::1]:443", "": "", "a.test": "", "://": "",
+	} {
+		if got := ownAddress(address); got != want {
+			t.Errorf("%q: %q, want %q", address, got, want)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package launch
+
+import (
+	"cmp"
+	"path"
+
+	"slipway/internal/app"
+	"slipway/internal/framework"
+	"slipway/internal/publish"
+	"slipway/internal/runtime"
+	"slipway/internal/wordpress"
+)
+
+// applyPHP makes PHP-FPM of a program that the plan says is PHP, unless it has a start
+// command: that is a server of its own then, which finds php in its PATH.
+func applyPHP(w *app.Wanted, p program) {
+	if p.Runtime == framework.WordPress {
+		l := wordpress.TheLayout()
+		w.PHP = &app.PHP{Root: l.Root, Front: l.Front, Tasks: l.Tasks}
+		w.Spec.PHP = &runtime.PHP{}
+		for _, folder := range l.Storage {
+			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})
+		}
+		for _, name := range p.Content { // over what the site has there
+			w.Spec.Trees = append(w.Spec.Trees, runtime.Tree{Path: path.Join(l.Content, name), Bundle: p.Bundle, From: path.Join(publish.ContentAt, name)})
+		}
+		w.Spec.Dir = l.Root
+		w.Spec.Argv, w.Spec.Shell = nil, ""
+		return
+	}
+	if p.Runtime != framework.PHP {
+		return
+	}
+	w.Spec.PHP = &runtime.PHP{Version: p.PHP}
+	if p.Start.Command.Shell == "" && len(p.Start.Command.Argv) == 0 {
+		w.PHP = &app.PHP{Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController}
+		w.Spec.Dir = p.Root
+	}
+}
+
+// applyStorage gives a program the folders that detection and the site's settings name. A
+// fork's gets empty ones of its own: what the site has stored is not for its author.
+func applyStorage(w *app.Wanted, p program) {
+	w.Spec.Preview = p.Preview
+	named := map[string]bool{}
+	add := func(dir string, temporary bool) {
+		dir = path.Join(p.Root, dir)
+		if !named[dir] {
+			named[dir] = true
+			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: dir, Temporary: temporary || p.Fork})
+		}
+	}
+	for _, dir := range p.Start.Temporary {
+		add(dir, true)
+	}
+	for _, dir := range p.Start.Storage {
+		add(dir, false)
+	}
+	if list := cmp.Or(p.Site.Run.Storage, p.Run.Storage); list != nil {
+		for _, dir := range *list {
+			add(dir, false)
+		}
+	}
+}

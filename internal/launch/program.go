@@ -1,0 +1,93 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"slipway/internal/bundle"
+	"slipway/internal/deployment"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/project"
+	"slipway/internal/site"
+)
+
+// program holds the program of a deployment.
+type program struct {
+	Site    site.Site
+	Bundle  bundle.ID
+	Start   framework.Start
+	Root    string // the project's folder in the bundle
+	Node    string // version of Node.js, "" for whatever there is
+	PHP     string // constraint of composer.json, "" for any
+	Runtime string // framework.Node or framework.PHP
+	Preview bool
+	Env     map[string]string
+	Fork    bool // of a fork's pull request: it must not see what the site has stored
+
+	Run       site.Run // what slipway.toml says; the site's own settings go before it
+	Processes []framework.Process
+	Crons     []framework.Cron
+
+	Content []string // of WordPress: the folders of wp-content that the repository holds
+
+	Secrets []string // values that no log shows
+}
+
+// programOfDeployment returns what a deployment runs, with the site's settings and variables as they
+// are now. It is a NotFound fault where the deployment has no program, or it is no longer
+// stored.
+func (l *Launch) programOfDeployment(ctx context.Context, id deployment.ID) (program, error) {
+	x, s, err := l.c.Deployments.Lookup(ctx, id)
+	if err != nil {
+		return program{}, err
+	}
+	if x.Bundle == "" || len(x.Plan) == 0 {
+		return program{}, fault.Missing("program")
+	}
+	vars, err := l.c.Deployments.Variables(ctx, x, "runtime")
+	if err != nil {
+		return program{}, err
+	}
+	p, err := programOf(s, x, vars, l.c.Sites.URL(s.Slug))
+	p.Fork, p.Preview = x.Fork, x.Target == deployment.Preview
+	return p, err
+}
+
+// programFromBackup returns what a site runs in production that a backup holds: with the variables
+// of then, at the address url.
+func programFromBackup(s site.Site, live deployment.Live, vars []site.NewVar, url string) (program, error) {
+	var list []site.Var
+	for _, v := range vars {
+		x := site.Var{Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, Branch: v.Branch}
+		if slices.Contains(v.Target, "runtime") && x.Scope() != string(deployment.Preview) && v.Branch == "" {
+			list = append(list, x)
+		}
+	}
+	return programOf(s, deployment.Deployment{Site: s.ID, Bundle: live.Bundle, Plan: live.Plan, Branch: live.Branch, CommitHash: live.CommitHash, Target: deployment.Production}, list, url)
+}
+
+func programOf(s site.Site, x deployment.Deployment, vars []site.Var, url string) (program, error) {
+	var plan framework.Plan
+	if err := json.Unmarshal(x.Plan, &plan); err != nil {
+		return program{}, fmt.Errorf("read plan of %s: %w", s.ID, err)
+	}
+	if plan.Start == nil {
+		return program{}, fault.Missing("program")
+	}
+	env := map[string]string{
+		"SLIPWAY": "1", "SLIPWAY_SITE_ID": string(s.ID), "SLIPWAY_DEPLOYMENT_ID": string(x.ID), "SLIPWAY_COMMIT": x.CommitHash,
+		"SLIPWAY_BRANCH": x.Branch, "SLIPWAY_TARGET": string(x.Target), "SLIPWAY_URL": url,
+	}
+	var secrets []string
+	for _, v := range vars {
+		env[v.Key] = v.Value
+		if v.Secret {
+			secrets = append(secrets, v.Value)
+		}
+	}
+	return program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets,
+		Content: plan.Content, Run: project.RunSettings(plan.Run), Processes: plan.Processes, Crons: plan.Crons}, nil
+}

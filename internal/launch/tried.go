@@ -1,0 +1,81 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"slipway/internal/app"
+	"slipway/internal/backup"
+	"slipway/internal/buildlog"
+	"slipway/internal/database"
+	"slipway/internal/fault"
+	"slipway/internal/framework"
+	"slipway/internal/runtime"
+	"slipway/internal/site"
+	"slipway/internal/wordpress"
+)
+
+// TrialSite is the name under which what a backup holds runs: it has a user, storage and a
+// socket of databases like a site, and no site is called so.
+const TrialSite = "backup-trial"
+
+// Tried is like Wanted, of a site that may be gone. It has neither a network nor mail:
+// who runs twice must not write to what is outside twice.
+func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) {
+	s := site.Site{ID: TrialSite, Name: t.Config.Name, Slug: TrialSite, Type: t.Config.Type, Run: t.Config.Run}
+	address := l.c.Sites.URL(s.Slug)
+	var live site.Site
+	live, err := l.c.Sites.ByID(ctx, l.c.DB, t.Site)
+	if err == nil { // which its program knows
+		address, err = l.c.Address(ctx, live)
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return app.Wanted{}, err
+	}
+	p, err := programFromBackup(s, t.Live, t.Config.Env, address)
+	if err != nil {
+		return app.Wanted{}, err
+	}
+	p.Env["SLIPWAY_SITE_ID"] = string(t.Site)
+	w := app.Wanted{Site: TrialSite, Host: hostPort(address), Health: defaultHealth}
+	w.Spec = runtime.Spec{Site: TrialSite, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Database: len(t.Databases) > 0,
+		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: defaultStorage}}
+	for name, x := range t.Databases {
+		a := database.Access{Schema: x.Schema, User: x.Schema, Password: x.Password}
+		p.Secrets = append(p.Secrets, x.Password)
+		for k, v := range database.EnvOf(name, t.Places[name], a) {
+			if _, set := p.Env[k]; !set {
+				p.Env[k] = v
+			}
+		}
+	}
+	if p.Runtime == framework.WordPress {
+		x, ok := t.Databases[wordpress.DatabaseName]
+		if !ok {
+			return w, errors.New("the backup's WordPress has no database")
+		}
+		var e wordpress.Export
+		if err := json.Unmarshal(t.Extra, &e); err != nil {
+			return w, fmt.Errorf("read WordPress of backup: %w", err)
+		}
+		for k, v := range e.EnvironmentOf(database.Access{Schema: x.Schema, User: x.Schema, Password: x.Password}, address) {
+			p.Env[k] = v
+		}
+	}
+	applyPHP(&w, p)
+	applyStorage(&w, p)
+	w.Redact = buildlog.NewRedactor(p.Secrets).Redact
+	for k, v := range p.Env {
+		w.Spec.Env = append(w.Spec.Env, k+"="+v)
+	}
+	applyRun(&w, p.Run)
+	applyRun(&w, p.Site.Run)
+	w.Health = min(w.Health, defaultHealth) // others wait for their turn
+	return w, nil
+}
+
+// hostPort returns the Host header of a request to an address.
+func hostPort(address string) string { return strings.TrimPrefix(address, "https://") }

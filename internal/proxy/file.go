@@ -1,0 +1,33 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+
+	"slipway/internal/response"
+)
+
+// serveFile lets a program's files answer a request where one does. Each write has its own
+// deadline, like those of a program.
+func serveFile(w *response.Recorder, r *http.Request, to Program, s Site) bool {
+	conn := http.NewResponseController(w)
+	if s.Protected {
+		w.Header()["Cache-Control"] = response.Private // only the visitor's own browser may keep it
+	}
+	if !to.Serve(&flowing{w, conn}, r) {
+		delete(w.Header(), "Cache-Control")
+		return false
+	}
+	w.Page = w.Status == http.StatusOK && r.Method == http.MethodGet && strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
+	return true
+}
+
+// dropServerHeaders drops what programs say to a server in front of them: we do as little
+// of it as a visitor should read of it.
+func dropServerHeaders(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, "X-Accel-") || name == "X-Sendfile" || name == "X-Lighttpd-Send-File" {
+			delete(h, name)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+// Package response owns what all answers to visitors of sites have in common, whoever gives
+// them: what is remembered of one, how long it may take, and the pages that are ours.
+package response
+
+import (
+	"net/http"
+	"time"
+)
+
+// Values of header fields, shared by all answers: nobody writes to them.
+var (
+	Nosniff    = []string{"nosniff"}
+	Noindex    = []string{"noindex"}
+	Revalidate = []string{"public, max-age=0, must-revalidate"}
+	Private    = []string{"private, max-age=0, must-revalidate"} // only the visitor's own browser may keep it
+)
+
+// Recorder remembers what an answer was.
+type Recorder struct {
+	http.ResponseWriter
+	Status int // 0 until it has begun
+	Bytes  int64
+	Page   bool          // what was asked for with GET is a page of the site
+	First  time.Duration // until a program's answer began; 0 where none did
+
+	Trial bool   // only the header is wanted, of what is small enough for memory
+	Plain bool   // the answer depends on nothing but host, path and accepted encodings
+	Ready bool   // a plain answer with status 200 has been given: Body holds all of it
+	Body  []byte // not to be changed
+}
+
+// WriteHeader is for http.ResponseWriter.
+func (r *Recorder) WriteHeader(status int) {
+	if r.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // 103 and the like come before the answer
+		r.Status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write is for http.ResponseWriter.
+func (r *Recorder) Write(b []byte) (int, error) {
+	if r.Status == 0 {
+		r.Status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(b)
+	r.Bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (r *Recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

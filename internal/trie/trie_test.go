@@ -1,0 +1,55 @@
+package trie
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+)
+
+// A trie has what a map would have, whatever is set and dropped, and one that somebody holds
+// never changes.
+func TestTrie(t *testing.T) {
+	t.Parallel()
+	var now Trie[int]
+	want := map[string]int{}
+	type moment struct {
+		trie Trie[int]
+		want map[string]int
+	}
+	var held []moment
+	for round := range 40 {
+		e := now.Edit()
+		for range rand.IntN(300) {
+			key := fmt.Sprint(rand.IntN(500))
+			if rand.IntN(3) == 0 {
+				e.Drop(key)
+				delete(want, key)
+			} else {
+				e.Set(key, round)
+				want[key] = round
+			}
+		}
+		now = e.Trie
+		held = append(held, moment{now, maps.Clone(want)})
+	}
+	for i, m := range held {
+		if got := maps.Collect(m.trie.All); !maps.Equal(got, m.want) || m.trie.Len() != len(m.want) {
+			t.Fatalf("moment %d: %d keys, Len %d, want %d", i, len(got), m.trie.Len(), len(m.want))
+		}
+		for n := range 500 {
+			key := fmt.Sprint(n)
+			got, ok := m.trie.Get(key)
+			if w, there := m.want[key]; ok != there || got != w {
+				t.Fatalf("moment %d: %s is %d, %v; want %d, %v", i, key, got, ok, w, there)
+			}
+		}
+	}
+	e := now.Edit()
+	if e.Drop("none"); e.Changed() {
+		t.Error("dropping nothing is a change")
+	}
+	if e.Set("x", 1); !e.Changed() {
+		t.Error("not changed")
+	}
+}
