@@ -127,7 +127,7 @@ func (b *Bundles) fetch(ctx context.Context, e entry, at string) error {
 	if e.Exec {
 		mode = 0o555
 	}
-	if err := f.Chmod(mode); err != nil {
+	if err := errors.Join(f.Chmod(mode), f.Close()); err != nil { // open for writing it could not be run (ETXTBSY)
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(at), 0o711); err != nil {

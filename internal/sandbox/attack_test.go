@@ -194,7 +194,10 @@ func attack(name string, args []string) int {
 			fmt.Println(err)
 			return 0
 		}
-		fmt.Fprint(c, args[1])
+		if _, err := fmt.Fprint(c, args[1]); err != nil { // who is told here of a reset reads an end afterwards
+			fmt.Println(err)
+			return 0
+		}
 		_ = c.(*net.TCPConn).CloseWrite()
 		text, err := io.ReadAll(c)
 		fmt.Printf("%s %v\n", text, err)

@@ -88,7 +88,10 @@ func TestAsPlainUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(bin, self, 0o755); err != nil {
+	syscall.ForkLock.RLock() // a child of another test that holds the file open until it execs would make it busy
+	err = os.WriteFile(bin, self, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := Own(dir, plainUID); err != nil {
