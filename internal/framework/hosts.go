@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,37 @@ var hostFiles = []hostFile{
 	{"_worker.js", nil, "functions of Cloudflare do not run here; the file is published as it is"},
 }
 
+// platformFiles say how other platforms build and run a project, a server too. Those that may be
+// something else are told by what they say.
+var platformFiles = []hostFile{
+	{"render.yaml", nil, "settings of Render are not obeyed; " + useSettings},
+	{"railway.json", nil, "settings of Railway are not obeyed; " + useSettings},
+	{"railway.toml", nil, "settings of Railway are not obeyed; " + useSettings},
+	{"fly.toml", nil, "settings of Fly.io are not obeyed; " + useSettings},
+	{"nixpacks.toml", nil, "settings of Nixpacks are not obeyed; " + useSettings},
+	{"amplify.yml", nil, "settings of AWS Amplify are not obeyed; " + useSettings},
+	{"heroku.yml", nil, "settings of Heroku are not obeyed; " + useSettings},
+	{"app.json", regexp.MustCompile(`"(buildpacks|formation|addons|postdeploy)"\s*:`), "settings of Heroku are not obeyed; " + useSettings},
+	{"static.json", regexp.MustCompile(`"(root|routes|clean_urls|https_only|error_page|proxies)"\s*:`), "settings of Heroku's static buildpack are not obeyed; " + useSettings},
+	{"Aptfile", nil, "packages of the system are not installed"},
+}
+
+const useSettings = "slipway.toml says how a site is built, run and served"
+
+// staticRules are the files whose rules are for static sites, with what says that they have some.
+var staticRules = []hostFile{
+	{bySlipway, regexp.MustCompile(`(?m)^[ \t]*\[+[ \t]*(redirects|headers|serve)\b|^[ \t]*(redirects|headers)[ \t]*=`), appliesNot},
+	{byNetlify, regexp.MustCompile(`(?m)^[ \t]*\[\[[ \t]*(redirects|headers)[ \t]*\]\]`), appliesNot},
+	{byVercel, regexp.MustCompile(`"(redirects|rewrites|headers|routes|trailingSlash)"\s*:`), appliesNot},
+	{"_redirects", nil, appliesNot}, {"_headers", nil, appliesNot}, {"public/_redirects", nil, appliesNot}, {"public/_headers", nil, appliesNot},
+}
+
+const appliesNot = "redirects, rewrites and headers are for static sites; this application answers for its own paths"
+
+// otherScripts are those that other platforms run to build a project, in the place of its build
+// script or around it.
+var otherScripts = []string{"heroku-prebuild", "heroku-postbuild", "gcp-build", "vercel-build", "now-build"}
+
 // functionFolders hold programs that another host runs for a static site.
 var functionFolders = []struct {
 	folder, beside string // with one of these files, where the folder alone says little
@@ -45,19 +77,45 @@ var functionSource = regexp.MustCompile(`\.(m?[jt]s|cjs|py|go|rb)$`)
 // otherHosts warns of what the project asks of hosts that this is not. A server brings rules
 // and functions of its own.
 func (p *project) otherHosts(d *draft) {
-	if d.Runtime != Static {
-		return
-	}
-	for _, f := range hostFiles {
-		if p.has(f.name) && (f.asks == nil || f.asks.MatchString(p.parsed(f.name))) {
-			d.warn(join(p.root, f.name) + ": " + f.why)
+	p.warnOf(d, platformFiles, p.root, "")
+	for _, name := range otherScripts {
+		if body := p.pkg.scriptBody(name); body != "" && !p.s.command.ok() && !p.runs(d, name) {
+			d.warn(fmt.Sprintf("%s: the script %s is not run; let the build script do its work", join(p.root, "package.json"), name))
 		}
 	}
+	if d.Runtime != Static {
+		p.warnOf(d, staticRules, p.root, "")
+		return
+	}
+	p.warnOf(d, hostFiles, p.root)
 	for _, f := range functionFolders {
 		if p.hasDir(f.folder) && (f.beside == "" || p.any(strings.Fields(f.beside)...) != "") && p.holds(f.folder, functionSource) {
 			d.warn(fmt.Sprintf("%s: functions of %s do not run here", join(p.root, f.folder), f.host))
 		}
 	}
+}
+
+// warnOf warns of those files that are there, in the first of these folders that has one.
+func (p *project) warnOf(d *draft, files []hostFile, folders ...string) {
+	for _, f := range files {
+		for _, dir := range folders {
+			at := join(dir, f.name)
+			if !p.t.has(at) {
+				continue
+			}
+			if f.asks == nil || f.asks.MatchString(p.t.config(at)) {
+				d.warn(at + ": " + f.why)
+			}
+			break
+		}
+	}
+}
+
+// runs reports whether the build runs a script of package.json, or does the same.
+func (p *project) runs(d *draft, name string) bool {
+	_, build := p.pkg.script("build")
+	return p.pkg.scriptBody(name) == build || strings.Contains(build, name) ||
+		slices.ContainsFunc(d.Build, func(c Command) bool { return slices.Contains(c.Argv, name) })
 }
 
 // holds reports whether a file in or below the folder matches.

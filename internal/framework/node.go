@@ -76,6 +76,9 @@ func (p *project) node(d *draft) {
 		if name := join(dir, ".tool-versions"); try(toolVersion(p.t.read(name), "nodejs", "node"), name) {
 			return
 		}
+		if name := p.t.anyIn(dir, "mise.toml", ".mise.toml"); name != "" && try(miseVersion(p.t.config(name), "node"), name) {
+			return
+		}
 		if m != nil && (try(m.devNode, join(dir, "package.json")+" devEngines") ||
 			try(m.engines["node"], join(dir, "package.json")+" engines")) {
 			return
@@ -113,6 +116,26 @@ func toolVersion(s string, names ...string) string {
 		if len(f) >= 2 && slices.Contains(names, f[0]) && !strings.Contains(f[1], ":") && f[1] != "system" {
 			return f[1]
 		}
+	}
+	return ""
+}
+
+// miseVersion reads mise's own file: a version, a list of which the first counts, or a table.
+func miseVersion(src, name string) string {
+	var f struct{ Tools map[string]any }
+	_, _ = decodeTOML(src, &f) // an unreadable one is mise's to report
+	v := f.Tools[name]
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	if table, ok := v.(map[string]any); ok {
+		v = table["version"]
+	}
+	switch v := v.(type) {
+	case string:
+		return v
+	case int64, float64:
+		return fmt.Sprint(v)
 	}
 	return ""
 }

@@ -53,7 +53,12 @@ func phpFrameworks() []preset {
 func phpPlain() []preset {
 	return []preset{{Preset: Preset{"php", "PHP", PHP}, server: true,
 		match: func(p *project) string {
-			index := p.any("public/index.php", "index.php", "web/index.php", "htdocs/index.php", "www/index.php")
+			index := ""
+			for _, dir := range documentRoots {
+				if index = p.any(join(dir, "index.php")); index != "" {
+					break
+				}
+			}
 			switch {
 			case index == "" || p.has("index.html") && index == "index.php" && p.composer() == nil:
 				return ""
@@ -64,6 +69,10 @@ func phpPlain() []preset {
 		},
 		plan: planPHP}}
 }
+
+// documentRoots are where the front controller stands, in the order in which they are tried.
+// CakePHP and Magento have another index.php at the top, which nothing else beside is for.
+var documentRoots = []string{"public", "webroot", "pub", "", "web", "htdocs", "www"}
 
 // phpStorage says which folders projects on a framework write to.
 var phpStorage = []struct {
@@ -100,7 +109,7 @@ func planPHP(p *project, d *draft) {
 		d.cache("node_modules/.vite")
 	}
 	root := ""
-	for _, dir := range []string{"public", "", "web", "htdocs", "www"} {
+	for _, dir := range documentRoots {
 		if p.has(join(dir, "index.php")) {
 			root = dir
 			break

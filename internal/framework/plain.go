@@ -6,7 +6,11 @@ func lastResorts() []preset {
 	return []preset{
 		{Preset: Preset{"node-script", "Node.js", Node}, tier: weak, server: true, family: "node",
 			match: func(p *project) string {
-				if why := server(p); why != "" {
+				why := server(p)
+				if why == "" {
+					why = started(p)
+				}
+				if why != "" {
 					return "package.json names no known framework, and " + why
 				}
 				return ""

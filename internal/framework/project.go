@@ -188,7 +188,7 @@ func (p *project) script(d *draft, m manager, name string, argv ...string) {
 // packageManager its second major refuses to start.
 func (p *project) turbo(d *draft, m manager) bool {
 	top := p.t.manifest(m.dir)
-	name := p.anyIn(m.dir, "turbo.json", "turbo.jsonc")
+	name := p.t.anyIn(m.dir, "turbo.json", "turbo.jsonc")
 	if m.dir == p.root || name == "" || top == nil || top.dep("turbo") == "" || top.manager == "" {
 		return false
 	}
@@ -204,9 +204,9 @@ func (p *project) turbo(d *draft, m manager) bool {
 	return true
 }
 
-func (p *project) anyIn(dir string, names ...string) string {
+func (t *tree) anyIn(dir string, names ...string) string {
 	for _, n := range names {
-		if p.t.has(join(dir, n)) {
+		if t.has(join(dir, n)) {
 			return join(dir, n)
 		}
 	}

@@ -14,7 +14,37 @@ import (
 var plainNode = regexp.MustCompile(`^(?:NODE_ENV=production\s+)?node\s+((?:\./)?[\w./-]+)$`)
 
 // serverStart is a start script that runs a program of the project's own.
-var serverStart = regexp.MustCompile(`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro)\s`)
+var serverStart = regexp.MustCompile(`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro|` +
+	`srvx|strapi\s+start|medusa\s+start|keystone\s+start|directus\s+start|probot\s+run|sails\s+lift)\s`)
+
+// noServer is a start script that runs tools of development or a server of files, or leaves
+// the choice to a tool that runs the scripts of others.
+var noServer = regexp.MustCompile(`(?:^|[\s/])(?:serve|http-server|live-server|lite-server|ws|sirv|sirv-cli|browser-sync|budo|servor|vite|webpack|webpack-dev-server|wds|web-dev-server|parcel|rollup|esbuild|snowpack|wmr|gulp|grunt|brunch|` +
+	`react-scripts|react-app-rewired|craco|ng|ember|vue-cli-service|gatsby|eleventy|hexo|docusaurus|vitepress|vuepress|storybook|start-storybook|styleguidist|expo|react-native|electron|electron-forge|tauri|` +
+	`turbo|lerna|nx|rush|moon|wireit|concurrently|npm-run-all|run-s|run-p|wsrun|tsc|sass|postcss|tailwindcss|jekyll|hugo|docker|docker-compose|python3?|php|open|echo|exit|test|jest|vitest)(?:\s|$)|` +
+	`\s(?:--filter|--workspace|--workspaces|workspace|--prefix|-r|-w|-F)[\s=]`)
+
+// devScript is a start script that runs what is for development, such as `next dev`.
+var devScript = regexp.MustCompile(`(?:^|\s)(?:[\w-]+:)?dev(?:elop)?(?::[\w-]+)?(?:\s|$)`)
+
+// calledScript is a script that is nothing but another one's name.
+var calledScript = regexp.MustCompile(`^(?:npm\s+run(?:-script)?|(?:yarn|pnpm|bun)(?:\s+run)?)\s+(?:-s\s+|--silent\s+)?([\w:.-]+)(?:\s+--\s.*)?$`)
+
+// followed returns a script in which the script that its last command calls stands itself.
+func (m *manifest) followed(body string) string {
+	for range 4 {
+		head, last := "", strings.TrimSpace(body)
+		if i := strings.LastIndex(body, "&&"); i >= 0 {
+			head, last = body[:i+2]+" ", strings.TrimSpace(body[i+2:])
+		}
+		f := calledScript.FindStringSubmatch(last)
+		if f == nil || m.scripts[f[1]] == "" {
+			break
+		}
+		body = head + m.scripts[f[1]]
+	}
+	return body
+}
 
 // run is a start command of ours.
 func (d *draft) run(argv ...string) {
@@ -31,12 +61,14 @@ func (d *draft) assets(folder, at string) {
 	}
 }
 
-// start prefers the project's own start script to the framework's program.
+// start prefers the project's own start script to the framework's program, unless it is one
+// for development.
 func (p *project) start(d *draft, m manager, program []string) {
+	guess := len(program) == 2 && program[1] == "." // worse than any script
 	for _, name := range []string{"start:prod", "start"} {
 		body := strings.TrimSpace(p.pkg.scriptBody(name))
 		switch f := plainNode.FindStringSubmatch(body); {
-		case body == "" || strings.Contains(body, "dev") && !strings.Contains(body, "node_modules"):
+		case body == "" || devScript.MatchString(body) && !guess:
 			continue
 		case f != nil:
 			d.run("node", f[1])
@@ -95,10 +127,7 @@ func server(p *project) string {
 	if p.pkg == nil {
 		return ""
 	}
-	start := p.pkg.scriptBody("start")
-	if prod := p.pkg.scriptBody("start:prod"); prod != "" {
-		start = prod
-	}
+	start := p.startScript()
 	var deps []string
 	for _, s := range serverDeps {
 		deps = append(deps, s.dep)
@@ -111,16 +140,73 @@ func server(p *project) string {
 		return "its start script runs a program"
 	case dep != "" && start == "" && p.entry() != "" && !p.has("index.html"):
 		return fmt.Sprintf("%s and %s is there", dependsOn(dep), p.entry())
+	case dep != "" && start == "" && p.has(npmServer) && p.calls(ssrBuild):
+		return fmt.Sprintf("%s and %s is there, and a script builds for it", dependsOn(dep), npmServer)
+	case dep != "" && start == "" && p.builds() && !p.page() && p.built() != "":
+		return fmt.Sprintf("%s and its main file %s is built", dependsOn(dep), p.built())
+	case dep != "" && start != "" && p.any("index.html", "src/index.html", "app/index.html") == "" && !noServer.MatchString(start):
+		return dependsOn(dep) + " and has a start script"
 	}
 	return ""
 }
 
-// entry is the file that `node .` would run, or a usual name.
+// startScript is the script by which the project says it is started, with those that it calls.
+func (p *project) startScript() string {
+	start := p.pkg.scriptBody("start")
+	if prod := p.pkg.scriptBody("start:prod"); prod != "" {
+		start = prod
+	}
+	return p.pkg.followed(start)
+}
+
+// npmServer is the file that `npm start` runs where there is no start script.
+const npmServer = "server.js"
+
+// ssrBuild is a build for a server that renders pages, of which nothing is a site by itself.
+var ssrBuild = regexp.MustCompile(`(?:^|[\s/])vite\s+build\s(?:.*\s)?--ssr(?:\s|=|$)`)
+
+// calls reports whether one of the project's scripts matches.
+func (p *project) calls(what *regexp.Regexp) bool {
+	name, _ := p.pkg.scriptCalling(what)
+	return name != ""
+}
+
+// built is the project's main file where it is not in the repository but in a folder that the
+// build makes.
+func (p *project) built() string {
+	if c, ok := cleanDir(p.pkg.main); ok && strings.Contains(c, "/") && !p.hasDir(parent(c)) {
+		return c
+	}
+	return ""
+}
+
+// started says why a project of no known kind is a server, "" when it is none: it has a start
+// script and nothing to publish, or the file that `npm start` runs without one.
+func started(p *project) string {
+	if p.pkg == nil || p.builds() {
+		return ""
+	}
+	start := p.startScript()
+	folder, shows := p.indexFolder()
+	switch {
+	case start != "" && !shows && !p.page() && p.root == p.s.root.text && !noServer.MatchString(start):
+		return "it has a start script" // of a workspace's member that says nothing: it may be a library's
+	case start == "" && p.has(npmServer) && (!shows || folder == "public" || folder == "docs"):
+		return npmServer + " is there, which npm start runs"
+	}
+	return ""
+}
+
+// entry is the file that starts the project without a start script: npm's own, the one that
+// `node .` would run, or a usual name.
 func (p *project) entry() string {
+	if p.has(npmServer) {
+		return npmServer
+	}
 	if c, ok := cleanDir(p.pkg.main); ok && c != "" && p.has(c) {
 		return c
 	}
-	return p.any("server.js", "server.mjs", "app.js", "index.js", "index.mjs", "main.js",
+	return p.any("server.mjs", "app.js", "index.js", "index.mjs", "main.js",
 		"src/server.js", "src/index.js", "src/app.js", "src/main.js")
 }
 
@@ -172,8 +258,11 @@ func nodeServers() []preset {
 
 func planServer(p *project, d *draft) {
 	m := p.js(d)
-	p.build(d, m, []string{"build"})
+	p.build(d, m, []string{"build", "heroku-postbuild"})
 	entry := p.entry()
+	if entry == "" {
+		entry = p.built()
+	}
 	if entry == "" {
 		entry = "."
 	}

@@ -55,7 +55,7 @@ type Site struct {
 var source = regexp.MustCompile(`(?i)(\.(php[0-9]?|phtml|phps|pht|phar|inc|twig|blade|bak|old|orig|save|swp|swo|sql|sqlite|sqlite3|db|log|sh|ya?ml|toml|ini|dist|neon|lock)(\.[a-z0-9]{1,8})?|~)$`)
 
 // private are names at the top of a document root that belong to the project.
-var private = map[string]bool{"composer.json": true, "package.json": true, "package-lock.json": true, "artisan": true, "makefile": true, "dockerfile": true, "procfile": true, "phpunit.xml": true,
+var private = map[string]bool{"composer.json": true, "auth.json": true, "package.json": true, "package-lock.json": true, "artisan": true, "makefile": true, "dockerfile": true, "procfile": true, "phpunit.xml": true,
 	"phpunit.xml.dist": true, "readme.md": true, "webpack.mix.js": true, "vite.config.js": true, "vite.config.ts": true}
 
 // Shown reports whether a file of a document root, by its path there, may be shown to
