@@ -50,6 +50,9 @@ func (l *Log) Cause(f Failure) string {
 	}
 	for _, c := range causes {
 		for _, line := range lines {
+			if c.failing && level(line) == "warn" {
+				continue
+			}
 			if m := c.pattern().FindStringSubmatchIndex(line); m != nil {
 				return string(c.pattern().ExpandString(nil, expandManager(c.sentence, f), line, m))
 			}
@@ -148,10 +151,16 @@ func (l *Log) unknown(f Failure) string {
 	case 139:
 		return "A process of the " + stage(f) + " crashed (segmentation fault)"
 	}
-	for _, line := range l.Excerpt(20) {
-		line = strings.TrimSpace(line)
-		if level(line) == "error" && says(line) {
-			return line
+	lines, heading := l.Excerpt(20), false
+	for _, line := range lines {
+		whole := strings.TrimSpace(line)
+		switch failing := level(whole) == "error"; {
+		case failing && says(whole):
+			return whole
+		case failing:
+			heading = strings.HasSuffix(whole, ":") // of what follows, behind the frames of a stack
+		case heading && whole != "" && whole[0] == line[0]:
+			return whole
 		}
 	}
 	return "Its output does not say why"
@@ -201,9 +210,15 @@ func (m *memory) all() (lines []string) {
 	return append(lines, m.last(tailLines)...)
 }
 
+// failedIn is a summary of bundlers, and the heading of Python's stacks.
+var failedIn = lazy(`^\W*build failed in [\d.]+ ?m?s$|^traceback \(most recent call last\):$`)
+
 // says reports whether an error line holds more than that there was an error.
 func says(line string) bool {
 	line = strings.ToLower(line)
+	if failedIn().MatchString(line) {
+		return false
+	}
 	for _, empty := range []string{"error during build", "error:", "[error]", "error"} {
 		line = strings.ReplaceAll(line, empty, "")
 	}

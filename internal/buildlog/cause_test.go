@@ -190,6 +190,21 @@ func TestCauses(t *testing.T) {
 		"panic: runtime error: invalid memory address or nil pointer dereference":                          "A tool of the build crashed (runtime error",
 		"npm ERR! missing script: build":                                                                   `no script "build"`,
 		"error: Script not found \"build\"":                                                                `no script "build"`,
+
+		"[vite:build-html] Failed to resolve /src/main.js from /build/repo/index.html":                      "Module /src/main.js can't be found",
+		"[vite:build-html] src/main.js (1:10): Expression expected":                                         "Error in src/main.js, line 1: Expression expected",
+		"src/main.js (1:8): \"b\" is not exported by \"src/a.js\", imported by \"src/main.js\".":            "src/main.js imports b from src/a.js",
+		"[vite:css] Preprocessor dependency \"sass-embedded\" not found. Did you install it?":               "Package sass-embedded is not installed",
+		"Could not resolve entry module \"index.html\".":                                                    "Page index.html is not there",
+		"ESLint couldn't find an eslint.config.(js|mjs|cjs) file.":                                          "add eslint.config.js",
+		"ESLint couldn't find the config \"airbnb\" to extend from.":                                        "config airbnb is not installed",
+		" - configuration has an unknown property 'foo'. These properties are valid:":                       "unknown property foo",
+		" - configuration.output has an unknown property 'bar'. These properties are valid:":                "configuration.output has an unknown property bar",
+		"  \"./composer.json\" does not contain valid JSON":                                                 "composer.json is not valid JSON",
+		"PHP Fatal error:  Uncaught Error: Failed opening required 'vendor/autoload.php' in /build/a.php:1": "PHP error: Uncaught Error: Failed opening",
+		"sh: 1: cd: can't cd to frontend":                                                                   "Folder frontend is not there",
+		"bash: line 1: cd: frontend: No such file or directory":                                             "Folder frontend is not there",
+		"cp: cannot stat 'assets': No such file or directory":                                               "assets is not there",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -200,6 +215,25 @@ func TestCauses(t *testing.T) {
 				t.Errorf("%s: %q lacks %q", line, got, want)
 			}
 		})
+	}
+}
+
+// What a heading says nothing of stands behind it, and what a tool only warned of is not the
+// cause.
+func TestCauseOfSeveralLines(t *testing.T) {
+	t.Parallel()
+	for out, want := range map[string]string{
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    open(\"data.csv\")\nFileNotFoundError: [Errno 2] No such file: 'data.csv'\n":        "FileNotFoundError: [Errno 2] No such file: 'data.csv'",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nacme.Interrupted\n":                                                                     "acme.Interrupted",
+		"✗ Build failed in 46ms\nerror during build:\n[acme] The theme has no layout\n    at a (file:///x.js:1:2)\n":                                                       "[acme] The theme has no layout",
+		"warn: cache: connect ECONNREFUSED 127.0.0.1:6379, memory is used\nWARN Cannot resolve 'x', skipped: Failed to resolve import \"x\"\nError: post 7 has no title\n": "Error: post 7 has no title",
+	} {
+		l, _ := record(Config{})
+		write(t, l, out)
+		l.Close()
+		if got := l.Cause(Failure{ExitCode: 1}); got != want {
+			t.Errorf("of %q it says %q, want %q", out, got, want)
+		}
 	}
 }
 

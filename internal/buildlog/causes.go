@@ -16,9 +16,14 @@ func lazy(text string) func() *regexp.Regexp {
 type cause struct {
 	pattern  func() *regexp.Regexp
 	sentence string
+	failing  bool // a line that warns of it doesn't count: the tool went on without
 }
 
-func when(pattern, sentence string) cause { return cause{lazy(pattern), sentence} }
+func when(pattern, sentence string) cause { return cause{pattern: lazy(pattern), sentence: sentence} }
+
+func failing(pattern, sentence string) cause {
+	return cause{pattern: lazy(pattern), sentence: sentence, failing: true}
+}
 
 // causes is read from the top; the first whose pattern stands in any remembered line is
 // the answer. Exact codes come first, then what only one thing says, then guesses.
@@ -62,6 +67,8 @@ var causes = []cause{
 	when(`Required package "([\w./-]+)" is not present in the lock file`, "composer.lock and composer.json disagree, ${1} is missing from the lock file: run composer update and commit it"),
 	when(`The following exception probably indicates you are offline|curl error \d+ while downloading https?://`, "A Composer repository can't be reached: check the repositories in composer.json, or redeploy later"),
 
+	when(`"\./composer\.json" does not contain valid JSON`, "composer.json is not valid JSON"),
+
 	// Registries.
 	when(`Failed to replace env in config: \$\{(\w+)\}|Environment variable not found \((\w+)\)`,
 		"The registry's settings use the environment variable ${1}${2}, which is not set: add it to the site, for the build"),
@@ -96,10 +103,10 @@ var causes = []cause{
 		"A dependency's program for this platform is missing: delete node_modules and the lock file, install again, and commit the lock file but not node_modules"),
 
 	// Network.
-	when(`\b(ENOTFOUND|EAI_AGAIN) (\S+)|getaddrinfo (ENOTFOUND|EAI_AGAIN) (\S+)|Could not resolve host: (\S+)`, "Host ${2}${4}${5} does not exist, is not public, or can't be looked up right now. Check its name"),
-	when(`\b(ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) (\S+?)[,;]?(\s|$)`, "No connection to ${2}: builds reach public hosts on ports 80 and 443 only, by name"),
+	failing(`\b(ENOTFOUND|EAI_AGAIN) (\S+)|getaddrinfo (ENOTFOUND|EAI_AGAIN) (\S+)|Could not resolve host: (\S+)`, "Host ${2}${4}${5} does not exist, is not public, or can't be looked up right now. Check its name"),
+	failing(`\b(ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) (\S+?)[,;]?(\s|$)`, "No connection to ${2}: builds reach public hosts on ports 80 and 443 only, by name"),
 	when(`npm (?:error|ERR!) code (ECONNRESET|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|EAI_AGAIN|ENOTFOUND)|ERR_PNPM_META_FETCH_FAIL`, "The package registry can't be reached: check its address in .npmrc, or redeploy later"),
-	when(`(CONNECT|[Tt]unneling socket|[Pp]roxy).*\b(403|502)\b|CONNECT tunnel failed|blocked host`,
+	failing(`(CONNECT|[Tt]unneling socket|[Pp]roxy).*\b(403|502)\b|CONNECT tunnel failed|blocked host`,
 		"A host could not be reached: builds reach public hosts over HTTP and HTTPS only"),
 	when(`Repository not found|could not read Username for '(https://[^']+)'|Permission denied \(publickey\)`, "A dependency comes from a Git repository that can't be read: make it public, or use a package from a registry"),
 
@@ -119,9 +126,13 @@ var causes = []cause{
 	when(`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): Permission denied`, "${1} is not executable: set its executable bit with git update-index --chmod=+x"),
 
 	// Modules.
-	when(`Failed to resolve import "([^"]+)"`, "Import ${1} can't be resolved: add the package to dependencies, or check the path; it is case-sensitive here"),
-	when(`Rollup failed to resolve import "([^"]+)"|Could not resolve "([^"]+)"|Could not resolve '([^']+)'|Can't resolve '([^']+)'|Cannot find (?:module|package) '([^']+)'|Cannot find module "([^"]+)"|Cannot resolve module '([^']+)'|Could not resolve entry module "([^"]+)"`,
-		"Module ${1}${2}${3}${4}${5}${6}${7}${8} can't be found: add the package to dependencies, or check the path; it is case-sensitive here"),
+	when(`Could not resolve entry module "([^"]+\.html)"`, "Page ${1} is not there, and the build starts from it: check the root directory and the name, which is case-sensitive here"),
+	when(`Preprocessor dependency "([^"]+)" not found`, "Package ${1} is not installed: add it to devDependencies"),
+	when(`ESLint couldn't find the (config|plugin) "([^"]+)"`, "ESLint's ${1} ${2} is not installed: add it to devDependencies"),
+	when(`ESLint couldn't find (?:an eslint\.config|a configuration file)`, "ESLint found no configuration: add eslint.config.js, which ESLint 9 reads instead of .eslintrc"),
+	failing(`Failed to resolve import "([^"]+)"`, "Import ${1} can't be resolved: add the package to dependencies, or check the path; it is case-sensitive here"),
+	failing(`^\[vite[\w:-]*\] Failed to resolve (\S+) from |Rollup failed to resolve import "([^"]+)"|Could not resolve "([^"]+)"|Could not resolve '([^']+)'|Can't resolve '([^']+)'|Cannot find (?:module|package) '([^']+)'|Cannot find module "([^"]+)"|Cannot resolve module '([^']+)'|Could not resolve entry module "([^"]+)"`,
+		"Module ${1}${2}${3}${4}${5}${6}${7}${8}${9} can't be found: add the package to dependencies, or check the path; it is case-sensitive here"),
 	when(`ModuleNotFoundError: No module named '([^']+)'`, "Python module ${1} is missing: add it to requirements.txt or pyproject.toml"),
 	when(`(?:ERROR: )?Could not find a version that satisfies the requirement (\S+)`, "No version of the Python package ${1} fits: check its name and version"),
 	when(`Could not find gem '([^']+)'|Bundler could not find compatible versions for gem "([^"]+)"`, "Ruby gem ${1}${2} is not available in the requested version: run bundle update and commit Gemfile.lock"),
@@ -137,10 +148,16 @@ var causes = []cause{
 	when(`Treating warnings as errors because process\.env\.CI = true`, "The linter's warnings count as errors because CI=true: correct them, or set CI=false for the build"),
 	when(`(\S+?)[(:](\d+)[,:](\d+)\)?(?::| -) error (TS\d+): (.{1,160})`, "TypeScript error in ${1}, line ${2}: ${5} (${4})"),
 	when(`^\s*Type error: (.{1,200})`, "TypeScript error: ${1}"),
+	when(`"([^"]+)" is not exported by "([^"]+)", imported by "([^"]+)"`, "${3} imports ${1} from ${2}, which does not export it"),
+	when(`^\[[\w:@/.-]+\] (\S+) \((\d+):\d+\): (.{1,160})`, "Error in ${1}, line ${2}: ${3}"),
+	when(`^\s*-? ?configuration(\S*) has an unknown property '([^']+)'`, "webpack's configuration${1} has an unknown property ${2}"),
+	when(`PHP (?:Fatal|Parse) error: +(.{1,200})`, "PHP error: ${1}"),
 	when(`Error occurred prerendering page "([^"]+)"`, "Page ${1} could not be rendered during the build: it may need data or variables that are missing here"),
 	when(`"?next export"? (does not|is no longer|has been removed)|export has been removed in favor of`, `Next.js no longer has next export: set output: "export" in next.config.js`),
 	when(`(?:ERROR|Error|error)\b.*(?:ESLint|eslint)|✖ \d+ problems? \([1-9]\d* errors?`, "The linter found errors"),
 	when(`^\S*(?:SyntaxError|IndentationError): (.{1,200})`, "Syntax error: ${1}"),
 	when(`(?:environment variable|env(?:ironment)? var) ["'\x60]?(\w+)["'\x60]? (?:is )?(?:not (?:set|defined|found)|missing|required)|[Mm]issing (?:required )?env(?:ironment)? var(?:iable)?s?:? ["'\x60]?(\w+)`, "Environment variable ${1}${2} is not set: add it to the site, for the build"),
+	when(`(?:sh|bash): (?:line )?(?:\d+: )?cd: (?:can't cd to (\S+)|(\S+): No such file or directory)`, "Folder ${1}${2} is not there: check its name, which is case-sensitive here, and the root directory"),
+	when(`^(?:cp|mv|cat|tar): (?:cannot stat |cannot open |can't open )?['‘]?([^'’:]+)['’]?: (?:Cannot open: )?No such file or directory`, "${1} is not there: check its name, which is case-sensitive here, and whether a command before should have made it"),
 	when(`^npm warn EBADENGINE|^npm WARN EBADENGINE`, "The build failed, and a dependency does not support this version of Node.js: try another one in .nvmrc or engines"),
 }
