@@ -50,6 +50,7 @@ type instance struct {
 	firstByte time.Duration
 	left      <-chan struct{} // closed when it no longer counts to its owner's
 	out       chan struct{}   // closed when it no longer counts to all that run
+	ended     chan struct{}   // closed when it has ended and no request gets it any more
 
 	mu     sync.Mutex // guards what follows
 	active int
@@ -291,6 +292,7 @@ func (p *program) failed(why string) {
 
 // watch notices the end of an instance.
 func (p *program) watch(in *instance) {
+	defer close(in.ended)
 	<-in.running.Done()
 	in.transport.CloseIdleConnections()
 	<-in.left // who waits for its place is let in by the owner's count next, and would end another
@@ -328,7 +330,7 @@ func (in *instance) release() {
 }
 
 func (p *program) endpoint(in *instance) *Endpoint {
-	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.running.Done(), MaxBody: in.maxBody, FirstByte: in.firstByte, Release: sync.OnceFunc(in.release),
+	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.ended, MaxBody: in.maxBody, FirstByte: in.firstByte, Release: sync.OnceFunc(in.release),
 		Answered: func(status int, bytes int64, took time.Duration) {
 			p.apps.metrics.answered(in.site, status, bytes, took)
 		}, Failed: func(why string) { p.unanswered(in, why) }}

@@ -251,6 +251,23 @@ func TestSwitchDrains(t *testing.T) {
 	})
 }
 
+// Who was told that a program has ended gets another one: asked once more, the one that ended
+// would refuse the request again.
+func TestEndedIsNotHandedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.acquire("one")
+		w.engine.last().end(exitOne)
+		<-e.Ended
+		next := w.acquire("one")
+		if n := w.engine.starts(); n != 2 {
+			t.Errorf("%d starts, want 2: the program that ended was handed out again", n)
+		}
+		next.Release()
+		e.Release()
+	})
+}
+
 // A request that was on its way when another deployment took over finds the old program up: to
 // start it again may be refused, where many of the site run.
 func TestLateRequestAfterASwitch(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 // httputil.ReverseProxy's.
 func usual(r *http.Request) bool {
 	h := r.Header
-	if r.ContentLength < 0 || len(r.TransferEncoding) > 0 || len(r.Trailer) > 0 || r.Method == http.MethodConnect || !r.ProtoAtLeast(1, 1) {
+	if r.ContentLength < 0 || len(r.TransferEncoding) > 0 || len(r.Trailer) > 0 || !r.ProtoAtLeast(1, 1) {
 		return false
 	}
 	for _, name := range []string{"Upgrade", "Expect", "Trailer", "Transfer-Encoding"} {
@@ -186,7 +186,7 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to Program, s Site
 		w.First = time.Since(begun)
 		whole := false
 		defer func() { x.end(whole) }()
-		p.setFields(w.Header(), &h, s.Host, r.Method == http.MethodHead)
+		p.setFields(w.Header(), &h, s.Host)
 		w.Page = h.Status == http.StatusOK && r.Method == http.MethodGet && strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
 		w.WriteHeader(h.Status)
 		whole = x.body()
@@ -411,7 +411,7 @@ func connections(fields []upstream.Field) (list [][]byte) {
 }
 
 // setFields sets the fields of an answer that a visitor gets.
-func (p *Proxy) setFields(to http.Header, h *upstream.Head, host string, head bool) {
+func (p *Proxy) setFields(to http.Header, h *upstream.Head, host string) {
 	more := connections(h.Fields)
 	for _, f := range h.Fields {
 		if hop(f.Name) || serverField(f.Name) || upstream.Is(f.Name, "content-length") || len(more) > 0 && named(more, f.Name) {
@@ -423,7 +423,7 @@ func (p *Proxy) setFields(to http.Header, h *upstream.Head, host string, head bo
 		}
 		to.Add(string(f.Name), value)
 	}
-	if h.Length >= 0 && (h.Body || head || h.Status != http.StatusNoContent && h.Status != http.StatusNotModified) {
+	if h.Length >= 0 && h.Status != http.StatusNoContent && h.Status != http.StatusNotModified {
 		to["Content-Length"] = []string{strconv.FormatInt(h.Length, 10)}
 	}
 	if _, ok := to["Content-Type"]; !ok {

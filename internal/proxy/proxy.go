@@ -116,6 +116,11 @@ func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to Program, s Site,
 	if s.Preview {
 		w.Header()["X-Robots-Tag"] = response.Noindex
 	}
+	if r.Method == http.MethodConnect { // whoever gets a 2xx would take the connection for a tunnel
+		w.Header().Set("Connection", "close")
+		response.Fail(w, r, http.StatusNotImplemented)
+		return nil
+	}
 	if to.Serve != nil && serveFile(w, r, to, s) {
 		return nil
 	}

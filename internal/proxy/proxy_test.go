@@ -176,3 +176,51 @@ func TestOurs(t *testing.T) {
 		}
 	}
 }
+
+// No program gets a CONNECT, and an answer that has no content says no length, also over HTTP/2,
+// where net/http leaves both to its handlers.
+func TestWithoutContent(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+	}))
+	t.Cleanup(program.Close)
+	addr := program.Listener.Addr().String()
+	pool := upstream.New(upstream.Config{Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }})
+	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler)})
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := p.Serve(&response.Recorder{ResponseWriter: w}, r, Program{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil {
+			t.Error(err)
+		}
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	for _, method := range []string{http.MethodHead, http.MethodGet, http.MethodPost} {
+		r, err := http.NewRequest(method, srv.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusNoContent || resp.Header.Get("Content-Length") != "" {
+			t.Errorf("%s: %s %d %v", method, resp.Proto, resp.StatusCode, resp.Header)
+		}
+	}
+	before := asked.Load()
+	w := httptest.NewRecorder()
+	if err := p.Serve(&response.Recorder{ResponseWriter: w}, httptest.NewRequest(http.MethodConnect, "/path", nil), Program{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil || w.Code != http.StatusNotImplemented || asked.Load() != before {
+		t.Errorf("CONNECT: %d, %v, %d requests reached the program", w.Code, err, asked.Load()-before)
+	}
+}
