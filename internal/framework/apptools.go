@@ -21,10 +21,16 @@ func appTools() []preset {
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "ng", "build")
-				out, others := angularOutput(p)
+				out, others, server := angularOutput(p)
 				d.output(out, "dist", others...)
 				d.cache(".angular/cache")
 				d.env("NG_CLI_ANALYTICS", "false")
+				if server != "" {
+					d.Runtime, d.OutputCandidates = Node, nil
+					d.Why += `, and it sets outputMode to "server"`
+					d.assets(out, "")
+					d.run("node", server)
+				}
 			}},
 		simple{id: "ember", name: "Ember", deps: []string{"ember-cli"}, argv: []string{"ember", "build", "--environment=production"},
 			out: func(p *project) string { return option(p.command(), "--output-path", "-o") }, output: "dist"}.preset(),
@@ -154,20 +160,23 @@ func planVite(p *project, d *draft) {
 }
 
 // angularOutput reads the production build's outputPath. The application builder puts
-// the site into its folder `browser`.
-func angularOutput(p *project) (string, []string) {
+// the site into its folder `browser`, and server, "" for none, into another beside it.
+func angularOutput(p *project) (out string, others []string, server string) {
 	var f struct {
 		DefaultProject string
 		Projects       map[string]struct {
 			ProjectType        string
 			Architect, Targets map[string]struct {
 				Builder string
-				Options struct{ OutputPath json.RawMessage }
+				Options struct {
+					OutputPath, SSR json.RawMessage
+					OutputMode      string
+				}
 			}
 		}
 	}
 	if !jsonc(p.t.bounded(join(p.root, "angular.json"), maxWorkspace), &f) {
-		return "", nil
+		return "", nil, ""
 	}
 	name := f.DefaultProject
 	if _, ok := f.Projects[name]; !ok {
@@ -183,7 +192,7 @@ func angularOutput(p *project) (string, []string) {
 		}
 	}
 	if name == "" {
-		return "", nil
+		return "", nil, ""
 	}
 	build, ok := f.Projects[name].Architect["build"]
 	if !ok {
@@ -200,9 +209,16 @@ func angularOutput(p *project) (string, []string) {
 		base = path.Join("dist", name)
 	}
 	if strings.HasSuffix(build.Builder, ":application") {
-		return path.Join(base, browser), []string{base}
+		if build.Options.OutputMode == "server" && text(members(build.Options.SSR)["entry"]) != "" {
+			folder := "server"
+			if s, ok := members(build.Options.OutputPath)["server"]; ok {
+				folder = text(s)
+			}
+			server = path.Join(base, folder, "server.mjs")
+		}
+		return path.Join(base, browser), []string{base}, server
 	}
-	return base, []string{path.Join(base, "browser")}
+	return base, []string{path.Join(base, "browser")}, ""
 }
 
 // bundlers are the presets of front ends without a framework that is known by name.

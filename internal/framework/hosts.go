@@ -26,6 +26,7 @@ var hostFiles = []hostFile{
 	{"customHttp.yml", nil, "settings of AWS Amplify are not obeyed; " + useRules},
 	{"now.json", nil, "it is not read; its successor vercel.json is"},
 	{"serve.json", nil, "settings of serve are not obeyed; " + useRules},
+	{".vercelignore", nil, whole}, {".nowignore", nil, whole}, {".surgeignore", nil, whole},
 	{"_worker.js", nil, "functions of Cloudflare do not run here; the file is published as it is"},
 }
 
@@ -59,6 +60,8 @@ const appliesNot = "redirects, rewrites and headers are for static sites; this a
 // otherScripts are those that other platforms run to build a project, in the place of its build
 // script or around it.
 var otherScripts = []string{"heroku-prebuild", "heroku-postbuild", "gcp-build", "vercel-build", "now-build"}
+
+const whole = "it is not obeyed; the whole output folder is published"
 
 // functionFolders hold programs that another host runs for a static site.
 var functionFolders = []struct {
@@ -137,6 +140,8 @@ func (p Plan) VersionWarnings(env map[string]string) (out []string) {
 		case inFile && v == env[k]: // the plan has a warning or has obeyed
 		case k == "NODE_VERSION" && env[k] != p.Node:
 			out = append(out, "The variable NODE_VERSION chooses no Node.js here; set build.node, .nvmrc or engines in package.json")
+		case isFlags(k):
+			out = append(out, "The variable "+k+" changes no installation here; "+useInstall)
 		case isVersion(k):
 			out = append(out, "The variable "+k+" chooses no program here; commands see it as a variable")
 		}

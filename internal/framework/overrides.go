@@ -260,6 +260,13 @@ var versions = []string{"BUN_VERSION", "COMPOSER_VERSION", "DENO_VERSION", "GO_V
 
 func isVersion(variable string) bool { return slices.Contains(versions, variable) }
 
+// isFlags reports whether a variable holds options of an installation on other hosts.
+func isFlags(variable string) bool {
+	return slices.Contains([]string{"NPM_FLAGS", "YARN_FLAGS", "PNPM_FLAGS", "BUN_FLAGS", "PIP_FLAGS"}, variable)
+}
+
+const useInstall = "put the options into .npmrc or the manager's own file, or set the install command"
+
 // toolNames are the programs of static generators, as people call them. The versions that
 // a plan asks for are not brought: there is no registry for them.
 var toolNames = map[string]string{"python3": "Python", "bundle": "Ruby", "hugo": "Hugo", "zola": "Zola", "mdbook": "mdBook"}
@@ -302,6 +309,9 @@ func (p *project) apply(d *draft) error {
 		}
 	}
 	for _, k := range sortedKeys(s.env) {
+		if isFlags(k) {
+			d.warn(fmt.Sprintf("%s in %s changes no installation here; %s", k, s.sources["env"], useInstall))
+		}
 		if isVersion(k) && !used[k] {
 			d.warn(fmt.Sprintf("%s in %s chooses no program here; commands see it as a variable", k, s.sources["env"]))
 		}

@@ -189,6 +189,7 @@ func (p *project) applyCommands(d *draft) {
 			d.Runtime, d.Why = Node, d.Why+"; slipway.toml says how it is started"
 		}
 	}
+	p.warnOfWeb(d)
 	if d.Runtime == Static {
 		if len(c.processes)+len(c.crons) > 0 || c.release.ok() {
 			d.warn("Processes, scheduled commands and the release command are ignored: the site is published as files")
@@ -200,6 +201,22 @@ func (p *project) applyCommands(d *draft) {
 		d.Release = &command
 	}
 	d.Processes, d.Crons = c.processes, c.crons
+}
+
+// runsScript is a start command that runs the start script of package.json, and buildpacks' name
+// for PHP behind a web server, which is how it runs here too.
+var runsScript = regexp.MustCompile(`^(?:(?:npm|yarn|pnpm|bun)(?:\s+run)?\s+start(?::prod)?|(?:vendor/bin/)?heroku-php-\S+(?:\s.*)?)$`)
+
+// warnOfWeb says so where the Procfile would start something else than what is started.
+func (p *project) warnOfWeb(d *draft) {
+	web := p.s.commands.web
+	switch command := in(p.root, web.text).String(); {
+	case web.source != "Procfile" || web.text == "":
+	case d.Start == nil:
+		d.warn("Procfile: the process web is not started, because the site is published as files")
+	case d.Start.Command.String() != command && !runsScript.MatchString(command) && strings.TrimSpace(p.pkg.scriptBody("start")) != web.text:
+		d.warn("Procfile: the process web is not started, because " + d.Name + " is started in its own way; to start it, set command under [run] in slipway.toml")
+	}
 }
 
 // procfilePreset is for what only its Procfile knows how to start.

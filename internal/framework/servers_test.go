@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -111,6 +112,77 @@ func TestOtherPlatformsAreNamed(t *testing.T) {
 		}
 		if n != want {
 			t.Errorf("%d warnings of %s, want %d:\n%s", n, name, want, strings.Join(plan.Warnings, "\n"))
+		}
+	}
+}
+
+// What a Procfile would start, and how other hosts install, is named where it is not done.
+func TestNotDoneIsNamed(t *testing.T) {
+	t.Parallel()
+	const express = `{"scripts":{"start":"node a.js"},"dependencies":{"express":"5"}}`
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  string // a warning's beginning; "" for none
+	}{
+		"another program":     {map[string]string{"package.json": express, "Procfile": "web: node b.js"}, "Procfile: the process web"},
+		"the start script":    {map[string]string{"package.json": express, "Procfile": "web: npm start"}, ""},
+		"what it does":        {map[string]string{"package.json": express, "Procfile": "web: node a.js"}, ""},
+		"files":               {map[string]string{"index.html": "x", "Procfile": "web: python -m http.server"}, "Procfile: the process web"},
+		"a server of PHP":     {map[string]string{"public/index.php": "x", "Procfile": "web: php artisan octane:start"}, "Procfile: the process web"},
+		"PHP as it runs here": {map[string]string{"public/index.php": "x", "Procfile": "web: vendor/bin/heroku-php-nginx public/"}, ""},
+		"only a Procfile":     {map[string]string{"Procfile": "web: ./server"}, ""},
+		"options of npm":      {map[string]string{"index.html": "x", "netlify.toml": "[build.environment]\nNPM_FLAGS = \"--force\""}, "NPM_FLAGS in netlify.toml"},
+		"files left out":      {map[string]string{"index.html": "x", ".vercelignore": "secret"}, ".vercelignore: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fsys := fstest.MapFS{}
+			for name, text := range tt.files {
+				fsys[name] = &fstest.MapFile{Data: []byte(text)}
+			}
+			tree, err := FromFS(fsys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := Detect(tree, Overrides{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := slices.ContainsFunc(plan.Warnings, func(w string) bool { return strings.HasPrefix(w, cmp.Or(tt.want, "Procfile")) })
+			if said != (tt.want != "") {
+				t.Errorf("started by %v, it warns of %q", plan.Start, plan.Warnings)
+			}
+		})
+	}
+}
+
+// Angular with outputMode "server" builds a server and no index.html; with "static" it does not.
+func TestAngularServer(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{
+		`"outputMode":"server","ssr":{"entry":"src/server.ts"}`:                                            "node dist/shop/server/server.mjs, files of dist/shop/browser",
+		`"outputMode":"server","ssr":{"entry":"src/server.ts"},"outputPath":{"base":"out","server":"api"}`: "node out/api/server.mjs, files of out/browser",
+		`"outputMode":"static","ssr":{"entry":"src/server.ts"}`:                                            "static",
+		`"outputMode":"server","ssr":false`:                                                                "static",
+	} {
+		fsys := fstest.MapFS{
+			"package.json": {Data: []byte(`{"scripts":{"build":"ng build","start":"ng serve"},"dependencies":{"@angular/ssr":"20","express":"5"},"devDependencies":{"@angular/build":"20"}}`)},
+			"angular.json": {Data: []byte(`{"projects":{"shop":{"projectType":"application","architect":{"build":{"builder":"@angular/build:application","options":{` + options + `}}}}}}`)},
+		}
+		tree, err := FromFS(fsys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := Detect(tree, Overrides{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := plan.Runtime
+		if plan.Start != nil && len(plan.Assets) == 1 {
+			got = plan.Start.Command.String() + ", files of " + plan.Assets[0].Folder
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", options, got, want)
 		}
 	}
 }

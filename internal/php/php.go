@@ -100,11 +100,28 @@ func (s *Site) script(p string) (script, info string, moved bool) {
 		if index := path.Join(clean, "index.php"); s.runs(index) {
 			return index, "", !slash && clean != ""
 		}
+		if !slash && clean != "" && s.shows(path.Join(clean, "index.html")) {
+			return "", "", true
+		}
 	}
 	if s.Front != "" && s.runs(s.Front) {
 		return s.Front, "", false
 	}
 	return "", "", false
+}
+
+// shows reports whether a path of the document root is a file that Serve answers with.
+func (s *Site) shows(name string) bool {
+	if !Shown(name) {
+		return false
+	}
+	f, _, err := s.Open(path.Join(s.Root, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }
 
 // runs reports whether a path of the document root is a script that visitors may run.

@@ -43,7 +43,7 @@ func site(t *testing.T, root string, files ...string) *Site {
 func TestScript(t *testing.T) {
 	t.Parallel()
 	s := site(t, "public", "public/index.php", "public/admin/index.php", "public/run.php", "public/photo.jpg", "public/uploads/evil.php", "public/evil.phtml",
-		"public/x.php.jpg", "public/.hidden/x.php", "public/vendor/tool.php", "public/a.PHP", "public/node_modules/x.php", "config.php", "public/dir.php/file.txt", "public/sp ace.php")
+		"public/x.php.jpg", "public/.hidden/x.php", "public/vendor/tool.php", "public/a.PHP", "public/node_modules/x.php", "config.php", "public/dir.php/file.txt", "public/sp ace.php", "public/docs/index.html", "public/.old/index.html", "public/vendor/docs/index.html")
 	for name, tt := range map[string]struct {
 		path, script, info string
 		moved              bool
@@ -55,6 +55,9 @@ func TestScript(t *testing.T) {
 		"path info of the front":       {path: "/index.php/a.php/b", script: "index.php", info: "/a.php/b"},
 		"folder":                       {path: "/admin/", script: "admin/index.php"},
 		"folder without slash":         {path: "/admin", script: "admin/index.php", moved: true},
+		"folder of a page":             {path: "/docs", moved: true},
+		"folder of a page with slash":  {path: "/docs/", script: "index.php"}, // Serve comes first
+		"hidden folder of a page":      {path: "/.old", script: "index.php"},
 		"two slashes":                  {path: "//run.php", script: "run.php"},
 		"a space":                      {path: "/sp ace.php", script: "sp ace.php"},
 		"picture with a script behind": {path: "/photo.jpg/x.php", script: "index.php"},

@@ -26,7 +26,7 @@ func serveFile(w *response.Recorder, r *http.Request, to Program, s Site) bool {
 // of it as a visitor should read of it.
 func dropServerHeaders(h http.Header) {
 	for name := range h {
-		if strings.HasPrefix(name, "X-Accel-") || name == "X-Sendfile" || name == "X-Lighttpd-Send-File" {
+		if serverField(name) {
 			delete(h, name)
 		}
 	}

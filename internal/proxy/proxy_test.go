@@ -87,6 +87,7 @@ func TestServe(t *testing.T) {
 			w.Header().Add("Set-Cookie", c)
 		}
 		w.Header().Set("X-Accel-Redirect", "/etc/passwd")
+		w.Header().Set("X-LiteSpeed-Location", "/etc/passwd")
 		w.Header().Set("Alt-Svc", `h3=":443"`)
 		w.Header().Set("Content-Type", "text/plain")
 		names := []string{r.Host, r.Header.Get("Cookie"), r.Header.Get("X-Real-Ip"), r.Header.Get("X-Forwarded-For"), r.Header.Get("Forwarded"), r.Header.Get("Proxy") + r.Header.Get("X_Real_Ip")}
@@ -100,7 +101,7 @@ func TestServe(t *testing.T) {
 			if body != `app.sites.test|a=b|127.0.0.1|127.0.0.1|for=127.0.0.1;host="app.sites.test";proto=http|` {
 				t.Errorf("usual %v: the program read %s", usual, body)
 			}
-			if c := resp.Header["Set-Cookie"]; !slices.Equal(c, []string{"own=1", "host=1; Domain=app.sites.test"}) || resp.Header.Get("X-Accel-Redirect")+resp.Header.Get("Alt-Svc")+resp.Header.Get("X-Robots-Tag") != "" {
+			if c := resp.Header["Set-Cookie"]; !slices.Equal(c, []string{"own=1", "host=1; Domain=app.sites.test"}) || resp.Header.Get("X-Accel-Redirect")+resp.Header.Get("X-Litespeed-Location")+resp.Header.Get("Alt-Svc")+resp.Header.Get("X-Robots-Tag") != "" {
 				t.Errorf("usual %v: %v", usual, resp.Header)
 			}
 		}
