@@ -37,6 +37,7 @@ type ProxyConfig struct {
 	Quota          int64             // bytes in both directions together, all connections; 0: no limit
 	Conns          int               // at once; 0 means 128
 	Idle           time.Duration     // a tunnel silent for this long is closed; 0 means 5 min
+	Greeting       time.Duration     // within which a host says its first word on port 443; 0 means 1 min
 	Log            *slog.Logger      // one line per host asked for; nil: nothing
 	Resolve        bool              // answer GET /resolve?name=… too
 	// Refused is told what is turned away and why, from any goroutine. The error is
@@ -61,6 +62,7 @@ type Proxy struct {
 func (e *Egress) Proxy(c ProxyConfig) *Proxy {
 	c.Conns = cmp.Or(c.Conns, 128)
 	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
+	c.Greeting = min(cmp.Or(c.Greeting, time.Minute), c.Idle)
 	if c.Ports == nil {
 		c.Ports = []int{443, 80}
 	}
@@ -201,11 +203,21 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	stop := context.AfterFunc(r.Context(), func() { in.Close(); out.Close() })
 	defer stop()
-	// Both directions share one clock: a download that sends nothing upward isn't idle.
+	// Both directions share one clock: a download that sends nothing upward isn't idle. But a
+	// handshake that nobody answers is over sooner: npm, for one, waits for it without a limit.
+	var greeted atomic.Bool
 	touch := func() {
 		t := time.Now().Add(p.c.Idle)
 		in.SetDeadline(t)
-		out.SetDeadline(t)
+		out.SetWriteDeadline(t)
+		if greeted.Load() {
+			out.SetReadDeadline(t)
+		}
+	}
+	if strings.HasSuffix(addr, ":443") {
+		out.SetReadDeadline(time.Now().Add(p.c.Greeting))
+	} else {
+		greeted.Store(true)
 	}
 	touch()
 	up := make(chan struct{})
@@ -214,9 +226,9 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		p.pump(out, buf.Reader, touch)
 		half(out)
 	}()
-	p.pump(in, out, touch)
+	p.pump(in, out, func() { greeted.Store(true); touch() })
 	half(in)
-	if errors.Is(p.Refused(), ErrQuota) {
+	if !greeted.Load() || errors.Is(p.Refused(), ErrQuota) {
 		in.Close()
 	}
 	<-up

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,69 @@ func TestProxyServeEndsTunnels(t *testing.T) {
 	}
 	if _, err := br.ReadByte(); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("tunnel after the end: %v", err)
+	}
+}
+
+// A TLS handshake that the host never answers is over long before a tunnel that has gone quiet;
+// one that has been answered, and one to another port, may be as quiet as Idle says.
+func TestProxyGreeting(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			go func() { // answers hello, and nothing else
+				if s, _ := bufio.NewReader(c).ReadString('\n'); s == "hello\n" {
+					fmt.Fprint(c, s)
+				}
+			}()
+		}
+	}()
+	own := map[string]string{}
+	for _, addr := range []string{"mute.test:443", "mute.test:5432"} {
+		own[addr] = l.Addr().String()
+	}
+	_, _, at := proxyClient(t, open(t, Config{Allow: loopback, Roots: x509.NewCertPool()}), ProxyConfig{Direct: own, Greeting: 3 * time.Second}, nil, nil)
+	for _, tt := range []struct {
+		addr, say string
+		cut       bool
+	}{{"mute.test:443", "hm\n", true}, {"mute.test:443", "", true}, {"mute.test:443", "hello\n", false}, {"mute.test:5432", "hm\n", false}} {
+		t.Run(tt.addr+tt.say, func(t *testing.T) {
+			t.Parallel()
+			c, err := net.Dial("tcp", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(time.Minute))
+			fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\n\r\n%s", tt.addr, tt.say)
+			br := bufio.NewReader(c)
+			head, _ := br.ReadString('\n')
+			_, _ = br.ReadString('\n')
+			if !strings.Contains(head, " 200 ") {
+				t.Fatalf("CONNECT: %q", head)
+			}
+			if tt.say == "hello\n" {
+				if s, err := br.ReadString('\n'); s != tt.say {
+					t.Fatalf("%q, %v", s, err)
+				}
+			}
+			if !tt.cut {
+				c.SetDeadline(time.Now().Add(4 * time.Second))
+			}
+			_, err = br.ReadByte()
+			if cut := !errors.Is(err, os.ErrDeadlineExceeded); cut != tt.cut {
+				t.Errorf("%v: cut %v, want %v", err, cut, tt.cut)
+			}
+		})
 	}
 }
 
