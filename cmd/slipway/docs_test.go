@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,13 +25,15 @@ func TestOperatingNamesEverySetting(t *testing.T) {
 	for _, command := range parser.Model.Leaves(false) {
 		for _, group := range command.AllFlags(false) {
 			for _, flag := range group {
-				name := flag.Name
-				if flag.Tag.Negatable != "" { // on by default: what one says is its opposite
-					name = "no-" + name
+				names := []string{flag.Name}
+				if flag.Tag.Negatable != "" { // the environment and the file know the name without no-
+					names = append(names, "no-"+flag.Name)
 				}
-				exists[name] = true
-				if command.Name == "serve" && name != "help" && !strings.Contains(string(text), "`--"+name+"`") {
-					t.Errorf("docs/operating.md doesn't name --%s", name)
+				for _, name := range names {
+					exists[name] = true
+					if command.Name == "serve" && name != "help" && !strings.Contains(string(text), "`--"+name+"`") {
+						t.Errorf("docs/operating.md doesn't name --%s", name)
+					}
 				}
 			}
 		}
@@ -42,6 +45,28 @@ func TestOperatingNamesEverySetting(t *testing.T) {
 		for _, flag := range regexp.MustCompile("`--([a-z0-9-]+)`").FindAllStringSubmatch(row[1], -1) {
 			if !exists[flag[1]] {
 				t.Errorf("docs/operating.md describes --%s, which does not exist", flag[1])
+			}
+		}
+	}
+}
+
+// The calls that the documents show can be pasted: curl sends a body as a form where nobody says
+// that it is JSON, and a form is refused.
+func TestDocumentedCallsSendJSON(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatal(pages, err)
+	}
+	form := regexp.MustCompile(`\s(-d|--data|--data-raw)\s+['"]`)
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if form.MatchString(line) {
+				t.Errorf("%s:%d: the body is sent as a form: %s", page, i+1, line)
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import "slipway/internal/config"
 // mailFlags name the mail server. There is no flag for the password: the command line can
 // be read by every user of the machine.
 type mailFlags struct {
-	SMTP             string `name:"smtp" help:"SMTP server for password resets and invitations. Without it no email is sent." placeholder:"HOST:PORT"`
+	SMTP             string `name:"smtp" help:"SMTP server for password resets, invites, notifications and WordPress mail. Without it no email is sent." placeholder:"HOST:PORT"`
 	SMTPUser         string `name:"smtp-user" help:"SMTP user name." placeholder:"NAME"`
 	SMTPPasswordFile string `name:"smtp-password-file" help:"File with the SMTP password. Alternatively set SLIPWAY_SMTP_PASSWORD." type:"path" placeholder:"FILE"`
 	SMTPFrom         string `name:"smtp-from" help:"Sender of emails, with or without a display name." placeholder:"ADDRESS"`

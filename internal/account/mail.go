@@ -112,12 +112,12 @@ func (a *Accounts) undelivered(ctx context.Context, user UserID, why string) err
 func (a *Accounts) MailInvitationTx(ctx context.Context, tx *db.Tx, u User, token string) error {
 	return a.writeTo(ctx, tx, u, "You've been invited to Slipway", fmt.Sprintf(`You've been invited to the Slipway installation at %s.
 
-Choose a password within %d days to accept the invitation:
+Choose a password within %d days to accept the invite:
 
 %s/setup/%s
 
 The link works once and signs in as %s. Don't share it.
-If you didn't expect this invitation, you can ignore this email.
+If you didn't expect this invite, you can ignore this email.
 `, a.site, int(LinkLife.Hours()/24), a.site, token, u.Email), db.Now().Add(LinkLife))
 }
 

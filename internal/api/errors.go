@@ -208,8 +208,9 @@ func spoken(op *huma.Operation, field string) string {
 	return field
 }
 
-// item is the place of an item in an array that is the whole body.
-var item = regexp.MustCompile(`^\[\d+\]\.?`)
+// item is the place of an item in an array. An error's code names the array: one that changed
+// with the place could not be told apart by programs.
+var item = regexp.MustCompile(`^\[\d+\]\.?|\[\d+\]`)
 
 // sentence rewords huma's "expected …".
 func sentence(field, message string) string {
@@ -226,16 +227,22 @@ func sentence(field, message string) string {
 		return field + " must be an " + rest
 	}
 	for prefix, words := range map[string]string{
-		"length >= ":       "%s must have at least %s characters",
-		"length <= ":       "%s must have at most %s characters",
-		"array length >= ": "%s must have at least %s items",
-		"array length <= ": "%s must have at most %s items",
+		"length >= ":       "%s must have at least %s character",
+		"length <= ":       "%s must have at most %s character",
+		"array length >= ": "%s must have at least %s item",
+		"array length <= ": "%s must have at most %s item",
 		"number >= ":       "%s must be at least %s",
 		"number <= ":       "%s must be at most %s",
 	} {
 		if n, ok := strings.CutPrefix(rest, prefix); ok {
+			if strings.Contains(prefix, "length") && n != "1" {
+				words += "s"
+			}
 			return fmt.Sprintf(words, field, n)
 		}
+	}
+	if list, ok := strings.CutPrefix(rest, `value to be one of "`); ok {
+		return field + " must be " + either(strings.Split(strings.TrimSuffix(list, `"`), ", "))
 	}
 	return field + " must be " + strings.TrimPrefix(strings.TrimPrefix(rest, "value to be "), "string to be ")
 }

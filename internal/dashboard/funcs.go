@@ -14,7 +14,7 @@ import (
 
 func (d *Dashboard) funcs() template.FuncMap {
 	return template.FuncMap{
-		"asset": d.assets.url, "rest": d.rest, "restFile": d.restFile, "ago": ago, "day": day, "bytes": bytesWord, "status": status, "word": word, "took": took,
+		"asset": d.assets.url, "rest": d.rest, "restFile": d.restFile, "ago": ago, "day": day, "exact": exact, "bytes": bytesWord, "status": status, "word": word, "took": took,
 		"picture": picture, "dict": dict, "short": short, "lines": func(list []string) string { return strings.Join(list, "\n") }, "plural": plural, "list": func(s ...string) []string { return s },
 		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "auditLabel": auditLabel,
 		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },

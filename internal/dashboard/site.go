@@ -7,6 +7,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/deployment"
+	"slipway/internal/domain"
 	"slipway/internal/site"
 )
 
@@ -54,7 +55,7 @@ type siteHead struct {
 
 	Live      *deployment.Deployment // the live deployment, where the site needs to be redeployed; else nil
 	Visit     string                 // https://…, by which visitors know the site: its primary domain's, or URL
-	VisitHost string
+	VisitHost string                 // its host as people read it: with the letters of an IDN
 	Theme     siteTheme
 
 	Databases bool // whether it has any
@@ -112,12 +113,11 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 	h.Databases = len(databases) > 0 || tab == "databases"
 	h.Visit, h.VisitHost = h.URL, h.Host
 	if primary != "" {
-		_, port, _ := strings.Cut(h.Host, ":")
-		h.VisitHost = primary
-		if port != "" {
-			h.VisitHost += ":" + port
+		port := ""
+		if i := strings.IndexByte(h.Host, ':'); i > 0 {
+			port = h.Host[i:]
 		}
-		h.Visit = "https://" + h.VisitHost
+		h.Visit, h.VisitHost = "https://"+primary+port, domain.Unicode(primary)+port
 	}
 	return h, nil
 }

@@ -20,7 +20,6 @@ type overview struct {
 	Rows    []deploymentRow
 	Domains []domain.Domain
 	Hooks   []site.Hook // the newest three
-	Primary string      // the name people should use: the primary domain, else the site's own
 	Trouble []trouble
 	Current *deploymentRow // what is served; nil when nothing, or when it is long ago
 	Visits  visits
@@ -52,7 +51,7 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 	if err != nil {
 		return overview{}, err
 	}
-	data := overview{siteHead: head, Primary: head.Host}
+	data := overview{siteHead: head}
 	list, _, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deployment.Filter{Page: 1, Limit: 5})
 	if err != nil {
 		return data, err
@@ -66,11 +65,6 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 	}
 	if data.Domains, err = d.Domains.ForSite(ctx, q.caller.Owner, string(head.Site.ID)); err != nil {
 		return data, err
-	}
-	for _, dom := range data.Domains {
-		if dom.Primary && dom.Status == domain.Active {
-			data.Primary = dom.Name
-		}
 	}
 	if data.Hooks, err = d.Sites.Hooks(ctx, q.caller.Owner, head.Site.ID); err != nil {
 		return data, err
