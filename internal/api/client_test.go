@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"slipway/internal/account"
+	"slipway/internal/api"
 )
 
 // Paths that are not clean are 404 in JSON with the rate limit's headers, and a slash at
@@ -15,11 +16,18 @@ func TestPathsAreAnsweredAsTheyAre(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, key := w.user("a@example.test")
-	for _, p := range []string{"/api/v1//sites", "/api//v1/sites", "/api/v1/sites/../sites", "/api/v1/./sites", "/api/v1/sites//", "/api/v1/sites/%2e%2e/sites", "/api/v1/sites%2f", "/api/v1/sites%2F/", "/hooks//deploy/x", "/api/", "/api/v1/"} {
+	for _, p := range []string{"/api/v1//sites", "/api//v1/sites", "/api/v1/sites/../sites", "/api/v1/./sites", "/api/v1/sites//", "/api/v1/sites/%2e%2e/sites", "/api/v1/sites%2f", "/api/v1/sites%2F/", "/hooks//deploy/x", "/api/", "/api/v1/",
+		"//api/v1/sites", "///api/v1/sites", "/./api/v1/sites", "/x/../api/v1/sites", "/%2e/api/v1/sites", "//hooks/deploy/x", "/api/../sites", "/api/v1/../../sites"} {
 		a := w.send("GET", p, key, nil)
 		common(t, p, a)
 		if a.status != 404 || a.header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %s", p, a)
+		}
+	}
+	for p, want := range map[string]bool{"/api/v1/sites": true, "//api/v1/sites": true, "/api/../sites": true, "/hooks/deploy/x": true, "/docs": true, "/docs/x": true,
+		"/": false, "": false, "*": false, "/apis": false, "//": false, "/sites/api": false, "/x/api/v1": false} {
+		if api.Serves(p) != want {
+			t.Errorf("%q: %v", p, !want)
 		}
 	}
 	id := w.site(key, "x")

@@ -40,7 +40,7 @@ func (a *API) deliveryRoutes() {
 		return Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "delivery", Wide: true}
 	}
 	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries",
-		"Newest first, with every attempt, for 30 days. `state`, `event` and `since` narrow the list; failed deliveries include those that were skipped while the webhook was disabled. "+
+		"Newest first, with every attempt, for 30 days; at most the newest 100,000 of an account, shared out equally over its webhooks. `state`, `event` and `since` narrow the list; failed deliveries include those that were skipped while the webhook was disabled. "+
 			"`event` is looked for among the newest 10,000 deliveries that the rest of the filter leaves, and `total` counts at most 100,000.", account.WebhooksRead), a.listDeliveries)
 	one := r("/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "Redeliver an event",
 		"Queues a new delivery with the same `webhook-id` and the same bytes, signed with the current secret.", account.WebhooksWrite)

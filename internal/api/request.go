@@ -86,13 +86,28 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 		a.Log.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("request", req.id), slog.String("method", r.Method),
 			slog.String("route", r.Pattern), slog.Int("status", w.status), slog.Duration("took", time.Since(begun)), slog.String("user", string(req.caller.User)))
 	}()
-	if under(r.URL.Path, "/api") || under(r.URL.Path, "/hooks") {
+	if forPrograms(r.URL.Path) {
 		r = withoutSlash(r)
 		req.http = r
 		a.serveAPI(w, r, req)
 		return
 	}
 	a.servePage(w, r)
+}
+
+// Serves reports whether a path belongs to the API or its reference, and not to the dashboard.
+func Serves(p string) bool { return forPrograms(p) || under(p, "/docs") }
+
+// forPrograms reports whether a path is answered in JSON. One that only leads below /api once
+// it is cleaned, such as //api/v1/sites after a base URL with a slash at its end, is a
+// program's mistake too.
+func forPrograms(p string) bool {
+	for _, p := range []string{p, path.Clean("/" + p)} {
+		if under(p, "/api") || under(p, "/hooks") {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutSlash takes a slash at the end of a path for nothing: /sites/ is /sites.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
+
+	"slipway/internal/api"
 )
 
 // control returns the handler of --listen: the interface, and what only the operator's own
@@ -39,10 +40,9 @@ func (h *node) public() http.Handler {
 	}
 	programs, people := h.api.Handler(), h.pages.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
-		case "api", "hooks", "docs":
+		if api.Serves(r.URL.Path) {
 			programs.ServeHTTP(w, r)
-		default:
+		} else {
 			people.ServeHTTP(w, r)
 		}
 	})

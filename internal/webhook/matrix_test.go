@@ -216,6 +216,64 @@ func dialTo(speak func(path string, c net.Conn)) func(context.Context, string, s
 
 // What is finished stays for 30 days, and goes then: deliveries, attempts, events and
 // counts, in batches, and nothing of it that is younger or still under way.
+// The log of an owner is bounded in rows as in time, each webhook's part for itself, and
+// what has not ended stays whatever there is of it.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := timeless(t, func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "away.test" {
+				return answer(503)
+			}
+			return answer(200)
+		})
+		w.c.MaxLog = 40
+		busy := create(t, w, "https://busy.test/", "site.created")
+		quiet := create(t, w, "https://quiet.test/", "site.deleted")
+		away := create(t, w, "https://away.test/", "site.deleted")
+		create(t, w, "https://fourth.test/", "site.deleted")
+		other, err := w.Create(t.Context(), bert, NewWebhook{URL: "https://other.test/", Events: []string{"site.created"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, w)
+		defer stop()
+		for range 5 {
+			emit(t, w, SiteDeleted(someSite))
+		}
+		const many = batch + 30
+		for range many {
+			emit(t, w, SiteCreated(someSite))
+		}
+		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
+			for range 30 {
+				if err := w.EmitTx(t.Context(), tx, bert, SiteCreated(someSite)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Minute) // the failed ones wait for their third attempt
+		synctest.Wait()
+		for hook, want := range map[ID]int{busy.ID: 10, quiet.ID: 5, away.ID: 5, other.ID: 30} {
+			var got, attempts int
+			if err := w.c.DB.QueryRow(t.Context(), `SELECT count(*), coalesce(sum((SELECT count(*) FROM webhook_attempts a WHERE a.delivery_id = d.id)), 0)
+				FROM webhook_deliveries d WHERE hook_id = $1`, hook).Scan(&got, &attempts); err != nil {
+				t.Fatal(err)
+			}
+			if got != want || attempts < got || hook == busy.ID && attempts != got {
+				t.Errorf("%s: %d deliveries with %d attempts, want %d", hook, got, attempts, want)
+			}
+		}
+		var orphans int
+		if err := w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM webhook_attempts WHERE delivery_id NOT IN (SELECT id FROM webhook_deliveries)`).Scan(&orphans); err != nil || orphans > 0 {
+			t.Errorf("%d attempts of no delivery, %v", orphans, err)
+		}
+	})
+}
+
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
 )
 
@@ -11,39 +12,19 @@ import (
 // the write-ahead log stays small.
 const batch = 500
 
-// purge removes what is older than Keep, and the log of deleted webhooks.
+// purge removes what is older than Keep, the log of deleted webhooks, and what of an
+// owner's log is over MaxLog.
 func (w *Webhooks) purge(ctx context.Context) error {
 	before := db.Now().Add(-w.c.Keep)
-	const old = `(SELECT id FROM webhook_deliveries WHERE finished_at > 0 AND finished_at < $1 ORDER BY finished_at LIMIT $2)`
-	const dead = `(SELECT d.id FROM webhooks h JOIN webhook_deliveries d ON d.hook_id = h.id
-		WHERE h.deleted_at > 0 AND h.deleted_at <= $1 LIMIT $2)`
-	for _, step := range []struct {
-		which  string
-		before db.Time
-	}{{old, before}, {dead, db.Now()}} {
-		for more := true; more; {
-			err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
-				// Attempts first: they are found by their deliveries.
-				rows, err := tx.Query(ctx, `SELECT id FROM webhook_deliveries WHERE id IN `+step.which, step.before, batch)
-				ids, err := db.Collect(rows, err, func(r db.Scanner) (id DeliveryID, err error) { return id, r.Scan(&id) })
-				if err != nil {
-					return err
-				}
-				for _, id := range ids {
-					if _, err := tx.Exec(ctx, `DELETE FROM webhook_attempts WHERE delivery_id = $1`, id); err != nil {
-						return err
-					}
-					if _, err := tx.Exec(ctx, `DELETE FROM webhook_deliveries WHERE id = $1`, id); err != nil {
-						return err
-					}
-				}
-				more = len(ids) == batch
-				return nil
-			})
-			if err != nil {
-				return fmt.Errorf("purge deliveries: %w", err)
-			}
-		}
+	if err := w.forgetDeliveries(ctx, `SELECT id FROM webhook_deliveries WHERE finished_at > 0 AND finished_at < $2 ORDER BY finished_at LIMIT $1`, before); err != nil {
+		return err
+	}
+	if err := w.forgetDeliveries(ctx, `SELECT d.id FROM webhooks h JOIN webhook_deliveries d ON d.hook_id = h.id
+		WHERE h.deleted_at > 0 AND h.deleted_at <= $2 LIMIT $1`, db.Now()); err != nil {
+		return err
+	}
+	if err := w.trim(ctx); err != nil {
+		return err
 	}
 	for more := true; more; {
 		err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -69,6 +50,69 @@ func (w *Webhooks) purge(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// forgetDeliveries removes the deliveries that a query names, until it names none. Its $1 is
+// how many it may name.
+func (w *Webhooks) forgetDeliveries(ctx context.Context, which string, args ...any) error {
+	for more := true; more; {
+		err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
+			// Attempts first: they are found by their deliveries.
+			rows, err := tx.Query(ctx, which, append([]any{batch}, args...)...)
+			ids, err := db.Collect(rows, err, func(r db.Scanner) (id DeliveryID, err error) { return id, r.Scan(&id) })
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if _, err := tx.Exec(ctx, `DELETE FROM webhook_attempts WHERE delivery_id = $1`, id); err != nil {
+					return err
+				}
+				if _, err := tx.Exec(ctx, `DELETE FROM webhook_deliveries WHERE id = $1`, id); err != nil {
+					return err
+				}
+			}
+			more = len(ids) == batch
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("purge deliveries: %w", err)
+		}
+	}
+	return nil
+}
+
+// trim removes the oldest ended deliveries of owners who have more than MaxLog. An attempt
+// takes up to 12 KiB, and one event at most a hundred of them: without a bound a single key
+// fills a disk within a month. The owner's webhooks have an equal part each, so that a
+// busy one doesn't end the log of a quiet one.
+func (w *Webhooks) trim(ctx context.Context) error {
+	rows, err := w.c.DB.Query(ctx, `SELECT owner_id, id FROM webhooks WHERE deleted_at = 0`)
+	type hook struct {
+		owner account.OwnerID
+		id    ID
+	}
+	hooks, err := db.Collect(rows, err, func(r db.Scanner) (h hook, err error) { return h, r.Scan(&h.owner, &h.id) })
+	if err != nil {
+		return fmt.Errorf("find webhooks: %w", err)
+	}
+	of := map[account.OwnerID]int{}
+	for _, h := range hooks {
+		of[h.owner]++
+	}
+	for _, h := range hooks {
+		rows, err := w.c.DB.Query(ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`, h.id, w.c.MaxLog/of[h.owner])
+		last, err := db.Collect(rows, err, func(r db.Scanner) (id DeliveryID, err error) { return id, r.Scan(&id) })
+		if err != nil {
+			return fmt.Errorf("find the end of a webhook's log: %w", err)
+		}
+		if len(last) == 0 {
+			continue
+		}
+		if err := w.forgetDeliveries(ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $2 AND id <= $3 AND finished_at > 0 ORDER BY id LIMIT $1`, h.id, last[0]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // repairTurns gives a turn to endpoints that wait for one although they have work and a free slot: no

@@ -45,6 +45,7 @@ type Config struct {
 	Lease    time.Duration         // after which another node takes a delivery over (PostgreSQL); 0 means 22 s
 	Drain    time.Duration         // how long Run lets requests end; 0 means 5 s
 	Keep     time.Duration         // how long finished deliveries are kept; 0 means 30 days
+	MaxLog   int                   // finished deliveries that are kept of one owner; 0 means 100,000
 	Metrics  prometheus.Registerer // nil: none
 
 	Operations *operation.Operations // required by RedeliverAllTx and its job
@@ -74,6 +75,7 @@ func New(c Config) *Webhooks {
 	c.Lease = cmp.Or(c.Lease, 22*time.Second) // and as long as an attempt and the writing of its outcome take
 	c.Drain = cmp.Or(c.Drain, 5*time.Second)
 	c.Keep = cmp.Or(c.Keep, 30*24*time.Hour)
+	c.MaxLog = cmp.Or(c.MaxLog, 100_000)
 	if c.Schedule == nil {
 		c.Schedule = schedule
 	}
