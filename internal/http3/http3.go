@@ -28,6 +28,7 @@ type Server struct {
 	quic   *quic.Config
 	tls    *tls.Config
 	limits *connlimit.Limiter
+	idle   time.Duration // without a request under way
 
 	shaking atomic.Int64 // handshakes under way
 
@@ -44,7 +45,7 @@ const proveFrom = 64
 // New returns a server for a handler, with the certificates of a configuration for TLS. limits
 // counts its connections beside the others; optional.
 func New(handler http.Handler, t *tls.Config, limits *connlimit.Limiter) *Server {
-	s := &Server{limits: limits, tls: h3.ConfigureTLSConfig(t), quic: &quic.Config{
+	s := &Server{limits: limits, idle: 2 * time.Minute, tls: h3.ConfigureTLSConfig(t), quic: &quic.Config{
 		HandshakeIdleTimeout: 5 * time.Second, // and twice that for all of it
 		MaxIdleTimeout:       time.Minute,
 		MaxIncomingStreams:   128,
@@ -58,8 +59,7 @@ func New(handler http.Handler, t *tls.Config, limits *connlimit.Limiter) *Server
 	s.server = &h3.Server{
 		Handler:        overQUIC(handler),
 		MaxHeaderBytes: 32 << 10,
-		IdleTimeout:    2 * time.Minute,
-		ConnContext:    quicIdle,
+		ConnContext:    s.quicIdle,
 		Logger:         slog.New(slog.DiscardHandler), // strangers' mistakes
 	}
 	return s
@@ -139,7 +139,9 @@ type quicPlace struct {
 	mu     sync.Mutex // guards the rest
 	conn   *quic.Conn // nil during the handshake
 	active int        // requests under way
-	shaken func()     // ends the counting of its handshake, once
+	rest   time.Duration
+	timer  *time.Timer // ends the connection after so long a rest; nil during the handshake
+	shaken func()      // ends the counting of its handshake, once
 }
 
 type quicPlaceKey struct{}
@@ -159,6 +161,9 @@ func (p *quicPlace) Close() error {
 func (p *quicPlace) end() {
 	p.mu.Lock()
 	p.handshaken()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	p.mu.Unlock()
 	if p.counted != nil {
 		p.counted.Close()
@@ -178,8 +183,9 @@ func (p *quicPlace) handshaken() {
 // would let it pass for a whole one.
 var std = &http.Server{}
 
-// quicIdle notes that a connection waits for its first request.
-func quicIdle(ctx context.Context, c *quic.Conn) context.Context {
+// quicIdle notes that a connection waits for its first request. The HTTP/3 server's own timeout
+// stops at each stream that is opened: one with half a header would hold a connection for ever.
+func (s *Server) quicIdle(ctx context.Context, c *quic.Conn) context.Context {
 	ctx = context.WithValue(ctx, http.ServerContextKey, std)
 	p, ok := c.Context().Value(quicPlaceKey{}).(*quicPlace)
 	if !ok {
@@ -189,6 +195,7 @@ func quicIdle(ctx context.Context, c *quic.Conn) context.Context {
 	defer p.mu.Unlock()
 	p.handshaken()
 	p.conn = c
+	p.rest, p.timer = s.idle, time.AfterFunc(s.idle, p.expire)
 	p.idle(true)
 	return context.WithValue(ctx, quicPlaceKey{}, p)
 }
@@ -205,6 +212,19 @@ func (p *quicPlace) request(n int) {
 	defer p.mu.Unlock()
 	p.active += n
 	p.idle(p.active == 0)
+	if p.active == 0 && p.conn.Context().Err() == nil {
+		p.timer.Reset(p.rest)
+	}
+}
+
+// expire ends the connection unless a request has come meanwhile.
+func (p *quicPlace) expire() {
+	p.mu.Lock()
+	busy := p.active > 0
+	p.mu.Unlock()
+	if !busy {
+		p.Close()
+	}
 }
 
 // overQUIC refuses what HTTP/3 has and the other versions here have not, and notes which

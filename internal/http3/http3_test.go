@@ -21,6 +21,11 @@ import (
 
 // start serves "home" over QUIC until the test ends, and returns how a client connects.
 func start(t *testing.T, limits *connlimit.Limiter) (addr string, client *tls.Config) {
+	return serve(t, limits, 2*time.Minute, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "home") })
+}
+
+// serve is start with another handler, and another time that a connection may be idle.
+func serve(t *testing.T, limits *connlimit.Limiter, idle time.Duration, handler http.HandlerFunc) (addr string, client *tls.Config) {
 	t.Helper()
 	known := httptest.NewTLSServer(nil) // for its certificate
 	t.Cleanup(known.Close)
@@ -30,8 +35,8 @@ func start(t *testing.T, limits *connlimit.Limiter) (addr string, client *tls.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	home := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "home") })
-	srv := New(home, &tls.Config{Certificates: known.TLS.Certificates}, limits)
+	srv := New(handler, &tls.Config{Certificates: known.TLS.Certificates}, limits)
+	srv.idle = idle
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(c) }()
 	t.Cleanup(func() {
@@ -124,4 +129,59 @@ func TestLimits(t *testing.T) {
 	if n := limits.Len(); n != 2 {
 		t.Errorf("%d are counted after noise", n)
 	}
+}
+
+// A connection ends when it has had no request under way for a while, whatever half-sent
+// streams it has, and however alive its client says it is. A request under way keeps it.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	begun, finish := make(chan struct{}), make(chan struct{})
+	addr, client := serve(t, nil, 5*time.Second, func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-finish
+		io.WriteString(w, "home")
+	})
+	dial := func() *quic.Conn {
+		c, err := quic.DialAddr(t.Context(), addr, client, &quic.Config{KeepAlivePeriod: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ended := func(c *quic.Conn) {
+		select {
+		case <-c.Context().Done():
+		case <-time.After(time.Minute):
+			t.Error("a connection without a request stays open")
+		}
+	}
+	busy := dial()
+	answer := make(chan error, 1)
+	go func() {
+		r, _ := http.NewRequest("GET", "https://example.com/", nil)
+		resp, err := (&h3.Transport{}).NewClientConn(busy).RoundTrip(r)
+		if err == nil {
+			_, err = io.ReadAll(resp.Body)
+		}
+		answer <- err
+	}()
+	select {
+	case <-begun:
+	case err := <-answer:
+		t.Fatal(err)
+	}
+	half := dial()
+	s, err := half.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Write([]byte{1, 50, 0}) // a HEADERS frame of 50 bytes, and one of them
+	quiet := dial()
+	ended(half)
+	ended(quiet)
+	close(finish)
+	if err := <-answer; err != nil {
+		t.Error("the request that was under way all the time:", err)
+	}
+	ended(busy)
 }

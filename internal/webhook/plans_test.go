@@ -27,6 +27,7 @@ var wholeByDesign = []string{
 	`min((SELECT min(next_at) FROM webhook_deliveries`,         // the gauge looks at every active endpoint
 	`UPDATE webhooks SET turn_at = CASE WHEN floor_at > $1`,    // every ten minutes
 	`DELETE FROM webhook_hours`,                                // every ten minutes
+	`SELECT owner_id, id FROM webhooks WHERE deleted_at = 0`,   // every ten minutes
 	`SELECT id, site_ids FROM webhooks WHERE site_ids <> ''`,   // when a site is deleted
 	`SELECT DISTINCT hook_id FROM webhook_deliveries WHERE st`, // by the index of what is under way
 }
