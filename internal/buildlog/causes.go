@@ -51,7 +51,7 @@ var causes = []cause{
 	when(`YN0047: .*autofix|Merge conflict (?:detected )?in (?:yarn\.lock|\S+lock\S*)`, "The lock file contains merge conflict markers: resolve it and commit the lock file"),
 	when("`?npm ci`? can only install packages when your package(-lock)?\\.json",
 		"package-lock.json and package.json disagree: run npm install and commit the lock file"),
-	when("The `?npm ci`? command can only install with an existing package-lock\\.json", "There is no package-lock.json: run npm install and commit the lock file"),
+	when("The `?npm ci`? command can only install with an existing package-lock\\.json", "package-lock.json is missing or damaged: run npm install and commit the lock file"),
 	when(`ERR_PNPM_OUTDATED_LOCKFILE|ERR_PNPM_LOCKFILE_CONFIG_MISMATCH`, "pnpm-lock.yaml and package.json disagree: run pnpm install and commit the lock file"),
 	when(`ERR_PNPM_NO_LOCKFILE`, "There is no pnpm-lock.yaml: run pnpm install and commit the lock file"),
 	when(`ERR_PNPM_LOCKFILE_BREAKING_CHANGE|ERR_PNPM_BROKEN_LOCKFILE`, "This version of pnpm can't read pnpm-lock.yaml: set the right version in packageManager in package.json, or update the lock file"),
@@ -59,6 +59,13 @@ var causes = []cause{
 	when(`lockfile had changes, but lockfile is frozen`, "bun.lock and package.json disagree: run bun install and commit the lock file"),
 	when(`npm (error|ERR!) code EINTEGRITY|ERR_PNPM_TARBALL_INTEGRITY|Integrity check failed`, "A package differs from what the lock file says: clear the cache, and update the lock file if it happens again"),
 	when(`npm (error|ERR!) code EJSONPARSE|ERR_PNPM_JSON_PARSE|[Uu]nexpected token .* in JSON.*package\.json`, "package.json is not valid JSON"),
+
+	// Versions that only another manager understands.
+	when(`Unsupported URL Type "(\w+):"|Couldn't find any versions for "[^"]+" that matches "(workspace|catalog|link):`,
+		`{manager} can't install versions written as "${1}${2}:". Commit the lock file of the package manager that can, or set packageManager in package.json`),
+	when(`This project is configured to use (npm|pnpm|yarn|bun)`, "packageManager in package.json asks for ${1}, and a command calls another package manager: use the same in both"),
+	when(`Invalid tag name "([^"]*)" of package "`, "package.json asks for the version ${1}, which is none: correct it"),
+	when(`notsup Unsupported platform for (\S+?):? wanted`, "Package ${1} is not for Linux: make it an optional dependency"),
 
 	// Composer.
 	when(`requires (?:PHP extension )?ext-([\w-]+) .*missing from your system`, "PHP on this server has no extension ${1}: ask the operator to install it, or remove the requirement from composer.json"),
@@ -108,7 +115,7 @@ var causes = []cause{
 	when(`npm (?:error|ERR!) code (ECONNRESET|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|EAI_AGAIN|ENOTFOUND)|ERR_PNPM_META_FETCH_FAIL`, "The package registry can't be reached: check its address in .npmrc, or redeploy later"),
 	failing(`(CONNECT|[Tt]unneling socket|[Pp]roxy).*\b(403|502)\b|CONNECT tunnel failed|blocked host`,
 		"A host could not be reached: builds reach public hosts over HTTP and HTTPS only"),
-	when(`Repository not found|could not read Username for '(https://[^']+)'|Permission denied \(publickey\)`, "A dependency comes from a Git repository that can't be read: make it public, or use a package from a registry"),
+	when(`Repository not found|could not read Username for '(https://[^']+)'|Permission denied \(publickey\)|npm (?:error|ERR!) An unknown git error occurred`, "A dependency comes from a Git repository that can't be read: make it public, or use a package from a registry"),
 
 	// Commands.
 	when(`[Mm]issing script:? "?([\w:.-]+)"?|ERR_PNPM_NO_SCRIPT +Missing script: (\S+)|Command "([\w:.-]+)" not found\.?$|Script not found "([\w:.-]+)"|Couldn't find a script named "([\w:.-]+)"`,
