@@ -21,7 +21,7 @@ var serverStart = regexp.MustCompile(`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|
 // the choice to a tool that runs the scripts of others.
 var noServer = regexp.MustCompile(`(?:^|[\s/])(?:serve|http-server|live-server|lite-server|ws|sirv|sirv-cli|browser-sync|budo|servor|vite|webpack|webpack-dev-server|wds|web-dev-server|parcel|rollup|esbuild|snowpack|wmr|gulp|grunt|brunch|` +
 	`react-scripts|react-app-rewired|craco|ng|ember|vue-cli-service|gatsby|eleventy|hexo|docusaurus|vitepress|vuepress|storybook|start-storybook|styleguidist|expo|react-native|electron|electron-forge|tauri|` +
-	`turbo|lerna|nx|rush|moon|wireit|concurrently|npm-run-all|run-s|run-p|wsrun|tsc|sass|postcss|tailwindcss|jekyll|hugo|docker|docker-compose|python3?|php|open|echo|exit|test|jest|vitest)(?:\s|$)|` +
+	`cd|make|npm|yarn|pnpm|turbo|lerna|nx|rush|moon|wireit|concurrently|npm-run-all|run-s|run-p|wsrun|tsc|sass|postcss|tailwindcss|jekyll|hugo|docker|docker-compose|python3?|php|open|echo|exit|test|jest|vitest)(?:\s|$)|` +
 	`\s(?:--filter|--workspace|--workspaces|workspace|--prefix|-r|-w|-F)[\s=]`)
 
 // devScript is a start script that runs what is for development, such as `next dev`.
@@ -33,17 +33,19 @@ var calledScript = regexp.MustCompile(`^(?:npm\s+run(?:-script)?|(?:yarn|pnpm|bu
 // followed returns a script in which the script that its last command calls stands itself.
 func (m *manifest) followed(body string) string {
 	for range 4 {
-		head, last := "", strings.TrimSpace(body)
-		if i := strings.LastIndex(body, "&&"); i >= 0 {
-			head, last = body[:i+2]+" ", strings.TrimSpace(body[i+2:])
-		}
+		last := lastCommand(body)
 		f := calledScript.FindStringSubmatch(last)
 		if f == nil || m.scripts[f[1]] == "" {
 			break
 		}
-		body = head + m.scripts[f[1]]
+		body = strings.TrimSuffix(strings.TrimSpace(body), last) + m.scripts[f[1]]
 	}
 	return body
+}
+
+// lastCommand is the command of a script that keeps running.
+func lastCommand(script string) string {
+	return strings.TrimSpace(script[strings.LastIndexAny(script, "&;")+1:])
 }
 
 // run is a start command of ours.
@@ -144,7 +146,7 @@ func server(p *project) string {
 		return fmt.Sprintf("%s and %s is there, and a script builds for it", dependsOn(dep), npmServer)
 	case dep != "" && start == "" && p.builds() && !p.page() && p.built() != "":
 		return fmt.Sprintf("%s and its main file %s is built", dependsOn(dep), p.built())
-	case dep != "" && start != "" && p.any("index.html", "src/index.html", "app/index.html") == "" && !noServer.MatchString(start):
+	case dep != "" && start != "" && p.any("index.html", "src/index.html", "app/index.html") == "" && !noServer.MatchString(lastCommand(start)):
 		return dependsOn(dep) + " and has a start script"
 	}
 	return ""
@@ -189,8 +191,11 @@ func started(p *project) string {
 	start := p.startScript()
 	folder, shows := p.indexFolder()
 	switch {
-	case start != "" && !shows && !p.page() && p.root == p.s.root.text && !noServer.MatchString(start):
-		return "it has a start script" // of a workspace's member that says nothing: it may be a library's
+	case start != "" && !shows && !p.page() && p.root == p.s.root.text && !noServer.MatchString(lastCommand(start)):
+		// Of a workspace's member that says nothing, and at the top it may start an app below.
+		if a, err := p.pick(p.nested(), "below"); a == nil && err == nil {
+			return "it has a start script"
+		}
 	case start == "" && p.has(npmServer) && (!shows || folder == "public" || folder == "docs"):
 		return npmServer + " is there, which npm start runs"
 	}

@@ -41,6 +41,7 @@ func TestHowServersAreStarted(t *testing.T) {
 		"another script of yarn":     {`{"scripts":{"build":"tsc","serve":"node dist/a.js","start":"yarn serve"},"dependencies":{"express":"5"}}`, "yarn.lock a.ts", "yarn run start"},
 		"a circle of scripts":        {`{"scripts":{"build":"x","start":"npm run serve","serve":"npm run start"}}`, "", "static"},
 		"a shell script":             {`{"scripts":{"start":"./start.sh"}}`, "start.sh", "npm run start"},
+		"a shell script behind tsc":  {`{"scripts":{"start":"npm run compile && ./start.sh","compile":"tsc"}}`, "start.sh", "npm run start"},
 		"a shell script and pages":   {`{"scripts":{"start":"./start.sh"},"dependencies":{"express":"5"}}`, "start.sh public/index.html", "npm run start"},
 		"a name with dev in it":      {`{"scripts":{"start":"node device-server.js"},"dependencies":{"express":"5"}}`, "device-server.js index.js", "node device-server.js"},
 		"a start for development":    {`{"main":"index.js","scripts":{"start":"npm run dev","dev":"nodemon index.js"},"dependencies":{"express":"5"}}`, "index.js", "node index.js"},
@@ -48,11 +49,14 @@ func TestHowServersAreStarted(t *testing.T) {
 		"a main file that is built":  {`{"main":"dist/index.js","scripts":{"build":"tsc"},"dependencies":{"express":"5"}}`, "src/index.ts", "node dist/index.js"},
 		"Vite's pages on a server": {`{"scripts":{"dev":"node server","build":"npm run build:client && npm run build:server","build:client":"vite build","build:server":"vite build --ssr src/s.js"},"dependencies":{"express":"5"},"devDependencies":{"vite":"7"}}`,
 			"index.html server.js src/s.js vite.config.js", "node server.js"},
-		"a server of files":    {`{"scripts":{"build":"node b.js","start":"serve -s build"},"dependencies":{"serve":"14"}}`, "b.js", "static"},
-		"a script with one":    {`{"scripts":{"build":"node b.js","start":"npm run build && npm run preview","preview":"serve dist"}}`, "b.js", "static"},
-		"a desktop program":    {`{"main":"main.js","scripts":{"start":"electron ."},"devDependencies":{"electron":"40"}}`, "main.js", "nothing"},
-		"a build for Heroku":   {`{"scripts":{"start":"node a.js","heroku-postbuild":"npm run build --prefix client"},"dependencies":{"express":"5"}}`, "a.js", "node a.js after npm run heroku-postbuild"},
-		"a member's odd start": {`{"workspaces":["packages/*"],"scripts":{"start":"turbo run start"}}`, "packages/ui/index.js", "nothing"},
+		"a server of files":         {`{"scripts":{"build":"node b.js","start":"serve -s build"},"dependencies":{"serve":"14"}}`, "b.js", "static"},
+		"a script with one":         {`{"scripts":{"build":"node b.js","start":"npm run build && npm run preview","preview":"serve dist"}}`, "b.js", "static"},
+		"a desktop program":         {`{"main":"main.js","scripts":{"start":"electron ."},"devDependencies":{"electron":"40"}}`, "main.js", "nothing"},
+		"an app below":              {`{"scripts":{"start":"cd client && npm start"}}`, "client/hugo.toml", "static"},
+		"an app below and a server": {`{"scripts":{"start":"cd client && npm start"},"dependencies":{"express":"5"}}`, "client/hugo.toml", "static"},
+		"an app below by a script":  {`{"scripts":{"start":"./run-client.sh"}}`, "run-client.sh client/hugo.toml", "static"},
+		"a build for Heroku":        {`{"scripts":{"start":"node a.js","heroku-postbuild":"npm run build --prefix client"},"dependencies":{"express":"5"}}`, "a.js", "node a.js after npm run heroku-postbuild"},
+		"a member's odd start":      {`{"workspaces":["packages/*"],"scripts":{"start":"turbo run start"}}`, "packages/ui/index.js", "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
