@@ -47,6 +47,9 @@ type AuditEvent struct {
 	About   UserID // the other user it concerns. Optional.
 }
 
+// Unchanged is the event of a request that left all as it was: the log doesn't have it.
+var Unchanged = AuditEvent{Action: "unchanged"}
+
 // keepAudit is how long the log goes back.
 const keepAudit = 400 * 24 * time.Hour
 
@@ -57,6 +60,9 @@ func (a *Accounts) AuditTx(ctx context.Context, tx *db.Tx, by Actor, d AuditEven
 		if err := stands(ctx, tx, by.User, fault.Unauthorized); err != nil {
 			return err
 		}
+	}
+	if d == Unchanged {
+		return nil
 	}
 	return writeAudit(ctx, tx, db.NewID("aud"), db.Now(), by, d)
 }

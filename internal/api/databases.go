@@ -55,7 +55,7 @@ type createDatabaseIn struct {
 	ByID
 	Body struct {
 		Engine string `json:"engine" enum:"mariadb"`
-		Name   string `json:"name,omitempty" pattern:"^[a-z][a-z0-9_]{0,31}$" doc:"Unique in the site. Without it: main."`
+		Name   string `json:"name,omitempty" pattern:"^[a-z][a-z0-9_]{0,31}$" patternDescription:"1 to 32 lowercase letters, digits and underscores, beginning with a letter" doc:"Unique in the site. Without it: main."`
 	}
 }
 

@@ -187,10 +187,13 @@ func invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 	}
 	if field == "" {
 		f.Message, f.Details, f.Code = "The request body has an unexpected shape", sentence("it", d.Message), "invalid_body"
+		if shapes := shapes(op, registry, field); where == "body" && shapes != "" {
+			f.Details = "it must be " + shapes
+		}
 		return f
 	}
 	f.Message, f.Details, f.Code = "Invalid "+spoken(op, field), sentence(field, d.Message), "invalid_"+snake(item.ReplaceAllString(field, ""))
-	if allowed := enum(op, registry, field); where == "body" && allowed != "" {
+	if allowed := cmp.Or(enum(op, registry, field), shapes(op, registry, field)); where == "body" && allowed != "" {
 		f.Details = field + " must be " + allowed
 	}
 	if !secretive.MatchString(field) {
@@ -244,26 +247,68 @@ func sentence(field, message string) string {
 	if list, ok := strings.CutPrefix(rest, `value to be one of "`); ok {
 		return field + " must be " + either(strings.Split(strings.TrimSuffix(list, `"`), ", "))
 	}
-	return field + " must be " + strings.TrimPrefix(strings.TrimPrefix(rest, "value to be "), "string to be ")
+	for _, verb := range []string{"value to ", "string to ", "array items to "} { // "string to match pattern ^a$"
+		rest = strings.TrimPrefix(rest, verb)
+	}
+	if strings.HasPrefix(rest, "match ") {
+		return field + " must " + rest
+	}
+	return field + " must be " + strings.TrimPrefix(rest, "be ")
 }
 
 // enum says what a field of the body may be, "a, b or c", when its schema lists it.
 func enum(op *huma.Operation, registry huma.Registry, field string) string {
-	if op.RequestBody == nil || op.RequestBody.Content["application/json"] == nil {
+	var words []string
+	if s := bodySchema(op, registry, field); s != nil {
+		for _, v := range s.Enum {
+			words = append(words, fmt.Sprint(v))
+		}
+	}
+	return either(words)
+}
+
+// shapes says what a field of the body, or the body, may be where its schema is one of several:
+// huma says only that it is none of them.
+func shapes(op *huma.Operation, registry huma.Registry, field string) string {
+	s := bodySchema(op, registry, field)
+	if s == nil {
 		return ""
+	}
+	var words []string
+	for _, one := range s.OneOf {
+		if one.Ref != "" {
+			one = registry.SchemaFromRef(one.Ref)
+		}
+		switch {
+		case len(one.Enum) > 0:
+			for _, v := range one.Enum {
+				words = append(words, fmt.Sprintf("%q", v))
+			}
+		case one.Type == huma.TypeArray && one.Items != nil && one.Items.Type != "":
+			words = append(words, "an array of "+one.Items.Type+"s")
+		case one.Type == huma.TypeArray || one.Type == huma.TypeObject || one.Type == huma.TypeInteger:
+			words = append(words, "an "+one.Type)
+		default:
+			words = append(words, "a "+one.Type)
+		}
+	}
+	return either(words)
+}
+
+// bodySchema returns the schema of a field of the body, or of the body without a field; nil
+// where it has none.
+func bodySchema(op *huma.Operation, registry huma.Registry, field string) *huma.Schema {
+	if op.RequestBody == nil || op.RequestBody.Content["application/json"] == nil {
+		return nil
 	}
 	s := op.RequestBody.Content["application/json"].Schema
 	if s != nil && s.Ref != "" {
 		s = registry.SchemaFromRef(s.Ref)
 	}
-	if s == nil || s.Properties[field] == nil {
-		return ""
+	if s == nil || field == "" {
+		return s
 	}
-	var words []string
-	for _, v := range s.Properties[field].Enum {
-		words = append(words, fmt.Sprint(v))
-	}
-	return either(words)
+	return s.Properties[field]
 }
 
 // either joins words as a sentence does.

@@ -22,7 +22,7 @@ type testRulesIn struct {
 	Body struct {
 		Path         string            `json:"path" maxLength:"4096" doc:"Path and query of the request, or a full URL." example:"/old/page?a=1"`
 		Headers      map[string]string `json:"headers,omitempty" doc:"Headers of the request: Host, Accept-Language and Cookie. Rules depend on no others."`
-		Country      string            `json:"country,omitempty" pattern:"^([A-Za-z]{2})?$" doc:"ISO 3166 code of the visitor's country, for rules that ask for it." example:"DE"`
+		Country      string            `json:"country,omitempty" pattern:"^([A-Za-z]{2})?$" patternDescription:"a country code of two letters, such as DE" doc:"ISO 3166 code of the visitor's country, for rules that ask for it." example:"DE"`
 		DeploymentID string            `json:"deploymentId,omitempty" doc:"Test against this deployment. Default: the live one."`
 		Rules        map[string]string `json:"rules,omitempty" doc:"Content of _redirects, _headers, slipway.toml, netlify.toml or vercel.json by name, at most 64 KiB each."`
 	}

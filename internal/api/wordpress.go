@@ -206,7 +206,10 @@ func (a *API) updateWordPress(ctx context.Context, tx *db.Tx, c account.Caller, 
 	if b := in.Body.PHP; b != nil {
 		p.Memory, p.Upload, p.Execution = b.MemoryMiB, b.UploadMiB, b.MaxExecutionSeconds
 	}
-	err := a.WordPress.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	changed, err := a.WordPress.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	if !changed {
+		return message{"WordPress settings are unchanged"}, account.Unchanged, err
+	}
 	return message{"WordPress settings changed"}, account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "wordpress"}, err
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -60,8 +61,17 @@ func (a *Apps) Execute(ctx context.Context, x Execution) (runtime.Exit, error) {
 // errClosing is the answer while the service stops.
 var errClosing = &fault.Error{Kind: fault.Unavailable, Message: "The server is restarting", Code: "draining", RetryAfter: time.Second}
 
-// begin starts what x says, but for its Timeout. done is to be called once it has ended.
+// begin starts what x says, but for its Timeout. done is to be called once it has ended. What
+// had to wait, as for a restore, starts with what its site stands on by then.
 func (a *Apps) begin(ctx context.Context, x Execution) (running runtime.Program, done func(), err error) {
+	for {
+		if running, done, err = a.tryBegin(ctx, x); !errors.Is(err, runtime.ErrHeld) {
+			return running, done, err
+		}
+	}
+}
+
+func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Program, done func(), err error) {
 	a.mu.Lock()
 	closing := a.closing
 	if !closing {
@@ -90,7 +100,7 @@ func (a *Apps) begin(ctx context.Context, x Execution) (running runtime.Program,
 	if err != nil {
 		return nil, nil, err
 	}
-	want.Spec.ID = db.NewID("run")
+	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
 	want.Spec.Argv, want.Spec.Shell, want.Spec.Dir, want.Spec.Terminal = x.Command.Argv, x.Command.Shell, x.Command.Dir, x.Terminal
 	var off atomic.Bool // what it prints after its end belongs to nobody
 	want.Spec.Output = func(stream, line string) {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,8 +21,17 @@ const startTime = 2 * time.Minute
 const idleConn = 3 * time.Second
 
 // launch starts the program and returns once it listens. now is a start for a deployment,
-// which a site's share does not hold back.
-func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, error) {
+// which a site's share does not hold back. What had to wait, as for a restore, starts with what
+// its site stands on by then.
+func (p *program) launch(ctx context.Context, now bool) (in *instance, want Wanted, err error) {
+	for {
+		if in, want, err = p.tryLaunch(ctx, now); !errors.Is(err, runtime.ErrHeld) {
+			return in, want, err
+		}
+	}
+}
+
+func (p *program) tryLaunch(ctx context.Context, now bool) (*instance, Wanted, error) {
 	a := p.apps
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -47,7 +57,7 @@ func (p *program) launch(ctx context.Context, now bool) (*instance, Wanted, erro
 	if err != nil {
 		return nil, want, err
 	}
-	want.Spec.ID = db.NewID("run")
+	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
 	want.Spec.Output = func(stream, line string) {
 		if want.Redact != nil {
 			line = want.Redact(line)

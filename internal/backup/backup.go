@@ -381,6 +381,12 @@ func (s *Backups) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	if b.thenDelete != "" && b.Status == Pending {
 		return &fault.Error{Kind: fault.Conflict, Message: "The site is deleted once this backup is completed", Details: "wait until the backup is completed", Code: "backup_pending"}
 	}
+	switch restored, err := job.Unfinished(ctx, tx, restoresOf(id)); {
+	case err != nil:
+		return err
+	case restored:
+		return &fault.Error{Kind: fault.Conflict, Message: "The backup is being restored", Details: "delete it when the restore is completed", Code: "backup_in_use"}
+	}
 	if _, err := job.Cancel(ctx, tx, "backup/"+string(id)); err != nil {
 		return err
 	}

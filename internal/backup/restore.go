@@ -142,6 +142,9 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 // up first.
 func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, p Plan) (operation.Operation, error) {
 	r := p.restore
+	if _, err := s.owned(ctx, tx, owner, r.Backup); err != nil { // it was deleted since it was planned
+		return operation.Operation{}, err
+	}
 	if p.made != nil {
 		x, err := s.c.Sites.CreateTx(ctx, tx, owner, *p.made)
 		if err != nil {
@@ -171,9 +174,12 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return o, err
 	}
 	r.Operation = o.ID
-	_, err = job.Enqueue(ctx, tx, r, job.Options{Queue: QueueName, Share: string(owner)})
+	_, err = job.Enqueue(ctx, tx, r, job.Options{Queue: QueueName, Unique: restoresOf(r.Backup) + string(o.ID), Share: string(owner)})
 	return o, err
 }
+
+// restoresOf begins the keys of the jobs that restore a backup, which stays meanwhile.
+func restoresOf(id ID) string { return "restore/" + string(id) + "/" }
 
 func clip(s string) string {
 	if len(s) > 200 {

@@ -17,6 +17,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/blob"
 	"slipway/internal/db"
+	"slipway/internal/fault"
 	"slipway/internal/operation"
 	"slipway/internal/site"
 )
@@ -286,5 +287,50 @@ func TestPipeInThePlaceOfADirectory(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("it waits for a writer")
+	}
+}
+
+// A backup stays while it is restored, to whichever site, and can be deleted afterwards; what is
+// deleted once a restore was planned is not restored, and no site is made for it.
+func TestDeleteWhileRestored(t *testing.T) {
+	t.Parallel()
+	hold, held := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	w := newWorld(t, func(c *Config) {
+		before := c.Hold
+		c.Hold = func(ctx context.Context, id site.ID) (func(), error) {
+			once.Do(func() { close(held); <-hold })
+			return before(ctx, id)
+		}
+	})
+	s, other := w.site("one", map[string]string{"index.html": "one"}), w.site("two", map[string]string{"index.html": "two"})
+	b, idle := w.backUp(s.ID, NewBackup{}), w.backUp(s.ID, NewBackup{})
+	w.folder(other.ID, map[string]string{"a": "a"})
+	w.folder(s.ID, map[string]string{"a": "a"})
+	remove := func(id ID) error {
+		return w.db.Write(t.Context(), func(tx *db.Tx) error { return w.DeleteTx(t.Context(), tx, anna, id) })
+	}
+	p, err := w.PlanRestore(t.Context(), anna, b.ID, RestoreTo{Site: other.ID})
+	ok(t, err)
+	var o operation.Operation
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+		o, err = w.RestoreTx(t.Context(), tx, anna, p)
+		return err
+	}))
+	<-held // it is backed up first
+	if err := remove(b.ID); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "being restored") {
+		t.Errorf("deleted while restored: %v", err)
+	}
+	ok(t, remove(idle.ID))
+	close(hold)
+	if o, _ := w.operation(o.ID); o.Status != operation.Success {
+		t.Errorf("%+v", o)
+	}
+	p, err = w.PlanRestore(t.Context(), anna, b.ID, RestoreTo{NewName: "Three"})
+	ok(t, err)
+	w.until("its job has ended", func() bool { return remove(b.ID) == nil })
+	err = w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.RestoreTx(t.Context(), tx, anna, p); return err })
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("a backup that is gone: %v", err)
 	}
 }

@@ -199,9 +199,16 @@ func (d *Dashboard) saveWordPress(ctx context.Context, q *request) (answer, erro
 			*to = &n
 		}
 	}
-	return d.actOnWordPress(ctx, q, "site.updated", "Saved. Restart the site to apply the change", func(tx *db.Tx, id site.ID) error {
-		return d.WordPress.UpdateTx(ctx, tx, q.caller.Owner, id, p)
+	id, toast := site.ID(q.PathValue("id")), "Saved. Restart the site to apply the change"
+	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		changed, err := d.WordPress.UpdateTx(ctx, tx, q.caller.Owner, id, p)
+		if !changed {
+			toast = "Nothing has changed"
+			return account.Unchanged, err
+		}
+		return account.AuditEvent{Action: "site.updated", Subject: string(id)}, err
 	})
+	return goTo("/sites/"+string(id)+"/wordpress", toast), err
 }
 
 func (d *Dashboard) updateWordPress(ctx context.Context, q *request) (answer, error) {

@@ -79,6 +79,18 @@ func Cancel(ctx context.Context, tx *db.Tx, unique string) (running bool, err er
 	return n > 0, nil
 }
 
+// Unfinished reports whether a job waits or runs whose Unique key begins so. A prefix ends with
+// a slash.
+func Unfinished(ctx context.Context, tx *db.Tx, prefix string) (bool, error) {
+	end := prefix[:len(prefix)-1] + "0" // the byte after the slash
+	var n int
+	err := tx.QueryRow(ctx, `SELECT count(*) FROM jobs WHERE uniq >= $1 AND uniq < $2 AND state IN ('ready', 'running')`, prefix, end).Scan(&n)
+	if err != nil {
+		return false, fmt.Errorf("look for jobs: %w", err)
+	}
+	return n > 0, nil
+}
+
 // ofKey is the condition of the unfinished job with a Unique key as its index has it: without
 // the second part SQLite reads every job that waits.
 const ofKey = `uniq = $1 AND state IN ('ready', 'running')`

@@ -32,19 +32,19 @@ func (p *Processes) Hold(site string) (release func()) {
 	}
 }
 
-// unheld waits until a site's programs may write.
-func (p *Processes) unheld(ctx context.Context, site string) error {
-	for {
+// unheld waits until a site's programs may write, and reports whether it had to.
+func (p *Processes) unheld(ctx context.Context, site string) (waited bool, err error) {
+	for ; ; waited = true {
 		p.mu.Lock()
 		wait := p.held[site]
 		p.mu.Unlock()
 		if wait == nil {
-			return nil
+			return waited, nil
 		}
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return waited, context.Cause(ctx)
 		}
 	}
 }

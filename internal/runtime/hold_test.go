@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 )
@@ -37,9 +38,29 @@ func TestHold(t *testing.T) {
 		t.Errorf("a held program answers %q", got)
 	default:
 	}
+	late := s
+	late.ID, late.Fresh = "late", true
+	begun, waits := make(chan error, 1), &watched{Context: t.Context(), asked: make(chan struct{})}
+	go func() { _, err := w.Start(waits, late); begun <- err }()
+	<-waits.asked
 	release()
+	if err := <-begun; !errors.Is(err, ErrHeld) {
+		t.Errorf("what had to wait: %v", err)
+	}
 	if got := <-answered; got != "hello /held" {
 		t.Errorf("released, it answers %q", got)
 	}
 	w.start(s)
+}
+
+// watched tells when somebody first waits for its end.
+type watched struct {
+	context.Context
+	once  sync.Once
+	asked chan struct{}
+}
+
+func (c *watched) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.asked) })
+	return c.Context.Done()
 }

@@ -96,8 +96,11 @@ type process struct {
 
 // Start runs the program of s in a sandbox of its own.
 func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
-	if err := p.unheld(ctx, s.Site); err != nil {
+	switch waited, err := p.unheld(ctx, s.Site); {
+	case err != nil:
 		return nil, err
+	case waited && s.Fresh:
+		return nil, ErrHeld
 	}
 	uid, err := p.c.UID(ctx, s.Site)
 	if err != nil {

@@ -60,6 +60,10 @@ type Spec struct {
 	// again. It may be absent at any time. A command has none.
 	Redis bool
 
+	// Fresh says that Start fails with ErrHeld where it had to wait because the site was held:
+	// its databases and their passwords may be others now, and Env with them.
+	Fresh bool
+
 	Output func(stream, line string) // hears every line that it prints, from one goroutine at a time
 
 	// Terminal is its input and output instead, for somebody who types. Nil is none.
@@ -164,6 +168,9 @@ type Program interface {
 
 // ErrNotListening is the error of Dial while the program does not listen on its port.
 var ErrNotListening = errors.New("the program does not listen on its port")
+
+// ErrHeld is the error of a Start of what is Fresh after its site was held.
+var ErrHeld = errors.New("the site was changed while the program waited for its start")
 
 // Engine starts programs. Start returns as soon as the program runs and long before it is
 // ready to answer; ctx bounds the start alone. A program ends with the process that

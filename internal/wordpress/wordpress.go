@@ -237,14 +237,15 @@ type Patch struct {
 	AutoUpdate                 *string // AutoOff or AutoMinor
 }
 
-// UpdateTx changes settings of the owner's site. Its program has them with its next start.
-func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, p Patch) error {
+// UpdateTx changes settings of the owner's site, and reports whether one is another now. Its
+// program has them with its next start.
+func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, p Patch) (changed bool, err error) {
 	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
-		return err
+		return false, err
 	}
 	x, err := w.get(ctx, tx, id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	was := x
 	set := func(to *bool, from *bool) {
@@ -256,7 +257,7 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	set(&x.Debug, p.Debug)
 	set(&x.XMLRPC, p.XMLRPC)
 	if why := w.c.NoObjectCache(); p.ObjectCache != nil && *p.ObjectCache && !x.ObjectCache && why != "" {
-		return &fault.Error{Kind: fault.Unavailable, Message: "Object caches are not available on this server", Details: why, Code: "no_object_cache"}
+		return false, &fault.Error{Kind: fault.Unavailable, Message: "Object caches are not available on this server", Details: why, Code: "no_object_cache"}
 	}
 	set(&x.ObjectCache, p.ObjectCache)
 	for _, n := range []struct {
@@ -268,24 +269,24 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 			continue
 		}
 		if *n.from < n.min || *n.from > n.max {
-			return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + n.name, Details: fmt.Sprintf("%s must be from %d to %d", n.name, n.min, n.max), Received: *n.from, Code: "invalid_wordpress"}
+			return false, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + n.name, Details: fmt.Sprintf("%s must be from %d to %d", n.name, n.min, n.max), Received: *n.from, Code: "invalid_wordpress"}
 		}
 		*n.to = *n.from
 	}
 	if p.AutoUpdate != nil {
 		if *p.AutoUpdate != AutoOff && *p.AutoUpdate != AutoMinor {
-			return &fault.Error{Kind: fault.Invalid, Message: "Invalid autoUpdate", Details: "autoUpdate must be off or minor", Received: *p.AutoUpdate, Code: "invalid_wordpress"}
+			return false, &fault.Error{Kind: fault.Invalid, Message: "Invalid autoUpdate", Details: "autoUpdate must be off or minor", Received: *p.AutoUpdate, Code: "invalid_wordpress"}
 		}
 		x.Auto = *p.AutoUpdate
 	}
 	if x == was {
-		return nil
+		return false, nil
 	}
 	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8, object_cache = $9 WHERE site_id = $1`,
 		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache)
 	if err != nil {
-		return fmt.Errorf("change WordPress settings: %w", err)
+		return false, fmt.Errorf("change WordPress settings: %w", err)
 	}
 	tx.AfterCommit(w.known.Clear)
-	return w.purgeTx(ctx, tx, id, []string{"*"})
+	return true, w.purgeTx(ctx, tx, id, []string{"*"})
 }
