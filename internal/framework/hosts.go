@@ -88,6 +88,7 @@ func (p *project) otherHosts(d *draft) {
 	}
 	if d.Runtime != Static {
 		p.warnOf(d, staticRules, p.root, "")
+		p.apache(d)
 		return
 	}
 	p.warnOf(d, hostFiles, p.root)
@@ -95,6 +96,36 @@ func (p *project) otherHosts(d *draft) {
 		if p.hasDir(f.folder) && (f.beside == "" || p.any(strings.Fields(f.beside)...) != "") && p.holds(f.folder, functionSource) {
 			d.warn(fmt.Sprintf("%s: functions of %s do not run here", join(p.root, f.folder), f.host))
 		}
+	}
+}
+
+// What a .htaccess of a PHP project asks for beside its front controller.
+var (
+	apacheCloses = regexp.MustCompile(`(?im)^[ \t]*(authtype|deny[ \t]+from|require[ \t]+(all[ \t]+denied|ip|user|valid-user|group|host))|^[ \t]*rewriterule[ \t].*\[([^\]]*,)?[ \t]*f[ \t]*[,\]]`)
+	apacheSets   = regexp.MustCompile(`(?im)^[ \t]*(php_value|php_flag|redirect|redirectmatch|redirectpermanent|errordocument|header)[ \t]`)
+)
+
+const maxApache = 5 // warnings
+
+// apache warns of files of Apache in the document root of a PHP project.
+func (p *project) apache(d *draft) {
+	if d.Runtime != PHP || d.Start == nil {
+		return
+	}
+	root, n := join(p.root, d.Start.DocumentRoot), 0
+	for _, f := range p.t.list {
+		if path.Base(f) != ".htaccess" || root != "" && !strings.HasPrefix(f, root+"/") || n == maxApache {
+			continue
+		}
+		switch text := p.t.config(f); {
+		case apacheCloses.MatchString(text):
+			d.warn(f + ": rules of Apache are not obeyed, so what it closes may be open to visitors; move that out of the document root")
+		case apacheSets.MatchString(text):
+			d.warn(f + ": rules of Apache are not obeyed; settings of PHP are read from .user.ini")
+		default:
+			continue
+		}
+		n++
 	}
 }
 
