@@ -27,7 +27,7 @@ func (b backupCreate) Run(ctx context.Context) error {
 // place holds where backups are and what opens them.
 type place struct {
 	From     string `name:"from" help:"Where the backups are: s3://BUCKET?endpoint=https://HOST or a directory." required:"" placeholder:"URL"`
-	Key      string `name:"key" help:"The installation's secrets.key, which opens its backups. Default: that of the data directory." type:"path" placeholder:"FILE"`
+	Key      string `name:"key" help:"The installation's secrets.key, which opens its backups. Default: that of the data directory." type:"path" env:"SLIPWAY_SECRETS_KEY" placeholder:"FILE"`
 	Identity string `name:"identity" help:"Identity of age that opens the backups instead." type:"path" placeholder:"FILE"`
 }
 

@@ -64,3 +64,21 @@ func TestConfigFileRefuses(t *testing.T) {
 		}
 	}
 }
+
+// SLIPWAY_KEY is the API key that people export for curl and the webhook listener: the commands
+// that open backups don't take it for the path of secrets.key.
+func TestAPIKeyInTheEnvironmentIsNoSecretsKey(t *testing.T) {
+	t.Setenv("SLIPWAY_KEY", "slw_exported")
+	for _, args := range [][]string{{"backup", "list"}, {"backup", "verify"}, {"backup", "restore"}} {
+		c, err := parse(t, append(args, "--from", t.TempDir())...)
+		if err != nil {
+			t.Fatal(args, err)
+		}
+		if b := c.Backup; b.List.Key+b.Verify.Key+b.Restore.Key != "" {
+			t.Errorf("%v opens backups with %q", args, b.List.Key+b.Verify.Key+b.Restore.Key)
+		}
+	}
+	if c, err := parse(t, "webhooks", "listen", "--base-url", "http://127.0.0.1:1"); err != nil || c.Webhooks.Listen.Key != "slw_exported" {
+		t.Errorf("the listener's key is %q, %v", c.Webhooks.Listen.Key, err)
+	}
+}
