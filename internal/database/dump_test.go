@@ -149,6 +149,23 @@ func TestDumpAndLoad(t *testing.T) {
 		}
 	})
 
+	// A dump of several databases, of which one would replace tables of the other, or with events
+	// is refused in words; one of a database that it names again is taken.
+	for sql, want := range map[string]string{
+		"CREATE DATABASE /*!32312 IF NOT EXISTS*/ `one`; USE `one`; CREATE TABLE t (a INT); USE `two`; DROP TABLE IF EXISTS t; CREATE TABLE t (b INT);":                             `several databases, "one" and "two"`,
+		"CREATE TABLE t (a INT);\n/*!50106 DROP EVENT IF EXISTS `e` */;":                                                                                                            "without events",
+		"DELIMITER ;;\n/*!50106 CREATE*/ /*!50117 DEFINER=`root`@`localhost`*/ /*!50106 EVENT `e` ON SCHEDULE EVERY 1 DAY ON COMPLETION NOT PRESERVE ENABLE DO DELETE FROM t */ ;;": "without events",
+		"CREATE DATABASE `one`; USE `one`; CREATE TABLE t (a INT); USE one;":                                                                                                        "",
+	} {
+		l, err := w.Load(t.Context(), strings.NewReader(sql), database.LoadOptions{Foreign: true})
+		switch f := fault.As(err); {
+		case err == nil && want == "":
+			l.Drop(t.Context())
+		case want == "" || f == nil || !strings.Contains(f.Details, want):
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+
 	// What is no longer the dump changes nothing and leaves nothing.
 	for what, tt := range map[string]struct {
 		sql   string

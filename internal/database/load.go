@@ -110,7 +110,7 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 			return nil, fmt.Errorf("load database: %w", err)
 		}
 	}
-	sums, ended := map[string]sum{}, false
+	sums, ended, of := map[string]sum{}, false, ""
 	read := newStatements(r, func(line []byte) {
 		if rest, ok := bytes.CutPrefix(line, []byte("-- slipway:sum ")); ok {
 			var x sum
@@ -130,6 +130,12 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		}
 		text := string(q)
 		if o.Foreign {
+			if m := ofDatabase.FindStringSubmatch(text[:min(len(text), 512)]); m != nil {
+				if of != "" && of != m[2] { // the tables of one would replace those of the other
+					return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: fmt.Sprintf("its SQL holds several databases, %q and %q: export the one that the site uses", clip(of), clip(m[2])), Code: "database_not_loaded"}
+				}
+				of = m[2]
+			}
 			if text = own(text); text == "" {
 				continue
 			}
@@ -139,6 +145,9 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 			if errors.As(err, &refused) && !ending(refused) {
 				if refused.Number == 1065 { // nothing but comments
 					continue
+				}
+				if ofEvent.MatchString(text) {
+					return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: fmt.Sprintf("statement %d, %q, is for an event of the database, which sites can't have: export it without events", n, clip(text)), Code: "database_not_loaded"}
 				}
 				return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: fmt.Sprintf("statement %d, %q: the server says %q", n, clip(text), refused.Message), Code: "database_not_loaded"}
 			}
@@ -194,6 +203,8 @@ var (
 	setsMode   = regexp.MustCompile(`(?i)^(/\*!\d* *)?SET\s+(SESSION\s+|@@SESSION\.|@@)?SQL_MODE\s*=`)
 	ofMySQL    = regexp.MustCompile(`(?i)\butf8mb4_(?:[a-z]{2,4}_(?:[a-z]+_)?)?0900_(ai_ci|as_ci|as_cs_ks|as_cs|bin)\b`)
 	anyTable   = regexp.MustCompile(`(?i)^(/\*!\d* *)?(CREATE|ALTER|SET)\b`)
+	ofDatabase = regexp.MustCompile("(?is)^(/\\*!\\d* *)?USE\\s+`?([^`;\\s]+)")
+	ofEvent    = regexp.MustCompile(`(?is)^(/\*!\d* *)?(CREATE|ALTER|DROP)\b(OR\s+REPLACE|[\s/*!0-9])*EVENT\s`)
 	anyCreate  = regexp.MustCompile(`(?i)^(/\*!\d* *)?CREATE\b`)
 )
 

@@ -89,7 +89,8 @@ type unpacking struct {
 	told    func(part float64)
 
 	root *os.Root
-	seen bool // something of wp-content
+	seen bool   // something of wp-content
+	top  string // the folder that its wp-content is in
 }
 
 func (u *unpacking) close() {
@@ -302,15 +303,18 @@ func (u *unpacking) file(name string, in io.Reader) error {
 	if u.files++; u.files > maxImportFiles {
 		return badArchive(fmt.Sprintf("it holds more than %d files", maxImportFiles))
 	}
-	rel, ok := strings.CutPrefix("/"+name, "/wp-content/")
-	if !ok {
-		_, rel, ok = strings.Cut("/"+name, "/wp-content/")
+	if strings.HasPrefix(path.Base(name), "._") || strings.HasPrefix(name, "__MACOSX/") {
+		return nil // what macOS notes of a file, under the file's name
 	}
+	top, rel, ok := strings.Cut("/"+name, "/wp-content/")
 	if ok && rel != "" {
+		if u.seen && top != u.top { // one over the other would be neither
+			return badArchive(fmt.Sprintf("it holds several WordPress, %q and %q", clip((u.top + "/wp-content")[1:], 100), clip((top + "/wp-content")[1:], 100)))
+		}
+		u.seen, u.top = true, top
 		if dropIns[rel] {
 			return nil
 		}
-		u.seen = true
 		if err := u.root.MkdirAll(path.Dir(rel), 0o755); err != nil {
 			return badArchive(fmt.Sprintf("the path %q can't be made", clip(rel, 200)))
 		}
@@ -320,7 +324,8 @@ func (u *unpacking) file(name string, in io.Reader) error {
 		}
 		return u.copy(out, in, &u.left)
 	}
-	if strings.EqualFold(path.Ext(name), ".sql") {
+	low := strings.ToLower(name)
+	if packed := strings.HasSuffix(low, ".sql.gz"); packed || strings.HasSuffix(low, ".sql") {
 		if u.sql != nil {
 			return badArchive("it holds several .sql files beside wp-content")
 		}
@@ -329,6 +334,11 @@ func (u *unpacking) file(name string, in io.Reader) error {
 			return fmt.Errorf("import: %w", err)
 		}
 		_ = os.Remove(u.sql.Name())
+		if packed {
+			if in, err = gzip.NewReader(in); err != nil {
+				return badArchive("its .sql.gz file is damaged")
+			}
+		}
 		left := int64(maxImportSQL)
 		return u.copy(keep{u.sql}, in, &left)
 	}

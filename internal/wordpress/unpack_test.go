@@ -117,7 +117,7 @@ func TestUnpackStaysInside(t *testing.T) {
 		p.link("site/wp-content/up", "../../..")
 		p.link("site/wp-content/passwd", "/etc/passwd")
 		p.text("site/wp-content/up/escaped", "through a link")
-		p.text("/absolute/wp-content/uploads/a.txt", "absolute")
+		p.text("/site/wp-content/uploads/a.txt", "absolute")
 		p.text("site/wp-content/object-cache.php", "<?php")
 		dir, err := unpackThere(t, p.end(), 1<<20)
 		if err != nil {
@@ -290,5 +290,43 @@ func TestPrefixOf(t *testing.T) {
 	}
 	if got, err := prefixOf(strings.NewReader(many.String())); got != "wp_0_" || err != nil {
 		t.Errorf("of very many: %q, %v", got, err)
+	}
+}
+
+// What macOS adds to an archive is not taken for a dump or a plugin, a dump may be compressed, and
+// of two WordPress none is taken.
+func TestUnpackOfOthers(t *testing.T) {
+	t.Parallel()
+	var dump bytes.Buffer
+	gz := gzip.NewWriter(&dump)
+	_, _ = io.WriteString(gz, "CREATE TABLE `x_options` (a int);")
+	_ = gz.Close()
+	for _, kind := range []string{"tar", "zip"} {
+		p := newPacked(t, kind)
+		p.text("Site/wp-content/mu-plugins/ours.php", "<?php")
+		p.text("Site/wp-content/mu-plugins/._ours.php", "\x00\x05\x16\x07")
+		p.text("Site/db/dump.SQL.gz", dump.String())
+		p.text("Site/db/._dump.sql", "\x00\x05\x16\x07")
+		p.text("__MACOSX/Site/wp-content/._mu-plugins", "\x00\x05\x16\x07")
+		p.text("__MACOSX/Site/db/._dump.sql.gz", "\x00\x05\x16\x07")
+		file := filepath.Join(t.TempDir(), "archive")
+		p.ok(os.WriteFile(file, p.end(), 0o600))
+		dir := t.TempDir()
+		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}}
+		defer u.close()
+		p.ok(u.open(file))
+		if prefix, err := prefixOf(u.sql); prefix != "x_" {
+			t.Errorf("%s: the prefix is %q, %v", kind, prefix, err)
+		}
+		if entries, err := os.ReadDir(filepath.Join(dir, "mu-plugins")); err != nil || len(entries) != 1 {
+			t.Errorf("%s: %v, %v", kind, entries, err)
+		}
+		p = newPacked(t, kind)
+		p.text("public_html/wp-content/themes/a/style.css", "a")
+		p.text("public_html/shop/wp-content/themes/a/style.css", "b")
+		p.text("dump.sql", "CREATE TABLE `x_options` (a int);")
+		if _, err := unpackThere(t, p.end(), 1<<20); fault.As(err) == nil || !strings.Contains(fault.As(err).Details, `several WordPress, "public_html/wp-content" and "public_html/shop/wp-content"`) {
+			t.Errorf("%s with two WordPress: %v", kind, err)
+		}
 	}
 }
