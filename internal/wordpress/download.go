@@ -177,7 +177,7 @@ func (w *WordPress) fetchTo(ctx context.Context, f io.Writer, address, sum strin
 		digest.Write(b[:n])
 		if _, err := f.Write(b[:n]); err != nil {
 			if errors.Is(err, syscall.ENOSPC) {
-				return &fault.Error{Kind: fault.Unavailable, Message: "The server's disk is full", Details: "nothing was changed", Code: "disk_full"}
+				return diskFull()
 			}
 			return fmt.Errorf("store import: %w", err)
 		}

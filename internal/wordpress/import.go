@@ -2,6 +2,7 @@ package wordpress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -66,20 +67,33 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 			remove()
 		}
 	}()
-	most := w.c.StorageLimit(s)
-	n, err := io.Copy(f, io.LimitReader(body, most+1))
-	switch {
-	case err != nil:
-		return Import{}, nil, &fault.Error{Kind: fault.Invalid, Message: "The archive could not be received", Details: "the connection ended before the upload was complete", Code: "invalid_import"}
-	case n > most:
-		return Import{}, nil, &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20), Code: "import_too_large"}
-	case n == 0:
-		return Import{}, nil, badArchive("it is empty")
-	}
-	if err := f.Sync(); err != nil {
-		return Import{}, nil, fmt.Errorf("store import: %w", err)
+	if err = receive(f, body, w.c.StorageLimit(s)); err != nil {
+		return Import{}, nil, err
 	}
 	return Import{File: filepath.Base(f.Name())}, remove, nil
+}
+
+// receive writes an archive of at most so many bytes to the disk.
+func receive(f *os.File, body io.Reader, most int64) error {
+	n, err := io.Copy(f, io.LimitReader(body, most+1))
+	synced := f.Sync()
+	switch {
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(synced, syscall.ENOSPC):
+		return diskFull()
+	case err != nil:
+		return &fault.Error{Kind: fault.Invalid, Message: "The archive could not be received", Details: "the connection ended before the upload was complete", Code: "invalid_import"}
+	case n > most:
+		return &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20), Code: "import_too_large"}
+	case n == 0:
+		return badArchive("it is empty")
+	case synced != nil:
+		return fmt.Errorf("store import: %w", synced)
+	}
+	return nil
+}
+
+func diskFull() error {
+	return &fault.Error{Kind: fault.Unavailable, Message: "The server's disk is full", Details: "nothing was changed", Code: "disk_full"}
 }
 
 // sweepImports removes archives that were forgotten.

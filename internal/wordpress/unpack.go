@@ -360,7 +360,7 @@ func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
 	case *left < 0:
 		return tooLarge
 	case errors.Is(err, syscall.ENOSPC):
-		return &fault.Error{Kind: fault.Unavailable, Message: "The server's disk is full", Details: "nothing was changed", Code: "disk_full"}
+		return diskFull()
 	case err != nil:
 		return badArchive("it is damaged or cut off")
 	}

@@ -257,6 +257,13 @@ func TestUnpackToFullDisk(t *testing.T) {
 	if f := fault.As(u.open(file)); f == nil || f.Code != "disk_full" {
 		t.Errorf("%v", f)
 	}
+	// So does the archive on its way here: it is not the sender's connection that ended.
+	there, err := os.Create(filepath.Join(small, "archive"))
+	p.ok(err)
+	defer there.Close()
+	if f := fault.As(receive(there, io.LimitReader(zeros{}, 1<<20), 1<<30)); f == nil || f.Code != "disk_full" {
+		t.Errorf("received: %v", f)
+	}
 }
 
 // The prefix of a dump is WordPress's, whatever plugins call their tables and wherever the dump is
