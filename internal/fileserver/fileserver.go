@@ -42,11 +42,17 @@ type Config struct {
 type Server struct {
 	Config
 	assets *cache.Cache[assetKey, *asset]
+	held   chan struct{} // a place for each file that stays open while it is sent
 }
+
+// maxHeld is how many files stay open while they are sent. A visitor who reads nothing has 128
+// requests on one connection of HTTP/2: without a bound two hundred such connections use up
+// the descriptors of the whole process, those of the control plane included.
+const maxHeld = 256
 
 // New returns a Server that has nothing in memory yet.
 func New(c Config) *Server {
-	return &Server{Config: c, assets: cache.New[assetKey, *asset](c.Bytes, c.Bytes/4)}
+	return &Server{Config: c, assets: cache.New[assetKey, *asset](c.Bytes, c.Bytes/4), held: make(chan struct{}, maxHeld)}
 }
 
 // assetKey is everything an answer's bytes and headers depend on, so that no header of a
@@ -171,13 +177,32 @@ func (s *Server) asset(ctx context.Context, key assetKey, size int64) (*asset, e
 	return a, err
 }
 
+// open opens a file to be sent, whoever reads it how slowly: for as long as it is read, or,
+// where so many already are, anew for each part of it.
+func (s *Server) open(ctx context.Context, d blob.Digest) (f io.ReadSeeker, size int64, end func(), err error) {
+	var b io.ReadSeekCloser
+	select {
+	case s.held <- struct{}{}:
+		if b, size, err = s.Blobs.Open(ctx, d); err != nil {
+			<-s.held
+			return nil, 0, nil, err
+		}
+		return b, size, func() { b.Close(); <-s.held }, nil
+	default:
+		if b, size, err = s.Blobs.OpenBriefly(ctx, d); err != nil {
+			return nil, 0, nil, err
+		}
+		return b, size, func() { b.Close() }, nil
+	}
+}
+
 // stream answers with a file too long for memory.
 func (s *Server) stream(w *response.Recorder, r *http.Request, f release.File, c release.Content, encoding string, status int, spec, tag string) error {
-	b, size, err := s.Blobs.Open(r.Context(), c.Digest)
+	b, size, end, err := s.open(r.Context(), c.Digest)
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer end()
 	if size != c.Size {
 		return fmt.Errorf("open %s: %w", c.Digest, blob.ErrCorrupt)
 	}
