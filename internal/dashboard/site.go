@@ -68,8 +68,9 @@ func (h siteHead) Head() siteHead { return h }
 // Base is where the site's pages are.
 func (h siteHead) Base() string { return "/sites/" + string(h.Site.ID) }
 
-// Deployable reports whether a deployment can be asked for.
-func (h siteHead) Deployable() bool { return h.Site.Type == site.Static }
+// Deployable reports whether there is a repository of which a deployment can be asked for: a
+// WordPress may have one for its wp-content.
+func (h siteHead) Deployable() bool { return h.Site.Type == site.Static || h.Site.Repository != "" }
 
 // CanRedeploy reports whether the commit that is live can be built again for production. One
 // that was promoted from another branch can't: production is built from its branch.

@@ -213,6 +213,45 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	b.post("/new", "type", "wordpress", "step", "create", "name", "Press").to(t, "/sites/")
 }
 
+// lacks fails the test if the page has one of these texts.
+func (p reply) lacks(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(p.body, text) {
+			t.Errorf("the page has %q", text)
+		}
+	}
+}
+
+// A WordPress with a repository is deployed like any other site, but for previews; one without
+// has nothing to deploy, and can be given a repository.
+func TestWordPressRepository(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	b := w.as("ada@example.test")
+	base := func(form ...string) string {
+		to := b.post("/new", append([]string{"type", "wordpress", "step", "create"}, form...)...).to(t, "/sites/")
+		return "/sites/" + strings.Split(to, "/")[2]
+	}
+	press := base("name", "Press", "repository", "git.test/acme/press", "branch", "main")
+	b.get(press).want(t, 200, `data-test="deploy"`, `href="`+press+`/git"`)
+	b.get(press+"/deployments").want(t, 200, `name="commit"`).lacks(t, `name="branch" value="" placeholder`)
+	b.get(press+"/git").want(t, 200, "no previews", `data-test="save-git"`).lacks(t, `id="f-previews"`)
+	b.post(press+"/git", "auto_deploy", "1", "previews", "off", "preview_days", "30", "forks", "approval", "deleted_branches", "end", "tags", "ignore", "poll_minutes", "5").to(t, press+"/git")
+	b.get(press+"/settings").want(t, 200, `value="git.test/acme/press"`, `data-test="save-build"`).lacks(t, `id="f-framework"`)
+	b.post(press+"/deploy").to(t, press+"/deployments/")
+
+	plain := base("name", "Plain")
+	b.get(plain).want(t, 200).lacks(t, `data-test="deploy"`)
+	b.get(plain+"/settings").want(t, 200, `data-test="save-source"`).lacks(t, `data-test="save-build"`)
+	b.post(plain+"/settings", "part", "source", "repository", "git.test/acme/themes", "branch", "").to(t, plain+"/settings")
+	if s, err := w.dash.Sites.Get(t.Context(), u.Owner, site.ID(strings.TrimPrefix(plain, "/sites/"))); err != nil || s.Repository != "git.test/acme/themes" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	b.get(plain).want(t, 200, `data-test="deploy"`)
+}
+
 // Without the functions that look, a site is made all the same.
 func TestNewSiteUnseen(t *testing.T) {
 	t.Parallel()

@@ -214,8 +214,6 @@ func dialTo(speak func(path string, c net.Conn)) func(context.Context, string, s
 	}
 }
 
-// What is finished stays for 30 days, and goes then: deliveries, attempts, events and
-// counts, in batches, and nothing of it that is younger or still under way.
 // The log of an owner is bounded in rows as in time, each webhook's part for itself, and
 // what has not ended stays whatever there is of it.
 func TestLogIsBounded(t *testing.T) {
@@ -274,6 +272,8 @@ func TestLogIsBounded(t *testing.T) {
 	})
 }
 
+// What is finished stays for 30 days, and goes then: deliveries, attempts, events and
+// counts, in batches, and nothing of it that is younger or still under way.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
