@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -96,12 +97,16 @@ func (k *killing) verifyDeployments(t *testing.T, l *ledger) {
 		}
 	}
 	for _, s := range l.sites {
-		if s.leaving {
-			continue
-		}
 		err := world.Until(ctx, 50*time.Millisecond, func() (bool, error) {
 			var list struct{ Data []crashDeployment }
-			if err := k.world.Call(ctx, k.key, "GET", "/sites/"+s.id+"/deployments?limit=100", nil, &list); err != nil {
+			a, err := k.world.Do(ctx, world.Request{Method: "GET", Path: "/sites/" + s.id + "/deployments?limit=100", Key: k.key})
+			if err == nil && a.Status == 404 && s.leaving { // else its deletion was never heard of, and it stays
+				return true, nil
+			}
+			if err = errors.Join(err, a.Err()); err == nil {
+				err = a.JSON(&list)
+			}
+			if err != nil {
 				return false, err
 			}
 			return !slices.ContainsFunc(list.Data, func(d crashDeployment) bool { return !ended(d.Status) }), fmt.Errorf("%+v", list.Data)
