@@ -108,6 +108,8 @@ func (p *Proxy) Forward(w http.ResponseWriter, r *http.Request, rule Rule) {
 
 // places counts what is under way, overall and per site.
 type places struct {
+	most, each int // overall and of one site
+
 	mu  sync.Mutex // guards the rest
 	all int
 	of  map[string]int
@@ -116,7 +118,7 @@ type places struct {
 func (p *places) enter(site string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.all >= proxyMost || p.of[site] >= proxySite {
+	if p.all >= p.most || p.of[site] >= p.each {
 		return false
 	}
 	if p.of == nil {

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"slipway/internal/connlimit"
 	"slipway/internal/response"
 	"slipway/internal/upstream"
 )
@@ -34,16 +35,29 @@ type Config struct {
 	// Out reaches other hosts, through egress. Optional: without it nothing is forwarded.
 	Out http.RoundTripper
 	Log *slog.Logger
+	// Shared is how many requests that share connections, over HTTP/2 and HTTP/3, Serve has under
+	// way, half of them for one host. Each holds a file descriptor, of a program's connection or
+	// of its file. Optional: 0 means a quarter of those that the process may have.
+	Shared int
 }
 
 // Proxy passes requests on. It is safe for concurrent use.
 type Proxy struct {
 	Config
-	forwarding places
+	forwarding, shared places
 }
 
 // New returns a Proxy.
-func New(c Config) *Proxy { return &Proxy{Config: c} }
+func New(c Config) *Proxy {
+	if c.Shared == 0 {
+		n, err := connlimit.Descriptors()
+		if err != nil {
+			n = 1024 // what a process has as a rule
+		}
+		c.Shared = int(min(n, 1<<20) / 4)
+	}
+	return &Proxy{Config: c, forwarding: places{most: proxyMost, each: proxySite}, shared: places{most: c.Shared, each: c.Shared / 2}}
+}
 
 // Program is a site's program, held for one request.
 type Program struct {
@@ -120,6 +134,15 @@ func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to Program, s Site,
 		w.Header().Set("Connection", "close")
 		response.Fail(w, r, http.StatusNotImplemented)
 		return nil
+	}
+	// Connections are counted where they are accepted, but one of HTTP/2 has 128 requests: answers
+	// that nobody reads would use up the descriptors of the control plane.
+	if r.ProtoMajor > 1 {
+		if !p.shared.enter(s.Host) {
+			response.Page(w, r, response.PageOverloaded)
+			return nil
+		}
+		defer p.shared.leave(s.Host)
 	}
 	if to.Serve != nil && serveFile(w, r, to, s) {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -223,5 +224,47 @@ func TestWithoutContent(t *testing.T) {
 	w := httptest.NewRecorder()
 	if err := p.Serve(&response.Recorder{ResponseWriter: w}, httptest.NewRequest(http.MethodConnect, "/path", nil), Program{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil || w.Code != http.StatusNotImplemented || asked.Load() != before {
 		t.Errorf("CONNECT: %d, %v, %d requests reached the program", w.Code, err, asked.Load()-before)
+	}
+}
+
+// Requests that share connections are bounded, those of one host by half of it; one on a connection
+// of its own is not, and a place is free again once its request has ended.
+func TestSharedConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler), Shared: 4})
+	ask := func(host string, major int, serve func(http.ResponseWriter, *http.Request) bool) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "https://"+host+"/a.jpg", nil)
+		r.ProtoMajor = major
+		if err := p.Serve(&response.Recorder{ResponseWriter: w}, r, Program{Serve: serve}, Site{Host: host}, time.Now()); err != nil {
+			t.Error(err)
+		}
+		return w
+	}
+	quick := func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusOK); return true }
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var slow sync.WaitGroup
+	for i, host := range []string{"a.sites.test", "a.sites.test", "b.sites.test", "b.sites.test"} {
+		slow.Go(func() {
+			ask(host, 2, func(http.ResponseWriter, *http.Request) bool { entered <- struct{}{}; <-leave; return true })
+		})
+		<-entered
+		if w := ask("c.sites.test", 1, quick); w.Code != http.StatusOK {
+			t.Errorf("HTTP/1.1 beside them: %d", w.Code)
+		}
+		if i == 1 {
+			if one, other := ask("a.sites.test", 2, quick), ask("b.sites.test", 3, quick); one.Code != http.StatusServiceUnavailable || other.Code != http.StatusOK {
+				t.Errorf("one host has its half: %d for it, %d for another", one.Code, other.Code)
+			}
+		}
+	}
+	for _, host := range []string{"a.sites.test", "c.sites.test"} {
+		if w := ask(host, 2, quick); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s when all places are taken: %d %v", host, w.Code, w.Header())
+		}
+	}
+	close(leave)
+	slow.Wait()
+	if w := ask("a.sites.test", 2, quick); w.Code != http.StatusOK {
+		t.Errorf("afterwards: %d", w.Code)
 	}
 }

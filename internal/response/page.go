@@ -69,6 +69,8 @@ var (
 		text: "This server has just started. Try again in a few seconds."})
 	PageBusy = made(Notice{Status: 503, title: "One moment, please", Retry: 5,
 		text: "This address can't be looked up right now. Try again in a few seconds."})
+	PageOverloaded = made(Notice{Status: 503, title: "This site is busy", Retry: 5,
+		text: "Too many of its answers are under way. Try again in a few seconds."})
 	PageWaking = made(Notice{Status: 503, title: "This site can't be reached right now",
 		text: "Its application could not be started. Try again in a moment. The owner can see why in the site's log."})
 	PageCrashed = made(Notice{Status: 502, title: "This site didn't answer",

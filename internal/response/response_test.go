@@ -11,7 +11,7 @@ import (
 // after which to ask again, and takes back what was said of another answer.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, n := range []*Notice{PageUnknown, PageMissing, PageLogin, PageAccess, PageDenied, PageEither, PageEitherDenied, PageMembers, PageNoGrant, PageStopped, PagePaused, PageEmpty, PageError, PageStarting, PageBusy, PageWaking, PageCrashed, PageTimeout, PageAway, PageBroken, PageMissing.As(410)} {
+	for _, n := range []*Notice{PageUnknown, PageMissing, PageLogin, PageAccess, PageDenied, PageEither, PageEitherDenied, PageMembers, PageNoGrant, PageStopped, PagePaused, PageEmpty, PageError, PageStarting, PageBusy, PageOverloaded, PageWaking, PageCrashed, PageTimeout, PageAway, PageBroken, PageMissing.As(410)} {
 		w := httptest.NewRecorder()
 		w.Header().Set("Etag", `"x"`)
 		Page(w, httptest.NewRequest("GET", "/", nil), n)
