@@ -120,6 +120,7 @@ func TestDamage(t *testing.T) {
 		"the certificate cannot be opened": "UPDATE acme_storage SET value = 'v1.nonsense' WHERE key LIKE '%www.customer.test.crt'",
 	} {
 		log.forget()
+		told := len(w.events("www.customer.test"))
 		w.exec(spoil)
 		w.held.drop("www.customer.test") // as after a restart
 		fresh := w.served("www.customer.test")
@@ -129,7 +130,7 @@ func TestDamage(t *testing.T) {
 		if n := log.count("level=ERROR"); n != 1 || log.count("stored certificate is damaged") != 1 {
 			t.Errorf("%s: %d ERROR lines\n%s", what, n, log.text())
 		}
-		w.until("the owner hears of it", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
+		w.until("the owner hears of it", func() bool { return w.get(d.ID).SSL == domain.SSLActive && len(w.events("www.customer.test")) > told })
 		leaf = fresh
 	}
 	for what, spoil := range map[string]string{
