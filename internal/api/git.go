@@ -24,7 +24,7 @@ type gitBody struct {
 	Provider    *string  `json:"provider" doc:"The forge that called last: github, gitlab, gitea, bitbucket or bitbucket_server. Null: none yet."`
 	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was created."`
 	AutoDeploy  bool     `json:"autoDeploy" doc:"Whether pushes deploy."`
-	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, open pull requests, or both."`
+	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, open pull requests, or both. Off for WordPress sites."`
 	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: build.watch of the live deployment's slipway.toml, or else the build's root folder decides."`
 	PreviewDays int      `json:"previewDays" doc:"After how many days without a deployment the preview address of a branch or pull request ends. 0: never."`
 	Tags        string   `json:"tags" enum:"ignore,preview" doc:"Whether a pushed tag has a preview."`
@@ -110,7 +110,7 @@ type updateGitIn struct {
 	ByID
 	Body struct {
 		AutoDeploy *bool    `json:"autoDeploy,omitempty"`
-		Previews   *string  `json:"previews,omitempty" enum:"off,branches,pull_requests,all"`
+		Previews   *string  `json:"previews,omitempty" enum:"off,branches,pull_requests,all" doc:"Off for WordPress sites, which have no previews."`
 		Watch      []string `json:"watch,omitempty" maxItems:"50" doc:"At most 50 patterns such as src/**, docs or !**/*.md, from the repository's root; the last one that matches a file counts. An empty list: slipway.toml or the build's root folder decides." example:"[\"apps/web/**\", \"!**/*.md\"]"`
 
 		PreviewDays *int    `json:"previewDays,omitempty" minimum:"0" maximum:"365"`

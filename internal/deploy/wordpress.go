@@ -35,7 +35,7 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 		return &fault.Error{Kind: fault.Unavailable, Message: "WordPress can't run on this server", Details: cmp.Or(d.c.WhyNot, "this node doesn't have the worker role")}
 	}
 	if x.Target == deployment.Preview { // it would write to the database that visitors see
-		return &fault.Error{Kind: fault.Invalid, Message: "A WordPress site has no previews", Details: "clone the site to try a branch on a copy of its database", Code: "no_wordpress_previews"}
+		return site.NoPreviews
 	}
 	byDefault := x.Branch == ""
 	plan := framework.Plan{Framework: framework.WordPress, Name: "WordPress", Runtime: framework.WordPress, Why: "the site is of this type", Start: &framework.Start{}}

@@ -255,6 +255,15 @@ func (g *Git) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id
 	if err != nil {
 		return s, err
 	}
+	if p.Previews != nil && s.Previews != Off || p.Tags != nil && s.Tags == TagPreviews {
+		x, err := g.c.Sites.ByID(ctx, tx, id)
+		if err != nil {
+			return s, err
+		}
+		if x.Type == site.WordPress {
+			return s, site.NoPreviews
+		}
+	}
 	watch, err := json.Marshal(s.Watch)
 	if err != nil {
 		return s, err

@@ -33,8 +33,11 @@ type Type string
 // The two types there are.
 const (
 	Static    Type = "static"    // built from a Git repository
-	WordPress Type = "wordpress" // a WordPress installation
+	WordPress Type = "wordpress" // a WordPress installation; it has no previews
 )
+
+// NoPreviews refuses a preview of a WordPress: it would share the database with the live site.
+var NoPreviews = &fault.Error{Kind: fault.Invalid, Message: "A WordPress site has no previews", Details: "clone the site to try a branch on a copy of its database", Code: "no_wordpress_previews"}
 
 // Status is where a site stands.
 type Status string
