@@ -1,0 +1,370 @@
+// Package fair owns shares: how a bounded thing that all tenants use is divided between them.
+//
+// A Pool hands out places. Its total bounds what the process spends, and bounds per owner,
+// site and visitor keep one of them from taking all of it. Those that wait are served in
+// turn: the owner with the least held first, below it the site, below it the visitor. The
+// package knows neither users nor SQL, and never starts a goroutine.
+package fair
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+)
+
+// Who says on whose behalf a place is taken. Levels that are left empty count together.
+type Who struct {
+	Owner   string // who pays for the site
+	Site    string
+	Visitor string // the client's network, such as an IPv4 address or an IPv6 /64
+}
+
+// Config bounds a Pool. Where a place has a weight (bytes, files), all bounds but those of
+// what waits are sums of weights.
+type Config struct {
+	Places  int // held at once, in all
+	Owner   int // held by one owner. Optional: 0 means Places.
+	Site    int // held by one site. Optional: 0 means Owner.
+	Visitor int // held by one visitor of a site. Optional: 0 means Site.
+
+	Waiting      int // may wait in all. Optional: 0 means any number.
+	OwnerWaiting int // of one owner may wait. Optional: 0 means any number.
+
+	// Own makes the empty owner the service itself: the bounds of an owner, a site and a
+	// visitor are not its, and every other turn is.
+	Own bool
+}
+
+// ErrFull is returned where too many wait already, or where a weight is beyond a bound.
+var ErrFull = errors.New("all places are taken")
+
+// Pool hands out places. It is safe for concurrent use.
+type Pool struct {
+	c        Config
+	mu       sync.Mutex // guards all below
+	free     int
+	waiting  int
+	turns    uint64 // given so far
+	ownTurn  bool   // the last turn was the service's own
+	saving   bool   // what is free is kept for a heavy place whose turn it is
+	root     node
+	recycled []*node // without children, to be used again
+}
+
+// node is an owner, a site of it, or a visitor of that: as long as it holds or waits.
+type node struct {
+	key      string
+	parent   *node
+	children map[string]*node
+	queue    []*node   // the children below which somebody waits
+	waiters  []*waiter // of a visitor
+	waiting  int       // waiters here and below
+	held     int
+	last     uint64 // the number of its last turn
+}
+
+type waiter struct {
+	weight int
+	turn   chan struct{} // closed when the place is theirs
+}
+
+// New returns a Pool of which nothing is taken.
+func New(c Config) *Pool {
+	c.Places = max(1, c.Places)
+	for _, b := range []struct{ bound, above *int }{{&c.Owner, &c.Places}, {&c.Site, &c.Owner}, {&c.Visitor, &c.Site}} {
+		if *b.bound <= 0 {
+			*b.bound = *b.above
+		}
+	}
+	return &Pool{c: c, free: c.Places}
+}
+
+// Try takes a place if one is free for w at once. release gives it back, and may be called
+// more than once.
+func (p *Pool) Try(w Who) (release func(), ok bool) { return p.TryN(w, 1) }
+
+// TryN is Try for a place of this weight.
+func (p *Pool) TryN(w Who, weight int) (release func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.visitor(w)
+	if p.saving || p.free < weight || !p.fits(n, weight) {
+		p.forget(n)
+		return nil, false
+	}
+	p.hold(n, weight)
+	return p.releaser(n, weight), true
+}
+
+// Take takes a place, and waits for it where none is free for w. It returns ErrFull when too
+// many wait already, and the cause when ctx ends.
+func (p *Pool) Take(ctx context.Context, w Who) (release func(), err error) {
+	return p.TakeN(ctx, w, 1)
+}
+
+// TakeN is Take for a place of this weight. A weight beyond a bound is ErrFull.
+func (p *Pool) TakeN(ctx context.Context, w Who, weight int) (release func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	n := p.visitor(w)
+	if weight > p.most(n) {
+		p.forget(n)
+		p.mu.Unlock()
+		return nil, ErrFull
+	}
+	me := &waiter{weight: weight, turn: make(chan struct{})}
+	p.enqueue(n, me)
+	p.grant()
+	select {
+	case <-me.turn:
+		p.mu.Unlock()
+		return p.releaser(n, weight), nil
+	default:
+	}
+	if p.c.Waiting > 0 && p.waiting > p.c.Waiting || p.c.OwnerWaiting > 0 && n.parent.parent.waiting > p.c.OwnerWaiting {
+		p.leave(n, me)
+		p.mu.Unlock()
+		return nil, ErrFull
+	}
+	p.mu.Unlock()
+	select {
+	case <-me.turn:
+		return p.releaser(n, weight), nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-me.turn: // the place came at the same moment
+		p.giveBack(n, weight)
+	default:
+		p.leave(n, me)
+		p.grant() // a heavy place was waited for, and lighter ones fit
+	}
+	return nil, context.Cause(ctx)
+}
+
+// Held returns how much of the pool is taken, and how many wait for a place.
+func (p *Pool) Held() (held, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.c.Places - p.free, p.waiting
+}
+
+// releaser gives a place back, once.
+func (p *Pool) releaser(n *node, weight int) func() {
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.giveBack(n, weight)
+		})
+	}
+}
+
+// What follows is called with mu held.
+
+// visitor returns w's leaf, which is forgotten as soon as it neither holds nor waits.
+func (p *Pool) visitor(w Who) *node {
+	return p.child(p.child(p.child(&p.root, w.Owner), w.Site), w.Visitor)
+}
+
+func (p *Pool) child(parent *node, key string) *node {
+	if n := parent.children[key]; n != nil {
+		return n
+	}
+	n := &node{}
+	if last := len(p.recycled) - 1; last >= 0 {
+		n, p.recycled = p.recycled[last], p.recycled[:last]
+	}
+	n.key, n.parent, n.last = key, parent, 0
+	if parent.children == nil {
+		parent.children = map[string]*node{}
+	}
+	parent.children[key] = n
+	return n
+}
+
+// forget removes a leaf and what is above it, as far as they neither hold nor wait.
+func (p *Pool) forget(n *node) {
+	for n.parent != nil && n.held == 0 && n.waiting == 0 && len(n.children) == 0 {
+		parent := n.parent
+		delete(parent.children, n.key)
+		if len(p.recycled) < 64 {
+			n.parent, n.waiters, n.queue = nil, n.waiters[:0], n.queue[:0]
+			p.recycled = append(p.recycled, n)
+		}
+		n = parent
+	}
+}
+
+// own reports whether a leaf is the service's own.
+func (p *Pool) own(n *node) bool { return p.c.Own && n.parent.parent.key == "" }
+
+// most returns the heaviest place that a leaf may ever have.
+func (p *Pool) most(n *node) int {
+	if p.own(n) {
+		return p.c.Places
+	}
+	return min(p.c.Places, p.c.Owner, p.c.Site, p.c.Visitor)
+}
+
+// bound returns how much a node that is so deep (1 for an owner) may hold.
+func (p *Pool) bound(n *node, depth int) int {
+	if p.c.Own && depth == 1 && n.key == "" {
+		return math.MaxInt
+	}
+	return [...]int{1: p.c.Owner, 2: p.c.Site, 3: p.c.Visitor}[depth]
+}
+
+// fits reports whether the bounds of a leaf, its site and its owner leave room.
+func (p *Pool) fits(n *node, weight int) bool {
+	if p.own(n) {
+		return true
+	}
+	for depth := 3; depth > 0; n, depth = n.parent, depth-1 {
+		if n.held+weight > p.bound(n, depth) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Pool) hold(n *node, weight int) {
+	p.turns++
+	p.free -= weight
+	for ; n.parent != nil; n = n.parent {
+		n.held += weight
+		n.last = p.turns
+	}
+}
+
+func (p *Pool) giveBack(n *node, weight int) {
+	p.free += weight
+	for above := n; above.parent != nil; above = above.parent {
+		above.held -= weight
+	}
+	p.forget(n)
+	p.grant()
+}
+
+func (p *Pool) enqueue(n *node, w *waiter) {
+	n.waiters = append(n.waiters, w)
+	p.waiting++
+	for n.waiting++; n.parent != nil; n = n.parent {
+		if n.waiting == 1 {
+			n.parent.queue = append(n.parent.queue, n)
+		}
+		if n.parent.parent != nil {
+			n.parent.waiting++
+		}
+	}
+}
+
+// leave takes a waiter out of the queue.
+func (p *Pool) leave(n *node, w *waiter) {
+	for i, other := range n.waiters {
+		if other == w {
+			n.waiters = append(n.waiters[:i], n.waiters[i+1:]...)
+			p.dequeued(n)
+			p.forget(n)
+			return
+		}
+	}
+}
+
+// dequeued notes that a leaf has one waiter less.
+func (p *Pool) dequeued(n *node) {
+	p.waiting--
+	for ; n.parent != nil; n = n.parent {
+		if n.waiting--; n.waiting > 0 {
+			continue
+		}
+		for i, other := range n.parent.queue {
+			if other == n {
+				n.parent.queue = append(n.parent.queue[:i], n.parent.queue[i+1:]...)
+				break
+			}
+		}
+	}
+}
+
+// grant hands out what is free to those whose turn it is.
+func (p *Pool) grant() {
+	p.saving = false
+	for p.free > 0 && p.waiting > 0 {
+		n := p.next(&p.root, 1)
+		if n == nil {
+			return
+		}
+		if n.waiters[0].weight > p.free {
+			p.saving = true
+			return
+		}
+		w := n.waiters[0]
+		n.waiters = append(n.waiters[:0], n.waiters[1:]...)
+		p.dequeued(n)
+		p.ownTurn = p.own(n)
+		p.hold(n, w.weight)
+		close(w.turn)
+	}
+}
+
+// next returns the leaf below n whose turn it is, or nil where bounds leave no room for any.
+func (p *Pool) next(n *node, depth int) *node {
+	var tried []*node
+	for {
+		var best *node
+		for _, c := range n.queue {
+			if c.held >= p.bound(c, depth) && !p.below(c, depth) || has(tried, c) {
+				continue
+			}
+			if best == nil || p.before(c, best, depth) {
+				best = c
+			}
+		}
+		if best == nil {
+			return nil
+		}
+		if depth == 3 {
+			if p.fits(best, best.waiters[0].weight) {
+				return best
+			}
+		} else if leaf := p.next(best, depth+1); leaf != nil {
+			return leaf
+		}
+		tried = append(tried, best)
+	}
+}
+
+// below reports whether a node is the service's own, whose bounds are not asked.
+func (p *Pool) below(n *node, depth int) bool {
+	for ; depth > 1; depth-- {
+		n = n.parent
+	}
+	return p.c.Own && n.key == ""
+}
+
+// before reports whether a's turn is before b's.
+func (p *Pool) before(a, b *node, depth int) bool {
+	if p.c.Own && depth == 1 && a.key != b.key && (a.key == "" || b.key == "") {
+		return (a.key == "") != p.ownTurn
+	}
+	if a.held != b.held {
+		return a.held < b.held
+	}
+	return a.last < b.last
+}
+
+func has(nodes []*node, n *node) bool {
+	for _, other := range nodes {
+		if other == n {
+			return true
+		}
+	}
+	return false
+}
