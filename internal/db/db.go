@@ -23,6 +23,8 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 	_ "modernc.org/sqlite"             // driver "sqlite": the only one that binds $1 by number
+
+	"slipway/internal/fair"
 )
 
 // Config says which database to open.
@@ -44,7 +46,7 @@ type DB struct {
 	log    *slog.Logger
 	topics topics
 	seen   func(q string)
-	slots  *slots
+	slots  *fair.Pool
 
 	prepared prepared
 	writing  writing

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"slipway/internal/fair"
 )
 
 // A share that asks a hundred times delays another by one turn, and the service itself by one.
@@ -15,7 +17,7 @@ func TestTurnsAreTakenOverShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newSlots(1, 1)
-		first, err := q.take(t.Context())
+		first, err := q.Take(t.Context(), fair.Who{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +26,7 @@ func TestTurnsAreTakenOverShares(t *testing.T) {
 		ask := func(share string, times int) {
 			for range times {
 				go func() {
-					release, err := q.take(WithShare(t.Context(), share))
+					release, err := q.Take(t.Context(), fair.Who{Owner: share})
 					if err != nil {
 						t.Error(err)
 						return
@@ -48,8 +50,8 @@ func TestTurnsAreTakenOverShares(t *testing.T) {
 		if len(got) != 105 || !slices.Equal(got[:7], []string{"greedy", "", "b", "", "c", "greedy", "c"}) {
 			t.Errorf("turns were taken in the order %q", got[:min(len(got), 8)])
 		}
-		if len(q.lanes) != 0 || len(q.order) != 0 || q.free != 1 {
-			t.Errorf("left over: %d lanes, %d in order, %d free", len(q.lanes), len(q.order), q.free)
+		if held, waiting := q.Held(); held != 0 || waiting != 0 {
+			t.Errorf("left over: %d held, %d waiting", held, waiting)
 		}
 	})
 }
@@ -59,22 +61,22 @@ func TestTurnsBoundAShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newSlots(4, 2)
-		greedy := WithShare(t.Context(), "greedy")
+		greedy := fair.Who{Owner: "greedy"}
 		var held []func()
 		for range 2 {
-			release, err := q.take(greedy)
+			release, err := q.Take(t.Context(), greedy)
 			if err != nil {
 				t.Fatal(err)
 			}
 			held = append(held, release)
 		}
-		short, cancel := context.WithTimeoutCause(greedy, time.Second, errBusy)
+		short, cancel := context.WithTimeoutCause(t.Context(), time.Second, errBusy)
 		defer cancel()
-		if _, err := q.take(short); !errors.Is(err, errBusy) {
+		if _, err := q.Take(short, greedy); !errors.Is(err, errBusy) {
 			t.Fatalf("a third place: %v", err)
 		}
 		for range 2 {
-			release, err := q.take(WithShare(t.Context(), "other"))
+			release, err := q.Take(t.Context(), fair.Who{Owner: "other"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,8 +86,8 @@ func TestTurnsBoundAShare(t *testing.T) {
 			release()
 			release() // twice is once
 		}
-		if len(q.lanes) != 0 || len(q.order) != 0 || q.free != 4 {
-			t.Errorf("left over: %d lanes, %d in order, %d free", len(q.lanes), len(q.order), q.free)
+		if held, waiting := q.Held(); held != 0 || waiting != 0 {
+			t.Errorf("left over: %d held, %d waiting", held, waiting)
 		}
 	})
 }

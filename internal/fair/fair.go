@@ -45,7 +45,7 @@ type Pool struct {
 	mu       sync.Mutex // guards all below
 	free     int
 	waiting  int
-	turns    uint64 // given so far
+	turns    uint64 // twice as many as given so far
 	ownTurn  bool   // the last turn was the service's own
 	saving   bool   // what is free is kept for a heavy place whose turn it is
 	root     node
@@ -181,7 +181,9 @@ func (p *Pool) child(parent *node, key string) *node {
 	if last := len(p.recycled) - 1; last >= 0 {
 		n, p.recycled = p.recycled[last], p.recycled[:last]
 	}
-	n.key, n.parent, n.last = key, parent, 0
+	// Those that come anew are behind all who wait but the one that was served last, so that
+	// many who ask seldom can't keep one who asks often from its turn.
+	n.key, n.parent, n.last = key, parent, p.turns-min(p.turns, 1)
 	if parent.children == nil {
 		parent.children = map[string]*node{}
 	}
@@ -235,7 +237,7 @@ func (p *Pool) fits(n *node, weight int) bool {
 }
 
 func (p *Pool) hold(n *node, weight int) {
-	p.turns++
+	p.turns += 2
 	p.free -= weight
 	for ; n.parent != nil; n = n.parent {
 		n.held += weight

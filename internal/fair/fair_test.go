@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // asks lets each of them wait for a place, in this order, and returns the order in which
@@ -80,6 +81,41 @@ func TestOwnTurns(t *testing.T) {
 	if want := []string{"", "a", "", "b", "c"}; !slices.Equal(got, want) {
 		t.Errorf("turns were %q, want %q", got, want)
 	}
+}
+
+// An owner with much to do has its turns although many others, who each ask again as soon as
+// they were served, always wait.
+func TestNewcomers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Places: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wait sync.WaitGroup
+		work := func(owner string, each func()) {
+			for ctx.Err() == nil {
+				release, err := p.Take(ctx, Who{Owner: owner})
+				if err != nil {
+					return
+				}
+				time.Sleep(time.Second) // in the bubble
+				each()
+				release()
+			}
+		}
+		for _, owner := range []string{"a", "b", "c", "d"} {
+			wait.Go(func() { work(owner, func() {}) })
+		}
+		served := 0
+		for range 2 {
+			wait.Go(func() { work("much", func() { served++ }) })
+		}
+		time.Sleep(100 * time.Second)
+		cancel()
+		wait.Wait()
+		if served < 19 || served > 21 {
+			t.Errorf("one of five owners had %d of 100 turns, want 20", served)
+		}
+	})
 }
 
 func TestShares(t *testing.T) {
