@@ -22,9 +22,16 @@ func (s *ruleset) head(a *Answer, host, name string) {
 		file = a.File.Path
 	}
 	bytes := 0
+	var labels []string
+	split := func() []string {
+		if labels == nil {
+			labels = strings.Split(host, ".")
+		}
+		return labels
+	}
 	for i := range s.headers {
 		h, m := &s.Headers[i], &s.headers[i]
-		values, ok := m.onHost(host, nil)
+		values, ok := m.onHost(split, nil)
 		if !ok {
 			continue
 		}

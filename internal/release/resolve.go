@@ -65,7 +65,7 @@ func (t *Tree) Resolve(q Request) Answer {
 	case t.rules == nil:
 		return t.files(q, name, slash, doubled)
 	default:
-		a = t.ruled(q, name, slash, doubled, true)
+		a = t.ruled(q, &visitor{left: maxTried}, name, slash, doubled, true)
 	}
 	if t.rules != nil {
 		t.rules.head(&a, q.Host, name)
@@ -105,7 +105,7 @@ func (t *Tree) files(q Request, name string, slash, doubled bool) Answer {
 
 // ruled answers with the first rule that is for the request, or with a file. cut leaves
 // out rules that would send a visitor in circles.
-func (t *Tree) ruled(q Request, name string, slash, doubled, cut bool) Answer {
+func (t *Tree) ruled(q Request, v *visitor, name string, slash, doubled, cut bool) Answer {
 	there := !hidden(name)
 	if there {
 		_, _, there = t.find(name, slash)
@@ -115,19 +115,20 @@ func (t *Tree) ruled(q Request, name string, slash, doubled, cut bool) Answer {
 	var buf [4]Field
 	skipped := 0
 	for i := range t.rules.candidates(name) {
-		if there && !t.rules.forced {
+		if there && !t.rules.forced || v.left == 0 {
 			break
 		}
+		v.left--
 		r := &t.rules.Redirects[i]
 		if there && !r.Force {
 			continue
 		}
-		values, ok := t.rules.matches(i, name, q, &params, &on, buf[:])
+		values, ok := t.rules.matches(i, name, &q, v, &params, &on, buf[:])
 		if !ok {
 			continue
 		}
 		a, ok := t.apply(r, values, q, name, slash)
-		if !ok || a.Kind == Redirected && (leadsTo(a.Location, q, name) || cut && t.circles(q, name, a.Location)) {
+		if !ok || a.Kind == Redirected && (leadsTo(a.Location, q, name) || cut && t.circles(q, v, name, a.Location)) {
 			if skipped++; skipped > maxSkipped {
 				break // nobody writes so many rules in vain, but somebody may to keep us busy
 			}
@@ -299,8 +300,9 @@ func leadsTo(location string, q Request, name string) bool {
 	return ok && there == name && next.Query == q.Query
 }
 
-// circles reports whether a redirect leads back to where it began, or on and on.
-func (t *Tree) circles(q Request, name, location string) bool {
+// circles reports whether a redirect leads back to where it began, or on and on, as far as
+// the visitor's rules last.
+func (t *Tree) circles(q Request, v *visitor, name, location string) bool {
 	first := q
 	for range maxHops {
 		if leadsTo(location, first, name) {
@@ -310,7 +312,7 @@ func (t *Tree) circles(q Request, name, location string) bool {
 		if !ok {
 			return false
 		}
-		a := t.ruled(next, there, strings.HasSuffix(next.Path, "/"), false, false)
+		a := t.ruled(next, v, there, strings.HasSuffix(next.Path, "/"), false, false)
 		if a.Kind != Redirected {
 			return false
 		}

@@ -20,6 +20,7 @@ const (
 	maxRules     = 2 << 20 // bytes of all rules in a manifest
 	maxRedirects = 10_000
 	maxDynamic   = 1_000 // redirects with a splat or placeholders
+	maxSame      = 1_000 // redirects for one path without either
 	maxHeaders   = 500   // header rules
 	maxFields    = 5_000 // headers of all rules
 	maxLine      = 2_000 // bytes
@@ -329,6 +330,22 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 	})
 	if cut != "" {
 		over(cut, fmt.Sprintf("more than %d rules with * or :placeholders: those from %s on are ignored", maxDynamic, cut))
+	}
+	same := map[string]int{}
+	cut = ""
+	all.Redirects = slices.DeleteFunc(all.Redirects, func(r Redirect) bool {
+		if p, why := compilePattern(r.From); why == "" {
+			if path, only := p.static(); only {
+				if same[path]++; same[path] > maxSame {
+					cut = cmp.Or(cut, r.Source)
+					return true
+				}
+			}
+		}
+		return false
+	})
+	if cut != "" {
+		over(cut, fmt.Sprintf("more than %d rules for one path: those from %s on are ignored", maxSame, cut))
 	}
 	fields := 0
 	for i, h := range all.Headers {

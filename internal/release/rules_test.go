@@ -119,7 +119,7 @@ func TestRedirects(t *testing.T) {
 			"/china/a | Language=zh": "302 > /china/zh-cn/a", "/china/a | Language=zh-TW,en;q=0.8": "302 > /china/zh-cn/a", "/china/a | Language=en,zh;q=0.8": "404", "/china/a": "404",
 			"/ | Language=de-AT": "302 > /de", "/ | Language=fr": "200 index.html", "/ | Language=fr;q=0.5, de": "302 > /de", "/ | Language=den": "200 index.html"}},
 		"netlify, cookie": {"/* /preview/:splat 302 Cookie=is_tester,other\n/new/* /preview/:splat 200! Cookie=is_tester\n", "index.html preview/news.html new/news.html", map[string]string{
-			"/news | Cookie=a=1; is_tester=0": "302 > /preview/news", "/news": "404", "/news | Cookie=not_is_tester=1": "404", "/nothing | Cookie=is_tester=1": "404",
+			"/news | Cookie=a=1; is_tester=0": "302 > /preview/news", "/news": "404", "/news | Cookie=not_is_tester=1": "404", "/nothing | Cookie=is_tester=1": "302 > /preview/nothing", "/preview/nothing | Cookie=is_tester=1": "404",
 			"/new/news | Cookie=is_tester=1": "200 preview/news.html", "/new/news | Cookie=x=1": "200 new/news.html"}},
 		"netlify, country and role": {"/ /china 302! Country=cn,hk\n/admin/* /admin/:splat 200! Role=admin\n/admin/* /login 302!\n", "index.html admin/index.html", map[string]string{
 			"/": "200 index.html", "/ | Country=CN": "302 > /china", "/ | Country=DE": "200 index.html", "/admin/": "302 > /login"}},
@@ -146,7 +146,11 @@ func TestRedirects(t *testing.T) {
 		"cloudflare, splats inside": {"/*.php /:splat 301\n/x/*/edit /y/:splat\n/u/*/:last /v/:last/:splat\n", "", map[string]string{
 			"/a/b.php": "301 > /a/b", "/.php": "301 > /", "/x/a/b/edit": "301 > /y/a/b", "/x/edit": "404", "/u/a/b/c": "301 > /v/c/a/b"}},
 		"in circles": {"/a /b\n/b /a\n/c /c/d\n/e/* /e/x/:splat\n/f/* /f/:splat\n/g /h\n/h /g2\n/self https://site.test/self\n", "", map[string]string{
-			"/a": "404", "/b": "404", "/c": "301 > /c/d", "/e/1": "404", "/f/1": "404", "/g": "301 > /h", "/self": "404"}},
+			"/a": "404", "/b": "404", "/c": "301 > /c/d", "/e/1": "301 > /e/x/1", "/e/x/1": "404", "/f/1": "404", "/g": "301 > /h", "/self": "404"}},
+		"netlify, below itself": {"/israel/* /israel/he/:splat 302 Language=he\n/* /en/:splat 302 Language=en\n", "israel/he/a.html", map[string]string{
+			"/israel/a | Language=he": "302 > /israel/he/a", "/israel/he/a | Language=he": "200 israel/he/a.html", "/israel | Language=he": "302 > /israel/he/",
+			"/israel/he | Language=he": "404", "/israel/hebrew | Language=he": "302 > /israel/he/hebrew", "/israel/a": "404",
+			"/a | Language=en": "302 > /en/a", "/en/a | Language=en": "404"}},
 		"not off the site": {"/* /:splat 302\n/x/* /:splat\n/to/:host https://:host.example.com/\n", "", map[string]string{
 			"//evil.example": "404", "/x//evil.example": "301 > /evil.example", "/x/%2Fevil.example": "301 > /evil.example", "/x/%5Cevil.example": "404", "/to/a": "301 > https://a.example.com/",
 			"/to/evil.example%2F": "404", "/to/a.b": "404", "/to/a%23": "404", "/x/a%0d%0aSet-Cookie:x": "404", "/x/..": "404", "/x/%2e%2e/y": "404"}},
@@ -363,10 +367,60 @@ func TestRuleCosts(t *testing.T) {
 	}
 }
 
+// One request is compared with a bounded number of rules, also where they lead in circles,
+// and its headers are taken apart once.
+func TestRuleComparisons(t *testing.T) {
+	t.Parallel()
+	for name, rule := range map[string]func(i int) string{
+		"cookies": func(int) string { return "/x /y 302 Cookie=a\n" },
+		"circles by language": func(i int) string {
+			return fmt.Sprintf("/x%d /x%d 302 Language=a\n/x/%d/* /:splat/%d 302 Language=a\n", i%100, (i+1)%100, i%7, i%7)
+		},
+		"placeholders": func(i int) string { return fmt.Sprintf("/:a/%d /y 302 Cookie=a\n", i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var text strings.Builder
+			for i := range maxRedirects / 2 {
+				text.WriteString(rule(i))
+			}
+			tree, _ := ruledTree(t, nil, map[string]string{"_redirects": text.String()})
+			for _, path := range []string{"x", "x1", "x/1/1/1/1/1/1/1", "a/b"} {
+				v := &visitor{left: maxTried}
+				q := Request{Path: "/" + path, Language: "a", Cookie: strings.Repeat(";", 28<<10) + "b=1"}
+				tree.ruled(q, v, path, false, false, true)
+				if v.left < 0 {
+					t.Errorf("/%s: %d rules over the budget", path, -v.left)
+				}
+				q.Cookie, q.Language = "a=1", "b"
+				if v.read.cookie && v.sends(&q, []string{"a"}, map[string]bool{"a": true}) || v.read.language && v.speaks(&q, []string{"b"}) {
+					t.Errorf("/%s: a header was read twice", path)
+				}
+			}
+		})
+	}
+	old := Rules{} // of a release that was made without the bound of one path
+	for range maxRedirects {
+		old.Redirects = append(old.Redirects, Redirect{From: "/x", To: "/y", Status: 302, Cookie: []string{"a"}})
+	}
+	rules, err := newRuleset(old, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := &Tree{rules: rules}
+	v := &visitor{left: maxTried}
+	if tree.ruled(Request{Path: "/x"}, v, "x", false, false, true); v.left != 0 {
+		t.Errorf("%d comparisons are left, want none", v.left)
+	}
+}
+
 // Files of strangers are parsed within bounds, and what does not fit is named.
 func TestRuleLimits(t *testing.T) {
 	t.Parallel()
-	var many, dynamic, headers strings.Builder
+	var many, dynamic, headers, same strings.Builder
+	for range maxSame + 5 {
+		same.WriteString("/a /b 302 Cookie=a\n")
+	}
 	for i := range maxRedirects + 5 {
 		fmt.Fprintf(&many, "/a%d /b%d\n", i, i)
 	}
@@ -379,6 +433,7 @@ func TestRuleLimits(t *testing.T) {
 	for name, rules := range map[string]map[string]string{
 		"too many":      {"_redirects": many.String()},
 		"too many *":    {"_redirects": dynamic.String()},
+		"one path":      {"_redirects": same.String()},
 		"headers":       {"_headers": headers.String()},
 		"deep":          {"netlify.toml": "redirects = " + strings.Repeat("[", 990) + strings.Repeat("]", 990)},
 		"dotted":        {"slipway.toml": "[[redirects]]\n" + strings.Repeat("a.", 990) + "b = 1"},

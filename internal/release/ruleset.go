@@ -3,7 +3,6 @@ package release
 import (
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -15,6 +14,7 @@ type ruleset struct {
 	headers   []matcher
 	static    map[string][]int32 // redirects by their only path
 	dynamic   map[string][]int32 // redirects by their first segment, "" for those that vary there
+	cookies   map[string]bool    // the names that redirects ask for
 	forced    bool               // whether any redirect applies also where a file is
 	country   bool               // whether any asks for the visitor's country
 	text      int64
@@ -23,19 +23,26 @@ type ruleset struct {
 type matcher struct {
 	pattern
 	host []segment // labels; nil is any
+	// inside is where a redirect leads, up to its splat, when that is below where it leads
+	// from: /he/ for "/* /he/:splat". It is not for paths that are there already. Or "".
+	inside string
 }
 
 func newRuleset(r Rules, text int64) (*ruleset, error) {
 	if len(r.Redirects) > maxRedirects || len(r.Headers) > maxHeaders {
 		return nil, errRules
 	}
-	s := &ruleset{Rules: r, static: map[string][]int32{}, dynamic: map[string][]int32{}, text: text}
+	s := &ruleset{Rules: r, static: map[string][]int32{}, dynamic: map[string][]int32{}, cookies: map[string]bool{}, text: text}
 	for i := range r.Redirects {
 		m, ok := newMatcher(r.Redirects[i].Host, r.Redirects[i].From)
 		if !ok || r.Redirects[i].check() != "" && !r.Redirects[i].Never {
 			return nil, errRules
 		}
+		m.inside = r.Redirects[i].inside()
 		s.redirects = append(s.redirects, m)
+		for _, name := range r.Redirects[i].Cookie {
+			s.cookies[name] = true
+		}
 		s.forced = s.forced || r.Redirects[i].Force
 		s.country = s.country || len(r.Redirects[i].Country) > 0
 		if path, ok := m.static(); ok {
@@ -73,16 +80,34 @@ func newMatcher(host, path string) (matcher, bool) {
 	return m, true
 }
 
-func (m *matcher) onHost(host string, into []Field) ([]Field, bool) {
+// inside returns where a redirect leads, up to its splat, when that is on the same site and
+// below where it leads from; else "".
+func (r *Redirect) inside() string {
+	from, splat := strings.CutSuffix(r.From, "/*")
+	to, rest, named := strings.Cut(r.To, ":")
+	if !splat || !named || rest != "splat" || r.Status == 200 || r.Status >= 400 || strings.ContainsAny(to, "?#") || strings.Contains(from, ":") {
+		return ""
+	}
+	there, _, _ := tidy("/" + strings.TrimLeft(unescape(to), "/"))
+	here, _, _ := tidy(unescape(from) + "/")
+	if there == here || here != "" && !strings.HasPrefix(there, here+"/") || !strings.HasSuffix(to, "/") {
+		return ""
+	}
+	return there + "/"
+}
+
+// onHost reports whether the rule is for the host with these labels, and adds what its
+// placeholders stand for to into.
+func (m *matcher) onHost(labels func() []string, into []Field) ([]Field, bool) {
 	if m.host == nil {
 		return into, true
 	}
-	labels := strings.Split(host, ".")
-	if len(labels) != len(m.host) {
+	have := labels()
+	if len(have) != len(m.host) {
 		return nil, false
 	}
 	for i, want := range m.host {
-		if !want.match(labels[i], &into) {
+		if !want.match(have[i], &into) {
 			return nil, false
 		}
 	}
@@ -140,16 +165,16 @@ func (q *query) get(name string) (string, bool) {
 // matches reports whether a redirect is for this request, with what its placeholders
 // stand for, and notes on which headers that depends.
 // The values are in buf as long as they fit.
-func (s *ruleset) matches(i int, name string, q Request, params *query, vary *vary, buf []Field) ([]Field, bool) {
+func (s *ruleset) matches(i int, name string, q *Request, v *visitor, params *query, vary *vary, buf []Field) ([]Field, bool) {
 	r, m := &s.Redirects[i], &s.redirects[i]
 	if r.Never {
 		return nil, false
 	}
-	values, ok := m.onHost(q.Host, buf[:0])
+	values, ok := m.onHost(func() []string { return v.on(q) }, buf[:0])
 	if !ok {
 		return nil, false
 	}
-	if values, ok = m.match(name, values); !ok {
+	if values, ok = m.match(name, values); !ok || m.inside != "" && strings.HasPrefix(name+"/", m.inside) {
 		return nil, false
 	}
 	for _, want := range r.Query {
@@ -170,13 +195,13 @@ func (s *ruleset) matches(i int, name string, q Request, params *query, vary *va
 	}
 	if len(r.Language) > 0 {
 		vary.language = true
-		if !speaks(q.Language, r.Language) {
+		if !v.speaks(q, r.Language) {
 			return nil, false
 		}
 	}
 	if len(r.Cookie) > 0 {
 		vary.cookie = true
-		if !sends(q.Cookie, r.Cookie) {
+		if !v.sends(q, r.Cookie, s.cookies) {
 			return nil, false
 		}
 	}
@@ -197,44 +222,4 @@ func (v vary) names() []string {
 		return []string{"Cookie"}
 	}
 	return nil
-}
-
-// speaks reports whether the language that a visitor likes best is one of these, or a
-// variety of one: de matches de-AT.
-func speaks(accept string, wanted []string) bool {
-	best, weight := "", -1.0
-	for i := 0; accept != "" && i < 32; i++ {
-		var item string
-		item, accept, _ = strings.Cut(accept, ",")
-		tag, params, _ := strings.Cut(item, ";")
-		q := 1.0
-		if v, ok := strings.CutPrefix(strings.TrimSpace(params), "q="); ok {
-			var err error
-			if q, err = strconv.ParseFloat(v, 64); err != nil || q != q {
-				continue
-			}
-		}
-		if tag = strings.ToLower(strings.TrimSpace(tag)); tag != "" && q > 0 && q > weight {
-			best, weight = tag, q
-		}
-	}
-	for _, w := range wanted {
-		if best == w || strings.HasPrefix(best, w+"-") {
-			return true
-		}
-	}
-	return false
-}
-
-// sends reports whether one of the cookies is there, whatever its value.
-func sends(header string, names []string) bool {
-	for pair := range strings.SplitSeq(header, ";") {
-		name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
-		for _, want := range names {
-			if name == want {
-				return true
-			}
-		}
-	}
-	return false
 }
