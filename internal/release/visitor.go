@@ -10,7 +10,7 @@ import (
 // redirect to see whether it leads in circles included. The rules of one path fit twice.
 const maxTried = 2 * (maxSame + maxDynamic)
 
-// visitor is what the rules ask of a request's headers, each taken apart once however many
+// visitor holds what the rules ask of a request's headers, each taken apart once however many
 // rules ask, and how many more rules the request may be compared with.
 type visitor struct {
 	left     int
