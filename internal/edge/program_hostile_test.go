@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -10,6 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"slipway/internal/db"
 	"slipway/internal/fault"
@@ -51,6 +55,68 @@ func TestProgramUpgradeTargets(t *testing.T) {
 				t.Errorf("way %d: %s for %s: %v, %v; want %d", way, tt.line, tt.host, resp, err, tt.status)
 			}
 			c.Close()
+		}
+	}
+}
+
+// A method that is no token is refused before a program could take it for a request line, and
+// so is a port that is no number.
+func TestProgramRequestLines(t *testing.T) {
+	t.Parallel()
+	for way := range 3 {
+		p := startProgramBy(t, way, func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/asked" || r.Host != "app.sites.test" && r.Host != "app.sites.test:8443" {
+				t.Errorf("way %d: the program was asked for %s of %s", way, r.RequestURI, r.Host)
+			}
+		})
+		for _, tt := range []struct {
+			method, host string
+			status       string
+		}{
+			{"GET", "app.sites.test", "200"},
+			{"PROPFIND", "app.sites.test:8443", "200"},
+			{"GET /smug HTTP/1.1 ", "app.sites.test", "400"},
+			{"GET\r\nX: y", "app.sites.test", "400"},
+			{"GET\x00", "app.sites.test", "400"},
+			{"GET", "app.sites.test:8443/..//evil.test", "400"},
+			{"GET", "app.sites.test:80 x", "400"},
+		} {
+			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"h2"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.SetDeadline(time.Now().Add(time.Minute))
+			if got := status2(c, tt.method, tt.host, "/asked"); got != tt.status && !(tt.status == "400" && got == "reset") {
+				t.Errorf("way %d: %q to %q: %s, want %s", way, tt.method, tt.host, got, tt.status)
+			}
+			c.Close()
+		}
+	}
+}
+
+// status2 asks over HTTP/2 as no library would, and returns the status, or that the stream
+// was reset.
+func status2(c *tls.Conn, method, host, path string) string {
+	io.WriteString(c, http2.ClientPreface)
+	f := http2.NewFramer(c, c)
+	f.WriteSettings()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, field := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", host}, {":path", path}} {
+		enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
+	}
+	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	for {
+		frame, err := f.ReadFrame()
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			return frame.PseudoValue("status")
+		case *http2.RSTStreamFrame:
+			return "reset"
+		}
+		if err != nil {
+			return err.Error()
 		}
 	}
 }

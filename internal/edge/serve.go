@@ -102,9 +102,13 @@ func (e *Edge) admitted(w *recorder, r *http.Request, t *target) bool {
 }
 
 // host returns the host of a request, or the status with which it is refused: 400 for a
-// request target that is not a path (RFC 9112, section 3.2.2 is for proxies, which we
+// method that is not a token (RFC 9110 §9.1), a port that is not a number, and a request
+// target that is not a path (RFC 9112, section 3.2.2 is for proxies, which we
 // are not), 421 for a host that is not the one the TLS connection was made for.
 func (e *Edge) host(r *http.Request) (host string, status int) {
+	if !fastpath.Token(r.Method) { // net/http lets those of HTTP/2 and 3 pass, and programs would take it for a request line
+		return "", http.StatusBadRequest
+	}
 	if r.URL.Host != "" || r.URL.Scheme != "" || r.URL.Opaque != "" || !strings.HasPrefix(r.URL.Path, "/") {
 		if r.Method == http.MethodOptions && r.URL.Path == "*" {
 			return "", http.StatusMethodNotAllowed

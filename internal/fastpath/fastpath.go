@@ -28,6 +28,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"slipway/internal/fair"
 )
 
 // Config holds the dependencies and settings of a Server.
@@ -103,11 +105,12 @@ func (s *Sent) Agent() string {
 // Server serves connections. It has the methods of http.Server that its owner needs.
 type Server struct {
 	Config
-	tls   *tls.Config
-	lanes *http.Server // HTTP/2 in memory, for what is not plain
-	toH1  *handover    // to Config.HTTP
-	toH2  *handover    // to lanes
-	date  atomic.Pointer[date]
+	tls     *tls.Config
+	lanes   *http.Server // HTTP/2 in memory, for what is not plain
+	toH1    *handover    // to Config.HTTP
+	toH2    *handover    // to lanes
+	date    atomic.Pointer[date]
+	headers *fair.Pool // bytes of requests' fields
 
 	mu      sync.Mutex // guards the rest
 	ln      net.Listener
@@ -129,9 +132,9 @@ func New(c Config) *Server {
 	if c.Draining == nil {
 		c.Draining = func() bool { return false }
 	}
-	c.HTTP.Handler = withTLS(c.HTTP.Handler)
-	c.HTTP.ConnContext = connContext
-	s := &Server{Config: c, conns: map[*conn]struct{}{}, toH1: newHandover(), toH2: newHandover()}
+	c.HTTP.Handler = withTLS(counted(c.HTTP.Handler))
+	s := &Server{Config: c, conns: map[*conn]struct{}{}, toH1: newHandover(), toH2: newHandover(), headers: newHeaders()}
+	c.HTTP.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return s.counting(connContext(ctx, c), c) }
 	s.tls = c.HTTP.TLSConfig.Clone()
 	// Answers are whole in memory, and larger records cost less; clients with little
 	// bandwidth wait a little longer for the first byte.
@@ -459,9 +462,13 @@ var (
 	outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
 )
 
-// Hostname takes the port and the last dot off a host, and makes it lower case.
+// Hostname takes the port and the last dot off a host, and makes it lower case. It returns
+// nothing where the port is not a number: what follows the host goes to programs as it is.
 func Hostname(host string) string {
-	if h, _, err := net.SplitHostPort(host); err == nil {
+	if h, port, err := net.SplitHostPort(host); err == nil {
+		if len(port) > 5 || strings.Trim(port, "0123456789") != "" {
+			return ""
+		}
 		host = h
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")

@@ -22,7 +22,8 @@ type h2 struct {
 	n        int // bytes of in
 	dec      *hpack.Decoder
 	fields   []hpack.HeaderField
-	size     int // of fields
+	held     *headerBytes // of the requests under way
+	size     int          // of fields
 	block    []byte
 	open     uint32 // the stream whose header block is unfinished, or 0
 	openEnd  bool   // and whether it ends the stream
@@ -68,6 +69,7 @@ type stream struct {
 	lane   bool      // net/http answers it
 	sent   bool      // by the client: all of the request
 	gone   bool
+	done   func() // ends the count of its fields; nil for answers of ours
 }
 
 // connError ends a connection (RFC 9113, section 5.4.1).
@@ -80,7 +82,7 @@ var errOver = errors.New("the connection is over")
 // newH2 returns an HTTP/2 connection that may be drained at once. Its settings are the
 // first that is sent.
 func newH2(c *conn) *h2 {
-	h := &h2{conn: c, window: 65535, initial: 65535, streams: map[uint32]*stream{}, settings: map[http2.SettingID]uint32{}}
+	h := &h2{conn: c, window: 65535, initial: 65535, streams: map[uint32]*stream{}, held: newHeaderBytes(c.s.headers, c.raw.RemoteAddr()), settings: map[http2.SettingID]uint32{}}
 	h.more.L = &h.mu
 	h.dec = hpack.NewDecoder(4096, h.emit)
 	h.dec.SetMaxStringLength(maxFields)
@@ -106,6 +108,9 @@ func (h *h2) serve() {
 	}
 	h.over = true
 	h.more.Broadcast()
+	for _, s := range h.streams {
+		h.forget(s)
+	}
 	h.mu.Unlock()
 	if h.lane != nil {
 		h.lane.conn.Close()
@@ -419,6 +424,10 @@ func (h *h2) rst(id uint32, code http2.ErrCode) {
 func (h *h2) forget(s *stream) {
 	s.gone = true
 	delete(h.streams, s.id)
+	if s.done != nil {
+		s.done()
+		s.done = nil
+	}
 	if i := slices.Index(h.pending, s); i >= 0 {
 		h.pending = slices.Delete(h.pending, i, i+1)
 	}

@@ -30,9 +30,10 @@ type lane struct {
 // net/http's own.
 const bodyWindow = 1 << 20
 
-// detour gives a request to the lane, which is opened if there is none. h.mu is held.
-func (h *h2) detour(id uint32, end bool) error {
-	h.streams[id] = &stream{id: id, window: h.initial, lane: true, sent: end}
+// detour gives a request to the lane, which is opened if there is none. done is called when
+// the request has ended. h.mu is held.
+func (h *h2) detour(id uint32, end bool, done func()) error {
+	h.streams[id] = &stream{id: id, window: h.initial, lane: true, sent: end, done: done}
 	if h.lane == nil {
 		l, err := h.openLane()
 		if err != nil {
@@ -194,6 +195,12 @@ func (h *h2) pumpFrames(l *lane, in *bufio.Reader) error {
 			if s := h.streams[id]; s != nil {
 				end := blockFlags&http2.FlagHeadersEndStream != 0
 				send := block
+				if len(h.out) > outSize*3/4 { // a client that doesn't read holds a batch, however many answers it asks for
+					if err := h.flush(); err != nil {
+						h.mu.Unlock()
+						return err
+					}
+				}
 				if h.resize {
 					h.resize = false
 					send = append([]byte{0x20}, block...)

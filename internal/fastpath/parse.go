@@ -77,6 +77,16 @@ var token = func() (t [256]bool) {
 	return t
 }()
 
+// Token reports whether s is a token, as a method or the name of a field must be.
+func Token(s string) bool {
+	for i := range len(s) {
+		if !token[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // pathChar holds the characters that a path may have here: those of RFC 3986 and nothing
 // that only some parsers let pass.
 var pathChar = func() (t [256]bool) {

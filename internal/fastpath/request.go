@@ -100,7 +100,13 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 			}
 		}
 	}
-	return h.detour(id, end)
+	done, ok := h.held.take(h.size)
+	if !ok {
+		h.rst(id, http2.ErrCodeRefusedStream)
+		h.overhead += int64(len(block))
+		return h.flushLarge()
+	}
+	return h.detour(id, end, done)
 }
 
 func (h *h2) wasReset(id uint32) bool {

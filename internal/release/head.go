@@ -10,7 +10,7 @@ import (
 // The most that header rules add to one answer. What is over it is left out.
 const (
 	maxAnswerFields = 100
-	maxAnswerBytes  = 32 << 10
+	maxAnswerBytes  = 16 << 10
 )
 
 // head adds what the header rules say to an answer. They match the path that was asked
@@ -22,6 +22,7 @@ func (s *ruleset) head(a *Answer, host, name string) {
 		file = a.File.Path
 	}
 	bytes := 0
+	more := map[string][]string{} // further values of fields in a.Set, which are joined once
 	var labels []string
 	split := func() []string {
 		if labels == nil {
@@ -48,6 +49,7 @@ func (s *ruleset) head(a *Answer, host, name string) {
 		}
 		for _, name := range h.Unset {
 			a.Set = slices.DeleteFunc(a.Set, func(f Field) bool { return f.Name == name })
+			delete(more, name)
 			if len(a.Unset) < maxAnswerFields {
 				a.Unset = append(a.Unset, name)
 			}
@@ -57,11 +59,16 @@ func (s *ruleset) head(a *Answer, host, name string) {
 			if bytes += len(f.Name) + len(value); bytes > maxAnswerBytes {
 				continue
 			}
-			if at := slices.IndexFunc(a.Set, func(have Field) bool { return have.Name == f.Name }); at >= 0 {
-				a.Set[at].Value += ", " + value
+			if slices.ContainsFunc(a.Set, func(have Field) bool { return have.Name == f.Name }) {
+				more[f.Name] = append(more[f.Name], value)
 			} else if len(a.Set) < maxAnswerFields {
 				a.Set = append(a.Set, Field{f.Name, value})
 			}
+		}
+	}
+	for i, f := range a.Set {
+		if len(more[f.Name]) > 0 {
+			a.Set[i].Value = f.Value + ", " + strings.Join(more[f.Name], ", ")
 		}
 	}
 }
