@@ -5,6 +5,7 @@
 package access
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/fair"
 	"slipway/internal/response"
 )
 
@@ -37,13 +39,31 @@ type Config struct {
 // Guard stands before protected addresses. It is safe for concurrent use.
 type Guard struct {
 	Config
-	guesses  guesses       // of passwords
-	checking chan struct{} // bounds how many passwords are checked at once
+	guesses  *fair.Attempts // of passwords
+	users    *fair.Attempts // wrong users and passwords of rules
+	checking *fair.Pool     // bounds how many passwords are checked at once
 	right    rightOnes
 }
 
 // New returns a Guard.
-func New(c Config) *Guard { return &Guard{Config: c, checking: make(chan struct{}, 2)} }
+func New(c Config) *Guard {
+	return &Guard{Config: c,
+		guesses: fair.NewAttempts(fair.Limit{Window: time.Minute, Visitor: guessesPerVisitor, Network: guessesPerNetwork, Site: guessesPerSite}),
+		users:   fair.NewAttempts(fair.Limit{Window: time.Minute, Visitor: 3 * guessesPerVisitor}), // checking one costs nothing
+		//share: total 2 passwords checked at once, 256 waiting; owner 1 at once, 64 waiting; edge waits in turn for 5 s at most, then the page says that the site is busy
+		checking: fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 256, OwnerWaiting: 64}),
+	}
+}
+
+// Passwords that are checked within a minute, at one site.
+const (
+	guessesPerVisitor = 10
+	guessesPerNetwork = 40
+	guessesPerSite    = 120
+)
+
+// checkWait is how long a password waits for its turn to be checked.
+const checkWait = 5 * time.Second
 
 // Settings holds what a site's settings say of who may see it.
 type Settings struct {
@@ -59,8 +79,8 @@ func (s *Settings) Protects(preview bool) bool {
 }
 
 // Of returns one of the site's addresses.
-func (s *Settings) Of(site, host string, preview bool) Address {
-	return Address{Site: site, Host: host, Password: covers(s.Password, preview), SignIn: covers(s.SignIn, preview), Hash: s.Hash}
+func (s *Settings) Of(owner, site, host string, preview bool) Address {
+	return Address{Owner: owner, Site: site, Host: host, Password: covers(s.Password, preview), SignIn: covers(s.SignIn, preview), Hash: s.Hash}
 }
 
 func covers(setting string, preview bool) bool {
@@ -69,6 +89,7 @@ func covers(setting string, preview bool) bool {
 
 // Address is one that is protected.
 type Address struct {
+	Owner    string // of the site
 	Site     string
 	Host     string // in lower case, without port
 	Password bool   // the site's password opens it
@@ -149,22 +170,29 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, a Address) {
 // rightPassword checks a password. Guesses are limited per address and per site, because each
 // costs us as much as it costs who guesses; one that is not checked is answered.
 func (g *Guard) rightPassword(w http.ResponseWriter, r *http.Request, a Address, read func() string) (right, answered bool) {
-	if !g.guesses.allow(a.Site, visitor(r), time.Now()) {
-		w.Header().Set("Retry-After", "60")
-		response.Fail(w, r, http.StatusTooManyRequests)
+	who := fair.Who{Owner: a.Owner, Site: a.Site, Visitor: fair.Visitor(r.RemoteAddr)}
+	if wait := g.guesses.Try(a.Site, who.Visitor, time.Now()); wait > 0 {
+		tooMany(w, r, wait)
 		return false, true
 	}
 	given := read()
-	select {
-	case g.checking <- struct{}{}:
-		defer func() { <-g.checking }()
-	case <-r.Context().Done():
-		return false, true
-	case <-time.After(5 * time.Second):
-		response.Page(w, r, response.PageBusy)
+	ctx, cancel := context.WithTimeout(r.Context(), checkWait)
+	defer cancel()
+	done, err := g.checking.Take(ctx, who)
+	if err != nil {
+		if r.Context().Err() == nil {
+			response.Page(w, r, response.PageBusy)
+		}
 		return false, true
 	}
+	defer done()
 	return g.Password != nil && given != "" && a.Hash != "" && g.Password(a.Hash, given), false
+}
+
+// tooMany answers who guesses too often.
+func tooMany(w http.ResponseWriter, r *http.Request, wait time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+	response.Fail(w, r, http.StatusTooManyRequests)
 }
 
 // pass is the value of the cookie: until when, and a MAC over it with a key that changes

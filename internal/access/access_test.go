@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -28,8 +29,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%+v: the site %v, a preview %v", tt.set, site, preview)
 		}
 	}
-	a := (&Settings{Password: "previews", SignIn: "all", Hash: "h"}).Of("s1", "blog.test", false)
-	if a != (Address{Site: "s1", Host: "blog.test", SignIn: true, Hash: "h"}) {
+	a := (&Settings{Password: "previews", SignIn: "all", Hash: "h"}).Of("o1", "s1", "blog.test", false)
+	if a != (Address{Owner: "o1", Site: "s1", Host: "blog.test", SignIn: true, Hash: "h"}) {
 		t.Errorf("%+v", a)
 	}
 }
@@ -109,4 +110,41 @@ func TestPassword(t *testing.T) {
 	if w := login("192.0.2.2:1", "right"); w.Code != http.StatusSeeOther {
 		t.Errorf("another visitor: %d", w.Code)
 	}
+	for range 2 * guessesPerSite { // what is refused takes nothing from others
+		login("192.0.2.3:1", "wrong")
+	}
+	if w := login("198.51.100.1:1", "right"); w.Code != http.StatusSeeOther {
+		t.Errorf("a visitor of another network, after one had gone on guessing: %d", w.Code)
+	}
+}
+
+// Guesses at one owner's sites, however many, delay those at another's by one check.
+func TestPasswordChecksAreShared(t *testing.T) {
+	t.Parallel()
+	checking, check := make(chan string, 100), make(chan struct{})
+	g := New(Config{Password: func(hash, _ string) bool { checking <- hash; <-check; return true }})
+	var wait sync.WaitGroup
+	guess := func(owner, site, from string) {
+		wait.Go(func() {
+			r := httptest.NewRequest("GET", "https://blog.test/", nil)
+			r.SetBasicAuth("", site)
+			r.RemoteAddr = from + ":1"
+			w := httptest.NewRecorder()
+			if !g.Ask(w, r, Address{Owner: owner, Site: site, Password: true, Hash: owner}) {
+				t.Errorf("%s at %s was answered with %d", owner, site, w.Code)
+			}
+		})
+	}
+	for i := range 16 {
+		guess("greedy", fmt.Sprint("site", i), fmt.Sprintf("192.0.2.%d", i))
+	}
+	if first := <-checking; first != "greedy" {
+		t.Fatal(first)
+	}
+	guess("other", "blog", "198.51.100.1")
+	if second := <-checking; second != "other" {
+		t.Errorf("the second place is %s's, want the other owner's", second)
+	}
+	close(check)
+	wait.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/fair"
 	"slipway/internal/response"
 )
 
@@ -17,7 +18,7 @@ import (
 // password does not see it.
 func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given string) bool {
 	key := sha256.Sum256([]byte(a.Hash + "\x00" + given))
-	if !g.right.has(key) {
+	if !g.right.has(a.Site, key) {
 		right, answered := g.rightPassword(w, r, a, func() string { return given })
 		if answered {
 			return false
@@ -27,7 +28,7 @@ func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given s
 			response.Fail(w, r, http.StatusUnauthorized)
 			return false
 		}
-		g.right.add(key)
+		g.right.add(a.Site, key)
 	}
 	r.Header.Del("Authorization")
 	return true
@@ -37,10 +38,9 @@ func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given s
 // let in; users holds the SHA-256 of each pair. It asks for one otherwise. Who gives wrong ones must wait.
 func (g *Guard) User(w http.ResponseWriter, r *http.Request, site string, users []string) bool {
 	if user, password, ok := r.BasicAuth(); ok {
-		now := time.Now()
-		if g.guesses.tired(site, visitor(r), now) {
-			w.Header().Set("Retry-After", "60")
-			response.Fail(w, r, http.StatusTooManyRequests)
+		now, visitor := time.Now(), fair.Visitor(r.RemoteAddr)
+		if wait := g.users.Wait(site, visitor, now); wait > 0 {
+			tooMany(w, r, wait)
 			return false
 		}
 		sum := sha256.Sum256([]byte(user + ":" + password))
@@ -48,7 +48,7 @@ func (g *Guard) User(w http.ResponseWriter, r *http.Request, site string, users 
 		if slices.ContainsFunc(users, func(want string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1 }) {
 			return true
 		}
-		g.guesses.wrong(site, visitor(r), now)
+		_ = g.users.Try(site, visitor, now)
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="Protected", charset="UTF-8"`)
 	response.Page(w, r, response.PageLogin)
@@ -58,23 +58,36 @@ func (g *Guard) User(w http.ResponseWriter, r *http.Request, site string, users 
 // rightOnes remembers passwords that were right for their hashes: a check costs tens of
 // milliseconds and counts as a guess, and clients send theirs with each request.
 type rightOnes struct {
-	mu   sync.Mutex // guards keys
-	keys map[[sha256.Size]byte]bool
+	mu sync.Mutex // guards of
+	//share: total 16 passwords of each of 10000 sites; owner 16 of each site; edge a site's 17th makes it forget its own, and they are checked again
+	of map[string]map[[sha256.Size]byte]bool // by site
 }
 
-const mostRightOnes = 10_000
+const (
+	mostRightOnes = 16
+	mostSites     = 10_000
+)
 
-func (o *rightOnes) has(key [sha256.Size]byte) bool {
+func (o *rightOnes) has(site string, key [sha256.Size]byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.keys[key]
+	return o.of[site][key]
 }
 
-func (o *rightOnes) add(key [sha256.Size]byte) {
+func (o *rightOnes) add(site string, key [sha256.Size]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.keys == nil || len(o.keys) >= mostRightOnes {
-		o.keys = map[[sha256.Size]byte]bool{}
+	if o.of == nil {
+		o.of = map[string]map[[sha256.Size]byte]bool{}
 	}
-	o.keys[key] = true
+	if len(o.of) >= mostSites && o.of[site] == nil {
+		for other := range o.of { // any one: it is only checked again
+			delete(o.of, other)
+			break
+		}
+	}
+	if len(o.of[site]) >= mostRightOnes || o.of[site] == nil {
+		o.of[site] = map[[sha256.Size]byte]bool{}
+	}
+	o.of[site][key] = true
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/mail"
 	"slipway/internal/seal"
 )
@@ -46,8 +47,8 @@ type Accounts struct {
 	log    *slog.Logger
 	flush  time.Duration
 	limits *Limits
-	memory uint32        // of one hash, in KiB
-	hashes chan struct{} // bounds argon2id's memory
+	memory uint32     // of one hash, in KiB
+	hashes *fair.Pool // bounds argon2id's memory
 
 	mu      sync.Mutex // guards what follows
 	used    map[KeyID]use
@@ -58,6 +59,7 @@ type Accounts struct {
 func New(c Config) *Accounts {
 	c.Limits = cmp.Or(c.Limits, NewLimits(LimitSettings{}))
 	c.Limits.CountRows(LimitKeys, `SELECT count(*) FROM api_keys WHERE owner_id = $1`)
+	hashes := max(2, runtime.NumCPU())
 	return &Accounts{
 		limits: c.Limits,
 		db:     c.DB,
@@ -67,7 +69,8 @@ func New(c Config) *Accounts {
 		log:    cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		flush:  cmp.Or(c.Flush, 10*time.Second),
 		memory: cmp.Or(c.HashMemory, memory),
-		hashes: make(chan struct{}, max(2, runtime.NumCPU())),
+		//share: total 2 passwords hashed at once, or one for each processor; 200 waiting; owner half of them, and as much for each network that nobody is signed in from; edge waits in turn, then 503 with Retry-After
+		hashes: fair.New(fair.Config{Places: hashes, Owner: hashes / 2, Waiting: 200, OwnerWaiting: 20}),
 		used:   map[KeyID]use{},
 	}
 }

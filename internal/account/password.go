@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/text/unicode/norm"
 
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/fault"
 )
 
@@ -141,11 +143,13 @@ func (a *Accounts) matches(ctx context.Context, phc, password string) (bool, err
 // argon runs argon2id (RFC 9106) on the normalised password when its turn comes: memory
 // is what a flood of logins would exhaust.
 func (a *Accounts) argon(ctx context.Context, password string, salt []byte, t, m uint32, p uint8, n uint32) ([]byte, error) {
-	select {
-	case a.hashes <- struct{}{}:
-		defer func() { <-a.hashes }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	done, err := a.hashes.Take(ctx, fair.Who{Owner: db.Share(ctx)})
+	if errors.Is(err, fair.ErrFull) {
+		return nil, &fault.Error{Kind: fault.Unavailable, Code: "busy", Message: "Too many passwords are being checked", Details: "try again in a few seconds", RetryAfter: 5 * time.Second}
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	return argon2.IDKey([]byte(norm.NFKC.String(password)), salt, t, m, p, n), nil
 }

@@ -114,10 +114,15 @@ func (c *Cache[K, V]) drop(el *list.Element) {
 
 // Fetch returns the value that is kept, or loads and keeps it. hit says which.
 func (c *Cache[K, V]) Fetch(ctx context.Context, key K, load func(context.Context) (V, int64, error)) (v V, hit bool, err error) {
+	return c.FetchFor(ctx, "", key, load)
+}
+
+// FetchFor fetches a value as Fetch does; its cost is its owner's where it is loaded.
+func (c *Cache[K, V]) FetchFor(ctx context.Context, owner string, key K, load func(context.Context) (V, int64, error)) (v V, hit bool, err error) {
 	if v, ok := c.Get(key); ok {
 		return v, true, nil
 	}
-	v, err = c.Load(ctx, key, load)
+	v, err = c.LoadFor(ctx, owner, key, load)
 	return v, false, err
 }
 

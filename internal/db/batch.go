@@ -39,7 +39,7 @@ func (b *Batch) Write(ctx context.Context, fn func(ctx context.Context, tx *Tx) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w, share := &batched{fn: fn, done: make(chan struct{})}, shareOf(ctx)
+	w, share := &batched{fn: fn, done: make(chan struct{})}, Share(ctx)
 	b.mu.Lock()
 	waiting, led := b.lanes[share]
 	b.lanes[share] = append(waiting, w)

@@ -15,7 +15,8 @@ func WithShare(ctx context.Context, share string) context.Context {
 	return context.WithValue(ctx, shareKey{}, share)
 }
 
-func shareOf(ctx context.Context) string {
+// Share returns the share that WithShare gave to ctx, or "": the service's own.
+func Share(ctx context.Context) string {
 	share, _ := ctx.Value(shareKey{}).(string)
 	return share
 }

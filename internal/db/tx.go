@@ -140,7 +140,7 @@ func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
 func (d *DB) writer(ctx context.Context) (conn *sql.Conn, release func(), err error) {
 	wait, cancel := context.WithTimeoutCause(ctx, d.wait, errBusy)
 	defer cancel()
-	if release, err = d.slots.Take(wait, fair.Who{Owner: shareOf(ctx)}); err == nil {
+	if release, err = d.slots.Take(wait, fair.Who{Owner: Share(ctx)}); err == nil {
 		if conn, err = d.write.Conn(wait); err != nil {
 			release()
 		}

@@ -79,7 +79,7 @@ func (e *Edge) programAsset(w *recorder, r *http.Request, t *target) bool {
 }
 
 func (e *Edge) findAsset(ctx context.Context, t *target, name string) (release.File, bool) {
-	tree, err := e.tree(ctx, t.release)
+	tree, err := e.tree(ctx, t.owner, t.release)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.Log.ErrorContext(ctx, "release not readable; requests for its files go to the application", "site", t.site, "release", t.release, "err", err)
@@ -96,7 +96,7 @@ func (e *Edge) findAsset(ctx context.Context, t *target, name string) (release.F
 		if time.Now().After(old.until) {
 			break
 		}
-		tree, err := e.tree(ctx, old.release)
+		tree, err := e.tree(ctx, t.owner, old.release)
 		if err != nil {
 			continue // collected meanwhile
 		}

@@ -162,7 +162,9 @@ func New(c Config) *Edge {
 	e.proxy = proxy.New(proxy.Config{SiteDomain: c.SiteDomain, FirstByte: c.FirstByte, AltSvc: alt, Out: c.Out, Log: c.Log})
 	e.metrics = newMetrics(c.Metrics)
 	trees, assets := cmp.Or(c.TreeBytes, 64<<20), cmp.Or(c.AssetBytes, 128<<20)
-	e.trees = cache.New[release.ID, *release.Tree](trees, trees) // what is not kept would be decoded again for each request
+	// A tree that is not kept would be decoded again for each request, so one may take all.
+	//share: total 64 MiB of releases' trees; owner what others leave, and who has the most loses first; edge trees used longest ago are read again
+	e.trees = cache.New[release.ID, *release.Tree](trees, trees)
 	e.fileserver = fileserver.New(fileserver.Config{Blobs: c.Blobs, Log: c.Log, Bytes: assets, Looked: func(hit bool) { e.metrics.cache("asset", hit) }})
 	e.answers = ready.New(assets)
 	e.table.now.Store(&hosts{})

@@ -16,7 +16,7 @@ func (e *Edge) sitePage(w *recorder, r *http.Request, t *target, n *response.Not
 		response.Page(w, r, n)
 		return
 	}
-	tree, err := e.tree(r.Context(), t.release)
+	tree, err := e.tree(r.Context(), t.owner, t.release)
 	if err != nil {
 		response.Page(w, r, n)
 		return

@@ -28,7 +28,7 @@ func (e *Edge) files(w *recorder, r *http.Request, t *target) {
 
 // answer serves a path of a release.
 func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
-	tree, err := e.tree(r.Context(), t.release)
+	tree, err := e.tree(r.Context(), t.owner, t.release)
 	if err != nil {
 		e.broken(w, r, t, err)
 		return
@@ -77,11 +77,11 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		h["Content-Length"] = []string{"0"}
 		w.WriteHeader(a.Status)
 	case release.Proxied:
-		rule := proxy.Rule{Site: t.site, To: a.Location, Preview: t.preview, Protected: a.Auth != nil || t.protected()}
+		rule := proxy.Rule{To: a.Location, Preview: t.preview, Protected: a.Auth != nil || t.protected()}
 		if t.serving != nil {
 			rule.Hosts = t.serving.ProxyHosts
 		}
-		e.proxy.Forward(w, r, rule)
+		e.proxy.Forward(&w.Recorder, r, rule)
 	default:
 		response.Page(w, r, response.PageMissing.As(a.Status))
 	}

@@ -124,12 +124,12 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT l.site_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
+		SELECT l.site_id, l.owner_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
 		FROM live l LEFT JOIN serving s ON s.site_id = l.site_id
 		WHERE l.version > $1 ORDER BY l.version`, floor)
 	out, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.node, &t.version, &t.settings)
+		err := s.Scan(&t.site, &t.owner, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.node, &t.version, &t.settings)
 		t.serving = readServing(t.settings)
 		if t.state == stateLive && e.paused[t.site] {
 			t.state = statePaused
@@ -151,16 +151,16 @@ func (e *Edge) prefetch(ctx context.Context, rows []*target) {
 			continue
 		}
 		if _, ok := e.trees.Get(before.release); ok {
-			if _, err := e.tree(ctx, n.release); err != nil {
+			if _, err := e.tree(ctx, n.owner, n.release); err != nil {
 				e.Log.ErrorContext(ctx, "release not readable", "site", n.site, "release", n.release, "err", err)
 			}
 		}
 	}
 }
 
-// tree returns a release's tree from memory or from its manifest.
-func (e *Edge) tree(ctx context.Context, id release.ID) (*release.Tree, error) {
-	t, hit, err := e.trees.Fetch(ctx, id, func(ctx context.Context) (*release.Tree, int64, error) {
+// tree returns the tree of an owner's release from memory or from its manifest.
+func (e *Edge) tree(ctx context.Context, owner string, id release.ID) (*release.Tree, error) {
+	t, hit, err := e.trees.FetchFor(ctx, owner, id, func(ctx context.Context) (*release.Tree, int64, error) {
 		t, err := e.Releases.Load(ctx, id)
 		if err != nil {
 			return nil, 0, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slipway/internal/cache"
+	"slipway/internal/fair"
 	"slipway/internal/release"
 )
 
@@ -18,8 +19,8 @@ import (
 // rarely, so they are looked up when asked for and cached for a short while.
 type previews struct {
 	known *cache.Cache[string, preview]
-	round atomic.Int64  // what was read in an earlier round is not used any more
-	slots chan struct{} // bounds the queries that strangers can cause at once
+	round atomic.Int64 // what was read in an earlier round is not used any more
+	slots *fair.Pool   // bounds the queries that strangers can cause at once
 }
 
 type preview struct {
@@ -40,8 +41,10 @@ const (
 var errCrowded = errors.New("too many lookups at once")
 
 func (p *previews) init() {
-	p.known = cache.New[string, preview](10_000, 1)
-	p.slots = make(chan struct{}, 4)
+	//share: total 10000 addresses of deployments and branches, known or unknown; owner 2500; edge the addresses asked for longest ago are looked up again
+	p.known = cache.NewShared[string, preview](10_000, 1, 2500)
+	//share: total 4 lookups at once; owner 2, in turn; edge waits a second, then 503 with Retry-After
+	p.slots = fair.New(fair.Config{Places: 4, Owner: 2, Waiting: 1000, OwnerWaiting: 100})
 }
 
 // forget drops everything: a deleted site's deployments go with it, and a branch's address
@@ -79,17 +82,18 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 	if p, ok := e.previews.known.Get(label); ok && p.round == e.previews.round.Load() && time.Now().Before(p.until) {
 		return p.target(of), nil
 	}
-	p, err := e.previews.known.Load(ctx, label, func(ctx context.Context) (preview, int64, error) {
-		select {
-		case e.previews.slots <- struct{}{}:
-			defer func() { <-e.previews.slots }()
-		case <-time.After(time.Second):
+	p, err := e.previews.known.LoadFor(ctx, of.owner, label, func(ctx context.Context) (preview, int64, error) {
+		turn, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		done, err := e.previews.slots.Take(turn, fair.Who{Owner: of.owner, Site: of.site})
+		if err != nil {
 			return preview{}, 0, errCrowded
 		}
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer done()
+		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		p := preview{round: e.previews.round.Load()}
-		err := e.DB.QueryRow(ctx, `
+		err = e.DB.QueryRow(ctx, `
 			SELECT release, deployment_id, backend, node FROM previews
 			WHERE label = $1 AND host_label = $2`, name, host).Scan(&p.release, &p.deployment, &p.backend, &p.node)
 		switch {
@@ -112,7 +116,7 @@ func (p preview) target(of *target) *target {
 	if p.release == "" {
 		return nil
 	}
-	t := &target{site: of.site, label: of.label, release: p.release, deployment: p.deployment, state: stateLive, backend: p.backend, node: p.node, preview: true, settings: of.settings, serving: of.serving}
+	t := &target{site: of.site, owner: of.owner, label: of.label, release: p.release, deployment: p.deployment, state: stateLive, backend: p.backend, node: p.node, preview: true, settings: of.settings, serving: of.serving}
 	if of.state == stateStopped || of.state == statePaused {
 		t.state = of.state
 	}

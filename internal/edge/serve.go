@@ -50,7 +50,7 @@ func (e *Edge) answered(rec *recorder, r *http.Request) {
 func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	t, to, err := e.find(r.Context(), host)
 	if t != nil {
-		rec.visits, rec.target = t.visits, t
+		rec.visits, rec.target, rec.Owner, rec.Site = t.visits, t, t.owner, t.site
 		if err == nil && to == "" && t.state == stateLive {
 			if answer := e.backendOf(t); answer != nil {
 				if e.admitted(rec, r, t) {
@@ -93,7 +93,7 @@ func (e *Edge) admitted(w *recorder, r *http.Request, t *target) bool {
 	if !t.protected() {
 		return true
 	}
-	a := t.serving.Of(t.site, fastpath.Hostname(r.Host), t.preview)
+	a := t.serving.Of(t.owner, t.site, fastpath.Hostname(r.Host), t.preview)
 	if e.guard.Passes(r, a) {
 		return true
 	}

@@ -23,6 +23,7 @@ const (
 // target holds what answers for a host. It is immutable; a switch replaces it.
 type target struct {
 	site       string
+	owner      string
 	label      string
 	release    release.ID
 	deployment string

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 
 	"slipway/internal/fair"
@@ -34,7 +33,7 @@ type headerBytes struct {
 }
 
 func newHeaderBytes(pool *fair.Pool, remote net.Addr) *headerBytes {
-	return &headerBytes{pool: pool, visitor: Visitor(remote)}
+	return &headerBytes{pool: pool, visitor: fair.Visitor(remote.String())}
 }
 
 // take counts n bytes until done is called. ok is false where that is too much.
@@ -93,22 +92,4 @@ func fieldBytes(r *http.Request) (n int) {
 // counting gives a connection's requests what counts their fields.
 func (s *Server) counting(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, headerBytesKey{}, newHeaderBytes(s.headers, c.RemoteAddr()))
-}
-
-// Visitor returns the network that a visitor is counted as: an IPv4 address, or the /64 of
-// an IPv6 one, which one customer of a provider has.
-func Visitor(remote net.Addr) string {
-	if remote == nil {
-		return ""
-	}
-	at, err := netip.ParseAddrPort(remote.String())
-	if err != nil {
-		return remote.String()
-	}
-	addr := at.Addr().Unmap()
-	if addr.Is4() {
-		return addr.String()
-	}
-	network, _ := addr.WithZone("").Prefix(64)
-	return network.String()
 }

@@ -18,6 +18,7 @@ import (
 
 	"slipway/internal/blob"
 	"slipway/internal/cache"
+	"slipway/internal/fair"
 	"slipway/internal/release"
 	"slipway/internal/response"
 )
@@ -42,7 +43,7 @@ type Config struct {
 type Server struct {
 	Config
 	assets *cache.Cache[assetKey, *asset]
-	held   chan struct{} // a place for each file that stays open while it is sent
+	held   *fair.Pool // a place for each file that stays open while it is sent
 }
 
 // maxHeld is how many files stay open while they are sent. A visitor who reads nothing has 128
@@ -52,7 +53,11 @@ const maxHeld = 256
 
 // New returns a Server that has nothing in memory yet.
 func New(c Config) *Server {
-	return &Server{Config: c, assets: cache.New[assetKey, *asset](c.Bytes, c.Bytes/4), held: make(chan struct{}, maxHeld)}
+	return &Server{Config: c,
+		//share: total 128 MiB of files; owner half of it, and who has the most loses first; edge the files used longest ago are read from the store again
+		assets: cache.NewShared[assetKey, *asset](c.Bytes, c.Bytes/4, c.Bytes/2),
+		//share: total 256 files open while they are sent; owner 64, of which one visitor has 32; edge the file is opened for each part that is sent
+		held: fair.New(fair.Config{Places: maxHeld, Owner: maxHeld / 4, Visitor: maxHeld / 8})}
 }
 
 // assetKey is everything an answer's bytes and headers depend on, so that no header of a
@@ -135,7 +140,7 @@ func (s *Server) content(w *response.Recorder, r *http.Request, f release.File, 
 		}
 		return s.stream(w, r, f, c, encoding, status, spec, tag)
 	}
-	a, err := s.asset(r.Context(), assetKey{c.Digest, f.Type, encoding}, c.Size)
+	a, err := s.asset(r.Context(), w.Owner, assetKey{c.Digest, f.Type, encoding}, c.Size)
 	if err != nil {
 		return err
 	}
@@ -162,8 +167,8 @@ func (s *Server) content(w *response.Recorder, r *http.Request, f release.File, 
 }
 
 // asset returns a small file from memory, or reads, verifies and keeps it.
-func (s *Server) asset(ctx context.Context, key assetKey, size int64) (*asset, error) {
-	a, hit, err := s.assets.Fetch(ctx, key, func(ctx context.Context) (*asset, int64, error) {
+func (s *Server) asset(ctx context.Context, owner string, key assetKey, size int64) (*asset, error) {
+	a, hit, err := s.assets.FetchFor(ctx, owner, key, func(ctx context.Context) (*asset, int64, error) {
 		b, err := s.Blobs.ReadAll(ctx, key.digest, Largest)
 		if err != nil {
 			return nil, 0, err
@@ -179,26 +184,25 @@ func (s *Server) asset(ctx context.Context, key assetKey, size int64) (*asset, e
 
 // open opens a file to be sent, whoever reads it how slowly: for as long as it is read, or,
 // where so many already are, anew for each part of it.
-func (s *Server) open(ctx context.Context, d blob.Digest) (f io.ReadSeeker, size int64, end func(), err error) {
+func (s *Server) open(ctx context.Context, who fair.Who, d blob.Digest) (f io.ReadSeeker, size int64, end func(), err error) {
 	var b io.ReadSeekCloser
-	select {
-	case s.held <- struct{}{}:
-		if b, size, err = s.Blobs.Open(ctx, d); err != nil {
-			<-s.held
-			return nil, 0, nil, err
-		}
-		return b, size, func() { b.Close(); <-s.held }, nil
-	default:
+	release, ok := s.held.Try(who)
+	if !ok {
 		if b, size, err = s.Blobs.OpenBriefly(ctx, d); err != nil {
 			return nil, 0, nil, err
 		}
 		return b, size, func() { b.Close() }, nil
 	}
+	if b, size, err = s.Blobs.Open(ctx, d); err != nil {
+		release()
+		return nil, 0, nil, err
+	}
+	return b, size, func() { b.Close(); release() }, nil
 }
 
 // stream answers with a file too long for memory.
 func (s *Server) stream(w *response.Recorder, r *http.Request, f release.File, c release.Content, encoding string, status int, spec, tag string) error {
-	b, size, end, err := s.open(r.Context(), c.Digest)
+	b, size, end, err := s.open(r.Context(), w.Who(r), c.Digest)
 	if err != nil {
 		return err
 	}

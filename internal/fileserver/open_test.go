@@ -3,6 +3,7 @@ package fileserver
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"slipway/internal/blob"
+	"slipway/internal/fair"
 )
 
 // Only so many files stay open while they are sent; those over it are read whole all the
@@ -30,8 +32,8 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	s := New(Config{Blobs: blobs, Bytes: 1 << 20, Looked: func(bool) {}})
 	var files []io.ReadSeeker
 	var ends []func()
-	for range maxHeld + 50 {
-		f, size, end, err := s.open(t.Context(), d)
+	for range 2 * maxHeld {
+		f, size, end, err := s.open(t.Context(), fair.Who{Owner: fmt.Sprint(len(ends) % 8)}, d)
 		if err != nil || size != int64(len(want)) {
 			t.Fatal(size, err)
 		}
@@ -57,7 +59,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 		}
 	}
 	damage(t, dir)
-	f, _, end, err := s.open(t.Context(), d)
+	f, _, end, err := s.open(t.Context(), fair.Who{Owner: fmt.Sprint(len(ends) % 8)}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +70,8 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	if len(s.held) > 0 || openBelow(t, dir) > 0 {
-		t.Errorf("%d places are taken, %d files are open", len(s.held), openBelow(t, dir))
+	if held, _ := s.held.Held(); held > 0 || openBelow(t, dir) > 0 {
+		t.Errorf("%d places are taken, %d files are open", held, openBelow(t, dir))
 	}
 }
 

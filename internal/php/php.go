@@ -23,7 +23,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"slipway/internal/compress"
@@ -47,8 +46,7 @@ type Site struct {
 	// Copies compresses files for those who visit Name, the site. Optional.
 	Copies *compress.Copies
 	Name   string
-
-	spooling atomic.Int32 // bodies of unknown length that are stored
+	Owner  string // of the site. Optional.
 }
 
 // source matches names that hold code or what is nobody's business: they are never shown.

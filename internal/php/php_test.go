@@ -3,6 +3,7 @@ package php
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"slipway/internal/compress"
@@ -97,8 +99,10 @@ func TestScript(t *testing.T) {
 // Requests whose length is not announced, as over HTTP/3, need no place among those that are
 // stored while they are short; and a site has a share of the places alone.
 func TestBodiesOfUnknownLength(t *testing.T) {
+	visitor := 0
 	body := func(s *Site, text io.Reader) (string, int64, func(), error) {
 		r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{text})
+		r.Header.Set("X-Real-Ip", fmt.Sprintf("192.0.2.%d", visitor/visitorSpools))
 		b, length, done, err := s.body(r)
 		if err != nil || b == nil {
 			return "", length, done, err
@@ -106,7 +110,7 @@ func TestBodiesOfUnknownLength(t *testing.T) {
 		got, err := io.ReadAll(b)
 		return string(got), length, done, err
 	}
-	a, b := &Site{Spool: t.TempDir()}, &Site{Spool: t.TempDir()}
+	a, b := &Site{Spool: t.TempDir(), Owner: "a", Name: "a1"}, &Site{Spool: t.TempDir(), Owner: "b", Name: "b1"}
 	for _, text := range []string{"", "a=b", strings.Repeat("x", shortLength-1)} {
 		for range 2 * maxSpools {
 			if got, length, done, err := body(a, iotest.OneByteReader(strings.NewReader(text))); err != nil || got != text || length != int64(len(text)) {
@@ -118,16 +122,24 @@ func TestBodiesOfUnknownLength(t *testing.T) {
 	}
 	long := strings.Repeat("long", shortLength)
 	var ends []func()
-	for range siteSpools {
+	for visitor = range ownerSpools {
+		if visitor == visitorSpools { // the first one has its share
+			visitor--
+			if _, _, _, err := body(a, strings.NewReader(long)); err == nil {
+				t.Error("a visitor has more than a share")
+			}
+			visitor++
+		}
 		got, length, done, err := body(a, strings.NewReader(long))
 		if err != nil || got != long || length != int64(len(long)) {
 			t.Fatalf("a long body: %d, %v", length, err)
 		}
 		ends = append(ends, done)
 	}
+	visitor, a.Name = 100, "a2"
 	refused := new(refusal)
 	if _, _, _, err := body(a, strings.NewReader(long)); !errors.As(err, &refused) || refused.status != 503 {
-		t.Errorf("one too many of a site: %v", err)
+		t.Errorf("one too many of an owner's sites: %v", err)
 	}
 	got, _, done, err := body(b, strings.NewReader(long))
 	if err != nil || got != long {
@@ -147,9 +159,39 @@ func TestBodiesOfUnknownLength(t *testing.T) {
 			t.Errorf("%d bytes and then an error passed for a body", len(sent))
 		}
 	}
-	if a.spooling.Load() != 0 || b.spooling.Load() != 0 || len(spools) != 0 {
-		t.Errorf("%d, %d and %d places stay taken", a.spooling.Load(), b.spooling.Load(), len(spools))
+	if held, _ := spools.Held(); held != 0 {
+		t.Errorf("%d places stay taken", held)
 	}
+}
+
+// A body that drips is refused once it has had time to come, and one that comes is not.
+func TestSlowBodies(t *testing.T) {
+	t.Parallel()
+	for each, fast := range map[int]bool{1: false, 512 << 10: true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &paced{Reader: &dripping{each: each, left: 100}, since: time.Now()}
+			_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, p, make([]byte, 512<<10))
+			refused := new(refusal)
+			if slow := errors.As(err, &refused) && refused.status == http.StatusRequestTimeout; slow == fast || fast && err != nil {
+				t.Errorf("%d bytes every 15 s: %v", each, err)
+			}
+			if took := time.Since(p.since); !fast && took > time.Minute {
+				t.Errorf("it held its place for %s", took)
+			}
+		})
+	}
+}
+
+// dripping is a body of which some bytes come every 15 seconds.
+type dripping struct{ each, left int }
+
+func (d *dripping) Read(b []byte) (int, error) {
+	if d.left == 0 {
+		return 0, io.EOF
+	}
+	d.left--
+	time.Sleep(15 * time.Second)
+	return min(len(b), d.each), nil
 }
 
 func TestServe(t *testing.T) {

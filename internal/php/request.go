@@ -12,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"slipway/internal/fair"
 	"slipway/internal/fastcgi"
 )
 
@@ -88,33 +90,39 @@ func firstOf(values []string, otherwise string) string {
 
 // A body of unknown length is read before PHP sees it, because PHP reads as much as
 // CONTENT_LENGTH says: so many bytes of it at most. What is not short is stored, so many
-// such bodies at once, of all sites and of one. Over HTTP/3 the length is unknown of most
-// requests, also of those without a body.
+// such bodies at once, of all sites, of one owner's and of one visitor. Over HTTP/3 the length
+// is unknown of most requests, also of those without a body.
 const (
-	maxSpool    = 64 << 20
-	maxSpools   = 32
-	siteSpools  = 8
-	shortLength = 4 << 10
+	maxSpool      = 64 << 20
+	maxSpools     = 32
+	ownerSpools   = 8
+	visitorSpools = 4
+	shortLength   = 4 << 10
 )
 
-var spools = make(chan struct{}, maxSpools)
+// share: total 32 request bodies of unknown length on disk, 64 MiB each; owner 8, of which one visitor has 4; edge 503, and 408 for a body that comes slower than 16 KiB/s
+var spools = fair.New(fair.Config{Places: maxSpools, Owner: ownerSpools, Visitor: visitorSpools})
 
-// spool reports whether another body may be stored; spooled is its opposite.
-func (s *Site) spool() bool {
-	if s.spooling.Add(1) <= siteSpools {
-		select {
-		case spools <- struct{}{}:
-			return true
-		default:
-		}
-	}
-	s.spooling.Add(-1)
-	return false
+// A body that is stored comes at least so fast, after a first while: it holds a place.
+const (
+	spoolGrace = 30 * time.Second
+	spoolRate  = 16 << 10 // bytes per second
+)
+
+// paced reads a body that must come at a rate.
+type paced struct {
+	io.Reader
+	since time.Time
+	n     int64
 }
 
-func (s *Site) spooled() {
-	s.spooling.Add(-1)
-	<-spools
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	p.n += int64(n)
+	if took := time.Since(p.since) - spoolGrace; err == nil && took > 0 && p.n < int64(took.Seconds()*spoolRate) {
+		return n, &refusal{http.StatusRequestTimeout, "The upload is too slow"}
+	}
+	return n, err
 }
 
 // refusal is a request that is answered without PHP.
@@ -149,17 +157,18 @@ func (s *Site) body(r *http.Request) (body io.Reader, length int64, done func(),
 	case err != nil: // half a body
 		return nil, 0, nil, err
 	}
-	if !s.spool() {
+	spooled, ok := spools.Try(fair.Who{Owner: s.Owner, Site: s.Name, Visitor: fair.Visitor(firstOf(r.Header["X-Real-Ip"], ""))})
+	if !ok {
 		return nil, 0, nil, &refusal{http.StatusServiceUnavailable, "Too many uploads without a Content-Length are under way"}
 	}
 	f, err := os.CreateTemp(s.Spool, "body-")
 	if err != nil {
-		s.spooled()
+		spooled()
 		return nil, 0, nil, fmt.Errorf("store body: %w", err)
 	}
 	_ = os.Remove(f.Name())
-	drop := sync.OnceFunc(func() { _ = f.Close(); _ = r.Body.Close(); s.spooled() })
-	n, err := io.Copy(f, io.LimitReader(io.MultiReader(bytes.NewReader(first), r.Body), maxSpool+1))
+	drop := sync.OnceFunc(func() { _ = f.Close(); _ = r.Body.Close(); spooled() })
+	n, err := io.Copy(f, io.LimitReader(io.MultiReader(bytes.NewReader(first), &paced{Reader: r.Body, since: time.Now()}), maxSpool+1))
 	if err == nil && n > maxSpool {
 		err = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request without a Content-Length may have %d MiB", maxSpool>>20)}
 	}

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"slipway/internal/access"
@@ -23,6 +22,7 @@ const (
 	proxyTime  = 60 * time.Second // for the whole exchange
 	proxyBody  = 10 << 20         // bytes of the request
 	proxyMost  = 512              // at a time, of all sites
+	proxyOwner = 128              // at a time, of one owner's sites
 	proxySite  = 32               // at a time, of one site
 	proxyChain = 3                // through how many of our own rules a request may go
 	viaName    = "slipway"
@@ -30,7 +30,6 @@ const (
 
 // Rule says where a site's own rules forward a request.
 type Rule struct {
-	Site      string
 	To        string   // a URL
 	Hosts     []string // that the site's settings allow
 	Preview   bool     // the address of a deployment or a branch
@@ -39,7 +38,7 @@ type Rule struct {
 
 // Forward forwards a request to another host because a rule of the release says so and
 // the site's settings allow the host.
-func (p *Proxy) Forward(w http.ResponseWriter, r *http.Request, rule Rule) {
+func (p *Proxy) Forward(w *response.Recorder, r *http.Request, rule Rule) {
 	to, err := url.Parse(rule.To)
 	if err != nil || p.Out == nil || !allows(rule.Hosts, to) {
 		response.Page(w, r, response.PageMissing)
@@ -49,11 +48,12 @@ func (p *Proxy) Forward(w http.ResponseWriter, r *http.Request, rule Rule) {
 		response.Fail(w, r, http.StatusLoopDetected)
 		return
 	}
-	if !p.forwarding.enter(rule.Site) {
-		response.Page(w, r, response.PageBusy)
+	done, ok := p.forwarding.Try(w.Who(r))
+	if !ok {
+		response.Page(w, r, response.PageOverloaded)
 		return
 	}
-	defer p.forwarding.leave(rule.Site)
+	defer done()
 	ctx, cancel := context.WithTimeout(r.Context(), proxyTime)
 	defer cancel()
 	rc := http.NewResponseController(w)
@@ -104,38 +104,6 @@ func (p *Proxy) Forward(w http.ResponseWriter, r *http.Request, rule Rule) {
 		h.Del(name) // the other host's answer has its own
 	}
 	proxy.ServeHTTP(w, r)
-}
-
-// places counts what is under way, overall and per site.
-type places struct {
-	most, each int // overall and of one site
-
-	mu  sync.Mutex // guards the rest
-	all int
-	of  map[string]int
-}
-
-func (p *places) enter(site string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all >= p.most || p.of[site] >= p.each {
-		return false
-	}
-	if p.of == nil {
-		p.of = map[string]int{}
-	}
-	p.all++
-	p.of[site]++
-	return true
-}
-
-func (p *places) leave(site string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.all--
-	if p.of[site]--; p.of[site] <= 0 {
-		delete(p.of, site)
-	}
 }
 
 // allows reports whether a site's settings allow forwarding to an address.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"slipway/internal/connlimit"
+	"slipway/internal/fair"
 	"slipway/internal/response"
 	"slipway/internal/upstream"
 )
@@ -36,7 +37,7 @@ type Config struct {
 	Out http.RoundTripper
 	Log *slog.Logger
 	// Shared is how many requests that share connections, over HTTP/2 and HTTP/3, Serve has under
-	// way, half of them for one host. Each holds a file descriptor, of a program's connection or
+	// way, a quarter of them for one owner's sites. Each holds a file descriptor, of a program's connection or
 	// of its file. Optional: 0 means a quarter of those that the process may have.
 	Shared int
 }
@@ -44,7 +45,7 @@ type Config struct {
 // Proxy passes requests on. It is safe for concurrent use.
 type Proxy struct {
 	Config
-	forwarding, shared places
+	forwarding, shared *fair.Pool
 }
 
 // New returns a Proxy.
@@ -56,7 +57,12 @@ func New(c Config) *Proxy {
 		}
 		c.Shared = int(min(n, 1<<20) / 4)
 	}
-	return &Proxy{Config: c, forwarding: places{most: proxyMost, each: proxySite}, shared: places{most: c.Shared, each: c.Shared / 2}}
+	return &Proxy{Config: c,
+		//share: total 512 requests forwarded to other hosts; owner 128, of one site 32; edge 503 with Retry-After
+		forwarding: fair.New(fair.Config{Places: proxyMost, Owner: proxyOwner, Site: proxySite}),
+		//share: total a quarter of the file descriptors, of requests over HTTP/2 and 3 that programs answer; owner a quarter of that, one visitor half of it; edge 503 with Retry-After
+		shared: fair.New(fair.Config{Places: c.Shared, Owner: (c.Shared + 3) / 4, Visitor: (c.Shared + 7) / 8}),
+	}
 }
 
 // Program is a site's program, held for one request.
@@ -138,11 +144,12 @@ func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to Program, s Site,
 	// Connections are counted where they are accepted, but one of HTTP/2 has 128 requests: answers
 	// that nobody reads would use up the descriptors of the control plane.
 	if r.ProtoMajor > 1 {
-		if !p.shared.enter(s.Host) {
+		done, ok := p.shared.Try(w.Who(r))
+		if !ok {
 			response.Page(w, r, response.PageOverloaded)
 			return nil
 		}
-		defer p.shared.leave(s.Host)
+		defer done()
 	}
 	if to.Serve != nil && serveFile(w, r, to, s) {
 		return nil

@@ -227,44 +227,48 @@ func TestWithoutContent(t *testing.T) {
 	}
 }
 
-// Requests that share connections are bounded, those of one host by half of it; one on a connection
-// of its own is not, and a place is free again once its request has ended.
+// Requests that share connections are bounded, those of one owner's hosts and of one visitor by
+// shares of it; one on a connection of its own is not, and a place is free again once its request
+// has ended.
 func TestSharedConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler), Shared: 4})
-	ask := func(host string, major int, serve func(http.ResponseWriter, *http.Request) bool) *httptest.ResponseRecorder {
+	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler), Shared: 8})
+	ask := func(owner, host, visitor string, major int, serve func(http.ResponseWriter, *http.Request) bool) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "https://"+host+"/a.jpg", nil)
-		r.ProtoMajor = major
-		if err := p.Serve(&response.Recorder{ResponseWriter: w}, r, Program{Serve: serve}, Site{Host: host}, time.Now()); err != nil {
+		r.ProtoMajor, r.RemoteAddr = major, visitor+":1"
+		if err := p.Serve(&response.Recorder{ResponseWriter: w, Owner: owner, Site: host}, r, Program{Serve: serve}, Site{Host: host}, time.Now()); err != nil {
 			t.Error(err)
 		}
 		return w
 	}
 	quick := func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusOK); return true }
+	want := func(what string, w *httptest.ResponseRecorder, status int) {
+		t.Helper()
+		if w.Code != status || (status == http.StatusServiceUnavailable) != (w.Header().Get("Retry-After") != "") {
+			t.Errorf("%s: %d %v, want %d", what, w.Code, w.Header(), status)
+		}
+	}
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var slow sync.WaitGroup
-	for i, host := range []string{"a.sites.test", "a.sites.test", "b.sites.test", "b.sites.test"} {
+	hold := func(owner, host, visitor string) {
 		slow.Go(func() {
-			ask(host, 2, func(http.ResponseWriter, *http.Request) bool { entered <- struct{}{}; <-leave; return true })
+			ask(owner, host, visitor, 2, func(http.ResponseWriter, *http.Request) bool { entered <- struct{}{}; <-leave; return true })
 		})
 		<-entered
-		if w := ask("c.sites.test", 1, quick); w.Code != http.StatusOK {
-			t.Errorf("HTTP/1.1 beside them: %d", w.Code)
-		}
-		if i == 1 {
-			if one, other := ask("a.sites.test", 2, quick), ask("b.sites.test", 3, quick); one.Code != http.StatusServiceUnavailable || other.Code != http.StatusOK {
-				t.Errorf("one host has its half: %d for it, %d for another", one.Code, other.Code)
-			}
-		}
 	}
-	for _, host := range []string{"a.sites.test", "c.sites.test"} {
-		if w := ask(host, 2, quick); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-			t.Errorf("%s when all places are taken: %d %v", host, w.Code, w.Header())
-		}
+	hold("a", "a1.sites.test", "192.0.2.1")
+	want("a visitor's second request", ask("a", "a1.sites.test", "192.0.2.1", 2, quick), http.StatusServiceUnavailable)
+	want("the same at another owner's site", ask("b", "b1.sites.test", "192.0.2.1", 2, quick), http.StatusOK)
+	hold("a", "a2.sites.test", "192.0.2.2")
+	want("an owner's third, at whichever host", ask("a", "a3.sites.test", "192.0.2.3", 3, quick), http.StatusServiceUnavailable)
+	want("HTTP/1.1 beside them", ask("a", "a3.sites.test", "192.0.2.3", 1, quick), http.StatusOK)
+	want("another owner", ask("b", "b1.sites.test", "192.0.2.3", 3, quick), http.StatusOK)
+	for _, owner := range []string{"b", "c", "d"} {
+		hold(owner, owner+".sites.test", "192.0.2.1")
+		hold(owner, owner+".sites.test", "192.0.2.2")
 	}
+	want("a fifth owner when all places are taken", ask("e", "e.sites.test", "192.0.2.1", 2, quick), http.StatusServiceUnavailable)
 	close(leave)
 	slow.Wait()
-	if w := ask("a.sites.test", 2, quick); w.Code != http.StatusOK {
-		t.Errorf("afterwards: %d", w.Code)
-	}
+	want("afterwards", ask("a", "a1.sites.test", "192.0.2.1", 2, quick), http.StatusOK)
 }

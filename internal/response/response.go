@@ -5,6 +5,8 @@ package response
 import (
 	"net/http"
 	"time"
+
+	"slipway/internal/fair"
 )
 
 // Values of header fields, shared by all answers: nobody writes to them.
@@ -18,7 +20,9 @@ var (
 // Recorder remembers what an answer was.
 type Recorder struct {
 	http.ResponseWriter
-	Status int // 0 until it has begun
+	Owner  string // who owns the site; empty: it is none's
+	Site   string // likewise
+	Status int    // 0 until it has begun
 	Bytes  int64
 	Page   bool          // what was asked for with GET is a page of the site
 	First  time.Duration // until a program's answer began; 0 where none did
@@ -27,6 +31,11 @@ type Recorder struct {
 	Plain bool   // the answer depends on nothing but host, path and accepted encodings
 	Ready bool   // a plain answer with status 200 has been given: Body holds all of it
 	Body  []byte // not to be changed
+}
+
+// Who says on whose behalf a request is answered, for what sites share.
+func (r *Recorder) Who(q *http.Request) fair.Who {
+	return fair.Who{Owner: r.Owner, Site: r.Site, Visitor: fair.Visitor(q.RemoteAddr)}
 }
 
 // WriteHeader is for http.ResponseWriter.

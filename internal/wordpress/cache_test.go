@@ -124,19 +124,36 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// Passwords are tried so often by one visitor, whichever path leads to the script; who goes on
+// when refused locks nobody else out.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	x := newThrottle()
-	for i := range loginsOfOne {
-		if x.take("site", "203.0.113.1:1234") > 0 {
+	post := func(site, path, from string) bool {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.URL.Path, r.RemoteAddr = path, from
+		return x.take(site, r) == 0
+	}
+	paths := []string{"/wp-login.php", "/wp-login.php/x", "//wp-login.php/./y", "/a/../wp-login.php", "/wp-login.php/"}
+	for i := range loginsOfVisitor {
+		if !post("site", paths[i%len(paths)], "203.0.113.1:1234") {
 			t.Fatalf("attempt %d is refused", i)
 		}
 	}
-	if x.take("site", "203.0.113.1:99") <= 0 {
-		t.Error("one more is not")
+	for _, path := range paths {
+		for range loginsOfSite {
+			if post("site", path, "203.0.113.1:99") {
+				t.Fatalf("%s: one more attempt is let through", path)
+			}
+		}
 	}
-	if x.take("site", "203.0.113.2:1") > 0 || x.take("other", "203.0.113.1:1") > 0 {
+	if !post("site", "/wp-login.php", "198.51.100.1:1") || !post("other", "/wp-login.php", "203.0.113.1:1") || !post("site", "/wp-comments-post.php", "203.0.113.1:1") {
 		t.Error("others are refused with it")
+	}
+	for i := range 2 * remoteMore * loginsOfVisitor {
+		if let := post("site", "/xmlrpc.php/x", "203.0.113.1:1"); let != (i < remoteMore*loginsOfVisitor) {
+			t.Fatalf("request %d of XML-RPC: let through %v", i, let)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/fair"
 	"slipway/internal/site"
 )
 
@@ -153,11 +154,7 @@ var (
 
 // closed reports whether nobody may see a path.
 func closed(name string, xmlrpc bool) bool {
-	p := path.Clean("/" + name)
-	low := strings.ToLower(p)
-	if i := strings.Index(low, ".php/"); i >= 0 { // what follows is told to the script, which runs all the same
-		low = low[:i+4]
-	}
+	low := script(strings.ToLower(name))
 	switch {
 	case closedPaths[low]:
 		return true
@@ -187,12 +184,10 @@ func (g *Guard) Serve(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, http.StatusNotFound, "Not found\n")
 		return true
 	}
-	if r.Method == http.MethodPost && path.Clean("/"+r.URL.Path) == "/wp-login.php" {
-		if wait := g.w.logins.take(g.site, r.RemoteAddr); wait > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
-			answer(w, http.StatusTooManyRequests, "Too many attempts to log in. Try again later.\n")
-			return true
-		}
+	if wait := g.w.logins.take(g.site, r); wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
+		answer(w, http.StatusTooManyRequests, "Too many attempts to log in. Try again later.\n")
+		return true
 	}
 	if p, how := g.w.cache.lookup(g.pages, r); p != nil {
 		p.write(w, r, how)
@@ -257,40 +252,47 @@ func plain(r *http.Request, status int, text string) *http.Response {
 		ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}
 }
 
-// throttle holds attempts to log in: so many of an address, and so many of all, to a site.
-type throttle struct {
-	mu    sync.Mutex // guards since, seen
-	since time.Time
-	seen  map[string]int
-}
-
+// Attempts to log in, or to be sent a new password, within five minutes; and requests of
+// XML-RPC, each of which may hold one.
 const (
-	loginWindow  = 5 * time.Minute
-	loginsOfOne  = 10
-	loginsOfSite = 200
-	maxThrottled = 100_000
+	loginWindow     = 5 * time.Minute
+	loginsOfVisitor = 10
+	loginsOfNetwork = 50
+	loginsOfSite    = 200
+	remoteMore      = 5 // times as many requests of XML-RPC, which apps make for other things too
 )
 
-func newThrottle() *throttle { return &throttle{seen: map[string]int{}} }
+// throttle bounds how often passwords are tried.
+type throttle struct{ logins, remote *fair.Attempts }
 
-// take counts an attempt and returns how long to wait where it is one too many.
-func (t *throttle) take(site, addr string) time.Duration {
-	host := addr
-	if i := strings.LastIndex(addr, ":"); i > 0 {
-		host = strings.Trim(addr[:i], "[]")
+func newThrottle() throttle {
+	times := func(n int) *fair.Attempts {
+		return fair.NewAttempts(fair.Limit{Window: loginWindow, Visitor: n * loginsOfVisitor, Network: n * loginsOfNetwork, Site: n * loginsOfSite})
 	}
-	if parts := strings.Split(host, ":"); len(parts) > 4 { // IPv6: a network counts as one
-		host = strings.Join(parts[:4], ":")
+	return throttle{times(1), times(remoteMore)}
+}
+
+// take counts a request that may try a password, and returns how long to wait where it is one
+// too many.
+func (t throttle) take(site string, r *http.Request) time.Duration {
+	if r.Method != http.MethodPost {
+		return 0
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now := time.Now(); now.Sub(t.since) > loginWindow || len(t.seen) > maxThrottled {
-		t.since, t.seen = now, map[string]int{}
-	}
-	t.seen[site]++
-	t.seen[site+" "+host]++
-	if t.seen[site+" "+host] > loginsOfOne || t.seen[site] > loginsOfSite {
-		return loginWindow - time.Since(t.since)
+	switch visitor := fair.Visitor(r.RemoteAddr); script(r.URL.Path) {
+	case "/wp-login.php":
+		return t.logins.Try(site, visitor, time.Now())
+	case "/xmlrpc.php":
+		return t.remote.Try(site, visitor, time.Now())
 	}
 	return 0
+}
+
+// script returns the script that a path runs where it names one: what follows it is told to
+// it as PATH_INFO.
+func script(name string) string {
+	p := path.Clean("/" + name)
+	if i := strings.Index(p, ".php/"); i >= 0 {
+		return p[:i+4]
+	}
+	return p
 }

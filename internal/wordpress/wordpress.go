@@ -88,7 +88,7 @@ type WordPress struct {
 	c      Config
 	making sync.Mutex // held while a core is put together
 	cache  *cache
-	logins *throttle
+	logins throttle
 	crons  *crons
 	known  sync.Map     // of string to served: deployments whose guard was asked for
 	count  atomic.Int64 // of them

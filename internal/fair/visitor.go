@@ -1,0 +1,24 @@
+package fair
+
+import (
+	"net/netip"
+)
+
+// Visitor returns the network that a client is counted as: its IPv4 address, or the /64 of
+// its IPv6 address, which is what one customer of a provider has. addr is an address with
+// or without a port; anything else is returned as it is.
+func Visitor(addr string) string {
+	ip, err := netip.ParseAddr(addr)
+	if err != nil {
+		at, err := netip.ParseAddrPort(addr)
+		if err != nil {
+			return addr
+		}
+		ip = at.Addr()
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.Prefix(64)
+	return network.String()
+}
