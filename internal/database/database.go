@@ -66,9 +66,10 @@ type Database struct {
 	Full      bool   // over Limit: it can be read and emptied alone
 	CreatedAt db.Time
 
-	place  int64
-	server string
-	sealed string
+	preview bool // it is the twin of one for production: see PreviewEnv
+	place   int64
+	server  string
+	sealed  string
 }
 
 // Config holds what Databases needs.
@@ -114,7 +115,7 @@ func New(c Config) (*Databases, error) {
 	if c.Say == nil {
 		c.Say = func(string, string) {}
 	}
-	c.Limits.CountRows(account.LimitDatabases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting'`)
+	c.Limits.CountRows(account.LimitDatabases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting' AND NOT preview`)
 	d := &Databases{c: c, ways: map[string]*way{}}
 	if c.Why != "" {
 		return d, nil
@@ -196,28 +197,23 @@ func (d *Databases) keepWanted(ctx context.Context) {
 	}
 }
 
-const columns = `id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at`
+const columns = `id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at, preview`
 
 func (d *Databases) scan(row db.Scanner) (x Database, err error) {
-	err = row.Scan(&x.ID, &x.Site, &x.Owner, &x.Engine, &x.Name, &x.place, &x.Schema, &x.sealed, &x.server, &x.Status, &x.Reason, &x.Size, &x.Full, &x.CreatedAt)
+	err = row.Scan(&x.ID, &x.Site, &x.Owner, &x.Engine, &x.Name, &x.place, &x.Schema, &x.sealed, &x.server, &x.Status, &x.Reason, &x.Size, &x.Full, &x.CreatedAt, &x.preview)
 	x.Limit = d.c.Size
 	return x, err
 }
 
 // List returns the databases of the owner's site, the first made first.
 func (d *Databases) List(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Database, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND owner_id = $2 AND status <> 'deleting' ORDER BY place`, id, owner)
-	list, err := db.Collect(rows, err, d.scan)
-	if err != nil {
-		return nil, fmt.Errorf("list databases: %w", err)
-	}
-	return list, nil
+	return d.query(ctx, r, `site_id = $1 AND owner_id = $2 AND status <> 'deleting' AND NOT preview`, id, owner)
 }
 
-// Get returns the owner's database, or a NotFound fault.
+// Get returns the owner's database, or a NotFound fault. Those of previews are not found.
 func (d *Databases) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Database, error) {
 	x, err := d.byID(ctx, r, id)
-	if err == nil && x.Owner != owner {
+	if err == nil && (x.Owner != owner || x.preview) {
 		err = fault.Missing("database")
 	}
 	if err == nil { // with its site's deletion it is gone, whenever its contents are
@@ -243,13 +239,18 @@ func (d *Databases) byID(ctx context.Context, r db.Reader, id ID) (Database, err
 	return x, nil
 }
 
-// OfSite returns the databases of a site, whoever owns it.
+// OfSite returns the databases of a site, whoever owns it, without those of its previews.
 func (d *Databases) OfSite(ctx context.Context, id site.ID) ([]Database, error) {
 	return d.ofSite(ctx, d.c.DB, string(id))
 }
 
 func (d *Databases) ofSite(ctx context.Context, r db.Reader, id string) ([]Database, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND status <> 'deleting' ORDER BY place`, id)
+	return d.query(ctx, r, `site_id = $1 AND status <> 'deleting' AND NOT preview`, id)
+}
+
+// query returns the databases for which a condition holds, in the order of their places.
+func (d *Databases) query(ctx context.Context, r db.Reader, where string, args ...any) ([]Database, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE `+where+` ORDER BY preview, place`, args...)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return nil, fmt.Errorf("list databases: %w", err)
