@@ -31,6 +31,7 @@ import (
 	"slipway/internal/bundle"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/job"
 	"slipway/internal/operation"
@@ -147,6 +148,9 @@ type Config struct {
 	Hold    func(ctx context.Context, id site.ID) (release func(), err error)
 	// MakeFolder makes a storage folder that a site lacks.
 	MakeFolder func(ctx context.Context, id site.ID, name string) (Folder, error)
+	// Room returns how many bytes the storage of a site may hold; live is what it serves once
+	// it is restored, nil where that doesn't change. Optional: nil means any number.
+	Room func(ctx context.Context, id site.ID, live *deployment.Live) (int64, error)
 	// Databases lists the databases of a site. Load loads a dump, and with check compares
 	// its tables with what Dump has read.
 	Databases func(ctx context.Context, id site.ID) ([]Database, error)

@@ -32,6 +32,7 @@ const (
 // The most that one backup of an installation holds.
 const (
 	maxCopyFiles = 4_000_000
+	maxCopyNames = 256 << 20 // bytes
 	maxCopyBytes = 64 << 40
 )
 
@@ -79,7 +80,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	}
 	m := &Manifest{ID: c.ID, At: begun.UTC()}
 	t := &taking{Source: s, copy: &c,
-		collection: collection{s: &Backups{c: Config{Hold: s.Hold, Storage: s.Storage, Databases: s.Databases, Blobs: s.Blobs}}, w: w, m: m, base: base, most: maxCopyFiles, mostBytes: maxCopyBytes}}
+		collection: collection{s: &Backups{c: Config{Hold: s.Hold, Storage: s.Storage, Databases: s.Databases, Blobs: s.Blobs}}, w: w, m: m, base: base, most: maxCopyFiles, mostBytes: maxCopyBytes, mostNames: maxCopyNames}}
 	w.tick = t.tick
 	// Files before the database that refers to them, and again what came meanwhile: a file is
 	// stored before anything refers to it, and deleted after nothing does.
@@ -247,13 +248,17 @@ func (t *taking) sites(ctx context.Context) error {
 // site adds a site's storage and databases, all of them or nothing.
 func (t *taking) site(ctx context.Context, id site.ID) error {
 	part := t.collection
-	part.m = &Manifest{}
+	part.m, part.counts = &Manifest{}, counts{}
+	part.most, part.mostBytes, part.mostNames = 0, 0, 0 // a site has no more of a copy than of a backup of its own
 	part.inside = string(id) + "/"
 	if err := part.moment(ctx, Backup{ID: t.copy.ID, Site: id, Includes: parts}); err != nil {
 		return err
 	}
+	if err := t.fits(0); err != nil || t.bytes+part.bytes > maxCopyBytes || t.seen+part.seen > maxCopyFiles || t.names+part.names > maxCopyNames {
+		return &fault.Error{Kind: fault.TooLarge, Message: "The backup of the installation is full", Details: fmt.Sprintf("it has at most %d files with %d MiB of names", maxCopyFiles, maxCopyNames>>20)}
+	}
 	t.m.Files = append(t.m.Files, part.m.Files...)
-	t.bytes = part.bytes
+	t.bytes, t.seen, t.names = t.bytes+part.bytes, t.seen+part.seen, t.names+part.names
 	for _, f := range part.m.Folders {
 		t.m.Folders = append(t.m.Folders, string(id)+"/"+f)
 	}

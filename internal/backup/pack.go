@@ -89,7 +89,26 @@ func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 	scratch := scratches.Get().(*[maxPiece]byte)
 	defer scratches.Put(scratch)
 	buf := scratch[:0]
+	gaps, _ := r.(interface{ skip() int })
 	for {
+		for gaps != nil && len(buf) == 0 { // where a piece begins
+			n := gaps.skip()
+			if n == 0 {
+				break
+			}
+			i, err := w.hole()
+			if err != nil {
+				return nil, sum, 0, err
+			}
+			for range n {
+				if err := w.ctx.Err(); err != nil {
+					return nil, sum, 0, context.Cause(w.ctx)
+				}
+				h.Write(zeros[:])
+				w.tick(maxPiece)
+				list, size = append(list, i), size+maxPiece
+			}
+		}
 		n, err := io.ReadFull(r, scratch[len(buf):])
 		buf = scratch[:len(buf)+n]
 		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
@@ -146,6 +165,18 @@ func (w *writer) piece(b []byte) (int, [sha256.Size]byte, error) {
 	w.buf, w.digests = append(w.buf, b...), append(w.digests, sum[:]...)
 	w.have[sum] = len(w.pieces) - 1
 	return len(w.pieces) - 1, sum, nil
+}
+
+// hole returns the index of a piece of zeros.
+func (w *writer) hole() (int, error) {
+	w.mu.Lock()
+	i, ok := w.have[zerosSum]
+	w.mu.Unlock()
+	if ok {
+		return i, nil
+	}
+	i, _, err := w.piece(zeros[:])
+	return i, err
 }
 
 // flush ends the pack that is being filled: what comes is in another.

@@ -457,6 +457,9 @@ func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *reader, d *
 	if folders, err = s.folders(ctx, r, in.m, folders); err != nil {
 		return err
 	}
+	if err := s.fitsStorage(ctx, r, in.m); err != nil {
+		return err
+	}
 	for _, f := range folders {
 		files := in.m.under(inStorage + f.Name + "/")
 		if len(r.Paths) > 0 {
@@ -470,6 +473,32 @@ func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *reader, d *
 			return err
 		}
 		d.swaps = append(d.swaps, w)
+	}
+	return nil
+}
+
+// fitsStorage refuses files that are more than the site's storage may hold. A hard link is a
+// file of its own where it is restored, so they can be more than they were.
+func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *Manifest) error {
+	if s.c.Room == nil {
+		return nil
+	}
+	room, err := s.c.Room(ctx, r.Site, m.Live)
+	if err != nil {
+		return err
+	}
+	if c := m.Config; c != nil && c.Run.StorageMiB != nil && slices.Contains(r.Includes, Settings) && len(r.Paths) == 0 {
+		room = max(room, int64(*c.Run.StorageMiB)<<20)
+	}
+	var need int64
+	for _, f := range m.Files {
+		if name, stored := strings.CutPrefix(f.Path, inStorage); stored && (len(r.Paths) == 0 || chosen(r.Paths, name)) {
+			need += m.onDisk(f)
+		}
+	}
+	if need > room {
+		return &fault.Error{Kind: fault.TooLarge, Message: "The backup's files don't fit into the site's storage",
+			Details: fmt.Sprintf("they take %d MiB, and the site may store %d MiB; raise run.storageMiB, or restore some paths", (need+1<<20-1)>>20, room>>20), Code: "storage_full"}
 	}
 	return nil
 }
@@ -604,7 +633,8 @@ func (in *reader) write(ctx context.Context, dir, like string, files []File, wro
 		if err != nil {
 			return fmt.Errorf("restore storage: %w", err)
 		}
-		if err := errors.Join(fileLike(out, owner), in.copy(ctx, out, x), out.Close()); err != nil {
+		to := &sparse{f: out}
+		if err := errors.Join(fileLike(out, owner), in.copy(ctx, to, x), to.close(), out.Close()); err != nil {
 			return err
 		}
 		if wrote != nil {

@@ -47,6 +47,9 @@ const maxHold = 2 * time.Second
 const (
 	maxFiles = 1_000_000
 	maxBytes = 256 << 30
+	maxNames = 32 << 20 // bytes of all paths and links: they are held in memory
+	maxPath  = 4096     // bytes of one
+	inFolder = 4096     // entries of a folder that are read at once
 )
 
 // Work registers this service's jobs.
@@ -259,21 +262,30 @@ func (s *Backups) report(ctx context.Context, id ID) (read *atomic.Int64, stop f
 
 // collection is one backup being filled.
 type collection struct {
-	s     *Backups
-	w     *writer
-	m     *Manifest
-	base  *Manifest
-	bytes int64
+	s    *Backups
+	w    *writer
+	m    *Manifest
+	base *Manifest
+	counts
 
 	brief     *brief // nil: no look that may be given up
 	inside    string // folder of storage and databases, which ends with a slash. Optional.
 	most      int    // files. Optional: 0 means maxFiles.
 	mostBytes int64  // Optional: 0 means maxBytes.
+	mostNames int    // bytes. Optional: 0 means maxNames.
+}
+
+// counts holds how much was collected.
+type counts struct {
+	bytes int64
+	names int64 // bytes of the paths and links
+	seen  int   // files, links and folders
+	holes int64 // bytes of files that no disk holds
 }
 
 // file adds what open returns under a path, or what the base has under it with the same stamp.
 func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadCloser, error)) error {
-	if err := c.fits(); err != nil {
+	if err := c.fits(len(name)); err != nil {
 		return err
 	}
 	if c.base != nil && stamp != "" {
@@ -297,10 +309,17 @@ func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadC
 	return nil
 }
 
-// fits refuses one more file where a backup has as much as it may have.
-func (c *collection) fits() error {
+// fits counts one more file, link or folder with so many bytes of names, and refuses it where
+// a backup has as much as it may have.
+func (c *collection) fits(names int) error {
 	most, mostBytes := cmp.Or(c.most, maxFiles), cmp.Or(c.mostBytes, maxBytes)
-	if len(c.m.Files) >= most || c.bytes > mostBytes {
+	c.seen++
+	c.names += int64(names)
+	if mostNames := int64(cmp.Or(c.mostNames, maxNames)); c.names > mostNames || names > 2*maxPath {
+		return &fault.Error{Kind: fault.TooLarge, Message: "The site's file names are too long for a backup",
+			Details: fmt.Sprintf("all paths together have at most %d MiB, one has at most %d bytes; shorten them, or delete some files", mostNames>>20, maxPath)}
+	}
+	if c.seen > most || c.bytes > mostBytes {
 		return &fault.Error{Kind: fault.TooLarge, Message: "The site is too large for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
 	}
 	return nil
@@ -435,10 +454,10 @@ func (b *brief) reads(size int64) error {
 // held adds the files and the dumps, the files while the site's writes are held. After an
 // error nothing is added.
 func (c *collection) held(ctx context.Context, b Backup, folders []Folder, databases []Database) (err error) {
-	files, bytes := len(c.m.Files), c.bytes
+	files, before := len(c.m.Files), c.counts
 	defer func() {
 		if err != nil {
-			c.m.Files, c.bytes = c.m.Files[:files], bytes
+			c.m.Files, c.counts = c.m.Files[:files], before
 		}
 	}()
 	release := func() {}
@@ -474,17 +493,17 @@ func (c *collection) held(ctx context.Context, b Backup, folders []Folder, datab
 // begun, so that it doesn't wait for long. stop ends what still goes on.
 func (c *collection) dumps(ctx context.Context, databases []Database) (add func() error, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	type stream struct {
+	type dump struct {
 		name string
 		*spool
 	}
-	var streams []stream
+	var streams []dump
 	began := make(chan struct{}, len(databases))
 	c.m.Places = make(map[string]int64, len(databases))
 	for _, d := range databases {
 		c.m.Places[d.Name] = d.Place
 		w := newSpool()
-		streams = append(streams, stream{d.Name, w})
+		streams = append(streams, dump{d.Name, w})
 		go func() {
 			first := &firstWrite{w: w, began: began}
 			err := d.Dump(ctx, first)
@@ -524,7 +543,7 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 			return err
 		}
 		for _, f := range stored {
-			if err := c.fits(); err != nil {
+			if err := c.fits(len(f.Path)); err != nil {
 				return err
 			}
 			c.add(f)
@@ -592,11 +611,23 @@ func (c *collection) below(ctx context.Context, root *os.Root, at string, depth 
 	if err != nil {
 		return err
 	}
-	entries, err := dir.ReadDir(-1)
-	_ = dir.Close()
-	if err != nil {
-		return err
+	defer dir.Close()
+	for {
+		entries, err := dir.ReadDir(inFolder) // a part of a folder that may have a million
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.entries(ctx, root, at, depth, entries); err != nil {
+			return err
+		}
 	}
+}
+
+// entries adds some of what a directory has.
+func (c *collection) entries(ctx context.Context, root *os.Root, at string, depth int, entries []fs.DirEntry) error {
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
 		if ctx.Err() != nil {
@@ -607,7 +638,10 @@ func (c *collection) below(ctx context.Context, root *os.Root, at string, depth 
 		case e.IsDir():
 			err = c.subfolder(ctx, root, name, at, depth)
 		case e.Type() == fs.ModeSymlink:
-			if to, err := root.Readlink(name); err == nil {
+			if to, gone := root.Readlink(name); gone == nil {
+				if err = c.fits(len(at) + 1 + len(name) + len(to)); err != nil {
+					return err
+				}
 				c.m.Files = append(c.m.Files, File{Path: at + "/" + name, Link: to, Sum: emptySum})
 			}
 		case e.Type().IsRegular():
@@ -631,6 +665,12 @@ func changed(err error) bool {
 func (c *collection) subfolder(ctx context.Context, root *os.Root, name, at string, depth int) error {
 	if depth >= maxNested {
 		return &fault.Error{Kind: fault.TooLarge, Message: "The site's folders are nested too deeply for a backup", Details: fmt.Sprintf("at most %d levels", maxNested)}
+	}
+	if err := c.fits(0); err != nil { // it is no file of the backup, and takes time all the same
+		return err
+	}
+	if len(at)+1+len(name) > maxPath {
+		return c.fits(2*maxPath + 1)
 	}
 	sub, err := openFolder(root, name)
 	if err != nil {
@@ -665,15 +705,26 @@ func (c *collection) stored(root *os.Root, name, at string, info fs.FileInfo) er
 		if err != nil {
 			return nil, err
 		}
-		if now, err := file.Stat(); err != nil || !now.Mode().IsRegular() {
+		now, err := file.Stat()
+		if err != nil || !now.Mode().IsRegular() {
 			file.Close()
 			return nil, fs.ErrNotExist
 		}
-		return struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(file, maxBytes), file}, nil
+		if st, ok := now.Sys().(*syscall.Stat_t); ok {
+			c.holes += max(0, now.Size()-512*st.Blocks)
+		}
+		if c.holes > maxHoles {
+			file.Close()
+			return nil, &fault.Error{Kind: fault.TooLarge, Message: "The site's sparse files are too large for a backup", Details: fmt.Sprintf("their holes have at most %d GiB together", maxHoles>>30)}
+		}
+		return stream{newHoles(file, now.Size()), file}, nil
 	})
+}
+
+// stream is a file that is read.
+type stream struct {
+	*holes
+	io.Closer
 }
 
 // settled is how long a file must be unchanged before its time says that it is: kernels before

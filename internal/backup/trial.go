@@ -51,7 +51,7 @@ func (s *Backups) beginTrial(ctx context.Context, r *reader, attempt int64) (t *
 	}
 	var need int64
 	for _, f := range m.under(inStorage) {
-		if need += f.Size; m.folderOf(f.Path) == "" {
+		if need += m.onDisk(f); m.folderOf(f.Path) == "" {
 			return nil, "Not run: the backup doesn't name its storage folders", nil
 		}
 	}

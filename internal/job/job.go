@@ -35,7 +35,7 @@ type Options struct {
 	Queue  string  // "" means "default"
 	Unique string  // at most one unfinished job has this key; a second is not enqueued
 	Group  string  // at most one job of the group runs at a time, in the order of enqueueing
-	Share  string  // leases alternate over shares, such as users
+	Share  string  // leases alternate over shares, such as users, and none runs more than half of a queue's; "" is the service's own
 	At     db.Time // not before this moment
 }
 

@@ -11,12 +11,14 @@ import (
 
 // lease takes the next due job of the queue that this process can do, or returns nil
 // when there is none. A job of a group waits for the ones before it; among the rest the
-// share with the fewest running goes first, then the one that waits longest.
+// share with the fewest running goes first, then the one that waits longest. A share runs
+// as many jobs of a queue at once as shareOf says, whatever else is free: the next one who
+// comes does not wait for the end of what may take hours.
 func (j *Jobs) lease(ctx context.Context, queue string) (*leased, error) {
 	var c leased
 	err := j.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now := db.Now()
-		args := db.Args{queue, now, now.Add(j.c.Lease)}
+		args := db.Args{queue, now, now.Add(j.c.Lease), shareOf(j.c.Queues[queue])}
 		kinds := db.AddList(&args, j.kinds())
 		return tx.QueryRow(ctx, `
 			UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
@@ -26,6 +28,7 @@ func (j *Jobs) lease(ctx context.Context, queue string) (*leased, error) {
 				  AND NOT EXISTS (
 					SELECT 1 FROM jobs r
 					WHERE r.grp = j.grp AND (r.state = 'running' OR r.state = 'ready' AND r.id < j.id))
+				  AND (share = '' OR (SELECT count(*) FROM jobs r WHERE r.queue = $1 AND r.state = 'running' AND r.share = j.share) < $4)
 				ORDER BY (SELECT count(*) FROM jobs r WHERE r.queue = $1 AND r.state = 'running' AND r.share = j.share),
 				         run_at, id
 				LIMIT 1`+tx.SkipLocked()+`)
@@ -44,6 +47,9 @@ func (j *Jobs) lease(ctx context.Context, queue string) (*leased, error) {
 	}
 	return &c, nil
 }
+
+// shareOf returns how many jobs of a queue with so many places one share may run at once.
+func shareOf(places int) int { return max(1, places/2) }
 
 // settle writes how a leased job ended. A worker whose token is no longer the job's
 // changes nothing.

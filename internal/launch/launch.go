@@ -6,6 +6,8 @@ package launch
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -15,7 +17,9 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/deployment"
+	"slipway/internal/fault"
 	"slipway/internal/framework"
+	"slipway/internal/project"
 	"slipway/internal/runtime"
 	"slipway/internal/site"
 	"slipway/internal/wordpress"
@@ -141,4 +145,30 @@ func StorageOf(s site.Site) int64 {
 		return int64(*s.Run.StorageMiB) << 20
 	}
 	return defaultStorage
+}
+
+// Room is how many bytes a site may store once it serves what live says; nil: what it serves
+// now.
+func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (int64, error) {
+	s, err := l.c.Sites.ByID(ctx, l.c.DB, id)
+	if err != nil {
+		return 0, err
+	}
+	if live == nil && s.LiveDeployment != "" {
+		x, _, err := l.c.Deployments.Lookup(ctx, deployment.ID(s.LiveDeployment))
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return 0, err
+		}
+		live = &deployment.Live{Plan: x.Plan}
+	}
+	var plan framework.Plan
+	if live != nil && len(live.Plan) > 0 {
+		if err := json.Unmarshal(live.Plan, &plan); err != nil {
+			return 0, fmt.Errorf("read plan of %s: %w", id, err)
+		}
+	}
+	w := app.Wanted{Spec: runtime.Spec{Limits: runtime.Limits{Storage: defaultStorage}}}
+	applyRun(&w, project.RunSettings(plan.Run))
+	applyRun(&w, s.Run)
+	return w.Spec.Limits.Storage, nil
 }

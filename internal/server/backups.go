@@ -14,6 +14,7 @@ import (
 	"slipway/internal/blob"
 	"slipway/internal/database"
 	"slipway/internal/db"
+	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/recovery"
 	"slipway/internal/site"
@@ -34,6 +35,9 @@ func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.C
 		c.Load = h.loadDatabase
 	}
 	if e := h.engine; e != nil {
+		c.Room = func(ctx context.Context, id site.ID, live *deployment.Live) (int64, error) {
+			return h.launch.Room(ctx, id, live)
+		}
 		c.Storage, c.Hold, c.Trial = h.storageFolders, h.hold, h.trials()
 		c.MakeFolder = func(ctx context.Context, id site.ID, name string) (backup.Folder, error) {
 			dir, err := e.MakeStorage(ctx, string(id), name)

@@ -93,7 +93,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return Site{}, err
 	}
 	if !n.Unprovisioned {
-		if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{Unique: "provision/" + string(site.ID)}); err != nil {
+		if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{Unique: "provision/" + string(site.ID), Share: string(owner)}); err != nil {
 			return Site{}, err
 		}
 	}

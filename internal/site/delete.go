@@ -49,7 +49,7 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteDeleted(s.ref(site))); err != nil {
 		return err
 	}
-	_, err = job.Enqueue(ctx, tx, Purge{id}, job.Options{Unique: "purge/" + string(id)})
+	_, err = job.Enqueue(ctx, tx, Purge{id}, job.Options{Unique: "purge/" + string(id), Share: string(owner)})
 	return err
 }
 

@@ -1,0 +1,113 @@
+package backup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// zeros holds the bytes of a hole, as far as a piece goes: it is stored once.
+var (
+	zeros    [maxPiece]byte
+	zerosSum = sha256.Sum256(zeros[:])
+)
+
+// maxHoles bounds the holes of all files of one backup: their digest is worked out although
+// nothing of them is read.
+const maxHoles = 16 << 30
+
+// holes reads a file whose holes cost nothing but the bytes that it returns for them.
+type holes struct {
+	f    *os.File
+	at   int64
+	end  int64 // of the file, as it was when it was opened
+	data int64 // from at to here is data; behind it a hole may begin
+}
+
+func newHoles(f *os.File, size int64) *holes { return &holes{f: f, end: size} }
+
+func (h *holes) Read(b []byte) (int, error) {
+	if h.at >= h.data { // of holes that skip has left, as they are not long
+		h.data = h.end
+		if next, err := unix.Seek(int(h.f.Fd()), h.at, unix.SEEK_HOLE); err == nil && next > h.at {
+			h.data = min(next, h.end)
+		}
+	}
+	n, err := h.f.ReadAt(b[:min(int64(len(b)), max(h.data-h.at, 4096))], h.at)
+	h.at += int64(n)
+	if n > 0 && errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// skip returns how many whole pieces of nothing follow, and passes them.
+func (h *holes) skip() int {
+	next, err := unix.Seek(int(h.f.Fd()), h.at, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		next = h.end // no more data
+	case err != nil:
+		return 0
+	}
+	n := max(0, min(next, h.end)-h.at) / maxPiece
+	h.at += n * maxPiece
+	return int(n)
+}
+
+// sparse writes a file in which runs of zeros are holes, so that a file of holes takes no
+// more on disk than where it came from.
+type sparse struct {
+	f  *os.File
+	at int64
+}
+
+// A hole consists of blocks: file systems allocate no less.
+const block = 4 << 10
+
+func (s *sparse) Write(b []byte) (int, error) {
+	for done := 0; done < len(b); {
+		n := run(b[done:], s.at)
+		if !bytes.Equal(b[done:done+n], zeros[:n]) {
+			if _, err := s.f.WriteAt(b[done:done+n], s.at); err != nil {
+				return done, err
+			}
+		}
+		done, s.at = done+n, s.at+int64(n)
+	}
+	return len(b), nil
+}
+
+// run returns how many bytes to write at once: whole blocks that are all zeros, or none of
+// which is.
+func run(b []byte, at int64) int {
+	next := func(from int) int { return min(len(b), from+block-int((at+int64(from))%block)) }
+	end := next(0)
+	empty := bytes.Equal(b[:end], zeros[:end])
+	for end < len(b) {
+		to := next(end)
+		if bytes.Equal(b[end:to], zeros[:to-end]) != empty {
+			break
+		}
+		end = to
+	}
+	return end
+}
+
+// close gives the file its length: its end may be a hole.
+func (s *sparse) close() error { return s.f.Truncate(s.at) }
+
+// onDisk is how many bytes a file takes at least where it is restored: pieces of zeros are holes.
+func (m *Manifest) onDisk(f File) (n int64) {
+	n = f.Size
+	for _, i := range f.Pieces {
+		if m.Pieces[i].Sum == zerosSum {
+			n -= int64(m.Pieces[i].Length)
+		}
+	}
+	return n
+}
