@@ -65,31 +65,21 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if taken[n.Name] {
 		return Database{}, &fault.Error{Kind: fault.Conflict, Message: "The site already has a database with this name", Details: "choose another name", Received: n.Name, Code: "name_taken"}
 	}
-	x := Database{Site: id, Owner: owner, Engine: MariaDB, Name: n.Name, Status: Creating, Limit: d.c.Size, CreatedAt: db.Now()}
+	x := Database{ID: ID(db.NewID("db")), Site: id, Owner: owner, Engine: MariaDB, Name: n.Name, Status: Creating, Limit: d.c.Size, CreatedAt: db.Now()}
 	for places[x.place] {
 		x.place++
 	}
-	if err := d.insert(ctx, tx, &x); err != nil {
-		return Database{}, err
+	x.Schema = "s" + strings.TrimPrefix(string(x.ID), "db_")
+	x.sealed = d.c.Seal.Seal([]byte(newPassword()), purpose(x.ID))
+	_, err = tx.Exec(ctx, `
+		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', $9, '', 0, FALSE, $10)`,
+		x.ID, id, owner, x.Engine, x.Name, x.place, x.Schema, x.sealed, x.Status, x.CreatedAt)
+	if err != nil {
+		return Database{}, fmt.Errorf("insert database: %w", err)
 	}
 	_, err = job.Enqueue(ctx, tx, Create{x.ID}, job.Options{Unique: "database/" + string(x.ID), Group: "database/" + string(x.ID), Share: string(owner)})
 	return x, err
-}
-
-// insert notes a database, with an id and a password of its own.
-func (d *Databases) insert(ctx context.Context, tx *db.Tx, x *Database) error {
-	x.ID = ID(db.NewID("db"))
-	x.Schema = "s" + strings.TrimPrefix(string(x.ID), "db_")
-	x.sealed = d.c.Seal.Seal([]byte(newPassword()), purpose(x.ID))
-	x.server, x.Reason = "", ""
-	_, err := tx.Exec(ctx, `
-		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at, preview)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', $9, '', 0, FALSE, $10, $11)`,
-		x.ID, x.Site, x.Owner, x.Engine, x.Name, x.place, x.Schema, x.sealed, x.Status, x.CreatedAt, x.preview)
-	if err != nil {
-		return fmt.Errorf("insert database: %w", err)
-	}
-	return nil
 }
 
 // newPassword returns one of letters and digits: it needs no escaping anywhere.
@@ -184,8 +174,7 @@ func (d *Databases) password(x Database) (string, error) {
 	return string(plain), nil
 }
 
-// DeleteTx ends the owner's database, and its twin of previews: their contents are dropped by
-// jobs.
+// DeleteTx ends the owner's database: its contents are dropped by a job.
 func (d *Databases) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Database, error) {
 	x, err := d.Get(ctx, tx, owner, id)
 	if err != nil {
@@ -193,15 +182,6 @@ func (d *Databases) DeleteTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	}
 	if _, err := d.c.Sites.LockTx(ctx, tx, owner, x.Site); err != nil {
 		return x, err
-	}
-	twins, err := d.query(ctx, tx, `site_id = $1 AND name = $2 AND preview AND status <> 'deleting'`, x.Site, x.Name)
-	if err != nil {
-		return x, err
-	}
-	for _, twin := range twins {
-		if err := d.endTx(ctx, tx, twin); err != nil {
-			return x, err
-		}
 	}
 	return x, d.endTx(ctx, tx, x)
 }
@@ -244,10 +224,9 @@ func (d *Databases) drop(ctx context.Context, j Drop, _ int64) error {
 // Forget drops what a deleted site had, and returns when all of it is gone.
 func (d *Databases) Forget(ctx context.Context, id site.ID) error {
 	d.closeWay(string(id))
-	d.closeWay(string(id) + previewStore)
 	var left int
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		list, err := d.query(ctx, tx, `site_id = $1 AND status <> 'deleting'`, id)
+		list, err := d.ofSite(ctx, tx, string(id))
 		if err != nil {
 			return err
 		}

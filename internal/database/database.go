@@ -66,10 +66,9 @@ type Database struct {
 	Full      bool   // over Limit: it can be read and emptied alone
 	CreatedAt db.Time
 
-	preview bool // it is the twin of one for production: see PreviewEnv
-	place   int64
-	server  string
-	sealed  string
+	place  int64
+	server string
+	sealed string
 }
 
 // Config holds what Databases needs.
@@ -115,7 +114,7 @@ func New(c Config) (*Databases, error) {
 	if c.Say == nil {
 		c.Say = func(string, string) {}
 	}
-	c.Limits.CountRows(account.LimitDatabases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting' AND NOT preview`)
+	c.Limits.CountRows(account.LimitDatabases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting'`)
 	d := &Databases{c: c, ways: map[string]*way{}}
 	if c.Why != "" {
 		return d, nil
@@ -197,23 +196,28 @@ func (d *Databases) keepWanted(ctx context.Context) {
 	}
 }
 
-const columns = `id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at, preview`
+const columns = `id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at`
 
 func (d *Databases) scan(row db.Scanner) (x Database, err error) {
-	err = row.Scan(&x.ID, &x.Site, &x.Owner, &x.Engine, &x.Name, &x.place, &x.Schema, &x.sealed, &x.server, &x.Status, &x.Reason, &x.Size, &x.Full, &x.CreatedAt, &x.preview)
+	err = row.Scan(&x.ID, &x.Site, &x.Owner, &x.Engine, &x.Name, &x.place, &x.Schema, &x.sealed, &x.server, &x.Status, &x.Reason, &x.Size, &x.Full, &x.CreatedAt)
 	x.Limit = d.c.Size
 	return x, err
 }
 
 // List returns the databases of the owner's site, the first made first.
 func (d *Databases) List(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Database, error) {
-	return d.query(ctx, r, `site_id = $1 AND owner_id = $2 AND status <> 'deleting' AND NOT preview`, id, owner)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND owner_id = $2 AND status <> 'deleting' ORDER BY place`, id, owner)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, fmt.Errorf("list databases: %w", err)
+	}
+	return list, nil
 }
 
-// Get returns the owner's database, or a NotFound fault. Those of previews are not found.
+// Get returns the owner's database, or a NotFound fault.
 func (d *Databases) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Database, error) {
 	x, err := d.byID(ctx, r, id)
-	if err == nil && (x.Owner != owner || x.preview) {
+	if err == nil && x.Owner != owner {
 		err = fault.Missing("database")
 	}
 	if err == nil { // with its site's deletion it is gone, whenever its contents are
@@ -239,18 +243,13 @@ func (d *Databases) byID(ctx context.Context, r db.Reader, id ID) (Database, err
 	return x, nil
 }
 
-// OfSite returns the databases of a site, whoever owns it, without those of its previews.
+// OfSite returns the databases of a site, whoever owns it.
 func (d *Databases) OfSite(ctx context.Context, id site.ID) ([]Database, error) {
 	return d.ofSite(ctx, d.c.DB, string(id))
 }
 
 func (d *Databases) ofSite(ctx context.Context, r db.Reader, id string) ([]Database, error) {
-	return d.query(ctx, r, `site_id = $1 AND status <> 'deleting' AND NOT preview`, id)
-}
-
-// query returns the databases for which a condition holds, in the order of their places.
-func (d *Databases) query(ctx context.Context, r db.Reader, where string, args ...any) ([]Database, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE `+where+` ORDER BY preview, place`, args...)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND status <> 'deleting' ORDER BY place`, id)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return nil, fmt.Errorf("list databases: %w", err)

@@ -34,17 +34,12 @@ func (x Database) prefix() string {
 }
 
 // Env returns the variables of a site's databases, and the secrets among their values. It
-// is for what runs the site's own programs in production alone.
+// is for what runs the site's own programs alone.
 func (d *Databases) Env(ctx context.Context, site string) (env map[string]string, secrets []string, err error) {
 	list, err := d.ofSite(ctx, d.c.DB, site)
 	if err != nil {
 		return nil, nil, err
 	}
-	return d.envOf(list)
-}
-
-// envOf returns the variables of these databases, and the secrets among their values.
-func (d *Databases) envOf(list []Database) (env map[string]string, secrets []string, err error) {
 	env = map[string]string{}
 	for _, x := range list {
 		if x.server == "" || x.server != d.name {

@@ -33,8 +33,7 @@ const (
 )
 
 // Socket returns the path of the site's own socket, which its sandboxes hold as Socket. It
-// is open from then on, until the site is forgotten or the service stops. The previews of a
-// site, named as their storage is, have another.
+// is open from then on, until the site is forgotten or the service stops.
 func (d *Databases) Socket(site string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,7 +86,7 @@ func (d *Databases) tellAll(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for site := range d.ways {
-		d.c.Say(siteOf(site), text)
+		d.c.Say(site, text)
 	}
 }
 

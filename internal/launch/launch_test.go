@@ -88,14 +88,6 @@ func TestStorage(t *testing.T) {
 	if got, want := kept(p), []string{"(app/tmp)", "(app/data)", "(app/own)"}; !slices.Equal(got, want) {
 		t.Errorf("of a fork: %q, want %q", got, want)
 	}
-	var w app.Wanted
-	if applyStorage(&w, p); !w.Spec.Isolated {
-		t.Error("a fork's program shares sessions with others")
-	}
-	// Without Databases: it would be asked for those of the site.
-	if err := (&Launch{}).addDatabases(t.Context(), &w, &p); err != nil || w.Spec.Database {
-		t.Errorf("a fork's program reaches databases: %v", err)
-	}
 	if got := StorageOf(site.Site{}); got != defaultStorage {
 		t.Errorf("%d bytes by default", got)
 	}

@@ -41,7 +41,7 @@ func applyPHP(w *app.Wanted, p program) {
 // applyStorage gives a program the folders that detection and the site's settings name. A
 // fork's gets empty ones of its own: what the site has stored is not for its author.
 func applyStorage(w *app.Wanted, p program) {
-	w.Spec.Preview, w.Spec.Isolated = p.Preview, p.Fork
+	w.Spec.Preview = p.Preview
 	named := map[string]bool{}
 	add := func(dir string, temporary bool) {
 		dir = path.Join(p.Root, dir)

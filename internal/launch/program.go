@@ -25,7 +25,7 @@ type program struct {
 	Runtime string // framework.Node or framework.PHP
 	Preview bool
 	Env     map[string]string
-	Fork    bool // of a fork's pull request: it must not see what the site has stored, nor its databases
+	Fork    bool // of a fork's pull request: it must not see what the site has stored
 
 	Run       site.Run // what slipway.toml says; the site's own settings go before it
 	Processes []framework.Process

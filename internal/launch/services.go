@@ -14,18 +14,10 @@ import (
 	"slipway/internal/wordpress"
 )
 
-// addDatabases adds the variables of the site's databases, and the way to them: those of
-// previews to a preview, and none to a fork's, whose code nobody has merged. The owner's own
-// variables of the same name win.
+// addDatabases adds the variables of the site's databases, and the way to them. The
+// owner's own variables of the same name win.
 func (l *Launch) addDatabases(ctx context.Context, w *app.Wanted, p *program) error {
-	if p.Fork {
-		return nil
-	}
-	databases := l.c.Databases.Env
-	if p.Preview {
-		databases = l.c.Databases.PreviewEnv
-	}
-	env, secrets, err := databases(ctx, w.Site)
+	env, secrets, err := l.c.Databases.Env(ctx, w.Site)
 	if err != nil || len(env) == 0 {
 		return err
 	}

@@ -328,13 +328,6 @@ func TestPHPSessions(t *testing.T) {
 		}
 		p.Stop(0)
 	}
-	alone := spec("sessions4")
-	alone.Isolated = true
-	p := w.start(alone)
-	if _, text := w.ask(p, alone, "GET", "/", ""); text != "1" {
-		t.Errorf("a program of a fork has the site's session: %q", text)
-	}
-	p.Stop(0)
 	s := spec("sessions3")
 	s.Site = "site_others"
 	if _, text := w.ask(w.start(s), s, "GET", "/", ""); text != "1" {

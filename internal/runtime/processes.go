@@ -35,8 +35,7 @@ type Config struct {
 	Storage   string // absolute, ours: what sites write and keep. Optional: empty refuses storage.
 	// UID returns the host's uid of a site, under which its programs run.
 	UID func(ctx context.Context, site string) (int, error)
-	// Database returns the socket that leads to the databases of a site, or of its previews,
-	// whose name is that of their storage. Required where a Spec
+	// Database returns the socket that leads to a site's databases. Required where a Spec
 	// asks for it.
 	Database func(site string) (string, error)
 	// Edge is where this machine's own sites answer over TLS, host:port. Optional: without it
@@ -248,7 +247,7 @@ func (p *Processes) database(cmd *sandbox.Command, s Spec) error {
 	if !s.Database {
 		return nil
 	}
-	socket, err := p.c.Database(s.store())
+	socket, err := p.c.Database(s.Site)
 	if err != nil {
 		return err
 	}

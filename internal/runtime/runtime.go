@@ -45,9 +45,6 @@ type Spec struct {
 	Files   []File
 	Storage []Storage // folders that it may write to, and that stay when it ends
 	Preview bool      // it has storage of its own beside the site's, which all previews share
-	// Isolated says that nothing it writes is kept, and that it sees nothing of what others
-	// wrote: its folders of storage and PHP's sessions are its own and end with it.
-	Isolated bool
 
 	Limits Limits
 	Egress bool  // whether it may connect to public addresses, on ports 80 and 443
