@@ -29,7 +29,8 @@ type gitBody struct {
 	PreviewDays int      `json:"previewDays" doc:"After how many days without a deployment the preview address of a branch or pull request ends. 0: never."`
 	Tags        string   `json:"tags" enum:"ignore,preview" doc:"Whether a pushed tag has a preview."`
 	Deleted     string   `json:"deletedBranches" enum:"end,keep" doc:"Whether the preview address of a deleted branch ends."`
-	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether commits of pull requests from forks can be approved for a preview, which sees no variables."`
+	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether commits of pull requests from forks can be approved for a preview, which sees no variables, databases or stored files."`
+	Database    string   `json:"previewDatabase" enum:"none,empty,copy" doc:"The databases of a preview, one for each that the site has and under the same variables: none, empty ones, or copies of production's as of the preview's first start. They are deleted with the preview. Pull requests from forks never have any."`
 	Connection  *string  `json:"connectionId" doc:"The connected account that the repository is read with, where the site has no credential of its own, and that reports deployments to the forge."`
 	Report      bool     `json:"report" doc:"Whether deployments are reported to the forge: as the status of the commit, as its record of a deployment, and in one comment on the pull request."`
 	Protection  string   `json:"previewProtection" enum:"none,password,members" doc:"What previews and deployment addresses ask visitors for: nothing, the site's password, or a member's sign-in. See also the serving settings, which can protect all addresses."`
@@ -64,7 +65,7 @@ func (a *API) gitRoutes() {
 
 func (a *API) showGit(s git.Settings) gitBody {
 	b := gitBody{Provider: some(string(s.Provider)), Connected: s.LastEventAt != 0, AutoDeploy: s.AutoDeploy, Previews: string(s.Previews), Watch: append([]string{}, s.Watch...),
-		PreviewDays: s.PreviewDays, Tags: s.Tags, Deleted: s.DeletedBranches, Forks: s.Forks, PollMinutes: s.PollMinutes, PolledAt: when(s.PolledAt), PollError: some(s.PollError),
+		PreviewDays: s.PreviewDays, Tags: s.Tags, Deleted: s.DeletedBranches, Forks: s.Forks, Database: s.PreviewDatabase, PollMinutes: s.PollMinutes, PolledAt: when(s.PolledAt), PollError: some(s.PollError),
 		LastEventAt: when(s.LastEventAt), LastEvent: some(s.LastEvent)}
 	if s.Hook != "" {
 		b.HookURL = some(a.gitHookURL(s.Hook))
@@ -117,6 +118,7 @@ type updateGitIn struct {
 		Tags        *string `json:"tags,omitempty" enum:"ignore,preview"`
 		Deleted     *string `json:"deletedBranches,omitempty" enum:"end,keep"`
 		Forks       *string `json:"forks,omitempty" enum:"approval,ignore"`
+		Database    *string `json:"previewDatabase,omitempty" enum:"none,empty,copy" doc:"For previews whose databases are made from now on; with none, previews get no database at their next start."`
 		Connection  *string `json:"connectionId,omitempty" doc:"Of a connected account on the repository's host. An empty one: none."`
 		Report      *bool   `json:"report,omitempty"`
 		PollMinutes *int    `json:"pollMinutes,omitempty" minimum:"0" maximum:"60"`
@@ -162,12 +164,12 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	}
 	shown, err := a.showGitWith(ctx, tx, now)
 	if err == nil {
-		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "pollMinutes", "connectionId", "report", "previewProtection", "previewPassword"}, shown, nil)
+		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "previewDatabase", "pollMinutes", "connectionId", "report", "previewProtection", "previewPassword"}, shown, nil)
 	}
 	if err != nil {
 		return gitBody{}, did, err
 	}
-	p := git.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch, PreviewDays: in.Body.PreviewDays, Tags: in.Body.Tags, DeletedBranches: in.Body.Deleted, Forks: in.Body.Forks, PollMinutes: in.Body.PollMinutes}
+	p := git.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch, PreviewDays: in.Body.PreviewDays, Tags: in.Body.Tags, DeletedBranches: in.Body.Deleted, Forks: in.Body.Forks, PreviewDatabase: in.Body.Database, PollMinutes: in.Body.PollMinutes}
 	if in.Body.Previews != nil {
 		mode := git.Previews(*in.Body.Previews)
 		p.Previews = &mode

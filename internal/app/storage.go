@@ -17,6 +17,8 @@ import (
 type Storage struct {
 	Sites func() ([]string, error) // those that have any
 	Size  func(ctx context.Context, site string) (int64, error)
+	// Tidy deletes what is stored of previews that have ended. Optional.
+	Tidy func(ctx context.Context) error
 	// Left returns how many bytes an owner may store yet; below zero they store too much.
 	Left func(ctx context.Context, owner string) (int64, error)
 }
@@ -85,6 +87,11 @@ func (a *Apps) countStorage(ctx context.Context) {
 	defer tick.Stop()
 	var all time.Time
 	for {
+		if a.c.Storage.Tidy != nil {
+			if err := a.c.Storage.Tidy(ctx); err != nil && ctx.Err() == nil {
+				a.c.Log.WarnContext(ctx, "storage of ended previews not deleted", "err", err)
+			}
+		}
 		sites := a.storing.due()
 		if all.IsZero() || time.Since(all) > storageAll {
 			have, err := a.c.Storage.Sites()

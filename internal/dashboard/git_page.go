@@ -198,6 +198,9 @@ func (d *Dashboard) saveGit(ctx context.Context, q *request) (answer, error) {
 	auto, previews := q.checked("auto_deploy"), git.Previews(q.value("previews"))
 	tags, deleted, forks := q.value("tags"), q.value("deleted_branches"), q.value("forks")
 	p := git.Patch{AutoDeploy: &auto, Previews: &previews, Tags: &tags, DeletedBranches: &deleted, Forks: &forks, Watch: []string{}}
+	if database := q.value("preview_database"); database != "" { // a page from before an upgrade has no such field
+		p.PreviewDatabase = &database
+	}
 	for line := range strings.Lines(q.value("watch")) {
 		if line = strings.TrimSpace(line); line != "" {
 			p.Watch = append(p.Watch, line)

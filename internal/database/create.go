@@ -105,6 +105,9 @@ func (d *Databases) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 5, GivenUp: d.createGivenUp}, func(ctx context.Context, c Create, _ int64) error {
 		return d.create(ctx, c.Database)
 	})
+	job.Handle(j, job.Policy{Timeout: copyTime, Attempts: 3, GivenUp: d.copyGivenUp}, func(ctx context.Context, c Copy, _ int64) error {
+		return d.copy(ctx, c)
+	})
 	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 1 << 30}, d.drop)
 }
 
@@ -156,12 +159,25 @@ func (d *Databases) createGivenUp(ctx context.Context, args []byte, why error) e
 	if err := json.Unmarshal(args, &c); err != nil {
 		return fmt.Errorf("read job arguments: %w", err)
 	}
+	return d.giveUp(ctx, c.Database, why)
+}
+
+func (d *Databases) copyGivenUp(ctx context.Context, args []byte, why error) error {
+	var c Copy
+	if err := json.Unmarshal(args, &c); err != nil {
+		return fmt.Errorf("read job arguments: %w", err)
+	}
+	return d.giveUp(ctx, c.To, why)
+}
+
+// giveUp notes why a database was not made.
+func (d *Databases) giveUp(ctx context.Context, id ID, why error) error {
 	reason := "Internal error; the operator's log has the details"
 	if f := fault.As(why); f != nil {
 		reason = f.Message
 	}
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE databases SET status = 'error', reason = $2 WHERE id = $1 AND status = 'creating'`, c.Database, reason)
+		_, err := tx.Exec(ctx, `UPDATE databases SET status = 'error', reason = $2 WHERE id = $1 AND status = 'creating'`, id, reason)
 		return err
 	})
 }
@@ -226,7 +242,7 @@ func (d *Databases) Forget(ctx context.Context, id site.ID) error {
 	d.closeWay(string(id))
 	var left int
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		list, err := d.ofSite(ctx, tx, string(id))
+		list, err := d.AllOfSite(ctx, tx, id)
 		if err != nil {
 			return err
 		}

@@ -204,9 +204,10 @@ func (d *Databases) scan(row db.Scanner) (x Database, err error) {
 	return x, err
 }
 
-// List returns the databases of the owner's site, the first made first.
+// List returns the databases of the owner's site, the first made first. Those of its
+// previews are not among them, here as in all that follows but PreviewEnv.
 func (d *Databases) List(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Database, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND owner_id = $2 AND status <> 'deleting' ORDER BY place`, id, owner)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND owner_id = $2 AND preview = '' AND status <> 'deleting' ORDER BY place`, id, owner)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return nil, fmt.Errorf("list databases: %w", err)
@@ -248,8 +249,18 @@ func (d *Databases) OfSite(ctx context.Context, id site.ID) ([]Database, error) 
 	return d.ofSite(ctx, d.c.DB, string(id))
 }
 
+// AllOfSite returns the databases of a site and of its previews.
+func (d *Databases) AllOfSite(ctx context.Context, r db.Reader, id site.ID) ([]Database, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND status <> 'deleting' ORDER BY preview, place`, id)
+	list, err := db.Collect(rows, err, d.scan)
+	if err != nil {
+		return nil, fmt.Errorf("list databases: %w", err)
+	}
+	return list, nil
+}
+
 func (d *Databases) ofSite(ctx context.Context, r db.Reader, id string) ([]Database, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND status <> 'deleting' ORDER BY place`, id)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND preview = '' AND status <> 'deleting' ORDER BY place`, id)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return nil, fmt.Errorf("list databases: %w", err)

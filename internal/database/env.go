@@ -40,6 +40,10 @@ func (d *Databases) Env(ctx context.Context, site string) (env map[string]string
 	if err != nil {
 		return nil, nil, err
 	}
+	return d.envOf(list)
+}
+
+func (d *Databases) envOf(list []Database) (env map[string]string, secrets []string, err error) {
 	env = map[string]string{}
 	for _, x := range list {
 		if x.server == "" || x.server != d.name {

@@ -29,6 +29,9 @@ func (d *Databases) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sizes.C:
+			if err := d.endPreviews(ctx); err != nil && ctx.Err() == nil {
+				d.c.Log.WarnContext(ctx, "databases of ended previews not deleted", "err", err)
+			}
 			if a := d.server.current(); a != nil {
 				if err := d.measure(ctx, a); err != nil && ctx.Err() == nil {
 					d.c.Log.WarnContext(ctx, "sizes of databases not read", "err", err)

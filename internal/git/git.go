@@ -50,6 +50,13 @@ const (
 	Approval    = "approval" // each commit of a fork's pull request is built once a member approved it
 )
 
+// What the databases of a preview begin as. None: it has none.
+const (
+	None  = "none"
+	Empty = "empty"
+	Copy  = "copy" // of what the site's own hold when the preview's are made
+)
+
 // Bounds of settings.
 const (
 	maxPreviewDays = 365
@@ -75,6 +82,7 @@ type Settings struct {
 	Tags            string // Ignore or TagPreviews
 	DeletedBranches string // End or Keep
 	Forks           string // Approval or Ignore
+	PreviewDatabase string // None, Empty or Copy
 	PollMinutes     int    // how often the repository is asked for new commits; 0: never
 	PolledAt        db.Time
 	PollError       string // why the last poll failed
@@ -133,14 +141,14 @@ func New(c Config) *Git {
 }
 
 const columns = `g.site_id, s.owner_id, g.hook_sealed, g.secret, g.auto_deploy, g.previews, g.watch, g.provider, g.last_event, g.last_event_at,
-	g.preview_days, g.tags, g.deleted_branches, g.forks, g.poll_minutes, g.polled_at, g.poll_error`
+	g.preview_days, g.tags, g.deleted_branches, g.forks, g.poll_minutes, g.polled_at, g.poll_error, g.preview_database`
 
 const from = ` FROM git_settings g JOIN open_sites s ON s.id = g.site_id `
 
 func (g *Git) scan(row db.Scanner) (s Settings, err error) {
 	var hook, secret, watch string
 	err = row.Scan(&s.Site, &s.Owner, &hook, &secret, &s.AutoDeploy, &s.Previews, &watch, &s.Provider, &s.LastEvent, &s.LastEventAt,
-		&s.PreviewDays, &s.Tags, &s.DeletedBranches, &s.Forks, &s.PollMinutes, &s.PolledAt, &s.PollError)
+		&s.PreviewDays, &s.Tags, &s.DeletedBranches, &s.Forks, &s.PollMinutes, &s.PolledAt, &s.PollError, &s.PreviewDatabase)
 	if err != nil {
 		return s, err
 	}
@@ -176,9 +184,22 @@ func (g *Git) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id si
 	}
 	set, err := g.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE g.site_id = $1`, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Settings{Site: id, Owner: owner, AutoDeploy: true, Previews: Off, Watch: []string{}, PreviewDays: 30, Tags: Ignore, DeletedBranches: End, Forks: Approval}, nil
+		return Settings{Site: id, Owner: owner, AutoDeploy: true, Previews: Off, Watch: []string{}, PreviewDays: 30, Tags: Ignore, DeletedBranches: End, Forks: Approval, PreviewDatabase: Empty}, nil
 	}
 	return set, err
+}
+
+// PreviewDatabase says what the databases of a site's previews begin as.
+func (g *Git) PreviewDatabase(ctx context.Context, id site.ID) (string, error) {
+	var begin string
+	err := g.c.DB.QueryRow(ctx, `SELECT preview_database FROM git_settings WHERE site_id = $1`, id).Scan(&begin)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Empty, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read git settings: %w", err)
+	}
+	return begin, nil
 }
 
 // ByHook returns the settings of the site whose hook has that id, or a NotFound fault.
@@ -200,6 +221,7 @@ type Patch struct {
 	Tags            *string
 	DeletedBranches *string
 	Forks           *string
+	PreviewDatabase *string
 	PollMinutes     *int
 }
 
@@ -251,7 +273,8 @@ func (g *Git) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id
 	before := s.PollMinutes
 	err = errors.Join(
 		setNumber(&s.PreviewDays, "previewDays", p.PreviewDays, maxPreviewDays), setNumber(&s.PollMinutes, "pollMinutes", p.PollMinutes, maxPollMinutes),
-		set(&s.Tags, "tags", p.Tags, Ignore, TagPreviews), set(&s.DeletedBranches, "deletedBranches", p.DeletedBranches, End, Keep), set(&s.Forks, "forks", p.Forks, Approval, Ignore))
+		set(&s.Tags, "tags", p.Tags, Ignore, TagPreviews), set(&s.DeletedBranches, "deletedBranches", p.DeletedBranches, End, Keep), set(&s.Forks, "forks", p.Forks, Approval, Ignore),
+		set(&s.PreviewDatabase, "previewDatabase", p.PreviewDatabase, None, Empty, Copy))
 	if err != nil {
 		return s, err
 	}
@@ -275,8 +298,8 @@ func (g *Git) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id
 		s.PollError = ""
 	}
 	_, err = tx.Exec(ctx, `
-		UPDATE git_settings SET auto_deploy = $2, previews = $3, watch = $4, preview_days = $5, tags = $6, deleted_branches = $7, forks = $8, poll_minutes = $9 WHERE site_id = $1`,
-		id, s.AutoDeploy, s.Previews, string(watch), s.PreviewDays, s.Tags, s.DeletedBranches, s.Forks, s.PollMinutes)
+		UPDATE git_settings SET auto_deploy = $2, previews = $3, watch = $4, preview_days = $5, tags = $6, deleted_branches = $7, forks = $8, poll_minutes = $9, preview_database = $10 WHERE site_id = $1`,
+		id, s.AutoDeploy, s.Previews, string(watch), s.PreviewDays, s.Tags, s.DeletedBranches, s.Forks, s.PollMinutes, s.PreviewDatabase)
 	if err != nil {
 		return s, fmt.Errorf("update git settings: %w", err)
 	}

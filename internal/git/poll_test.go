@@ -91,7 +91,7 @@ func TestPollingManySites(t *testing.T) {
 		s := w.site(30)
 		for _, q := range []string{ // copies of the one site
 			`INSERT INTO sites SELECT REPLACE(id, 'site_', 'site_' || n || '_'), owner_id, name, slug || n, type, runtime, status, status_reason, repository, branch, framework, build, credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at` + rest(t, w, "sites", 20) + ` FROM sites, numbers`,
-			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30 + n % 31, poll_at, poll_refs, poll_error, polled_at FROM git_settings, numbers`,
+			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30 + n % 31, poll_at, poll_refs, poll_error, polled_at, preview_database FROM git_settings, numbers`,
 		} {
 			must(t, w.db.Admin(t.Context(), `WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 4999) `+q))
 		}

@@ -1,7 +1,8 @@
 // Package launch owns what a deployment's program is started with: its plan, the site's
 // settings and variables, its databases and its WordPress, put together as package app runs it.
 //
-// It starts nothing and writes nothing. What is asked for twice gives what holds by then.
+// It starts nothing. What is asked for twice gives what holds by then. The databases of a
+// preview are made when its program is asked for first.
 package launch
 
 import (
@@ -19,6 +20,7 @@ import (
 	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
+	"slipway/internal/preview"
 	"slipway/internal/project"
 	"slipway/internal/runtime"
 	"slipway/internal/site"
@@ -44,7 +46,10 @@ type Config struct {
 	Databases   *database.Databases
 	WordPress   *wordpress.WordPress
 	Address     func(ctx context.Context, s site.Site) (string, error) // where visitors know a site
-	Mail        bool                                                   // programs can send mails
+	Previews    *preview.Previews
+	// PreviewDatabase says what the databases of a site's previews begin as: none, empty or copy.
+	PreviewDatabase func(ctx context.Context, id site.ID) (string, error)
+	Mail            bool // programs can send mails
 }
 
 // Launch says what programs are started with.

@@ -84,7 +84,7 @@ func TestStorage(t *testing.T) {
 	if got, want := kept(p), []string{"(app/tmp)", "app/data", "app/own"}; !slices.Equal(got, want) {
 		t.Errorf("with the site's own: %q, want %q", got, want)
 	}
-	p.Fork = true
+	p.Isolated = true
 	if got, want := kept(p), []string{"(app/tmp)", "(app/data)", "(app/own)"}; !slices.Equal(got, want) {
 		t.Errorf("of a fork: %q, want %q", got, want)
 	}
@@ -146,7 +146,7 @@ func TestProgramFromBackup(t *testing.T) {
 	if !reflect.DeepEqual(p.Env, want) {
 		t.Errorf("%v, want %v", p.Env, want)
 	}
-	if !slices.Equal(p.Secrets, []string{"sealed value"}) || p.Node != "22" || p.Start.Command.Shell != "node ." || p.Preview || p.Fork {
+	if !slices.Equal(p.Secrets, []string{"sealed value"}) || p.Node != "22" || p.Start.Command.Shell != "node ." || p.Preview != "" || p.Isolated {
 		t.Errorf("%+v", p)
 	}
 	if _, err := programFromBackup(site.Site{}, deployment.Live{Plan: json.RawMessage(`{"runtime":"static"}`)}, nil, ""); !fault.Is(err, fault.NotFound) {

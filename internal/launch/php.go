@@ -38,16 +38,16 @@ func applyPHP(w *app.Wanted, p program) {
 	}
 }
 
-// applyStorage gives a program the folders that detection and the site's settings name. A
-// fork's gets empty ones of its own: what the site has stored is not for its author.
+// applyStorage gives a program the folders that detection and the site's settings name: the
+// site's, or those of its preview. An isolated one's go with it.
 func applyStorage(w *app.Wanted, p program) {
-	w.Spec.Preview = p.Preview
+	w.Spec.Preview, w.Spec.Isolated = p.Store, p.Isolated
 	named := map[string]bool{}
 	add := func(dir string, temporary bool) {
 		dir = path.Join(p.Root, dir)
 		if !named[dir] {
 			named[dir] = true
-			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: dir, Temporary: temporary || p.Fork})
+			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: dir, Temporary: temporary || p.Isolated})
 		}
 	}
 	for _, dir := range p.Start.Temporary {

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
+	"slipway/internal/preview"
 	"slipway/internal/project"
 	"slipway/internal/site"
 )
@@ -23,9 +24,14 @@ type program struct {
 	Node    string // version of Node.js, "" for whatever there is
 	PHP     string // constraint of composer.json, "" for any
 	Runtime string // framework.Node or framework.PHP
-	Preview bool
 	Env     map[string]string
-	Fork    bool // of a fork's pull request: it must not see what the site has stored
+
+	// Preview is the one that it is of, and Store names that one's storage. Isolated has neither
+	// databases nor storage that outlives it: a fork's pull request, whose author must not see
+	// what the site and its previews have stored, or a preview that has ended.
+	Preview  string
+	Store    string
+	Isolated bool
 
 	Run       site.Run // what slipway.toml says; the site's own settings go before it
 	Processes []framework.Process
@@ -52,8 +58,20 @@ func (l *Launch) programOfDeployment(ctx context.Context, id deployment.ID) (pro
 		return program{}, err
 	}
 	p, err := programOf(s, x, vars, l.c.Sites.URL(s.Slug))
-	p.Fork, p.Preview = x.Fork, x.Target == deployment.Preview
-	return p, err
+	if err != nil || x.Target != deployment.Preview {
+		return p, err
+	}
+	if !x.Fork {
+		if p.Preview, err = l.c.Previews.KeyOf(ctx, s.ID, x.Branch, x.Pull); err != nil {
+			return p, err
+		}
+	}
+	if p.Preview == "" {
+		p.Isolated = true
+	} else {
+		p.Store = preview.Store(p.Preview)
+	}
+	return p, nil
 }
 
 // programFromBackup returns what a site runs in production that a backup holds: with the variables

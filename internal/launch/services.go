@@ -11,13 +11,15 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/framework"
 	"slipway/internal/runtime"
+	"slipway/internal/site"
 	"slipway/internal/wordpress"
 )
 
-// addDatabases adds the variables of the site's databases, and the way to them. The
-// owner's own variables of the same name win.
+// addDatabases adds the variables of the databases that a program may use, and the way to
+// them: production's are the site's own, a preview has others, and what is isolated has none.
+// The owner's own variables of the same name win.
 func (l *Launch) addDatabases(ctx context.Context, w *app.Wanted, p *program) error {
-	env, secrets, err := l.c.Databases.Env(ctx, w.Site)
+	env, secrets, err := l.databases(ctx, p)
 	if err != nil || len(env) == 0 {
 		return err
 	}
@@ -31,11 +33,28 @@ func (l *Launch) addDatabases(ctx context.Context, w *app.Wanted, p *program) er
 	return nil
 }
 
+func (l *Launch) databases(ctx context.Context, p *program) (env map[string]string, secrets []string, err error) {
+	switch {
+	case p.Isolated:
+		return nil, nil, nil
+	case p.Preview == "":
+		return l.c.Databases.Env(ctx, string(p.Site.ID))
+	}
+	begin, err := l.c.PreviewDatabase(ctx, p.Site.ID)
+	if err != nil || begin == "none" {
+		return nil, nil, err
+	}
+	return l.c.Databases.PreviewEnv(ctx, p.Site.ID, p.Preview, begin == "copy")
+}
+
 // addWordPress adds what a WordPress finds in its environment. Nothing that the owner sets
 // takes its place.
 func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) error {
 	if p.Runtime != framework.WordPress {
 		return nil
+	}
+	if p.Isolated || p.Preview != "" { // it has one database, which is production's
+		return site.NoPreviews
 	}
 	address, err := l.c.Address(ctx, p.Site)
 	if err != nil {

@@ -7,6 +7,8 @@ package preview
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"slipway/internal/account"
@@ -37,6 +39,41 @@ const MaxPull = 999_999_999
 // PullKey stands for a pull request in preview_hosts, in place of a branch: no branch is
 // called so.
 func PullKey(pull int) string { return fmt.Sprintf(":%d", pull) }
+
+// KeyOf returns the preview that a deployment of a branch and a pull request (0: none) is of:
+// the branch, or PullKey. It is empty once that has ended.
+func (p *Previews) KeyOf(ctx context.Context, id site.ID, branch string, pull int) (string, error) {
+	rows, err := p.c.DB.Query(ctx, `SELECT branch FROM preview_hosts WHERE site_id = $1 AND branch IN ($2, $3)`, id, branch, PullKey(pull))
+	keys, err := db.Collect(rows, err, func(s db.Scanner) (k string, err error) { return k, s.Scan(&k) })
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find preview: %w", err)
+	case len(keys) == 0:
+		return "", nil
+	}
+	for _, key := range keys {
+		if key == branch { // its preview is there before a pull request's
+			return key, nil
+		}
+	}
+	return keys[0], nil
+}
+
+// Keys returns the previews of a site.
+func (p *Previews) Keys(ctx context.Context, id site.ID) ([]string, error) {
+	rows, err := p.c.DB.Query(ctx, `SELECT branch FROM preview_hosts WHERE site_id = $1`, id)
+	keys, err := db.Collect(rows, err, func(s db.Scanner) (k string, err error) { return k, s.Scan(&k) })
+	if err != nil {
+		return nil, fmt.Errorf("list previews: %w", err)
+	}
+	return keys, nil
+}
+
+// Store names the storage of a preview, by its key.
+func Store(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:8])
+}
 
 // Shown holds the deployment that preview addresses are to serve.
 type Shown struct {

@@ -51,7 +51,7 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 	}
 	for i, st := range s.Storage {
 		all = append(all, wanted{st.Path, func(at string, under *os.Root, rest string) (place, error) {
-			if st.Temporary {
+			if st.Temporary || s.Isolated {
 				own := filepath.Join(dir, "temporary", strconv.Itoa(i))
 				return place{at: at, source: own, stored: true}, fresh(own, under, rest, cmd.UID)
 			}

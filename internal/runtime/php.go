@@ -47,7 +47,7 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 		return err
 	}
 	pool := php.Pool{Memory: memory, Scratch: path.Join(sandbox.Root, ".php")}
-	if p.c.Storage != "" { // sessions outlive sleep and deployments
+	if p.c.Storage != "" && !s.Isolated { // sessions outlive sleep and deployments
 		own, err := p.storage(s.store(), sessions, nil, "", cmd.UID)
 		if err != nil {
 			return err

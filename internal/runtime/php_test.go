@@ -3,12 +3,14 @@ package runtime
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,14 +143,32 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 	}
 	p.Stop(0)
 	s = spec("places3")
-	s.Preview = true
-	p = w.start(s)
-	if status, text := w.ask(p, s, "GET", "/", ""); status != 200 || !strings.HasPrefix(text, "kept c <?php") {
-		t.Errorf("a preview has the site's storage: %d %q", status, text)
+	for i, x := range []struct {
+		preview  string
+		isolated bool
+		want     string
+	}{{"aa", false, "kept c <?php"}, {"aa", false, "kept kept c <?php"}, {"bb", false, "kept c <?php"}, {"", true, "kept c <?php"}, {"", true, "kept c <?php"}} {
+		s.ID, s.Preview, s.Isolated = fmt.Sprintf("places3%d", i), x.preview, x.isolated
+		p = w.start(s)
+		if status, text := w.ask(p, s, "GET", "/", ""); status != 200 || !strings.HasPrefix(strings.Replace(text, "kept kept kept ", "SITE'S ", 1), x.want) {
+			t.Errorf("%d: the preview has another's storage: %d %q", i, status, text)
+		}
+		p.Stop(0)
 	}
-	p.Stop(0)
+	stores, err := w.PreviewStores()
+	slices.Sort(stores["site_places"])
+	if !slices.Equal(stores["site_places"], []string{"aa", "bb"}) || err != nil {
+		t.Errorf("storage of previews: %v %v", stores, err)
+	}
+	ok(t, w.ForgetPreview("site_places", "aa"))
+	if _, left := w.StorageDir("site_places-preview-aa"); left {
+		t.Error("the storage of a preview is left")
+	}
+	if sites, err := w.StorageSites(); !slices.Equal(sites, []string{"site_places"}) || err != nil {
+		t.Errorf("sites with storage: %v %v", sites, err)
+	}
 	ok(t, w.ForgetStorage("site_places"))
-	if _, left := w.StorageDir("site_places-preview"); left {
+	if _, left := w.StorageDir("site_places-preview-bb"); left {
 		t.Error("the storage of previews is left")
 	}
 	if folders, _ := w.StorageFolders("site_places"); len(folders) > 0 {
@@ -328,10 +348,14 @@ func TestPHPSessions(t *testing.T) {
 		}
 		p.Stop(0)
 	}
-	s := spec("sessions3")
-	s.Site = "site_others"
-	if _, text := w.ask(w.start(s), s, "GET", "/", ""); text != "1" {
-		t.Errorf("another site has the session: %q", text)
+	for i, change := range []func(*Spec){
+		func(s *Spec) { s.Site = "site_others" }, func(s *Spec) { s.Preview = "aa" }, func(s *Spec) { s.Preview = "bb" }, func(s *Spec) { s.Isolated = true }, func(s *Spec) { s.Isolated = true },
+	} {
+		s := spec(fmt.Sprint("sessions3", i))
+		change(&s)
+		if _, text := w.ask(w.start(s), s, "GET", "/", ""); text != "1" {
+			t.Errorf("%d: another's program has the session: %q", i, text)
+		}
 	}
 }
 

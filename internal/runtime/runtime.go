@@ -44,7 +44,12 @@ type Spec struct {
 	Trees   []Tree
 	Files   []File
 	Storage []Storage // folders that it may write to, and that stay when it ends
-	Preview bool      // it has storage of its own beside the site's, which all previews share
+
+	// Preview names a preview of the site: it has storage of its own beside the site's. Letters
+	// and digits. Empty is none.
+	Preview string
+	// Isolated says that it has no storage that outlives it: no program sees anything of another.
+	Isolated bool
 
 	Limits Limits
 	Egress bool  // whether it may connect to public addresses, on ports 80 and 443

@@ -18,10 +18,10 @@ import (
 	"slipway/internal/sandbox"
 )
 
-// store names the storage of a program: its site's, or that of the site's previews.
+// store names the storage of a program: its site's, or that of one of the site's previews.
 func (s Spec) store() string {
-	if s.Preview {
-		return s.Site + previewStore
+	if s.Preview != "" {
+		return storeOf(s.Site, s.Preview)
 	}
 	return s.Site
 }
@@ -70,7 +70,7 @@ func (p *Processes) StorageSites() (sites []string, err error) {
 		return nil, fmt.Errorf("list storage: %w", err)
 	}
 	for _, e := range entries {
-		if site := strings.TrimSuffix(e.Name(), previewStore); siteName(site) && e.IsDir() && !slices.Contains(sites, site) {
+		if site, _, _ := strings.Cut(e.Name(), previewStore); siteName(site) && e.IsDir() && !slices.Contains(sites, site) {
 			sites = append(sites, site)
 		}
 	}
@@ -79,12 +79,56 @@ func (p *Processes) StorageSites() (sites []string, err error) {
 
 // StorageSize returns the bytes on disk of a site's storage, that of its previews included.
 func (p *Processes) StorageSize(_ context.Context, site string) (n int64, err error) {
-	for _, store := range []string{site, site + previewStore} {
+	stores, err := p.stores(site)
+	for _, store := range stores {
 		if dir, ok := p.StorageDir(store); ok {
 			n += sandbox.Size(dir, maxMeasured)
 		}
 	}
-	return n, nil
+	return n, err
+}
+
+// stores lists the storage of a site and of its previews.
+func (p *Processes) stores(site string) ([]string, error) {
+	previews, err := p.PreviewStores()
+	list := []string{site}
+	for _, name := range previews[site] {
+		list = append(list, storeOf(site, name))
+	}
+	return list, err
+}
+
+func storeOf(site, preview string) string {
+	return strings.TrimSuffix(site+previewStore+"-"+preview, "-")
+}
+
+// PreviewStores lists the previews that have storage here, by their sites. An empty name is
+// what all previews of a site shared once.
+func (p *Processes) PreviewStores() (map[string][]string, error) {
+	if p.c.Storage == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(p.c.Storage)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list storage: %w", err)
+	}
+	list := map[string][]string{}
+	for _, e := range entries {
+		if site, name, ok := strings.Cut(e.Name(), previewStore); ok && siteName(site) && e.IsDir() {
+			list[site] = append(list[site], strings.TrimPrefix(name, "-"))
+		}
+	}
+	return list, nil
+}
+
+// ForgetPreview deletes the storage of a preview.
+func (p *Processes) ForgetPreview(site, preview string) error {
+	if dir, ok := p.StorageDir(storeOf(site, preview)); ok {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("delete storage of preview: %w", err)
+		}
+	}
+	return nil
 }
 
 // maxMeasured is far beyond what storage can hold.
@@ -92,14 +136,14 @@ const maxMeasured = 1 << 50
 
 // ForgetStorage deletes a site's storage, that of its previews included.
 func (p *Processes) ForgetStorage(site string) error {
-	for _, store := range []string{site, site + previewStore} {
-		dir, ok := p.StorageDir(store)
-		if !ok {
-			continue
+	stores, err := p.stores(site)
+	for _, store := range stores {
+		if dir, ok := p.StorageDir(store); ok {
+			err = errors.Join(err, os.RemoveAll(dir))
 		}
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("delete storage: %w", err)
-		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete storage: %w", err)
 	}
 	return nil
 }

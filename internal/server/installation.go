@@ -51,9 +51,9 @@ func (h *node) allSites(ctx context.Context) ([]site.ID, error) {
 	return db.Collect(rows, err, func(s db.Scanner) (id site.ID, err error) { return id, s.Scan(&id) })
 }
 
-// databasesByID lists a site's databases by their ids, which stay when they are restored.
+// databasesByID lists the databases of a site and its previews by their ids, which stay when they are restored.
 func (h *node) databasesByID(ctx context.Context, id site.ID) ([]backup.Database, error) {
-	list, err := h.databases.OfSite(ctx, id)
+	list, err := h.databases.AllOfSite(ctx, h.db, id)
 	out := make([]backup.Database, 0, len(list))
 	for _, x := range list {
 		out = append(out, backup.Database{Name: string(x.ID), Place: x.Place(), Dump: func(ctx context.Context, w io.Writer) error { return h.databases.Dump(ctx, x.ID, w) }})

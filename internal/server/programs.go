@@ -11,6 +11,7 @@ import (
 	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/php"
+	"slipway/internal/preview"
 	"slipway/internal/proxy"
 	"slipway/internal/site"
 )
@@ -46,11 +47,37 @@ func (h *node) appStorage(limits *account.Limits) app.Storage {
 	if h.engine == nil {
 		return app.Storage{}
 	}
-	return app.Storage{Sites: h.engine.StorageSites, Size: h.engine.StorageSize,
+	return app.Storage{Sites: h.engine.StorageSites, Size: h.engine.StorageSize, Tidy: h.tidyPreviews,
 		Left: func(ctx context.Context, owner string) (int64, error) {
 			u, err := limits.UseOf(ctx, h.db, account.OwnerID(owner), account.LimitStorage)
 			return u.Left(), err
 		}}
+}
+
+// tidyPreviews deletes the storage of previews that have ended.
+func (h *node) tidyPreviews(ctx context.Context) error {
+	stores, err := h.engine.PreviewStores() // before the previews: one that begins meanwhile is not among them
+	if err != nil {
+		return err
+	}
+	for of, names := range stores {
+		keys, err := h.deployments.Previews.Keys(ctx, site.ID(of))
+		if err != nil {
+			return err
+		}
+		kept := map[string]bool{}
+		for _, key := range keys {
+			kept[preview.Store(key)] = true
+		}
+		for _, name := range names {
+			if !kept[name] {
+				if err := h.engine.ForgetPreview(of, name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // startProgram brings a deployment's program up before it goes live.
