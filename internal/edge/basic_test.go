@@ -17,6 +17,7 @@ func TestProtectedProgram(t *testing.T) {
 	for way := range 3 {
 		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
+			w.Header().Set("Cache-Control", "public, s-maxage=600, max-age=60")
 			fmt.Fprintf(w, "%q %q", r.Header["Authorization"], r.Header["Cookie"])
 		})
 		p.guard.Password = func(hash, given string) bool { return hash == "hash of "+given }
@@ -38,7 +39,7 @@ func TestProtectedProgram(t *testing.T) {
 			t.Errorf("way %d: the program was asked %d times without the password", way, n)
 		}
 		for range 2 * guesses { // more than there may be guesses
-			p.get(at, basic("right horse"), "Cookie: own=1").want(t, 200, `[] ["own=1"]`)
+			p.get(at, basic("right horse"), "Cookie: own=1").want(t, 200, `[] ["own=1"]`).head(t, "Cache-Control", "private, max-age=60")
 		}
 		p.send("POST", at, strings.NewReader("x"), basic("right horse")).want(t, 200, "[]")
 		p.settle("s1", `{"protection":"all","hash":"hash of another"}`)

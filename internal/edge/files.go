@@ -56,9 +56,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		response.Fail(w, r, http.StatusMethodNotAllowed)
 		return
 	}
-	if t.protected() && a.Auth == nil {
-		a.Auth = []string{} // only the visitor's own browser may keep it
-	}
+	w.Private = w.Private || a.Auth != nil
 	switch a.Kind {
 	case release.Found:
 		w.Page = r.Method == http.MethodGet && isPage(a.File)
@@ -77,7 +75,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		h["Content-Length"] = []string{"0"}
 		w.WriteHeader(a.Status)
 	case release.Proxied:
-		rule := proxy.Rule{To: a.Location, Preview: t.preview, Protected: a.Auth != nil || t.protected()}
+		rule := proxy.Rule{To: a.Location, Preview: t.preview, Protected: w.Private}
 		if t.serving != nil {
 			rule.Hosts = t.serving.ProxyHosts
 		}

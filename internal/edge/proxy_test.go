@@ -73,7 +73,7 @@ func TestProxied(t *testing.T) {
 func TestProtected(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.Password = func(hash, given string) bool { return hash == "hash of "+given } })
-	id := w.publish(map[string]string{"index.html": "home", "404.html": "nothing", "a.js": script, "_redirects": "/old /new\n"})
+	id := w.publish(map[string]string{"index.html": "home", "404.html": "nothing", "a.js": script, "_redirects": "/old /new\n", "_headers": "/a.js\n  Cache-Control: public, max-age=60\n"})
 	w.live("s1", "blog", stateLive, id)
 	const host = "https://blog.sites.test"
 	w.settle("s1", `{"protection":"previews","hash":"hash of right horse"}`)
@@ -95,7 +95,8 @@ func TestProtected(t *testing.T) {
 	}
 	cookie := "Cookie: " + accessCookie + "=" + c.Value
 	w.get(host+"/", cookie).want(t, 200, "home").head(t, "Cache-Control", "private, max-age=0, must-revalidate")
-	w.get(host+"/old", cookie).want(t, 301, "")
+	w.get(host+"/a.js", cookie).want(t, 200, script).head(t, "Cache-Control", "private, max-age=60")
+	w.get(host+"/old", cookie).want(t, 301, "").head(t, "Cache-Control", "private, max-age=0, must-revalidate")
 	w.get(host+"/", cookie+"x").want(t, 401, "")
 	w.get(host+"/", strings.Replace(cookie, "=", "=z", 1)).want(t, 401, "")
 	w.live("s2", "other", stateLive, id)

@@ -52,6 +52,7 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	if t != nil {
 		rec.visits, rec.target, rec.Owner, rec.Site = t.visits, t, t.owner, t.site
 		if err == nil && to == "" && t.state == stateLive {
+			rec.Private = t.protected()
 			if answer := e.backendOf(t); answer != nil {
 				if e.admitted(rec, r, t) {
 					answer(rec, r, t)

@@ -27,6 +27,8 @@ type Recorder struct {
 	Page   bool          // what was asked for with GET is a page of the site
 	First  time.Duration // until a program's answer began; 0 where none did
 
+	Private bool // the answer is behind a password or a sign-in: only the visitor's own browser may keep it
+
 	Trial bool   // only the header is wanted, of what is small enough for memory
 	Plain bool   // the answer depends on nothing but host, path and accepted encodings
 	Ready bool   // a plain answer with status 200 has been given: Body holds all of it
@@ -41,15 +43,30 @@ func (r *Recorder) Who(q *http.Request) fair.Who {
 // WriteHeader is for http.ResponseWriter.
 func (r *Recorder) WriteHeader(status int) {
 	if r.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // 103 and the like come before the answer
-		r.Status = status
+		r.begin(status)
+	}
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		for name := range r.Header() { // browsers would take cookies from it that the answer itself may not set
+			if name != "Link" {
+				delete(r.Header(), name)
+			}
+		}
 	}
 	r.ResponseWriter.WriteHeader(status)
+}
+
+// begin notes the answer's status.
+func (r *Recorder) begin(status int) {
+	r.Status = status
+	if r.Private && status != http.StatusSwitchingProtocols {
+		keepPrivate(r.Header())
+	}
 }
 
 // Write is for http.ResponseWriter.
 func (r *Recorder) Write(b []byte) (int, error) {
 	if r.Status == 0 {
-		r.Status = http.StatusOK
+		r.begin(http.StatusOK)
 	}
 	n, err := r.ResponseWriter.Write(b)
 	r.Bytes += int64(n)

@@ -1,0 +1,52 @@
+package response
+
+import (
+	"net/http"
+	"strings"
+)
+
+// keepPrivate lets nobody but the visitor's own browser keep an answer, whatever the site's
+// rules or its program say (RFC 9111 §5.2.2.7): it is behind a password or a sign-in.
+func keepPrivate(h http.Header) {
+	var parts []string
+	stored := true
+	for part := range directives(strings.Join(h["Cache-Control"], ",")) {
+		switch name, _, _ := strings.Cut(strings.ToLower(part), "="); strings.TrimSpace(name) {
+		case "public", "private", "s-maxage", "proxy-revalidate", "":
+		case "no-store":
+			stored = false
+			fallthrough
+		default:
+			parts = append(parts, part)
+		}
+	}
+	if stored {
+		parts = append([]string{"private"}, parts...)
+	}
+	h["Cache-Control"] = []string{strings.Join(parts, ", ")}
+	for name := range h { // what caches of their own kinds read in its place
+		if low := strings.ToLower(name); strings.HasSuffix(low, "cdn-cache-control") || low == "surrogate-control" || low == "x-accel-expires" {
+			delete(h, name)
+		}
+	}
+}
+
+// directives yields the parts of a Cache-Control field, whose values may be quoted.
+func directives(text string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		quoted, from := false, 0
+		for i := 0; i <= len(text); i++ {
+			switch {
+			case i == len(text), text[i] == ',' && !quoted:
+				if !yield(strings.TrimSpace(text[from:min(i, len(text))])) {
+					return
+				}
+				from = i + 1
+			case text[i] == '"':
+				quoted = !quoted
+			case text[i] == '\\' && quoted:
+				i++
+			}
+		}
+	}
+}
