@@ -23,16 +23,19 @@ import (
 // and stale after a purge or that while: the first who asks then gets a new one, and who
 // asks meanwhile gets the stale one, so a purge is never a stampede.
 type cache struct {
-	mu    sync.Mutex // guards what follows
-	pages map[string]*cached
-	sites map[string]*shelf
-	ages  *list.List // of *cached, the last used first
-	bytes int
-	began map[string]time.Time // the last purge of a site: what was asked before it is not stored
+	port string // of all addresses: ":8443", or "" for 443
+
+	mu     sync.Mutex // guards what follows
+	pages  map[string]*cached
+	sites  map[string]*shelf
+	owners map[string]int // bytes of their sites' pages
+	bytes  int
+	began  map[string]time.Time // the last purge of a site: what was asked before it is not stored
 }
 
 // shelf holds the pages of one site.
 type shelf struct {
+	owner string
 	ages  *list.List // of *cached, the last used first
 	bytes int
 }
@@ -40,7 +43,7 @@ type shelf struct {
 // cached is a page.
 type cached struct {
 	site, key, path string
-	inAll, inSite   *list.Element // of the ages
+	inSite          *list.Element // of the ages
 	header          http.Header
 	body            []byte
 	br, gz, zs      []byte // the body compressed; nil where that gains nothing
@@ -54,6 +57,7 @@ type cached struct {
 const (
 	maxBytes     = 256 << 20
 	maxSiteBytes = maxBytes / 4 // a site that fills it leaves others theirs
+	maxFields    = 16 << 10     // bytes of a page's header fields
 	maxOfSite    = 5000
 	maxPage      = 2 << 20
 	freshFor     = 10 * time.Minute
@@ -61,7 +65,7 @@ const (
 )
 
 func newCache() *cache {
-	return &cache{pages: map[string]*cached{}, sites: map[string]*shelf{}, ages: list.New(), began: map[string]time.Time{}}
+	return &cache{pages: map[string]*cached{}, sites: map[string]*shelf{}, owners: map[string]int{}, began: map[string]time.Time{}}
 }
 
 // SessionCookies are the beginnings of cookies that make a visitor somebody.
@@ -69,8 +73,8 @@ var SessionCookies = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpa
 
 // keyOf names the page of a request to a deployment; empty where it is none that may be cached.
 // Another deployment has other themes and plugins, and so other pages.
-func keyOf(deployment string, r *http.Request) string {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery != "" || r.Header.Get("Authorization") != "" || r.Header.Get("Range") != "" || len(r.URL.Path) > 1024 {
+func (c *cache) keyOf(deployment string, r *http.Request) string {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) || r.URL.RawQuery != "" || r.Header.Get("Authorization") != "" || r.Header.Get("Range") != "" || len(r.URL.Path) > 1024 {
 		return ""
 	}
 	if strings.HasPrefix(r.URL.Path, "/wp-admin") || strings.HasPrefix(r.URL.Path, "/wp-login") || strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
@@ -80,6 +84,14 @@ func keyOf(deployment string, r *http.Request) string {
 		return ""
 	}
 	return deployment + " " + r.Host + " " + r.URL.Path
+}
+
+// plainHost reports whether a host is written as browsers write it: with the port that all
+// addresses have or none, and else without capital letters or a dot at its end. Who writes it
+// in another way may be shown another page, and gets none of others'.
+func (c *cache) plainHost(host string) bool {
+	name, port, _ := strings.Cut(host, ":")
+	return (port == "" || ":"+port == c.port) && name != "" && !strings.HasSuffix(name, ".") && strings.ToLower(name) == name
 }
 
 // hasSession reports whether PHP could read a session's cookie in the fields Cookie: it takes
@@ -110,7 +122,7 @@ func hasSession(fields []string) bool {
 // lookup returns a page for a request, and how it is: HIT or STALE. Who gets none is to
 // make a new one.
 func (c *cache) lookup(deployment string, r *http.Request) (*cached, string) {
-	key := keyOf(deployment, r)
+	key := c.keyOf(deployment, r)
 	if key == "" {
 		return nil, ""
 	}
@@ -137,7 +149,7 @@ func (c *cache) page(deployment, host, path string) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.pages[deployment+" "+host+" "+path]
-	if p == nil || p.stale || time.Since(p.at) >= freshFor {
+	if p == nil || !c.plainHost(host) || p.stale || time.Since(p.at) >= freshFor {
 		return nil
 	}
 	c.used(p)
@@ -146,7 +158,7 @@ func (c *cache) page(deployment, host, path string) *cached {
 
 // filling notes that a new page is made, and returns what to call when that has ended.
 func (c *cache) filling(deployment string, r *http.Request) func() {
-	key := keyOf(deployment, r)
+	key := c.keyOf(deployment, r)
 	if key == "" {
 		return func() {}
 	}
@@ -161,11 +173,14 @@ func (c *cache) filling(deployment string, r *http.Request) func() {
 
 // store keeps an answer as a page once its body has been read to the end. What has been purged
 // since it was asked for is not in it for certain.
-func (c *cache) store(site, deployment string, r *http.Request, resp *http.Response, asked time.Time) {
-	key := keyOf(deployment, r)
+func (c *cache) store(owner, site, deployment string, r *http.Request, resp *http.Response, asked time.Time) {
+	key := c.keyOf(deployment, r)
 	h := resp.Header
 	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
 		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(h.Get("Vary"), "Accept-Encoding") || forbids(h.Get("Cache-Control")) {
+		return
+	}
+	if n := fieldBytes(h); n > maxFields {
 		return
 	}
 	h.Set("X-Cache", "MISS")
@@ -174,9 +189,9 @@ func (c *cache) store(site, deployment string, r *http.Request, resp *http.Respo
 	resp.Body = &copying{ReadCloser: resp.Body, done: func(body []byte) {
 		// A page for everybody, made from its address alone, holds nobody's secret that its
 		// compressed length could give away.
-		p.body = body
+		p.body = bytes.Clone(body) // without the capacity of its buffer
 		p.br, p.gz, p.zs = release.Compress(body)
-		c.put(p)
+		c.put(owner, p)
 	}}
 }
 
@@ -208,7 +223,7 @@ func (b *copying) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *cache) put(p *cached) {
+func (c *cache) put(owner string, p *cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.at.Before(c.began[p.site]) { // what it shows may be older than the change
@@ -222,30 +237,56 @@ func (c *cache) put(p *cached) {
 	}
 	of := c.sites[p.site]
 	if of == nil {
-		of = &shelf{ages: list.New()}
+		of = &shelf{owner: owner, ages: list.New()}
 		c.sites[p.site] = of
 	}
-	p.inAll, p.inSite = c.ages.PushFront(p), of.ages.PushFront(p)
+	p.inSite = of.ages.PushFront(p)
 	c.pages[p.key] = p
 	c.bytes, of.bytes = c.bytes+p.size(), of.bytes+p.size()
+	c.owners[of.owner] += p.size()
 	for of.bytes > maxSiteBytes || of.ages.Len() > maxOfSite {
 		c.drop(of.ages.Back().Value.(*cached))
 	}
 	for c.bytes > maxBytes {
-		c.drop(c.ages.Back().Value.(*cached))
+		c.drop(c.largest().ages.Back().Value.(*cached))
 	}
 }
 
+// largest returns the largest shelf of the owner whose sites have the most: they lose a page
+// where there is no room, and who has few keeps them.
+func (c *cache) largest() (most *shelf) {
+	for _, of := range c.sites {
+		if most == nil || c.owners[of.owner] > c.owners[most.owner] || of.owner == most.owner && of.bytes > most.bytes {
+			most = of
+		}
+	}
+	return most
+}
+
+// size is about how many bytes a page holds on to.
 func (p *cached) size() int {
-	return len(p.body) + len(p.br) + len(p.gz) + len(p.zs) + len(p.key) + 1024
+	return len(p.body) + len(p.br) + len(p.gz) + len(p.zs) + 2*len(p.key) + fieldBytes(p.header) + 1024
+}
+
+// fieldBytes is about how many bytes header fields hold on to.
+func fieldBytes(h http.Header) (n int) {
+	for name, values := range h {
+		n += len(name) + 64
+		for _, v := range values {
+			n += len(v) + 16
+		}
+	}
+	return n
 }
 
 func (c *cache) drop(p *cached) {
 	of := c.sites[p.site]
-	c.ages.Remove(p.inAll)
 	of.ages.Remove(p.inSite)
 	delete(c.pages, p.key)
 	c.bytes, of.bytes = c.bytes-p.size(), of.bytes-p.size()
+	if c.owners[of.owner] -= p.size(); c.owners[of.owner] == 0 {
+		delete(c.owners, of.owner)
+	}
 	if of.ages.Len() == 0 {
 		delete(c.sites, p.site)
 	}
@@ -253,7 +294,6 @@ func (c *cache) drop(p *cached) {
 
 // used makes a page the last to go.
 func (c *cache) used(p *cached) {
-	c.ages.MoveToFront(p.inAll)
 	c.sites[p.site].ages.MoveToFront(p.inSite)
 }
 

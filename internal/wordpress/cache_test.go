@@ -24,7 +24,7 @@ func fill(c *cache, r *http.Request, body string, header ...string) {
 	}
 	done := c.filling("site", r)
 	resp := &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body))}
-	c.store("site", "site", r, resp, time.Now())
+	c.store("owner", "site", "site", r, resp, time.Now())
 	_, _ = io.ReadAll(resp.Body)
 	done()
 }
@@ -210,7 +210,7 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	c := newCache()
 	fill(c, request("/"), "a page of another site")
 	put := func(n, size int) {
-		c.put(&cached{site: "greedy", key: "greedy " + strconv.Itoa(n), body: make([]byte, size), at: time.Now()})
+		c.put("greedy", &cached{site: "greedy", key: "greedy " + strconv.Itoa(n), body: make([]byte, size), at: time.Now()})
 	}
 	for n := range 400 {
 		put(n, 1<<20)
@@ -231,8 +231,8 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 			held++
 		}
 	}
-	if held != maxOfSite || c.sites["greedy"].ages.Len() != maxOfSite || c.ages.Len() != held+1 || c.bytes != all {
-		t.Errorf("the site has %d pages of %d; %d bytes are counted, %d held", held, c.ages.Len(), c.bytes, all)
+	if held != maxOfSite || c.sites["greedy"].ages.Len() != maxOfSite || c.bytes != all || c.owners["greedy"]+c.owners["owner"] != all {
+		t.Errorf("the site has %d pages of %d; %d bytes are counted, %d held", held, len(c.pages), c.bytes, all)
 	}
 	c.purge("greedy", "*")
 	c.forget("greedy")
@@ -241,8 +241,57 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 		t.Errorf("after the greedy site is gone there are %d pages, the other's is %q", len(c.pages), how)
 	}
 	c.forget("site")
-	if len(c.pages)+len(c.sites)+c.ages.Len()+c.bytes != 0 {
+	if len(c.pages)+len(c.sites)+len(c.owners)+c.bytes != 0 {
 		t.Errorf("an empty cache holds %d pages, %d sites, %d bytes", len(c.pages), len(c.sites), c.bytes)
+	}
+}
+
+// What one owner's sites hold together is theirs to lose where there is no room, however many
+// they are; another owner's pages stay.
+func TestCacheOfOneOwnerIsBounded(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	fill(c, request("/"), "a page of another owner")
+	for n := range 2 * maxBytes >> 20 {
+		c.put("greedy", &cached{site: "greedy" + strconv.Itoa(n%20), key: strconv.Itoa(n), body: make([]byte, 1<<20), at: time.Now()})
+	}
+	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
+		t.Errorf("the other owner's page is %q", how)
+	}
+	if c.bytes > maxBytes || c.owners["greedy"] < maxBytes-2<<20 {
+		t.Errorf("%d MiB are held, the greedy owner's are %d", c.bytes>>20, c.owners["greedy"]>>20)
+	}
+}
+
+// A page counts with its fields, and one with too many is not kept.
+func TestCacheCountsFields(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	fill(c, request("/"), "page", "X-Long", strings.Repeat("x", 12<<10))
+	if c.bytes < 12<<10 {
+		t.Errorf("a page with 12 KiB of fields counts as %d bytes", c.bytes)
+	}
+	fill(c, request("/other"), "page", "X-Long", strings.Repeat("x", 60<<10))
+	if p, _ := c.lookup("site", request("/other")); p != nil {
+		t.Error("a page with 60 KiB of fields is kept")
+	}
+}
+
+// A host that no browser writes so finds no page and leaves none, and neither does a request
+// with a body.
+func TestCacheKeys(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	c.port = ":8443"
+	for host, want := range map[string]bool{"blog.test": true, "blog.test:8443": true, "Blog.test": false, "blog.test.": false, "blog.test:9999": false, "blog.test:": true, "": false} {
+		r := request("/")
+		if r.Host = host; (c.keyOf("site", r) != "") != want {
+			t.Errorf("%q is a page's host: %v", host, !want)
+		}
+	}
+	r := request("/")
+	if r.ContentLength = 3; c.keyOf("site", r) != "" {
+		t.Error("a request with a body is a page's")
 	}
 }
 
@@ -290,14 +339,14 @@ func TestSessionsOfPHP(t *testing.T) {
 		"comment_author_x=a\\b", `comment_author_x="a`, "comment_author_x=é", "woocommerce.items_in_cart=1", "comment_author_x", "comment%5fauthor_x=c", "\twordpress.sec_x=1"} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Cookie", cookie)
-		if keyOf("site_1", r) != "" {
+		if newCache().keyOf("site_1", r) != "" {
 			t.Errorf("a page for %q is stored for everybody", cookie)
 		}
 	}
 	for _, cookie := range []string{"", "a=b", "consent=comment_author_x; b.c=d", "my_wordpress_logged_in=1", ";;=;"} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Cookie", cookie)
-		if keyOf("site_1", r) == "" {
+		if newCache().keyOf("site_1", r) == "" {
 			t.Errorf("%q is no session's", cookie)
 		}
 	}

@@ -40,7 +40,7 @@ func TestScheduledEvent(t *testing.T) {
 		if err := d.Admin(t.Context(), `UPDATE wordpress_sites SET next_cron = `+strconv.FormatInt(int64(begun.Add(tt.before)), 10)); err != nil {
 			t.Fatal(err)
 		}
-		g := w.guard("site", "site", false, nil)
+		g := w.guard(served{site: "site", owner: "owner"}, "site", nil)
 		g.got = &Program{Transport: server(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{"X-Slipway-Cron": {tt.says}}, Body: http.NoBody}, nil
 		})}

@@ -30,6 +30,7 @@ type Program struct {
 // business, answers from the page cache, and wakes the program for the rest alone.
 type Guard struct {
 	w       *WordPress
+	owner   string
 	site    string
 	pages   string // the deployment whose pages it looks for and stores
 	xmlrpc  bool
@@ -42,13 +43,14 @@ type Guard struct {
 }
 
 // guard returns one for a request to a deployment of a site.
-func (w *WordPress) guard(site, deployment string, xmlrpc bool, acquire func(ctx context.Context) (Program, error)) *Guard {
-	return &Guard{w: w, site: site, pages: deployment, xmlrpc: xmlrpc, asked: time.Now(), acquire: acquire}
+func (w *WordPress) guard(s served, deployment string, acquire func(ctx context.Context) (Program, error)) *Guard {
+	return &Guard{w: w, owner: s.owner, site: s.site, pages: deployment, xmlrpc: s.xmlrpc, asked: time.Now(), acquire: acquire}
 }
 
 // served holds what a deployment of a WordPress serves.
 type served struct {
 	site   string // empty: it is none
+	owner  string
 	xmlrpc bool
 }
 
@@ -59,10 +61,10 @@ func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(
 		if s.site == "" {
 			return nil, nil
 		}
-		return w.guard(s.site, deployment, s.xmlrpc, acquire), nil
+		return w.guard(s, deployment, acquire), nil
 	}
 	var s served
-	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.xmlrpc FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).Scan(&s.site, &s.xmlrpc)
+	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.owner_id, w.xmlrpc FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).Scan(&s.site, &s.owner, &s.xmlrpc)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("find WordPress of a deployment: %w", err)
 	}
@@ -74,7 +76,7 @@ func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(
 	if s.site == "" {
 		return nil, nil
 	}
-	return w.guard(s.site, deployment, s.xmlrpc, acquire), nil
+	return w.guard(s, deployment, acquire), nil
 }
 
 // HasPages reports whether a deployment is known to be a WordPress's, whose pages are cached.
@@ -205,6 +207,14 @@ func named(name string) bool { return path.Ext(name) != "" && !strings.HasSuffix
 
 // RoundTrip asks the program, and stores a page that may be.
 func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.ContentLength < 0 && g.w.cache.keyOf(g.pages, r) != "" {
+		// A body of GET means nothing (RFC 9110 §9.3.1), and what is made from it is no page for
+		// everybody. Over HTTP/3 requests without one don't say that they have none.
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		r.Body, r.ContentLength = http.NoBody, 0
+	}
 	filled := g.w.cache.filling(g.pages, r)
 	defer filled()
 	p, err := g.program(r.Context())
@@ -231,7 +241,7 @@ func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Header.Del("X-Slipway-Purge")
 	resp.Header.Del("X-Slipway-Cache")
 	if page {
-		g.w.cache.store(g.site, g.pages, r, resp, g.asked)
+		g.w.cache.store(g.owner, g.site, g.pages, r, resp, g.asked)
 	}
 	return resp, nil
 }

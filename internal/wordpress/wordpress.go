@@ -106,7 +106,13 @@ func New(c Config) *WordPress {
 	if c.ClearObjects == nil {
 		c.ClearObjects = func(string) {}
 	}
-	return &WordPress{c: c, cache: newCache(), logins: newThrottle(), crons: newCrons()}
+	w := &WordPress{c: c, cache: newCache(), logins: newThrottle(), crons: newCrons()}
+	if c.Sites != nil {
+		if _, port, ok := strings.Cut(strings.TrimPrefix(c.Sites.Address("site"), "https://"), ":"); ok {
+			w.cache.port = ":" + port
+		}
+	}
+	return w
 }
 
 // Settings hold what an owner chooses of a new WordPress. All are optional.
