@@ -101,7 +101,9 @@ func (h *hosts) len() int { return h.labels.Len() + h.custom.Len() }
 type table struct {
 	now    atomic.Pointer[hosts]
 	counts bool       // whether visits are counted
-	mu     sync.Mutex // guards changing
+	mu     sync.Mutex // guards changing, and owners
+	//share: total one of each owner with a site; owner one; edge none: it is as long as the list of owners
+	owners map[string]*visits.Owner
 }
 
 func (t *table) hosts() *hosts { return t.now.Load() }
@@ -111,7 +113,10 @@ func (t *table) change(f func(*changes)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now.Load()
-	c := &changes{counts: t.counts, labels: now.labels.Edit(), ids: now.ids.Edit(), custom: now.custom.Edit()}
+	if t.owners == nil {
+		t.owners = map[string]*visits.Owner{}
+	}
+	c := &changes{owners: t.owners, counts: t.counts, labels: now.labels.Edit(), ids: now.ids.Edit(), custom: now.custom.Edit()}
 	f(c)
 	if c.labels.Changed() || c.ids.Changed() || c.custom.Changed() {
 		t.now.Store(&hosts{c.labels.Trie, c.ids.Trie, c.custom.Trie, now.round + 1})
@@ -124,10 +129,19 @@ func (t *table) change(f func(*changes)) {
 // changes are hosts that are being changed.
 type changes struct {
 	counts bool
+	owners map[string]*visits.Owner
 	labels *trie.Edit[*site]
 	ids    *trie.Edit[string]
 	custom *trie.Edit[*claim]
 	gone   []*ready.Source
+}
+
+// owner returns what is kept of an owner's visits.
+func (c *changes) owner(id string) *visits.Owner {
+	if c.owners[id] == nil {
+		c.owners[id] = &visits.Owner{}
+	}
+	return c.owners[id]
 }
 
 // set takes a row over. A site that changed its label leaves the old one; a row older
@@ -146,7 +160,7 @@ func (c *changes) set(n *target) {
 		}
 	}
 	if n.visits == nil && c.counts {
-		n.visits = visits.NewSite(n.site)
+		n.visits = visits.NewSite(n.site, c.owner(n.owner))
 	}
 	var before *target
 	s, _ := c.labels.Get(n.label)

@@ -18,6 +18,10 @@ import (
 const (
 	maxPixels = 6 << 20
 	maxSide   = 8192
+	// A progressive JPEG is drawn scan by scan, and a scan may be a few bytes long: encoders
+	// write about ten of them.
+	maxScans    = 64
+	maxScanning = 16 * maxPixels // pixels of all scans together
 )
 
 // format is one kind of image, known by how it begins.
@@ -27,14 +31,27 @@ type format struct {
 	decode func(io.Reader) (image.Image, error)
 }
 
+// How a JPEG begins, and the marker of a scan (ITU T.81, table B.1), which occurs nowhere else in
+// what is drawn.
+const (
+	jpegBegins  = "\xff\xd8\xff"
+	startOfScan = "\xff\xda"
+)
+
 func fits(c image.Config) bool {
 	return c.Width > 0 && c.Height > 0 && c.Width <= maxSide && c.Height <= maxSide && c.Width*c.Height <= maxPixels
+}
+
+// drawable reports whether an image has no more scans than its encoder had reason to write.
+func drawable(b []byte, c image.Config) bool {
+	n := bytes.Count(b, []byte(startOfScan))
+	return !begins(b, jpegBegins) || n <= maxScans && n*c.Width*c.Height <= maxScanning
 }
 
 func formats() []format {
 	return []format{
 		{"\x89PNG\r\n\x1a\n", png.DecodeConfig, png.Decode},
-		{"\xff\xd8\xff", jpeg.DecodeConfig, jpeg.Decode},
+		{jpegBegins, jpeg.DecodeConfig, jpeg.Decode},
 		{"GIF8?a", gif.DecodeConfig, gif.Decode},
 		{"RIFF????WEBPVP8", webp.DecodeConfig, webp.Decode},
 	}
@@ -68,7 +85,11 @@ func decode(ctx context.Context, b []byte) (img image.Image) {
 		if !begins(b, f.begins) {
 			continue
 		}
-		if c, err := f.config(&patient{ctx, b}); err != nil || !fits(c) {
+		c, err := f.config(&patient{ctx, b})
+		if err != nil || !fits(c) {
+			return nil
+		}
+		if !drawable(b, c) {
 			return nil
 		}
 		img, err := f.decode(&patient{ctx, b})

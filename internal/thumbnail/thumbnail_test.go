@@ -301,6 +301,21 @@ func scans(side, n int) []byte {
 	return append(out, 0xff, 0xd9)
 }
 
+// An image of more scans than encoders write, or of more than its size allows, isn't decoded.
+func TestScansAreBounded(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]bool{1: true, maxScans: true, maxScans + 1: false} {
+		if img := decode(t.Context(), scans(64, n)); (img != nil) != want {
+			t.Errorf("%d scans: decoded %v, want %v", n, img != nil, want)
+		}
+	}
+	for n, want := range map[int]bool{10: true, 18: false} { // of a large picture
+		if got := drawable(scans(2400, n), image.Config{Width: 2400, Height: 2400}); got != want {
+			t.Errorf("%d scans of 2400 pixels square: drawable %v, want %v", n, got, want)
+		}
+	}
+}
+
 // An image that would be decoded forever is abandoned when ctx ends.
 func TestEndlessImage(t *testing.T) {
 	t.Parallel()

@@ -46,8 +46,10 @@ type Top struct{ Kind, Name string }
 const (
 	siteLines = 300 // in ten seconds
 	allLines  = 10_000
-	siteTops  = 200 // names of one kind
+	someLines = allLines / 10 // of one owner's sites
+	siteTops  = 200           // names of one kind
 	allTops   = 50_000
+	someTops  = allTops / 10 // of one owner's sites
 	maxText   = 256
 )
 
@@ -55,6 +57,7 @@ const (
 type detail struct {
 	lines   atomic.Int64 // as many as are in list: whether there is room is asked without the lock
 	omitted atomic.Int64
+	owner   *Owner
 
 	mu    sync.Mutex // guards the rest
 	list  []Line
@@ -65,9 +68,12 @@ type detail struct {
 // bounds is how much is kept of all sites.
 type bounds struct{ lines, tops atomic.Int64 }
 
+// Owner is how much is kept of all sites of an owner.
+type Owner struct{ bounds }
+
 // addLine keeps a line if there is room for it. make is called only then.
 func (d *detail) addLine(b *bounds, make func() Line) {
-	if d.lines.Load() >= siteLines || b.lines.Load() >= allLines {
+	if d.lines.Load() >= siteLines || d.owner.lines.Load() >= someLines || b.lines.Load() >= allLines {
 		d.omitted.Add(1)
 		return
 	}
@@ -79,6 +85,7 @@ func (d *detail) addLine(b *bounds, make func() Line) {
 		return
 	}
 	d.lines.Add(1)
+	d.owner.lines.Add(1)
 	b.lines.Add(1)
 	d.list = append(d.list, line)
 }
@@ -92,10 +99,11 @@ func (d *detail) addTop(b *bounds, kind, name string, n int64) {
 	}
 	t := Top{kind, cut(name)}
 	if _, ok := d.tops[t]; !ok {
-		if d.kinds[kind] >= siteTops || b.tops.Load() >= allTops {
+		if d.kinds[kind] >= siteTops || d.owner.tops.Load() >= someTops || b.tops.Load() >= allTops {
 			t.Name = ""
 		} else {
 			d.kinds[kind]++
+			d.owner.tops.Add(1)
 			b.tops.Add(1)
 		}
 	}
@@ -107,8 +115,10 @@ func (d *detail) take(b *bounds) (lines []Line, omitted int64, tops map[Top]int6
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	lines, tops = d.list, d.tops
+	d.owner.lines.Add(-int64(len(lines)))
 	b.lines.Add(-int64(len(lines)))
 	for _, n := range d.kinds {
+		d.owner.tops.Add(-int64(n))
 		b.tops.Add(-int64(n))
 	}
 	d.list, d.tops, d.kinds = nil, nil, nil

@@ -36,8 +36,8 @@ type Site struct {
 	detail  detail
 }
 
-// NewSite returns what counts for a site.
-func NewSite(id string) *Site { return &Site{id: id} }
+// NewSite returns what counts for a site of an owner.
+func NewSite(id string, owner *Owner) *Site { return &Site{id: id, detail: detail{owner: owner}} }
 
 // Page counts how often an answer is given that is kept. What it says of the answer must not
 // change.

@@ -32,7 +32,7 @@ func TestAtTheEnd(t *testing.T) {
 	go func() { done <- l.Run(ctx) }()
 	const sites = 2*groupMost + 7
 	for i := range sites {
-		v := NewSite(fmt.Sprint("s", i))
+		v := NewSite(fmt.Sprint("s", i), &Owner{})
 		l.Count(v, 200, 3, false)
 		l.Count(v, 500, 0, false)
 		l.Count(v, 0, 0, false) // the visitor left
@@ -53,7 +53,7 @@ func TestAtTheEnd(t *testing.T) {
 func TestConcurrently(t *testing.T) {
 	t.Parallel()
 	list := New(Config{})
-	sites := []*Site{NewSite("a"), NewSite("b")}
+	sites := []*Site{NewSite("a", &Owner{}), NewSite("b", &Owner{})}
 	const workers, each = 8, 5000
 	var wg sync.WaitGroup
 	for range workers {
@@ -97,8 +97,12 @@ func TestAccessLogBounds(t *testing.T) {
 	t.Parallel()
 	list := New(Config{})
 	long := strings.Repeat("ä", 1000)
+	var owner *Owner
 	for s := range 40 {
-		v := NewSite(fmt.Sprint("s", s))
+		if s%4 == 0 {
+			owner = &Owner{}
+		}
+		v := NewSite(fmt.Sprint("s", s), owner)
 		for i := range 2 * siteLines {
 			v.detail.addLine(&list.bounds, func() Line { return Line{Path: cut(long)} })
 			v.detail.addTop(&list.bounds, TopMissing, fmt.Sprint("/", i, long), 1)
@@ -135,5 +139,34 @@ func TestNetwork(t *testing.T) {
 		if got := network(netip.MustParseAddr(in)); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
+	}
+}
+
+// The sites of one owner, however many, leave most of the lines to others.
+func TestAccessLogOfOneOwner(t *testing.T) {
+	t.Parallel()
+	list := New(Config{})
+	greedy := &Owner{}
+	line := func(v *Site) {
+		v.detail.addLine(&list.bounds, func() Line { return Line{} })
+		v.detail.addTop(&list.bounds, TopMissing, fmt.Sprint("/", v.detail.lines.Load()), 1)
+		list.Count(v, 404, 0, false)
+	}
+	for s := range 100 {
+		v := NewSite(fmt.Sprint("s", s), greedy)
+		for range siteLines {
+			line(v)
+		}
+	}
+	line(NewSite("other", &Owner{}))
+	all := 0
+	for _, v := range list.collect() {
+		all += len(v.Lines)
+		if v.Site == "other" && (len(v.Lines) != 1 || v.Omitted != 0) {
+			t.Errorf("another owner's line is left out: %+v", v)
+		}
+	}
+	if all != someLines+1 || greedy.lines.Load() != 0 || greedy.tops.Load() != 0 {
+		t.Errorf("%d lines are kept, want %d; %d and %d count afterwards", all, someLines+1, greedy.lines.Load(), greedy.tops.Load())
 	}
 }
