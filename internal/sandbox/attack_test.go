@@ -115,6 +115,26 @@ func attack(name string, args []string) int {
 			}
 			_ = f.Close()
 		}
+	case "memfd": // files in memory that no process maps
+		b := make([]byte, 1<<20)
+		for i := range 512 {
+			fd, err := unix.MemfdCreate("hidden", 0)
+			if err != nil {
+				fmt.Println("refused after", i, err)
+				return 0
+			}
+			_, _ = unix.Write(fd, b)
+		}
+		hang()
+	case "terminals":
+		for i := 0; ; i++ {
+			f, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+			if err != nil || i == 200 {
+				fmt.Println(i)
+				return 0
+			}
+			hidden = append(hidden, f)
+		}
 	case "hide": // files that no tree shows
 		b := make([]byte, 1<<20)
 		for i := 0; ; i++ {

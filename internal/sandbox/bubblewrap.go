@@ -41,7 +41,8 @@ type Config struct {
 type Bubblewrap struct {
 	Config
 	engine
-	filter []byte
+	filter    []byte
+	uncounted []byte // the filter where no cgroup counts memory
 }
 
 // New prepares a runner and starts nothing.
@@ -52,7 +53,10 @@ func New(c Config) (*Bubblewrap, error) {
 		return nil, err
 	}
 	b := &Bubblewrap{Config: c, engine: e}
-	if b.filter, err = filter(); err != nil {
+	if b.filter, err = filter(false); err == nil {
+		b.uncounted, err = filter(true)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("prepare sandbox: %w", err)
 	}
 	return b, nil
@@ -218,7 +222,11 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 			_ = status.Close()
 		}
 	}()
-	program2, err := memfile("seccomp", b.filter)
+	rules := b.filter
+	if r.group == nil || r.group.memory == "" {
+		rules = b.uncounted
+	}
+	program2, err := memfile("seccomp", rules)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +327,11 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	}
 	tmp := strconv.FormatInt(c.Limits.TmpSize, 10)
 	args = append(args,
-		"--proc", "/proc", "--dev", "/dev",
+		"--proc", "/proc", "--dev", "/dev")
+	if at := l.terminals(); at != "" {
+		args = append(args, "--dev-bind", at, "/dev/pts")
+	}
+	args = append(args,
 		"--size", tmp, "--perms", "1777", "--tmpfs", "/dev/shm",
 		"--size", tmp, "--perms", "1777", "--tmpfs", "/tmp",
 		"--dir", "/var", "--symlink", "../tmp", "/var/tmp",

@@ -148,6 +148,22 @@ func (l *launch) show(source string) string {
 	return at
 }
 
+// maxTerminals is how many pseudo-terminals a command may have: the kernel's are counted for
+// the whole host.
+const maxTerminals = 64
+
+// terminals has the command get a file system of pseudo-terminals of its own that holds
+// maxTerminals, and returns where bwrap finds it; empty for a plain user, who can't mount one
+// with a bound.
+func (l *launch) terminals() string {
+	if unix.Geteuid() != 0 {
+		return ""
+	}
+	at := filepath.Join(stagePoint, l.id, "pts")
+	l.binds = append(l.binds, staged{at: at})
+	return at
+}
+
 // inherit hands f to the child and returns its number there.
 func (l *launch) inherit(f *os.File) int {
 	l.child = append(l.child, f)
@@ -220,6 +236,12 @@ func (l *launch) mount() error {
 }
 
 func mountOne(b staged) error {
+	if b.source == "" { // see terminals
+		if err := os.Mkdir(b.at, 0o711); err != nil {
+			return err
+		}
+		return unix.Mount("devpts", b.at, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, fmt.Sprintf("newinstance,ptmxmode=0666,mode=0600,max=%d", maxTerminals))
+	}
 	// check resolved the links; one that appears after that is an attack.
 	fd, err := unix.Openat2(unix.AT_FDCWD, b.source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {

@@ -70,6 +70,8 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 	r = append(r, b.probeCgroup()...)
 	abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	add("landlock", false, e == 0, fmt.Sprintf("Landlock is available, ABI %d; it is not needed.", abi), "Landlock is not available; it is not needed.")
+	add("terminals", false, root, fmt.Sprintf("Each command may have %d pseudo-terminals.", maxTerminals),
+		"Pseudo-terminals are not limited per command, because only root can mount a limited set: one command can use all of the host's.")
 	r = append(r, Check{"disk limit", true, false, "Disk use is checked ten times a second and a build over its limit is killed; no quota is needed."})
 
 	switch attempts, err := b.Canary(ctx, uid); {
@@ -131,7 +133,7 @@ func (b *Bubblewrap) probeCgroup() Report {
 	}
 	g, err := newGroup(b.hs, b.parent, "probe-"+newID(), Defaults)
 	if err != nil {
-		detail := "No cgroup can be created here, so memory and processes are limited per process and by polling, and cpu not at all: start as root, or delegate a cgroup (systemd Delegate=yes with DelegateSubgroup=)."
+		detail := "No cgroup can be created here, so memory and processes are limited per process and by polling, memfd_create is refused, and cpu is not limited at all: start as root, or delegate a cgroup (systemd Delegate=yes with DelegateSubgroup=)."
 		if !errors.Is(err, errNoCgroup) {
 			detail = "Creating a cgroup fails: " + err.Error() + "."
 		}
@@ -140,7 +142,7 @@ func (b *Bubblewrap) probeCgroup() Report {
 	defer g.remove(time.Second)
 	r := Report{{"cgroup", true, false, fmt.Sprintf("Cgroups can be created at %s.", b.parent)}}
 	for _, c := range []struct{ name, dir, otherwise string }{
-		{"memory", g.memory, "memory is limited by polling"},
+		{"memory", g.memory, "memory is limited by polling, and memfd_create is refused"},
 		{"pids", g.pids, "processes are limited by RLIMIT_NPROC"},
 		{"cpu", g.cpu, "cpu is not limited"},
 	} {

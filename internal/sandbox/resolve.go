@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,11 +14,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Bounds of one command's resolver.
+// Bounds of one command's resolver. Names that exist keep their addresses as long as the
+// command runs; those that don't are forgotten.
 const (
-	maxNames    = 1 << 16
-	maxLookups  = 64 // at once; more are dropped, and a client asks again
-	forgetAfter = 5 * time.Second
+	maxNameBytes = 2 << 20 // of names that exist
+	nameCost     = 100     // bytes that each takes beside itself, about
+	maxUnknown   = 1 << 10
+	maxLookups   = 64 // at once; more are dropped, and a client asks again
+	forgetAfter  = 5 * time.Second
 )
 
 // names is the resolver inside a sandbox: it gives every name that exists an address of
@@ -26,19 +30,31 @@ type names struct {
 	proxy string // unix socket
 	pace  *pace  // of queries and connections; nil for none
 
-	mu   sync.Mutex // guards what follows
-	all  map[string]*name
-	back []string // by the number of the address
+	mu      sync.Mutex        // guards what follows
+	known   map[string]uint32 // the number of the address
+	back    []string          // by that number
+	bytes   int               // that both take
+	asking  map[string]*question
+	unknown map[string]denial
+	oldest  []string // of unknown, in the order of their ends
 }
 
-type name struct {
+// question is one that the proxy was asked and has not answered.
+type question struct {
 	asked chan struct{} // closed when the answer is here
 	code  dnsmessage.RCode
 	addr  netip.Addr
-	until time.Time // of an answer that isn't an address
 }
 
-func newNames(proxy string) *names { return &names{proxy: proxy, all: map[string]*name{}} }
+// denial is an answer that isn't an address.
+type denial struct {
+	code  dnsmessage.RCode
+	until time.Time
+}
+
+func newNames(proxy string) *names {
+	return &names{proxy: proxy, known: map[string]uint32{}, asking: map[string]*question{}, unknown: map[string]denial{}}
+}
 
 // of returns the name that an address stands for.
 func (n *names) of(a netip.Addr) (string, bool) {
@@ -56,43 +72,73 @@ func (n *names) of(a netip.Addr) (string, bool) {
 	return n.back[i], true
 }
 
+// addrOf returns the address with that number.
+func addrOf(number uint32) netip.Addr {
+	i := number + 2 // the first two are the network's own and the loopback's
+	b := fakeNet.Addr().As4()
+	b[1] += byte(i >> 16)
+	b[2], b[3] = byte(i>>8), byte(i)
+	return netip.AddrFrom4(b)
+}
+
 // lookup returns the address that stands for a name.
 func (n *names) lookup(host string) (netip.Addr, dnsmessage.RCode) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	n.mu.Lock()
-	x := n.all[host]
-	if x != nil && !x.until.IsZero() && time.Now().After(x.until) {
-		x = nil
+	n.forget(time.Now())
+	if i, ok := n.known[host]; ok {
+		n.mu.Unlock()
+		return addrOf(i), dnsmessage.RCodeSuccess
 	}
-	if x != nil {
+	if x, ok := n.unknown[host]; ok {
+		n.mu.Unlock()
+		return netip.Addr{}, x.code
+	}
+	if x := n.asking[host]; x != nil {
 		n.mu.Unlock()
 		<-x.asked
 		return x.addr, x.code
 	}
-	if len(n.all) >= maxNames {
+	if n.bytes+nameCost+2*len(host) > maxNameBytes {
 		n.mu.Unlock()
 		return netip.Addr{}, dnsmessage.RCodeRefused
 	}
-	x = &name{asked: make(chan struct{})}
-	n.all[host] = x
+	x := &question{asked: make(chan struct{})}
+	n.asking[host] = x
 	n.mu.Unlock()
 
 	code := n.ask(host)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	delete(n.asking, host)
 	x.code = code
 	if code == dnsmessage.RCodeSuccess {
-		i := len(n.back) + 2 // the first two are the network's own and the loopback's
-		b := fakeNet.Addr().As4()
-		b[1] += byte(i >> 16)
-		b[2], b[3] = byte(i>>8), byte(i)
-		x.addr = netip.AddrFrom4(b)
-		n.back = append(n.back, host)
+		i := uint32(len(n.back))
+		n.known[host], n.back = i, append(n.back, host)
+		n.bytes += nameCost + 2*len(host)
+		x.addr = addrOf(i)
 	} else {
-		x.until = time.Now().Add(forgetAfter)
+		n.unknown[host] = denial{code, time.Now().Add(forgetAfter)}
+		n.oldest = append(n.oldest, host)
 	}
 	close(x.asked)
 	return x.addr, x.code
+}
+
+// forget drops the names that don't exist and whose time is over, and the oldest of too many.
+// It is called with mu held.
+func (n *names) forget(now time.Time) {
+	gone := 0
+	for _, host := range n.oldest {
+		if len(n.oldest)-gone <= maxUnknown && !now.After(n.unknown[host].until) {
+			break
+		}
+		delete(n.unknown, host)
+		gone++
+	}
+	if n.oldest = slices.Delete(n.oldest, 0, gone); len(n.oldest) == 0 {
+		n.oldest = nil
+	}
 }
 
 // ask has the proxy say whether a name exists and may be reached.
@@ -118,7 +164,7 @@ func (n *names) ask(host string) dnsmessage.RCode {
 
 // serve answers queries until the socket is closed.
 func (n *names) serve(c net.PacketConn) {
-	slots := make(chan struct{}, maxLookups)
+	slots := make(chan struct{}, maxLookups) //share: total 64 per sandbox; owner its own sandboxes' alone; edge the query is dropped, and a client asks again
 	for {
 		n.pace.wait()
 		buf := make([]byte, 1500)

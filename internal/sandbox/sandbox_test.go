@@ -233,6 +233,45 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// What a command holds in memory counts, in whatever form; where no cgroup counts it, files
+// in memory without a name are refused.
+func TestMemoryWithoutProcesses(t *testing.T) {
+	t.Parallel()
+	b := newSandbox(t)
+	l := small()
+	l.TmpSize, l.NoFile = 512<<20, 1024
+	for name, argv := range map[string][]string{"/tmp": attackArgv("fill", "/tmp"), "/dev/shm": attackArgv("fill", "/dev/shm"), "memfds": attackArgv("memfd")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out counter64
+			res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: l, Stdout: &out, Stderr: io.Discard})
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := name == "memfds" && strings.HasPrefix(string(out.tail), "refused after 0 function not implemented")
+			if res.Killed != OutOfMemory && !refused {
+				t.Errorf("%+v %q, want out of memory", res, out.tail)
+			}
+		})
+	}
+}
+
+// One command does not take the host's pseudo-terminals. A plain user's service can't bound them.
+func TestTerminalsAreBounded(t *testing.T) {
+	t.Parallel()
+	var out counter64
+	l := small()
+	l.NoFile = 1024
+	res, err := newSandbox(t).Run(t.Context(), Command{Argv: attackArgv("terminals"), Work: newWork(t), UID: siteUID(), Limits: l, Stdout: &out, Stderr: os.Stderr})
+	if err != nil || res.ExitCode != 0 {
+		t.Fatalf("%+v %v", res, err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(out.tail)))
+	if err != nil || n == 0 || isRoot() && n != maxTerminals {
+		t.Errorf("%d terminals: %v, %q", n, err, out.tail)
+	}
+}
+
 type counter64 struct {
 	n    atomic.Int64
 	mu   sync.Mutex // guards tail
@@ -757,7 +796,7 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: %s", c.Name, c.Detail)
 		}
 	}
-	for _, n := range []string{"bubblewrap", "identity", "user namespaces", "seccomp", "cgroup", "landlock", "disk limit", "canary"} {
+	for _, n := range []string{"bubblewrap", "identity", "user namespaces", "seccomp", "cgroup", "landlock", "terminals", "disk limit", "canary"} {
 		if !names[n] {
 			t.Errorf("nothing about %s", n)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -50,6 +51,8 @@ var refused = []uint32{
 var unknown = []uint32{
 	unix.SYS_CLONE3, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG,
 	unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_IO_SETUP,  // its contexts are counted for the whole host (fs.aio-max-nr)
+	unix.SYS_CACHESTAT, // tells which pages of shared files others have read
 }
 
 // unsupported answer EOPNOTSUPP, as on file systems without them. fallocate takes a whole disk
@@ -60,15 +63,18 @@ var unsupported = []uint32{unix.SYS_FALLOCATE}
 const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// families of sockets that a build may make.
-var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}
+// protocols of internet sockets that a build may make; 0 is the default of the socket's type.
+// Others, such as MPTCP, SCTP and UDP-Lite, are kernel code that no build needs: libraries fall
+// back to TCP.
+var protocols = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6}
 
 // filter returns the program as struct sock_filter records, ready for bwrap --seccomp.
-func filter() ([]byte, error) {
+// uncounted says that no cgroup counts the command's memory.
+func filter(uncounted bool) ([]byte, error) {
 	if auditArch == 0 {
 		return nil, errors.New("no seccomp filter is written for this processor architecture")
 	}
-	raw, err := bpf.Assemble(program())
+	raw, err := bpf.Assemble(program(uncounted))
 	if err != nil {
 		return nil, fmt.Errorf("assemble seccomp filter: %w", err)
 	}
@@ -83,7 +89,7 @@ func filter() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func program() []bpf.Instruction {
+func program(uncounted bool) []bpf.Instruction {
 	errno := func(e unix.Errno) bpf.Instruction { return bpf.RetConstant{Val: retErrno | uint32(e)} }
 	load := func(off uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: off, Size: 4} }
 	equal := func(v uint32, yes, no uint8) bpf.Instruction {
@@ -101,7 +107,11 @@ func program() []bpf.Instruction {
 	for _, n := range append(append([]uint32(nil), refused...), refusedHere...) {
 		p = append(p, equal(n, 0, 1), errno(unix.EPERM))
 	}
-	for _, n := range unknown {
+	missing := unknown
+	if uncounted { // such a file is memory of no process
+		missing = append(slices.Clone(unknown), unix.SYS_MEMFD_CREATE)
+	}
+	for _, n := range missing {
 		p = append(p, equal(n, 0, 1), errno(unix.ENOSYS))
 	}
 	for _, n := range unsupported {
@@ -121,20 +131,25 @@ func program() []bpf.Instruction {
 		equal(unix.TIOCLINUX, 0, 1),
 		errno(unix.EPERM),
 		bpf.RetConstant{Val: retAllow})
-	// socket and socketpair: only families that a build needs; of netlink only route,
-	// which getifaddrs uses.
+	// socket and socketpair: only families and protocols that a build needs; of netlink only
+	// route, which getifaddrs uses.
 	for _, call := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
-		body := []bpf.Instruction{load(offArg)}
-		for i, f := range families {
-			// over the other families, netlink's three and the refusal, to "allow"
-			body = append(body, equal(f, uint8(len(families)-1-i)+4, 0))
+		internet := []bpf.Instruction{load(offArg + 16)}
+		for i, n := range protocols {
+			internet = append(internet, equal(n, uint8(len(protocols)-i), 0)) // over the rest and the refusal
 		}
-		body = append(body,
-			equal(unix.AF_NETLINK, 0, 2),
-			load(offArg+16),
-			equal(unix.NETLINK_ROUTE, 1, 0),
+		internet = append(internet, errno(unix.EPROTONOSUPPORT), bpf.RetConstant{Val: retAllow})
+		body := []bpf.Instruction{load(offArg),
+			equal(unix.AF_UNIX, 5, 0),
+			equal(unix.AF_INET, 6, 0),
+			equal(unix.AF_INET6, 5, 0),
+			equal(unix.AF_NETLINK, 0, 3),
+			load(offArg + 16),
+			equal(unix.NETLINK_ROUTE, 0, 1),
+			bpf.RetConstant{Val: retAllow},
 			errno(unix.EAFNOSUPPORT),
-			bpf.RetConstant{Val: retAllow})
+		}
+		body = append(body, internet...)
 		p = append(p, equal(call, 0, uint8(len(body))))
 		p = append(p, body...)
 	}

@@ -12,21 +12,28 @@ import (
 // our own, on whatever architecture the tests run.
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	vm, err := bpf.NewVM(program())
-	if err != nil {
-		t.Fatal(err)
+	machines := map[bool]*bpf.VM{}
+	for _, uncounted := range []bool{false, true} {
+		vm, err := bpf.NewVM(program(uncounted))
+		if err != nil {
+			t.Fatal(err)
+		}
+		machines[uncounted] = vm
 	}
 	const (
-		allow = retAllow
-		eperm = retErrno | int(unix.EPERM)
-		nosys = retErrno | int(unix.ENOSYS)
-		noaf  = retErrno | int(unix.EAFNOSUPPORT)
+		allow   = retAllow
+		eperm   = retErrno | int(unix.EPERM)
+		nosys   = retErrno | int(unix.ENOSYS)
+		noproto = retErrno | int(unix.EPROTONOSUPPORT)
+		noaf    = retErrno | int(unix.EAFNOSUPPORT)
 	)
 	for name, tt := range map[string]struct {
 		arch uint32
 		nr   uint32
 		args [3]uint64
 		want int
+
+		uncounted bool
 	}{
 		"read":                         {nr: unix.SYS_READ, want: allow},
 		"execve":                       {nr: unix.SYS_EXECVE, want: allow},
@@ -51,6 +58,18 @@ func TestFilter(t *testing.T) {
 		"socket netlink audit":         {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_NETLINK, 3, unix.NETLINK_AUDIT}, want: noaf},
 		"socket packet":                {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_PACKET}, want: noaf},
 		"socket vsock":                 {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_VSOCK}, want: noaf},
+		"socket tcp":                   {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, want: allow},
+		"socket udp over IPv6":         {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, want: allow},
+		"socket icmp over IPv6":        {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6}, want: allow},
+		"socket mptcp":                 {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, want: noproto},
+		"socket udp-lite":              {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE}, want: noproto},
+		"socket sctp":                  {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, want: noproto},
+		"socket unix with a protocol":  {nr: unix.SYS_SOCKET, args: [3]uint64{unix.AF_UNIX, unix.SOCK_STREAM, 1}, want: allow},
+		"io_setup":                     {nr: unix.SYS_IO_SETUP, want: nosys},
+		"cachestat":                    {nr: unix.SYS_CACHESTAT, want: nosys},
+		"memfd_create":                 {nr: unix.SYS_MEMFD_CREATE, want: allow},
+		"memfd_create uncounted":       {nr: unix.SYS_MEMFD_CREATE, uncounted: true, want: nosys},
+		"read uncounted":               {nr: unix.SYS_READ, uncounted: true, want: allow},
 		"socketpair unix":              {nr: unix.SYS_SOCKETPAIR, args: [3]uint64{unix.AF_UNIX}, want: allow},
 		"socketpair tipc":              {nr: unix.SYS_SOCKETPAIR, args: [3]uint64{unix.AF_TIPC}, want: noaf},
 		"32-bit":                       {arch: 0x40000003, nr: unix.SYS_READ, want: retKill},
@@ -67,7 +86,7 @@ func TestFilter(t *testing.T) {
 			binary.BigEndian.PutUint32(packet[offArg+8*i:], uint32(a))
 			binary.BigEndian.PutUint32(packet[offArg+8*i+4:], uint32(a>>32))
 		}
-		if got, err := vm.Run(packet); err != nil || uint32(got) != uint32(tt.want) {
+		if got, err := machines[tt.uncounted].Run(packet); err != nil || uint32(got) != uint32(tt.want) {
 			t.Errorf("%s: %#x, %v, want %#x", name, got, err, tt.want)
 		}
 	}

@@ -79,14 +79,17 @@ func (w *watch) oom() {
 	})
 }
 
-// tree adds up the memory of all processes of the run. Pages shared by a fork count
-// for each, so the sum errs on the side of the host.
+// tree adds up the memory of all processes of the run, and what its file systems in memory
+// hold. Pages shared by a fork count for each, so the sum errs on the side of the host. What
+// is shared without a file and was given back by its process (MADV_DONTNEED) is not seen.
 func (w *watch) tree() {
 	w.every(func() bool {
 		var mem int64
 		var cpu time.Duration
 		all := processes()
-		for _, pid := range w.r.procs() {
+		pids := w.r.procs()
+		mem += inMemory(pids)
+		for _, pid := range pids {
 			mem += resident(pid)
 			cpu += all[pid].cpu
 		}
@@ -113,6 +116,27 @@ func resident(pid int) (sum int64) {
 		if k == "RssAnon" || k == "RssShmem" {
 			kb, _ := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
 			sum += kb << 10
+		}
+	}
+	return sum
+}
+
+// inMemory returns the bytes that a sandbox's file systems in memory hold, as one of its
+// processes sees them.
+func inMemory(pids []int) (sum int64) {
+	for _, dir := range []string{"/tmp", "/dev/shm"} {
+		var host, own unix.Stat_t
+		_ = unix.Stat(dir, &host)
+		for _, pid := range pids {
+			at := "/proc/" + strconv.Itoa(pid) + "/root" + dir
+			if unix.Stat(at, &own) != nil || own.Dev == host.Dev { // those who build the sandbox are outside
+				continue
+			}
+			var st unix.Statfs_t
+			if unix.Statfs(at, &st) == nil && st.Type == unix.TMPFS_MAGIC {
+				sum += int64(st.Blocks-st.Bfree) * st.Bsize
+				break
+			}
 		}
 	}
 	return sum
