@@ -24,6 +24,7 @@ type processBody struct {
 	Restarts     int     `json:"restarts"`
 	MemoryBytes  int64   `json:"memoryBytes"`
 	Message      *string `json:"message" doc:"Why it crashed."`
+	NeedsRestart bool    `json:"needsRestart" doc:"Whether it runs with other settings than the site has by now: command, memoryMiB, cpus, pids, storage, storageMiB or ports. Restart it to apply them. Other settings apply within seconds, or, release, with the next deployment."`
 }
 
 type programLogs struct {
@@ -408,7 +409,7 @@ func (a *API) showProcess(s *site.Site) *processBody {
 	if s.Status == site.Stopped {
 		p.State, p.Message = app.Stopped, ""
 	}
-	b := &processBody{State: string(p.State), DeploymentID: some(s.LiveDeployment), Restarts: p.Restarts, MemoryBytes: p.Memory, Message: some(p.Message)}
+	b := &processBody{State: string(p.State), DeploymentID: some(s.LiveDeployment), Restarts: p.Restarts, MemoryBytes: p.Memory, Message: some(p.Message), NeedsRestart: p.NeedsRestart}
 	if !p.Since.IsZero() {
 		at := db.Time(p.Since.UnixMilli()).String()
 		b.Since = &at

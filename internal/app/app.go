@@ -49,6 +49,8 @@ type Wanted struct {
 	Drain      time.Duration // what it is given to finish once another has taken its place
 	MaxBody    int64         // bytes of a request's body; 0: no limit
 	FirstByte  time.Duration // until an answer's first byte; 0: as the edge has it
+	Stored     int64         // bytes of storage before its owner's room bounds it; this package's
+	Settings   string        // of the site, as the view run_settings has them
 }
 
 // Config holds what Apps needs.
@@ -126,6 +128,9 @@ type Process struct {
 	Memory     int64 // bytes
 	CPU        time.Duration
 	Message    string // why it crashed
+	// NeedsRestart says that it runs with other settings than its site has by now: limits, ports,
+	// storage or the command.
+	NeedsRestart bool
 }
 
 // Status returns how the program of a deployment is on this machine.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"slipway/internal/fault"
@@ -29,6 +30,8 @@ type program struct {
 	full     error     // why the last start found no room, where it did not
 	gone     bool      // no longer in programs: whoever holds it asks for the deployment again
 	live     bool      // the site serves it, when the loop last looked
+	stale    bool      // now was started with other settings than want would be
+	settling bool      // changed settings are being read
 	drain    time.Time // when it ends although requests are under way; zero: it does not
 
 	restart chan struct{} // holds one while a Restart is under way
@@ -46,8 +49,8 @@ type instance struct {
 	transport transport
 	site      string
 	begun     time.Time
-	maxBody   int64
-	firstByte time.Duration
+	maxBody   atomic.Int64 // bytes
+	firstByte atomic.Int64 // nanoseconds
 	left      <-chan struct{} // closed when it no longer counts to its owner's
 	out       chan struct{}   // closed when it no longer counts to all that run
 	ended     chan struct{}   // closed when it has ended and no request gets it any more
@@ -255,7 +258,7 @@ func (p *program) start(try *attempt, now bool) {
 		p.failed(reasonOf(err))
 		return
 	}
-	p.want, p.now = want, in
+	p.want, p.now, p.stale = want, in, false
 	p.set(Running, "")
 	if !now {
 		a.metrics.of(want.Site, func(f *Figures) { f.Wakes++ })
@@ -330,7 +333,7 @@ func (in *instance) release() {
 }
 
 func (p *program) endpoint(in *instance) *Endpoint {
-	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.ended, MaxBody: in.maxBody, FirstByte: in.firstByte, Release: sync.OnceFunc(in.release),
+	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.ended, MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load()), Release: sync.OnceFunc(in.release),
 		Answered: func(status int, bytes int64, took time.Duration) {
 			p.apps.metrics.answered(in.site, status, bytes, took)
 		}, Failed: func(why string) { p.unanswered(in, why) }}
@@ -381,7 +384,7 @@ func (p *program) status() Process {
 	s := Process{State: p.state, Since: p.since, Deployment: p.deployment, Restarts: p.restarts, Message: p.message}
 	if p.now != nil {
 		u := p.now.running.Usage()
-		s.Memory, s.CPU = u.Memory, u.CPU
+		s.Memory, s.CPU, s.NeedsRestart = u.Memory, u.CPU, p.stale
 	}
 	return s
 }

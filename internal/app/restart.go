@@ -52,7 +52,7 @@ func (a *Apps) Restart(ctx context.Context, deployment string) error {
 		err = errMeanwhile
 	}
 	if err == nil {
-		p.want, p.now = want, in
+		p.want, p.now, p.stale = want, in, false
 		p.restarts++
 		a.metrics.of(want.Site, func(f *Figures) { f.Restarts++ })
 		p.set(Running, "")

@@ -51,7 +51,7 @@ func (a *Apps) Run(ctx context.Context) error {
 
 // row holds the database's settings of a site whose program runs here.
 type row struct {
-	site, deployment, state string
+	site, deployment, state, settings string
 }
 
 // askEvery is how long what sites serve is believed where nobody has said that it changed.
@@ -97,6 +97,7 @@ func (a *Apps) compare(ctx context.Context, changed bool) error {
 
 func (a *Apps) moveAll(all []*program, known map[string]row) {
 	for _, p := range all {
+		a.settle(p, known)
 		a.move(p, known)
 	}
 }
@@ -109,8 +110,8 @@ func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error)
 			known[site] = row{site: site}
 		}
 		var args db.Args
-		rows, err := a.c.DB.Query(ctx, `SELECT site_id, deployment_id, state FROM live WHERE site_id IN (`+db.AddList(&args, part)+`)`, args...)
-		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) { return r, s.Scan(&r.site, &r.deployment, &r.state) })
+		rows, err := a.c.DB.Query(ctx, `SELECT l.site_id, l.deployment_id, l.state, r.run FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+db.AddList(&args, part)+`)`, args...)
+		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) { return r, s.Scan(&r.site, &r.deployment, &r.state, &r.settings) })
 		if err != nil {
 			return nil, fmt.Errorf("read live: %w", err)
 		}

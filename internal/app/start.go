@@ -72,7 +72,8 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (*instance, Wanted, e
 	stored := a.storing.begin(want.Site)
 	gone := make(chan struct{})
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), maxBody: want.MaxBody, firstByte: want.FirstByte, left: gone, out: make(chan struct{}), ended: make(chan struct{})}
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), left: gone, out: make(chan struct{}), ended: make(chan struct{})}
+	in.bound(want)
 	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
 	defer cancel()

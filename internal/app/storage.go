@@ -218,6 +218,7 @@ func (a *Apps) boundStorage(ctx context.Context, w *Wanted) error {
 	if a.c.Storage.Left == nil || w.Spec.Limits.Storage <= 0 {
 		return nil
 	}
+	w.Stored = w.Spec.Limits.Storage
 	left, err := a.c.Storage.Left(ctx, w.Owner)
 	if err != nil {
 		return fmt.Errorf("ask for room of owner: %w", err)

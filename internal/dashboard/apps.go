@@ -27,7 +27,7 @@ func (c Config) WithApps(a *app.Apps) Config {
 // processOf is the state of the program of a site's live deployment.
 func (h apps) processOf(s site.Site) Process {
 	p := h.Status(s.LiveDeployment)
-	out := Process{State: string(p.State), Restarts: p.Restarts, Memory: p.Memory, Message: p.Message}
+	out := Process{State: string(p.State), Restarts: p.Restarts, Memory: p.Memory, Message: p.Message, NeedsRestart: p.NeedsRestart}
 	if !p.Since.IsZero() {
 		out.Since = db.At(p.Since)
 	}

@@ -24,6 +24,8 @@ type Process struct {
 	Restarts int
 	Memory   int64  // bytes
 	Message  string // why it crashed
+
+	NeedsRestart bool // it runs with other settings than the site has by now
 }
 
 // ProgramLine is one line that a program printed.

@@ -92,6 +92,11 @@ func (l *Launch) Wanted(ctx context.Context, id string) (app.Wanted, error) {
 	}
 	applyRun(&w, p.Run)
 	applyRun(&w, p.Site.Run)
+	settings, err := json.Marshal(p.Site.Run)
+	if err != nil {
+		return app.Wanted{}, err
+	}
+	w.Settings = string(settings)
 	if p.Runtime == framework.WordPress {
 		if there, err := l.c.WordPress.Installed(ctx, p.Site.ID); err != nil || there {
 			return w, err

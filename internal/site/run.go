@@ -12,20 +12,20 @@ import (
 // Run holds the owner's settings of how the site's program is run; a nil field is left to
 // what slipway.toml, detection or the default says.
 type Run struct {
-	Command           *string      `json:"command,omitempty" doc:"The start command."`
-	Release           *string      `json:"release,omitempty" doc:"Runs once per deployment before it goes live. Default: release in slipway.toml or the Procfile."`
+	Command           *string      `json:"command,omitempty" doc:"The start command. Applies at the next start."`
+	Release           *string      `json:"release,omitempty" doc:"Runs once per deployment before it goes live. Default: release in slipway.toml or the Procfile. Applies with the next deployment."`
 	HealthCheck       *HealthCheck `json:"healthCheck,omitempty"`
-	SleepAfterSeconds *int         `json:"sleepAfterSeconds,omitempty" doc:"Unused for so long, the program stops, and the next request starts it. 0 never. Default 900."`
-	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"64 to 16384. Default 512."`
-	CPUs              *float64     `json:"cpus,omitempty" doc:"0.1 to 64. Default 1."`
-	Pids              *int         `json:"pids,omitempty" doc:"How many processes and threads it may have at once. 32 to 4096. Default 512."`
-	Storage           *[]string    `json:"storage,omitempty" doc:"Folders of the project that the program may write to, and that stay when another deployment takes over; those that detection knows are among them. Up to 10."`
-	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"What they may hold together. 16 to 10240. Default 1024."`
-	Ports             *[]int       `json:"ports,omitempty" doc:"Ports, beside 80 and 443, at which the program may reach public hosts by name, for databases and the like. Up to 16. Default none."`
-	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"The most that the body of a request may have; a larger one is answered with 413. 1 to 1048576. Default no limit."`
-	ResponseSeconds   *int         `json:"responseSeconds,omitempty" doc:"How long the program may take for the first byte of an answer, from the last byte of the request; then visitors get 504. 1 to 3600. Default 100."`
+	SleepAfterSeconds *int         `json:"sleepAfterSeconds,omitempty" doc:"Unused for so long, the program stops, and the next request starts it. 0 never. Default 900. Applies within seconds."`
+	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"64 to 16384. Default 512. Applies at the next start."`
+	CPUs              *float64     `json:"cpus,omitempty" doc:"0.1 to 64. Default 1. Applies at the next start."`
+	Pids              *int         `json:"pids,omitempty" doc:"How many processes and threads it may have at once. 32 to 4096. Default 512. Applies at the next start."`
+	Storage           *[]string    `json:"storage,omitempty" doc:"Folders of the project that the program may write to, and that stay when another deployment takes over; those that detection knows are among them. Up to 10. Applies at the next start."`
+	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"What they may hold together. 16 to 10240. Default 1024. Applies at the next start."`
+	Ports             *[]int       `json:"ports,omitempty" doc:"Ports, beside 80 and 443, at which the program may reach public hosts by name, for databases and the like. Up to 16. Default none. Applies at the next start."`
+	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"The most that the body of a request may have; a larger one is answered with 413. 1 to 1048576. Default no limit. Applies within seconds."`
+	ResponseSeconds   *int         `json:"responseSeconds,omitempty" doc:"How long the program may take for the first byte of an answer, from the last byte of the request; then visitors get 504. 1 to 3600. Default 100. Applies within seconds."`
 	Terminal          *bool        `json:"terminal,omitempty" doc:"Whether the dashboard opens terminals in the program's sandbox. Default false."`
-	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"What requests under way are given to end when another deployment takes over. 0 to 600. Default 30."`
+	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"What requests under way are given to end when another deployment takes over. 0 to 600. Default 30. Applies within seconds."`
 }
 
 // HealthCheck says when a program may take over.

@@ -1,0 +1,58 @@
+package app
+
+import (
+	"context"
+	"reflect"
+	"time"
+)
+
+// settleTime limits how long changed settings are read.
+const settleTime = 10 * time.Second
+
+// settle has a program that runs take on what its site's settings say by now, as far as that
+// needs no other process. Where it does, the program is marked as in need of a restart.
+func (a *Apps) settle(p *program, known map[string]row) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := known[p.want.Site].settings
+	if p.now == nil || p.settling || now == "" || now == p.want.Settings {
+		return
+	}
+	p.settling = true
+	in := p.now
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+		defer cancel()
+		want, err := a.c.Wanted(ctx, p.deployment)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.settling = false
+		if err != nil {
+			a.c.Log.Warn("changed settings of a program not read, will be retried", "deployment", p.deployment, "err", err)
+			return
+		}
+		if p.now != in { // the next one has them from its start
+			return
+		}
+		p.stale = needsProcess(p.want, want)
+		p.want.Sleep, p.want.Drain, p.want.Health, p.want.HealthPath = want.Sleep, want.Drain, want.Health, want.HealthPath
+		p.want.MaxBody, p.want.FirstByte, p.want.Settings = want.MaxBody, want.FirstByte, now
+		in.bound(want)
+	}()
+}
+
+// bound sets what the edge holds requests to.
+func (in *instance) bound(want Wanted) {
+	in.maxBody.Store(want.MaxBody)
+	in.firstByte.Store(int64(want.FirstByte))
+}
+
+// needsProcess reports whether what runs differs from what is wanted in what only another
+// process has.
+func needsProcess(runs, want Wanted) bool {
+	a, b := runs.Spec, want.Spec
+	if runs.Stored > 0 {
+		a.Limits.Storage = runs.Stored
+	}
+	return a.Limits != b.Limits || a.Shell != b.Shell || !reflect.DeepEqual(a.Argv, b.Argv) || !reflect.DeepEqual(a.Ports, b.Ports) || !reflect.DeepEqual(a.Storage, b.Storage)
+}
