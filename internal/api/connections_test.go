@@ -55,6 +55,24 @@ func TestNotificationChannels(t *testing.T) {
 	wants(t, "no target", w.api("POST", "/notifications", key, m{"kind": "slack"}), 400, "URL is missing")
 	wants(t, "plain http", w.api("POST", "/notifications", key, m{"kind": "slack", "target": "http://x.test/"}), 400, "https")
 	wants(t, "another's site", w.api("POST", "/notifications", key, m{"kind": "slack", "target": "https://x.test/", "siteId": theirs}), 404, "not found")
+	mine, second := w.site(key, "Mine"), w.site(key, "Second")
+	target := func(n string, more m) m {
+		more["kind"], more["target"] = "slack", "https://x.test/"+n
+		return more
+	}
+	wants(t, "another's site among one's own", w.api("POST", "/notifications", key, target("1", m{"siteIds": []string{mine, theirs}})), 404, "not found")
+	wants(t, "no sites", w.api("POST", "/notifications", key, target("1", m{"siteIds": []string{}})), 400, "Choose at least one site")
+	wants(t, "no events", w.api("POST", "/notifications", key, target("1", m{"events": []string{}})), 400, "Choose at least one event")
+	wants(t, "both", w.api("POST", "/notifications", key, target("1", m{"siteIds": []string{mine}, "siteId": mine})), 400, "either")
+	if got := w.must(201, "POST", "/notifications", key, target("1", m{"siteIds": []string{mine, second, mine}})); len(got["siteIds"].([]any)) != 2 || got["siteId"] != nil {
+		t.Errorf("two sites: %v", got)
+	}
+	if got := w.must(201, "POST", "/notifications", key, target("2", m{"siteId": mine})); len(got["siteIds"].([]any)) != 1 || got["siteId"] != mine {
+		t.Errorf("one site: %v", got)
+	}
+	if got := w.must(201, "POST", "/notifications", key, target("3", m{})); got["siteIds"] != nil {
+		t.Errorf("all sites: %v", got)
+	}
 	wants(t, "mail without mail", w.api("POST", "/notifications", key, m{"kind": "email"}), 409, "no_mail")
 	made := w.must(201, "POST", "/notifications", key, m{"kind": "discord", "target": "https://discord.test/api/webhooks/1/planted", "events": []string{"domain.failed"}})
 	if a := w.api("GET", "/notifications", key, nil); strings.Contains(a.body, "planted") || !strings.Contains(a.body, "discord.test") {

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fault"
 	"slipway/internal/notify"
 )
 
@@ -14,7 +15,8 @@ type channelBody struct {
 	Kind       string   `json:"kind" enum:"slack,discord,teams,email"`
 	Name       string   `json:"name"`
 	Host       *string  `json:"host" doc:"Of its target, which is a secret and never shown. Null for email."`
-	SiteID     *string  `json:"siteId" doc:"The one site that it is about. Null: all sites."`
+	SiteIDs    []string `json:"siteIds" nullable:"true" doc:"The sites that it is about. Null: all sites."`
+	SiteID     *string  `json:"siteId" doc:"The site, where it is about one alone; else null." deprecated:"true"`
 	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
 	Active     bool     `json:"active"`
 	Error      *string  `json:"error" doc:"Why the service last refused a message. Null: it didn't."`
@@ -53,7 +55,15 @@ func kindOf(word string) notify.Kind {
 }
 
 func showChannel(c notify.Channel) channelBody {
-	return channelBody{string(c.ID), kindWord(c.Kind), c.Name, some(c.Host), some(c.Site), c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
+	var only *string
+	var sites []string
+	if len(c.Sites) > 0 {
+		sites = c.Sites
+	}
+	if len(c.Sites) == 1 {
+		only = &c.Sites[0]
+	}
+	return channelBody{string(c.ID), kindWord(c.Kind), c.Name, some(c.Host), sites, only, c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
 }
 
 func (a *API) listChannels(ctx context.Context, c account.Caller, in *PartIn) (data[channelBody], error) {
@@ -63,22 +73,33 @@ func (a *API) listChannels(ctx context.Context, c account.Caller, in *PartIn) (d
 
 type createChannelIn struct {
 	Body struct {
-		Kind   string   `json:"kind" enum:"slack,discord,teams,email"`
-		Name   string   `json:"name,omitempty" doc:"1 to 100 characters."`
-		Target string   `json:"target,omitempty" doc:"The URL of the service's incoming webhook; nothing for email, which goes to the account's address. Stored sealed, never shown." example:"https://hooks.slack.com/services/T0/B0/xyz"`
-		SiteID string   `json:"siteId,omitempty" doc:"Without it: all sites."`
-		Events []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed" doc:"Without it: all events."`
+		Kind    string   `json:"kind" enum:"slack,discord,teams,email"`
+		Name    string   `json:"name,omitempty" doc:"1 to 100 characters."`
+		Target  string   `json:"target,omitempty" doc:"The URL of the service's incoming webhook; nothing for email, which goes to the account's address. Stored sealed, never shown." example:"https://hooks.slack.com/services/T0/B0/xyz"`
+		SiteIDs []string `json:"siteIds,omitempty" doc:"1 to 100 sites. Without it: all sites."`
+		SiteID  string   `json:"siteId,omitempty" doc:"One site; the same as siteIds with it alone." deprecated:"true"`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed" doc:"Without it: all events."`
 	}
 }
 
 func (a *API) createChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *createChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
 	b := in.Body
+	sites := b.SiteIDs
 	if b.SiteID != "" {
-		if _, err := a.site(ctx, c, b.SiteID); err != nil {
+		if sites != nil {
+			return channelBody{}, did, &fault.Error{Kind: fault.Invalid, Message: "Send either siteIds or siteId", Details: "siteId is the same as siteIds with one site", Code: "invalid_notification"}
+		}
+		sites = []string{b.SiteID}
+	}
+	for i, id := range sites {
+		if i == 100 { // more are refused by their number
+			break
+		}
+		if _, err := a.site(ctx, c, id); err != nil {
 			return channelBody{}, did, err
 		}
 	}
-	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: kindOf(b.Kind), Name: b.Name, URL: b.Target, Site: b.SiteID, Events: b.Events})
+	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: kindOf(b.Kind), Name: b.Name, URL: b.Target, Sites: sites, Events: b.Events})
 	did = account.AuditEvent{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
 	return showChannel(made), did, err
 }
@@ -95,7 +116,7 @@ type updateChannelIn struct {
 func (a *API) updateChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *updateChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
 	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
 	if err == nil {
-		err = checkPatch(ctx, "notification channel", []string{"name", "events", "active"}, showChannel(now), map[string]string{"target": "delete the channel and create another one"})
+		err = checkPatch(ctx, "notification channel", []string{"name", "events", "active"}, showChannel(now), map[string]string{"target": "delete the channel and create another one", "siteIds": "delete the channel and create another one"})
 	}
 	if err != nil {
 		return channelBody{}, did, err

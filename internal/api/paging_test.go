@@ -49,7 +49,7 @@ func TestEveryListPages(t *testing.T) {
 	for i := range 30 {
 		for _, q := range []string{
 			`INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at) VALUES ('con_%[2]d', '%[3]s', 'gitea', 'h%[2]d', 'l', '', '', 0, 1, 1)`,
-			`INSERT INTO notify_channels (id, owner_id, site_id, kind, name, url, events, active, error, sent_at, created_at, updated_at) VALUES ('nch_%[2]d', '%[3]s', '', 'mail', 'n', '', 'domain.failed', TRUE, '', 0, 1, 1)`,
+			`INSERT INTO notify_channels (id, owner_id, site_ids, kind, name, url, events, active, error, sent_at, created_at, updated_at) VALUES ('nch_%[2]d', '%[3]s', '', 'mail', 'n', '', 'domain.failed', TRUE, '', 0, 1, 1)`,
 			`INSERT INTO git_events (id, site_id, provider, name, ref, commit_hash, outcome, deployment_id, at) VALUES ('gev_%[2]d', '%[1]s', 'github', 'push', '', '', 'x', '', 1)`,
 			`INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%[1]s', 1 + %[2]d, 'T', 'b', '', '', '', TRUE, FALSE, '', 1)`,
 		} {

@@ -52,7 +52,7 @@ func (d *Dashboard) channelsPage(ctx context.Context, q *request) (answer, error
 }
 
 func (d *Dashboard) createChannel(ctx context.Context, q *request) (answer, error) {
-	n := notify.NewChannel{Kind: notify.Kind(q.value("kind")), Name: q.value("name"), URL: q.value("url"), Site: q.value("site")}
+	n := notify.NewChannel{Kind: notify.Kind(q.value("kind")), Name: q.value("name"), URL: q.value("url")}
 	for _, e := range notify.Events {
 		if slices.Contains(q.PostForm["event"], e) {
 			n.Events = append(n.Events, e)
@@ -64,10 +64,14 @@ func (d *Dashboard) createChannel(ctx context.Context, q *request) (answer, erro
 	if n.Kind == notify.Mail {
 		n.URL = ""
 	}
-	if n.Site != "" {
-		if _, err := d.Sites.Get(ctx, q.caller.Owner, site.ID(n.Site)); err != nil {
+	for _, id := range q.PostForm["site"] {
+		if id == "" {
+			continue // all sites
+		}
+		if _, err := d.Sites.Get(ctx, q.caller.Owner, site.ID(id)); err != nil {
 			return answer{}, err
 		}
+		n.Sites = append(n.Sites, id)
 	}
 	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		c, err := d.Notify.CreateTx(ctx, tx, q.caller.Owner, n)

@@ -62,7 +62,7 @@ var Events = []string{DeploymentFailed, DeploymentRecovered, DomainFailed, Certi
 type Channel struct {
 	ID        ID
 	Owner     account.OwnerID
-	Site      string // empty: all sites
+	Sites     []string // in the order of their ids; empty: all sites
 	Kind      Kind
 	Name      string
 	Host      string // of the address, which is a secret; empty for mail
@@ -75,6 +75,12 @@ type Channel struct {
 
 	box string
 }
+
+// tells reports whether a channel tells of a site.
+func (c *Channel) tells(site string) bool { return len(c.Sites) == 0 || slices.Contains(c.Sites, site) }
+
+// maxSites is how many sites a channel can be limited to.
+const maxSites = 100
 
 // maxChannels is how many channels an owner can have.
 const maxChannels = 50
@@ -111,18 +117,18 @@ func New(c Config) *Notifications {
 	return &Notifications{c: c, now: time.Now}
 }
 
-const columns = `id, owner_id, site_id, kind, name, url, events, active, error, sent_at, created_at, updated_at`
+const columns = `id, owner_id, site_ids, kind, name, url, events, active, error, sent_at, created_at, updated_at`
 
 func (n *Notifications) scan(r db.Scanner) (c Channel, err error) {
-	var events string
-	err = r.Scan(&c.ID, &c.Owner, &c.Site, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt, &c.CreatedAt, &c.UpdatedAt)
+	var events, sites string
+	err = r.Scan(&c.ID, &c.Owner, &sites, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt, &c.CreatedAt, &c.UpdatedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.Missing("notification channel")
 	}
 	if err != nil {
 		return c, err
 	}
-	c.Events = strings.Fields(events)
+	c.Events, c.Sites = strings.Fields(events), strings.Fields(sites)
 	if c.box != "" {
 		address, err := n.open(c)
 		if err != nil {
@@ -166,13 +172,13 @@ func (n *Notifications) Get(ctx context.Context, r db.Reader, owner account.Owne
 	return n.scan(r.QueryRow(ctx, `SELECT `+columns+` FROM notify_channels WHERE id = $1 AND owner_id = $2`, id, owner))
 }
 
-// NewChannel is a channel to make. The caller has checked that the site is the owner's.
+// NewChannel is a channel to make. The caller has checked that the sites are the owner's.
 type NewChannel struct {
 	Kind   Kind
 	Name   string   // Optional: the kind's.
 	URL    string   // of the service's incoming webhook; empty for mail
-	Site   string   // Optional: all sites.
-	Events []string // Optional: all events.
+	Sites  []string // Optional: nil means all sites.
+	Events []string // Optional: nil means all events.
 }
 
 func invalid(why, details string) error {
@@ -188,9 +194,13 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if err := checkName(w.Name); err != nil {
 		return Channel{}, err
 	}
-	if len(w.Events) == 0 {
+	if w.Events == nil {
 		w.Events = Events
 	}
+	if w.Sites != nil && len(w.Sites) == 0 || len(w.Sites) > maxSites {
+		return Channel{}, invalid("Choose at least one site", fmt.Sprintf("siteIds has 1 to %d sites; omit it for all sites", maxSites))
+	}
+	w.Sites = slices.Compact(slices.Sorted(slices.Values(w.Sites)))
 	if err := checkEvents(w.Events); err != nil {
 		return Channel{}, err
 	}
@@ -213,7 +223,7 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	for _, other := range list {
 		if to, err := n.target(other); err != nil {
 			return Channel{}, err
-		} else if to == w.URL && other.Site == w.Site {
+		} else if to == w.URL && slices.Equal(other.Sites, w.Sites) {
 			return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Another channel already sends there", Details: "change the events of " + string(other.ID) + " instead", Code: "target_taken"}
 		}
 	}
@@ -221,7 +231,7 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Too many notification channels", Details: fmt.Sprintf("at most %d; delete some first", maxChannels), Code: "too_many_channels"}
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8)`,
-		c.ID, owner, w.Site, w.Kind, w.Name, c.box, strings.Join(w.Events, " "), db.Now())
+		c.ID, owner, strings.Join(w.Sites, " "), w.Kind, w.Name, c.box, strings.Join(w.Events, " "), db.Now())
 	if err != nil {
 		return Channel{}, fmt.Errorf("make notification channel: %w", err)
 	}
@@ -276,12 +286,29 @@ func (n *Notifications) DeleteTx(ctx context.Context, tx *db.Tx, owner account.O
 	return err
 }
 
-// ForgetTx removes what is stored of a site.
+// ForgetTx removes what is stored of a site. A channel that told of nothing else ends with it:
+// without sites it would tell of all.
 func (n *Notifications) ForgetTx(ctx context.Context, tx *db.Tx, site string) error {
-	for _, q := range []string{`DELETE FROM notify_channels WHERE site_id = $1`, `DELETE FROM notify_failing WHERE site_id = $1`} {
-		if _, err := tx.Exec(ctx, q, site); err != nil {
+	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE site_ids LIKE '%' || $1 || '%'`, site)
+	list, err := db.Collect(rows, err, n.scan)
+	if err != nil {
+		return fmt.Errorf("find notification channels of a site: %w", err)
+	}
+	for _, c := range list {
+		rest := slices.DeleteFunc(slices.Clone(c.Sites), func(s string) bool { return s == site })
+		switch {
+		case len(rest) == len(c.Sites):
+		case len(rest) == 0:
+			_, err = tx.Exec(ctx, `DELETE FROM notify_channels WHERE id = $1`, c.ID)
+		default:
+			_, err = tx.Exec(ctx, `UPDATE notify_channels SET site_ids = $2 WHERE id = $1`, c.ID, strings.Join(rest, " "))
+		}
+		if err != nil {
 			return fmt.Errorf("forget notifications of a site: %w", err)
 		}
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM notify_failing WHERE site_id = $1`, site); err != nil {
+		return fmt.Errorf("forget notifications of a site: %w", err)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func TestWhoHears(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/all"})
-	one := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/one", Site: "site_1", Events: []string{DomainFailed}})
+	one := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/one", Sites: []string{"site_1"}, Events: []string{DomainFailed}})
 	count := func(what, site, event string, want int) {
 		t.Helper()
 		w.tell(site, Message{Event: event, Title: "x"})
@@ -171,6 +171,22 @@ func TestWhoHears(t *testing.T) {
 	count("both", "site_1", DomainFailed, 2)
 	count("another event", "site_1", DeploymentFailed, 1)
 	count("another site", "site_2", DomainFailed, 1)
+	several := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/several", Sites: []string{"site_3", "site_2", "site_3"}})
+	count("one of several sites", "site_2", DomainFailed, 2)
+	count("none of them", "site_4", DomainFailed, 1)
+	forget := func(site string) error {
+		w.write(func(tx *db.Tx) error { return w.ForgetTx(t.Context(), tx, site) })
+		_, err := w.Get(t.Context(), w.db, anna, several.ID)
+		return err
+	}
+	if err := forget("site_3"); err != nil {
+		t.Error("a channel ended with one of its sites:", err)
+	}
+	count("the site that is left", "site_2", DomainFailed, 2)
+	if err := forget("site_2"); !fault.Is(err, fault.NotFound) {
+		t.Error("a channel outlived all its sites:", err)
+	}
+	count("a site that no channel is for", "site_2", DomainFailed, 1)
 	off := false
 	w.write(func(tx *db.Tx) error {
 		_, err := w.UpdateTx(t.Context(), tx, anna, one.ID, Patch{Active: &off})
@@ -266,15 +282,15 @@ func TestMessagesAreBounded(t *testing.T) {
 	now := time.Now()
 	w.now = func() time.Time { return now }
 	first := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/same"})
-	second := w.channel(NewChannel{Kind: Discord, URL: w.srv.URL + "/same", Site: "site_1"})
-	for _, n := range []NewChannel{{Kind: Slack, URL: w.srv.URL + "/same"}, {Kind: Teams, URL: w.srv.URL + "/same", Name: "x"}, {Kind: Slack, URL: w.srv.URL + "/same", Site: "site_1"}} {
+	second := w.channel(NewChannel{Kind: Discord, URL: w.srv.URL + "/same", Sites: []string{"site_1"}})
+	for _, n := range []NewChannel{{Kind: Slack, URL: w.srv.URL + "/same"}, {Kind: Teams, URL: w.srv.URL + "/same", Name: "x"}, {Kind: Slack, URL: w.srv.URL + "/same", Sites: []string{"site_1"}}} {
 		err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.CreateTx(t.Context(), tx, anna, n); return err })
 		if !fault.Is(err, fault.Conflict) {
 			t.Errorf("%+v: %v", n, err)
 		}
 	}
 	w.channel(NewChannel{Kind: Mail})
-	w.channel(NewChannel{Kind: Mail, Site: "site_1"})
+	w.channel(NewChannel{Kind: Mail, Sites: []string{"site_1"}})
 	m := Message{Event: DomainFailed, Title: "x"}
 	w.tell("site_1", m)
 	if got := w.drain(); len(got) != 1 || len(w.mails) != 1 {

@@ -52,14 +52,14 @@ func (n *Notifications) Work(j *job.Jobs) {
 // caller's transaction.
 func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site string, m Message) error {
 	m.Title, m.Text = clean(m.Title, 200), clean(m.Text, 500)
-	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE owner_id = $1 AND active AND site_id IN ('', $2) ORDER BY id`, owner, site)
+	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE owner_id = $1 AND active ORDER BY id`, owner)
 	list, err := db.Collect(rows, err, n.scan)
 	if err != nil {
 		return fmt.Errorf("find notification channels: %w", err)
 	}
 	told := map[string]bool{} // addresses: a message goes once to each
 	for _, c := range list {
-		if !slices.Contains(c.Events, m.Event) {
+		if !c.tells(site) || !slices.Contains(c.Events, m.Event) {
 			continue
 		}
 		to, err := n.target(c)
