@@ -26,6 +26,7 @@ import (
 
 	"slipway/internal/compress"
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/operation"
 	"slipway/internal/runtime"
 	"slipway/internal/upstream"
@@ -81,7 +82,8 @@ type Apps struct {
 	metrics metrics
 	storing storing
 	copies  *compress.Copies
-	node    string // this process, among others that hold workers
+	starts  *fair.Pool // programs that visitors wake, until they listen
+	node    string     // this process, among others that hold workers
 
 	up   atomic.Int64   // instances, those on their way up or down included
 	work sync.WaitGroup // what starts or stops one
@@ -95,6 +97,10 @@ type Apps struct {
 	asked time.Time      // when it was read
 }
 
+// maxStarts is how many programs come up at once for visitors. One that hangs holds its
+// owner's place alone.
+const maxStarts = 32
+
 // New returns Apps. It starts nothing: Run keeps the order.
 func New(c Config) *Apps {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -102,6 +108,8 @@ func New(c Config) *Apps {
 	c.Tick = cmp.Or(c.Tick, time.Second)
 	c.Most = cmp.Or(c.Most, 500)
 	a := &Apps{c: c, programs: map[string]*program{}, down: make(chan struct{}), copies: compress.New(compress.Config{}), node: db.NewID("node")}
+	//share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
+	a.starts = fair.New(fair.Config{Places: maxStarts, Owner: maxStarts / 4})
 	a.logs.init(c.DB, c.Log)
 	return a
 }

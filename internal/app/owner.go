@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ func (a *Apps) Running(owner string) int64 {
 // enter counts a command in, which left counts out, if the server and its owner have room
 // for it.
 func (a *Apps) enter(ctx context.Context, owner string) (left func(), err error) {
-	if err := a.room(ctx, nil); err != nil {
+	if err := a.room(ctx, nil, owner); err != nil {
 		return nil, err
 	}
 	out, err := a.admit(ctx, owner, nil)
@@ -75,6 +76,13 @@ func (o *owners) enter(owner string, most int64) (up int64, ok bool) {
 	}
 	o.up[owner]++
 	return o.up[owner], true
+}
+
+// all returns how many each owner runs.
+func (o *owners) all() map[string]int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.up)
 }
 
 func (o *owners) leave(owner string) {

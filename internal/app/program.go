@@ -49,8 +49,8 @@ type instance struct {
 	transport transport
 	site      string
 	begun     time.Time
-	maxBody   atomic.Int64 // bytes
-	firstByte atomic.Int64 // nanoseconds
+	maxBody   atomic.Int64    // bytes
+	firstByte atomic.Int64    // nanoseconds
 	left      <-chan struct{} // closed when it no longer counts to its owner's
 	out       chan struct{}   // closed when it no longer counts to all that run
 	ended     chan struct{}   // closed when it has ended and no request gets it any more
@@ -268,14 +268,7 @@ func (p *program) start(try *attempt, now bool) {
 
 // admitted launches the program once there is room for it; launch says what now is.
 func (p *program) admitted(ctx context.Context, now bool) (*instance, Wanted, error) {
-	if err := p.apps.room(ctx, p); err != nil {
-		return nil, Wanted{}, err
-	}
-	in, want, err := p.launch(ctx, now)
-	if err != nil {
-		p.apps.up.Add(-1)
-	}
-	return in, want, err
+	return p.launch(ctx, now)
 }
 
 // failed notes a start that failed or a program that ended by itself; mu is held.

@@ -1,7 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"slipway/internal/fault"
@@ -23,15 +26,15 @@ func isFull(err error) bool {
 // spareTime is how long nobody may have asked for a program that is put to sleep for another.
 const spareTime = 5 * time.Second
 
-// room counts one more instance in. Where as many run as may, one that is idle, and is not p,
-// makes room.
-func (a *Apps) room(ctx context.Context, p *program) error {
+// room counts one more instance of an owner in. Where as many run as may, one that is idle,
+// and is not p, makes room: the owner's own, or one of an owner that runs more.
+func (a *Apps) room(ctx context.Context, p *program, owner string) error {
 	for {
 		if a.up.Add(1) <= int64(a.c.Most) {
 			return nil
 		}
 		a.up.Add(-1)
-		idle := a.spare(p, func(Wanted) bool { return true })
+		idle := a.spareOfMost(p, owner)
 		if idle == nil {
 			return errFull
 		}
@@ -41,6 +44,23 @@ func (a *Apps) room(ctx context.Context, p *program) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// spareOfMost is spare for those of the owner that runs the most, of which one is idle: none
+// that runs fewer than the one who asks is put to sleep for it.
+func (a *Apps) spareOfMost(p *program, owner string) *instance {
+	up := a.owners.all()
+	most := up[owner]
+	who := map[string]bool{}
+	a.idlest(p, func(w Wanted) bool { who[w.Owner] = true; return false })
+	others := slices.DeleteFunc(slices.Collect(maps.Keys(who)), func(o string) bool { return o == owner || up[o] <= most })
+	slices.SortFunc(others, func(x, y string) int { return cmp.Or(cmp.Compare(up[y], up[x]), cmp.Compare(x, y)) })
+	for _, o := range append(others, owner) {
+		if idle := a.spare(p, func(w Wanted) bool { return w.Owner == o }); idle != nil {
+			return idle
+		}
+	}
+	return nil
 }
 
 // spare puts the program to sleep that nobody has asked for the longest, and at least for

@@ -91,3 +91,60 @@ func TestRestartWithoutRoom(t *testing.T) {
 		w.wantState("one", Running)
 	})
 }
+
+// Room is made by the owner that runs the most: many programs of one don't push those of others
+// to sleep, however long they are idle.
+func TestTheOwnerOfMostMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.apps.c.Most = 4
+		wake := func(owner, id string) {
+			t.Helper()
+			w.want.Owner, w.want.Site = owner, "site "+owner+id
+			w.acquire(id).Release()
+			time.Sleep(2 * spareTime)
+		}
+		wake("ben", "ben")
+		for i := range 3 {
+			wake("anna", fmt.Sprint(i))
+		}
+		wake("carla", "carla")
+		w.wantState("ben", Running)
+		w.wantState("carla", Running)
+		w.wantState("0", Sleeping)
+		for i := 3; i < 10; i++ {
+			wake("anna", fmt.Sprint(i))
+		}
+		w.wantState("ben", Running)
+		w.wantState("carla", Running)
+		w.wantState("9", Running)
+	})
+}
+
+// One owner's starts that hang don't hold up those of others.
+func TestStartsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.engine.boot = -1 // never
+		w.want.Health = 10 * time.Minute
+		w.want.Owner = "anna"
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i := range 3 * maxStarts {
+			w.want.Site = fmt.Sprint("site", i)
+			go func() { _, _ = w.apps.Acquire(ctx, fmt.Sprint(i)) }()
+			synctest.Wait()
+		}
+		if n := w.engine.starts(); n != maxStarts/4 {
+			t.Errorf("%d of one owner start at once, want %d", n, maxStarts/4)
+		}
+		w.engine.boot = 0
+		w.want.Owner, w.want.Site = "ben", "site ben"
+		w.acquire("ben").Release()
+		w.wantState("ben", Running)
+		cancel()
+		for _, p := range w.engine.started {
+			p.end(exitOne)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/fair"
 )
 
 // Run keeps what runs as it should be until ctx ends, and then stops everything.
@@ -196,43 +197,53 @@ func (a *Apps) forget(p *program) {
 	}
 }
 
-// keepUp starts the programs that never sleep, after a restart of the service.
+// keepUp starts the programs that never sleep, after a restart of the service: a few at once,
+// and of one owner fewer.
 func (a *Apps) keepUp(ctx context.Context) {
-	rows, err := a.c.DB.Query(ctx, `SELECT site_id, deployment_id, state FROM live WHERE backend = 'program' AND state = 'live'`)
-	list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) { return r, s.Scan(&r.site, &r.deployment, &r.state) })
+	type always struct{ site, owner, deployment string }
+	rows, err := a.c.DB.Query(ctx, `SELECT site_id, owner_id, deployment_id FROM live WHERE backend = 'program' AND state = 'live'`)
+	list, err := db.Collect(rows, err, func(s db.Scanner) (r always, err error) { return r, s.Scan(&r.site, &r.owner, &r.deployment) })
 	if err != nil {
 		if ctx.Err() == nil {
 			a.c.Log.ErrorContext(ctx, "always-on applications not started; the next request starts them", "err", err)
 		}
 		return
 	}
-	slots := make(chan struct{}, 4)
+	//share: total 4 starts; owner 2; edge the others start later, those that hang hold a place for 5 s
+	slots := fair.New(fair.Config{Places: 4, Owner: 2})
+	var work sync.WaitGroup
+	defer work.Wait()
 	for _, r := range list {
 		want, err := a.c.Wanted(ctx, r.deployment)
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil || want.Sleep != 0 {
 			continue
 		}
-		done := func() { <-slots }
-		select {
-		case slots <- struct{}{}:
-		case <-time.After(5 * time.Second): // those that hang hold the others up for so long
-			done = func() {}
-		case <-ctx.Done():
-			return
-		}
-		p, err := a.program(r.deployment)
-		if err != nil {
-			return
-		}
-		in, try, _ := p.take(true)
-		if in != nil {
-			in.release()
-		}
-		if try != nil {
-			go func() { <-try.done; done() }()
-		} else {
-			done()
-		}
+		work.Go(func() {
+			done, err := slots.Take(ctx, fair.Who{Owner: r.owner, Site: r.site})
+			if err != nil {
+				return
+			}
+			defer done()
+			p, err := a.program(r.deployment)
+			if err != nil {
+				return
+			}
+			in, try, _ := p.take(true)
+			if in != nil {
+				in.release()
+			}
+			if try == nil {
+				return
+			}
+			select {
+			case <-try.done:
+			case <-time.After(5 * time.Second):
+			case <-ctx.Done():
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/fault"
 	"slipway/internal/runtime"
 )
@@ -31,12 +32,11 @@ func (p *program) launch(ctx context.Context, now bool) (in *instance, want Want
 	}
 }
 
-func (p *program) tryLaunch(ctx context.Context, now bool) (*instance, Wanted, error) {
+func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wanted, err error) {
 	a := p.apps
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	want, err := a.c.Wanted(ctx, p.deployment)
-	if err != nil {
+	if want, err = a.c.Wanted(ctx, p.deployment); err != nil {
 		return nil, want, err
 	}
 	if !now {
@@ -53,6 +53,21 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (*instance, Wanted, e
 	if err := a.boundStorage(ctx, &want); err != nil {
 		return nil, want, err
 	}
+	if !now {
+		started, err := a.starts.Take(ctx, fair.Who{Owner: want.Owner, Site: want.Site})
+		if err != nil {
+			return nil, want, fmt.Errorf("wait for other starts: %w", err)
+		}
+		defer started()
+	}
+	if err := a.room(ctx, p, want.Owner); err != nil {
+		return nil, want, err
+	}
+	defer func() {
+		if err != nil {
+			a.up.Add(-1)
+		}
+	}()
 	left, err := a.admit(ctx, want.Owner, p)
 	if err != nil {
 		return nil, want, err
