@@ -100,6 +100,7 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 	if err != nil {
 		return nil, nil, err
 	}
+	a.logs.owned(want.Site, want.Owner)
 	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
 	want.Spec.Argv, want.Spec.Shell, want.Spec.Dir, want.Spec.Terminal = x.Command.Argv, x.Command.Shell, x.Command.Dir, x.Terminal
 	var off atomic.Bool // what it prints after its end belongs to nobody

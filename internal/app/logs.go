@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,9 +24,10 @@ type Line struct {
 }
 
 // What is kept of a site's lines, how many a second are taken, and how many may wait to be
-// written for all sites together.
+// written for all sites together. A quarter of those may be of one owner.
 const (
 	keptLines   = 10_000
+	keptText    = 16 << 20 // characters of them
 	linesPerSec = 500
 	lineBurst   = 2_000
 	maxWaiting  = 50_000
@@ -41,26 +43,33 @@ type logs struct {
 
 	mu      sync.Mutex // guards what follows
 	sites   map[string]*siteLog
-	waiting []entry
-	bytes   int // of waiting
+	waiting []entry         //share: total 50,000 lines and 32 MiB; owner a quarter; edge lines are dropped and counted in the site's log
+	bytes   int             // of waiting
+	of      map[string]load // of waiting, by owner
 	wake    chan struct{}
 }
 
+// load is how much waits.
+type load struct{ lines, bytes int }
+
 type siteLog struct {
-	last    int64 // the newest line's number
+	owner   string // who owns the site; empty while that is not known
+	last    int64  // the newest line's number
 	tokens  float64
 	at      time.Time
 	dropped int
 	count   int // lines written since the last trim
+	text    int // bytes of them
 }
 
 type entry struct {
-	site string
+	site  string
+	owner string // or the site, where the owner is not known
 	Line
 }
 
 func (l *logs) init(d *db.DB, log *slog.Logger) {
-	l.db, l.log, l.sites, l.wake = d, log, map[string]*siteLog{}, make(chan struct{}, 1)
+	l.db, l.log, l.sites, l.of, l.wake = d, log, map[string]*siteLog{}, map[string]load{}, make(chan struct{}, 1)
 }
 
 // web is the process that answers.
@@ -79,20 +88,35 @@ func (l *logs) note(site, deployment, process, text string) {
 // Note writes what the service says into a site's log.
 func (a *Apps) Note(site, text string) { a.logs.system(site, "", text) }
 
+// owned notes who owns a site: its lines wait in that owner's share.
+func (l *logs) owned(site, owner string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.siteLog(site, time.Now()).owner = owner
+}
+
+// siteLog returns the state of a site's log; mu is held.
+func (l *logs) siteLog(site string, now time.Time) *siteLog {
+	s := l.sites[site]
+	if s == nil {
+		s = &siteLog{tokens: lineBurst, at: now}
+		l.sites[site] = s
+	}
+	return s
+}
+
 // add notes one line. A site that prints more than its share loses the rest, and its log
 // says how many.
 func (l *logs) add(site, deployment, process, stream, text string) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.sites[site]
-	if s == nil {
-		s = &siteLog{tokens: lineBurst, at: now}
-		l.sites[site] = s
-	}
+	s := l.siteLog(site, now)
+	owner := cmp.Or(s.owner, site)
+	held := l.of[owner]
 	s.tokens = min(lineBurst, s.tokens+now.Sub(s.at).Seconds()*linesPerSec)
 	s.at = now
-	if s.tokens < 1 || len(l.waiting) >= maxWaiting || l.bytes >= waitingMost {
+	if s.tokens < 1 || len(l.waiting) >= maxWaiting || l.bytes >= waitingMost || held.lines >= maxWaiting/4 || held.bytes >= waitingMost/4 {
 		s.dropped++
 		return
 	}
@@ -101,7 +125,9 @@ func (l *logs) add(site, deployment, process, stream, text string) {
 		// Microseconds, so that numbers grow over restarts without anybody reading the last.
 		s.last = max(s.last+1, now.UnixMicro())
 		l.bytes += len(text)
-		l.waiting = append(l.waiting, entry{site, Line{N: s.last, At: db.Time(now.UnixMilli()), Level: levelOf(stream, text), Stream: stream,
+		held.lines, held.bytes = held.lines+1, held.bytes+len(text)
+		l.of[owner] = held
+		l.waiting = append(l.waiting, entry{site, owner, Line{N: s.last, At: db.Time(now.UnixMilli()), Level: levelOf(stream, text), Stream: stream,
 			Process: process, Deployment: deployment, Message: text}})
 	}
 	if s.dropped > 0 {
@@ -153,7 +179,7 @@ func (l *logs) run(ctx context.Context) {
 func (l *logs) flush(ctx context.Context) {
 	l.mu.Lock()
 	batch := l.waiting
-	l.waiting, l.bytes = nil, 0
+	l.waiting, l.bytes, l.of = nil, 0, map[string]load{}
 	l.mu.Unlock()
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), 500)]
@@ -166,6 +192,8 @@ func (l *logs) flush(ctx context.Context) {
 				l.waiting = append(batch, l.waiting...)
 				for _, e := range batch {
 					l.bytes += len(e.Message)
+					held := l.of[e.owner]
+					l.of[e.owner] = load{held.lines + 1, held.bytes + len(e.Message)}
 				}
 			}
 			l.mu.Unlock()
@@ -177,7 +205,7 @@ func (l *logs) flush(ctx context.Context) {
 
 func (l *logs) write(ctx context.Context, part []entry) error {
 	return l.db.Write(ctx, func(tx *db.Tx) error {
-		counts := map[string]int{}
+		counts := map[string]load{}
 		for _, e := range part {
 			if _, err := tx.Exec(ctx, `
 				INSERT INTO app_logs (site_id, n, at, level, stream, process, deployment_id, message) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -185,7 +213,8 @@ func (l *logs) write(ctx context.Context, part []entry) error {
 				e.site, e.N, e.At, e.Level, e.Stream, e.Process, e.Deployment, e.Message); err != nil {
 				return err
 			}
-			counts[e.site]++
+			n := counts[e.site]
+			counts[e.site] = load{n.lines + 1, n.bytes + len(e.Message)}
 		}
 		for site, n := range counts {
 			tx.Notify(LogTopic(site))
@@ -197,23 +226,29 @@ func (l *logs) write(ctx context.Context, part []entry) error {
 					SELECT n FROM app_logs WHERE site_id = $1 ORDER BY n DESC LIMIT 1 OFFSET $2)`, site, keptLines); err != nil {
 				return err
 			}
+			if _, err := tx.Exec(ctx, `
+				DELETE FROM app_logs WHERE site_id = $1 AND n <= (
+					SELECT MAX(n) FROM (SELECT n, SUM(length(message)) OVER (ORDER BY n DESC) AS upto FROM app_logs WHERE site_id = $1) AS x WHERE upto > $2)`, site, keptText); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 }
 
 // due reports whether so much was written that old lines must go.
-func (l *logs) due(site string, n int) bool {
+func (l *logs) due(site string, n load) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.sites[site]
 	if s == nil {
 		return true
 	}
-	if s.count += n; s.count < keptLines/10 {
+	s.count, s.text = s.count+n.lines, s.text+n.bytes
+	if s.count < keptLines/10 && s.text < keptText/8 {
 		return false
 	}
-	s.count = 0
+	s.count, s.text = 0, 0
 	return true
 }
 

@@ -72,6 +72,7 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	if err != nil {
 		return nil, want, err
 	}
+	a.logs.owned(want.Site, want.Owner)
 	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
 	want.Spec.Output = func(stream, line string) {
 		if want.Redact != nil {
