@@ -10,11 +10,14 @@ import (
 	"log"
 	"net"
 	"net/mail"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"slipway/internal/fair"
 )
 
 // The most of a mail that a program sends, of a program's connections at once, and of a
@@ -29,27 +32,45 @@ const (
 	maxSenders    = 100_000
 )
 
+// How many mails are on their way at once: on disk, each of maxRelayed at most. relayTime limits
+// how long a program takes to hand one over, and relayWait how long it waits for its turn.
+const (
+	relayPlaces = 24
+	relayTime   = 2 * time.Minute
+	relayWait   = 30 * time.Second
+)
+
 // Relay takes mails of programs by SMTP, without signing in, and hands them to the
 // operator's server, whose sender they get: replies go to whom the program named. It is
 // safe for concurrent use.
 type Relay struct {
-	m   *Mailer
-	say func(sender, line string)
+	c      RelayConfig
+	places *fair.Pool
 
 	mu    sync.Mutex // guards both
 	since time.Time
 	sent  map[string]int
 }
 
-// NewRelay returns a relay. say hears why a mail of a sender was not taken.
-func NewRelay(m *Mailer, say func(sender, line string)) *Relay {
-	return &Relay{m: m, say: say, sent: map[string]int{}}
+// RelayConfig holds what a Relay needs.
+type RelayConfig struct {
+	Mailer *Mailer
+	Dir    string                                          // of mails on their way. Optional: empty means the system's for temporary files.
+	Say    func(sender, line string)                       // hears why a mail of a sender was not taken
+	Owner  func(ctx context.Context, sender string) string // says who pays for a sender
+}
+
+// NewRelay returns a relay.
+func NewRelay(c RelayConfig) *Relay {
+	//share: total 24 mails on disk, 10 MiB each; owner 6, site 4; edge the program waits 30 s, then gets 451
+	places := fair.New(fair.Config{Places: relayPlaces, Owner: relayPlaces / 4, Site: relayConns})
+	return &Relay{c: c, places: places, sent: map[string]int{}}
 }
 
 // Serve takes the mails of one sender's program on l until ctx ends. It closes l.
 func (r *Relay) Serve(ctx context.Context, sender string, l net.Listener) {
-	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
-		return &relayed{r: r, ctx: ctx, sender: sender}, nil
+	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+		return &relayed{r: r, ctx: ctx, sender: sender, conn: c.Conn()}, nil
 	}))
 	srv.Domain, srv.EnableSMTPUTF8 = "localhost", true
 	srv.MaxMessageBytes, srv.MaxRecipients, srv.MaxLineLength = maxRelayed, maxRecipients, 4096
@@ -57,7 +78,7 @@ func (r *Relay) Serve(ctx context.Context, sender string, l net.Listener) {
 	srv.ErrorLog = log.New(io.Discard, "", 0)
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
-	_ = srv.Serve(&few{Listener: l, slots: make(chan struct{}, relayConns)})
+	_ = srv.Serve(&few{Listener: l, slots: make(chan struct{}, relayConns)}) //share: total 4 connections of one program; owner its own alone; edge the program waits
 	_ = l.Close()
 }
 
@@ -92,6 +113,7 @@ type relayed struct {
 	r      *Relay
 	ctx    context.Context
 	sender string
+	conn   net.Conn
 	to     []string
 }
 
@@ -109,27 +131,59 @@ func (x *relayed) Rcpt(to string, _ *smtp.RcptOptions) error {
 }
 
 func (x *relayed) Data(in io.Reader) error {
-	text, err := io.ReadAll(in)
+	wait, cancel := context.WithTimeout(x.ctx, relayWait)
+	defer cancel()
+	done, err := x.r.places.Take(wait, fair.Who{Owner: x.r.c.Owner(wait, x.sender), Site: x.sender})
+	if err != nil {
+		x.r.c.Say(x.sender, "Mail not sent: too many mails are being sent at once")
+		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 2}, Message: "Too many mails at once"}
+	}
+	defer done()
+	text, err := x.receive(in)
 	if err != nil {
 		return err
 	}
+	defer text.Close()
 	if !x.r.take(x.sender, len(x.to)) {
-		x.r.say(x.sender, fmt.Sprintf("Mail not sent: a site may send to %d recipients within an hour", relayedMost))
+		x.r.c.Say(x.sender, fmt.Sprintf("Mail not sent: a site may send to %d recipients within an hour", relayedMost))
 		return &smtp.SMTPError{Code: 450, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "Too many mails within an hour"}
 	}
-	text, err = x.r.m.ours(text)
+	ours, err := x.r.c.Mailer.ours(text)
 	if err == nil {
-		err = x.r.m.talk(x.ctx, func(c *conversation) error { return c.handAll(x.r.m.from.Address, x.to, text) })
+		err = x.r.c.Mailer.talk(x.ctx, func(c *conversation) error { return c.handAll(x.r.c.Mailer.from.Address, x.to, ours) })
 	}
 	if refused := new(Refused); errors.As(err, &refused) {
-		x.r.say(x.sender, "Mail not sent: the mail server refuses it: "+refused.Error())
+		x.r.c.Say(x.sender, "Mail not sent: the mail server refuses it: "+refused.Error())
 		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 0, 0}, Message: "The mail server refuses the mail"}
 	}
 	if err != nil {
-		x.r.say(x.sender, "Mail not sent: "+err.Error())
+		x.r.c.Say(x.sender, "Mail not sent: "+err.Error())
 		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 0, 0}, Message: "The mail could not be sent"}
 	}
 	return nil
+}
+
+// receive puts a mail on disk, in a file without a name, and returns it from its start.
+func (x *relayed) receive(in io.Reader) (_ *os.File, err error) {
+	f, err := os.CreateTemp(x.r.c.Dir, "mail-")
+	if err != nil {
+		return nil, fmt.Errorf("store mail: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+		}
+	}()
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, fmt.Errorf("store mail: %w", err)
+	}
+	late := time.AfterFunc(relayTime, func() { _ = x.conn.Close() })
+	_, err = io.Copy(f, in)
+	late.Stop()
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	return f, err
 }
 
 // take counts mails of a sender and reports whether it may send them.
@@ -148,8 +202,8 @@ func (r *Relay) take(sender string, n int) bool {
 
 // ours gives a program's mail the operator's sender: another one is what mail servers take
 // for forged. Who the program named gets the replies.
-func (m *Mailer) ours(text []byte) ([]byte, error) {
-	in := bufio.NewReader(bytes.NewReader(text))
+func (m *Mailer) ours(text io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(text, maxHeader)
 	var out, field bytes.Buffer
 	name, from, replies, size := "", "", false, 0
 	end := func() {
@@ -167,8 +221,9 @@ func (m *Mailer) ours(text []byte) ([]byte, error) {
 		field.Reset()
 	}
 	for {
-		line, err := in.ReadString('\n')
-		if size += len(line); size > maxHeader {
+		read, err := in.ReadSlice('\n')
+		line := string(read)
+		if size += len(line); size > maxHeader || errors.Is(err, bufio.ErrBufferFull) {
 			return nil, errors.New("its header is too long")
 		}
 		text := strings.TrimRight(line, "\r\n")
@@ -203,12 +258,11 @@ func (m *Mailer) ours(text []byte) ([]byte, error) {
 	whole.WriteString("From: " + sender.String() + "\r\n")
 	whole.Write(out.Bytes())
 	whole.WriteString("\r\n")
-	_, err := io.Copy(&whole, in)
-	return whole.Bytes(), err
+	return io.MultiReader(&whole, in), nil
 }
 
 // handAll gives a mail to the server for several recipients.
-func (c *conversation) handAll(from string, to []string, text []byte) error {
+func (c *conversation) handAll(from string, to []string, text io.Reader) error {
 	if err := c.Mail((&mail.Address{Address: from}).String()); err != nil {
 		return err
 	}
@@ -221,7 +275,7 @@ func (c *conversation) handAll(from string, to []string, text []byte) error {
 	if err != nil {
 		return forGood(err)
 	}
-	if _, err := w.Write(text); err != nil {
+	if _, err := io.Copy(w, text); err != nil {
 		return err
 	}
 	return forGood(w.Close())

@@ -1,11 +1,14 @@
 package mail
 
 import (
+	"context"
+	"errors"
 	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/emersion/go-smtp"
 
@@ -28,11 +31,11 @@ func TestRelay(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var said []string
-	r := NewRelay(m, func(sender, line string) {
+	r := NewRelay(RelayConfig{Mailer: m, Dir: t.TempDir(), Say: func(sender, line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		said = append(said, sender+": "+line)
-	})
+	}, Owner: func(context.Context, string) string { return "anna" }})
 	path := filepath.Join(t.TempDir(), "mail.sock")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -80,5 +83,57 @@ func TestRelay(t *testing.T) {
 	all := strings.Join(said, "\n")
 	if !strings.Contains(all, "site_1: Mail not sent: the mail server refuses it: 550") || !strings.Contains(all, "recipients within an hour") {
 		t.Errorf("the site's log has %s", all)
+	}
+}
+
+// An owner's programs that hand over mails without end hold the owner's places alone.
+func TestRelayIsShared(t *testing.T) {
+	t.Parallel()
+	server := mailtest.New(t, mailtest.Config{})
+	m, err := New(Config{Addr: server.Addr, From: "noreply@operator.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewRelay(RelayConfig{Mailer: m, Dir: t.TempDir(), Say: func(string, string) {}, Owner: func(_ context.Context, sender string) string { return sender[:4] }})
+	connect := map[string]func() *smtp.Client{}
+	for _, sender := range []string{"anna1", "anna2", "benn1"} {
+		path := filepath.Join(t.TempDir(), "s")
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go r.Serve(t.Context(), sender, l)
+		connect[sender] = func() *smtp.Client {
+			c, err := net.Dial("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			return smtp.NewClient(c)
+		}
+	}
+	for i := range 2 * relayConns { // each begins a mail, and says no more
+		c := connect[[]string{"anna1", "anna2"}[i%2]]()
+		if err := errors.Join(c.Mail("a@b.test", nil), c.Rcpt("ada@example.test", nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Data(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		held, waiting := r.places.Held()
+		if held == relayPlaces/4 && waiting == 2*relayConns-relayPlaces/4 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d mails of one owner are on their way and %d wait", held, waiting)
+		}
+	}
+	if err := connect["benn1"]().SendMail("x@y.test", []string{"ada@example.test"}, strings.NewReader("Subject: x\r\n\r\nhello\r\n")); err != nil {
+		t.Error(err)
+	}
+	if got := server.Wait(1)[0]; !strings.Contains(got.Text, "hello") {
+		t.Errorf("%q", got.Text)
 	}
 }

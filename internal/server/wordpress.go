@@ -157,9 +157,18 @@ func (h *node) programWays(l listeners) programWays {
 		}
 	}
 	if h.s.Mailer != nil {
-		w.mail = mail.NewRelay(h.s.Mailer, func(site, line string) { h.apps.Note(site, line) }).Serve
+		w.mail = mail.NewRelay(mail.RelayConfig{Mailer: h.s.Mailer, Dir: h.s.DataDir, Say: func(site, line string) { h.apps.Note(site, line) }, Owner: h.ownerOfSite}).Serve
 	}
 	return w
+}
+
+// ownerOfSite is who pays for what a site takes; its id where that can't be read.
+func (h *node) ownerOfSite(ctx context.Context, id string) string {
+	s, err := h.sites.ByID(ctx, h.db, site.ID(id))
+	if err != nil {
+		return id
+	}
+	return string(s.Owner)
 }
 
 // visitorsAddress is where visitors know a site: its primary domain, or its own address.
