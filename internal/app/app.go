@@ -85,12 +85,12 @@ type Apps struct {
 	starts  *fair.Pool // programs that visitors wake, until they listen
 	node    string     // this process, among others that hold workers
 
-	up   atomic.Int64   // instances, those on their way up or down included
+	up   atomic.Int64   // instances, those on their way up or down included //share: total Most (500); owner sites.running; edge an idle one of the owner that runs the most sleeps, else 503
 	work sync.WaitGroup // what starts or stops one
 	down chan struct{}  // closed when the service stops
 
-	mu       sync.Mutex // guards programs, closing; taken before a program's own
-	programs map[string]*program
+	mu       sync.Mutex          // guards programs, closing; taken before a program's own
+	programs map[string]*program //share: total of the deployments that exist; owner of its own deployments; edge those that don't run are forgotten after 10 minutes
 	closing  bool
 
 	known map[string]row // what the sites of programs serve; Run's alone

@@ -12,8 +12,8 @@ import (
 
 // owners counts what runs, for each owner.
 type owners struct {
-	mu sync.Mutex // guards up
-	up map[string]int64
+	mu sync.Mutex       // guards up
+	up map[string]int64 //share: total those that run programs; owner one entry; edge gone with the last program
 }
 
 // Running returns how many programs and commands of an owner run on this machine.

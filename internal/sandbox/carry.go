@@ -44,7 +44,7 @@ func offer(proxy string, sockets []int, ports []uint16) error {
 }
 
 func (n *names) accept(l net.Listener, port uint16) {
-	slots := make(chan struct{}, carriedConns)
+	slots := make(chan struct{}, carriedConns) //share: total carriedConns per port of a sandbox; owner its own sandboxes' alone; edge the program waits
 	for {
 		slots <- struct{}{}
 		n.pace.wait()

@@ -335,7 +335,7 @@ func serveLink(f *os.File, signal func(syscall.Signal)) {
 	}
 	conn := c.(*net.UnixConn)
 	defer conn.Close()
-	slots := make(chan struct{}, 256)
+	slots := make(chan struct{}, 256) //share: total 256 per sandbox; owner its own sandboxes' alone; edge dials of the host wait, inside the sandbox
 	var m [linkSize]byte
 	for {
 		n, err := conn.Read(m[:])
