@@ -37,6 +37,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/seal"
 )
 
@@ -133,8 +134,8 @@ type Certs struct {
 	held       *held
 	challenges challenges
 	metrics    metrics
-	single     bool          // no other node needs to hear of anything
-	slots      chan struct{} // bounds the queries that strangers can cause at once
+	single     bool       // no other node needs to hear of anything
+	slots      *fair.Pool // bounds the queries that strangers can cause at once
 }
 
 // New checks the addresses of the ACME authorities and starts nothing.
@@ -145,7 +146,7 @@ func New(c Config) (*Certs, error) {
 	if len(c.Retry) == 0 {
 		c.Retry = retry
 	}
-	s := &Certs{c: c, single: c.DB.Single(), storage: NewStorage(c.DB, c.Seal), held: newHeld(), slots: make(chan struct{}, 8), metrics: newMetrics(c.Metrics)}
+	s := &Certs{c: c, single: c.DB.Single(), storage: NewStorage(c.DB, c.Seal), held: newHeld(), slots: newSlots(), metrics: newMetrics(c.Metrics)}
 	s.local.db, s.local.seal, s.local.minted = c.DB, c.Seal, s.metrics.minted
 	if c.DNS != nil {
 		s.c.DNS.Zone = strings.ToLower(strings.Trim(c.DNS.Zone, "."))

@@ -17,6 +17,7 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 
 	"slipway/internal/db"
+	"slipway/internal/fair"
 )
 
 // ProtocolTLSALPN is the protocol by which an authority asks for a proof in a handshake
@@ -148,10 +149,11 @@ func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) string 
 	if s.single {
 		return ""
 	}
-	if !s.slot(ctx) {
+	done, ok := s.slot(ctx, host)
+	if !ok {
 		return ""
 	}
-	defer s.free()
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	q, args := "SELECT answer FROM acme_challenges WHERE host = $1 AND kind = $2 AND until > $3", []any{host, kind, db.Now()}
@@ -168,22 +170,17 @@ func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) string 
 	return answer
 }
 
-// slot waits a second for the right to query on behalf of a stranger.
-func (s *Certs) slot(ctx context.Context) bool {
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	default:
-	}
-	t := time.NewTimer(time.Second)
-	defer t.Stop()
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return false
+// newSlots returns the places of queries on behalf of strangers, by the name that they ask for:
+// whose it is is not known before the query.
+func newSlots() *fair.Pool {
+	//share: total 8 queries at once for names that are not in memory; owner 2 for one name, in turn; edge waits for a second, then the handshake fails or the challenge is not found
+	return fair.New(fair.Config{Places: 8, Owner: 2, Waiting: 1000, OwnerWaiting: 100})
 }
 
-func (s *Certs) free() { <-s.slots }
+// slot waits a second for the right to query on behalf of a stranger who asks for a name.
+func (s *Certs) slot(ctx context.Context, name string) (done func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	done, err := s.slots.Take(ctx, fair.Who{Owner: name})
+	return done, err == nil
+}

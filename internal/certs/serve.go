@@ -218,10 +218,11 @@ func (s *Certs) isSite(name string) bool { return strings.HasSuffix(name, "."+s.
 // look reads a name's certificate from the database into memory. An entry without one
 // whose until is zero is worth waiting for.
 func (s *Certs) look(ctx context.Context, name string) (*entry, error) {
-	if !s.slot(ctx) {
+	done, ok := s.slot(ctx, name)
+	if !ok {
 		return nil, errors.New("too many names are looked up at once")
 	}
-	defer s.free()
+	defer done()
 	if e := s.held.get(name); e != nil && (e.cert != nil || time.Now().Before(e.until)) {
 		return e, nil // somebody else has looked while we waited
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"slipway/internal/cache"
+	"slipway/internal/fair"
 	"slipway/internal/release"
 )
 
@@ -52,7 +53,7 @@ type Config struct {
 // Copies holds compressed copies. It is safe for concurrent use. A nil one has none.
 type Copies struct {
 	c     Config
-	slots chan struct{}
+	slots *fair.Pool
 	known *cache.Cache[state, []byte] // nil: it does not become smaller
 
 	mu    sync.Mutex // guards spent
@@ -68,7 +69,12 @@ func New(c Config) *Copies {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Copies{c: c, slots: make(chan struct{}, c.AtOnce), known: cache.NewShared[state, []byte](c.Bytes, c.Share, c.Share), spent: map[string]spending{}}
+	return &Copies{c: c, spent: map[string]spending{},
+		//share: total half of the processors compress; owner each site in turn; edge the file is sent as it is
+		slots: fair.New(fair.Config{Places: c.AtOnce, Waiting: 1000, OwnerWaiting: 100}),
+		//share: total 64 MiB of compressed files, Config.Bytes; owner Config.Share of a site; edge what was used longest ago is compressed again
+		known: cache.NewShared[state, []byte](c.Bytes, c.Share, c.Share),
+	}
 }
 
 // state is one state of a file, and a coding of it.
@@ -119,16 +125,13 @@ func (c *Copies) get(ctx context.Context, f File, coding string) []byte {
 
 // make reads and compresses a file. Whoever asked may have closed it meanwhile: then it fails.
 func (c *Copies) make(ctx context.Context, f File, key state) ([]byte, error) {
-	late := time.NewTimer(slotTime)
-	defer late.Stop()
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-late.C:
-		return nil, errNone
-	case <-ctx.Done():
+	turn, cancel := context.WithTimeout(ctx, slotTime)
+	defer cancel()
+	done, err := c.slots.Take(turn, fair.Who{Owner: f.Site})
+	if err != nil {
 		return nil, errNone
 	}
+	defer done()
 	if !c.spend(f.Site, key.size, c.c.Now()) {
 		return nil, errNone
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/fault"
 )
 
@@ -112,14 +113,14 @@ func (d *Domains) outside(ctx context.Context, name string) (verdict, error) {
 	}
 	answer := d.flight.DoChan(name, func() (any, error) {
 		// Not the caller's context: others may wait for the same answer.
+		who := fair.Who{Owner: db.Share(ctx)}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.budget)
 		defer cancel()
-		select {
-		case d.asking <- struct{}{}:
-			defer func() { <-d.asking }()
-		case <-ctx.Done():
+		done, err := d.asking.Take(ctx, who)
+		if err != nil {
 			return nil, errors.New("too many checks at once")
 		}
+		defer done()
 		v, err := d.askOutside(ctx, name)
 		if err == nil {
 			d.known.put(name, v)

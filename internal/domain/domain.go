@@ -25,6 +25,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/egress"
+	"slipway/internal/fair"
 )
 
 // ID names a domain: "dom_" and 26 characters.
@@ -181,8 +182,8 @@ type Domains struct {
 	rdap      *registries
 	known     answers
 	flight    singleflight.Group
-	asking    chan struct{} // holds one for each availability check that asks outside
-	observing chan struct{} // holds one for each check of a domain's DNS
+	asking    *fair.Pool // a place for each availability check that asks outside
+	observing *fair.Pool // a place for each check of a domain's DNS
 
 	targetMu    sync.Mutex // guards targetAddrs and targetUntil; held while the DNS is asked
 	targetAddrs []netip.Addr
@@ -206,7 +207,10 @@ func New(c Config) *Domains {
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	c.Limits.CountRows(account.LimitDomains, `SELECT count(*) FROM domains WHERE owner_id = $1`)
 	return &Domains{c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
-		asking: make(chan struct{}, 32), observing: make(chan struct{}, 16), budget: checkBudget, hedge: checkHedge}
+		//share: total 32 availability checks that ask registries; owner 8, in turn; edge waits for as long as a check may take, then says that there are too many
+		asking: fair.New(fair.Config{Places: 32, Owner: 8, Waiting: 1000, OwnerWaiting: 100}),
+		//share: total 16 checks of domains' DNS; owner 4, in turn; edge waits
+		observing: fair.New(fair.Config{Places: 16, Owner: 4}), budget: checkBudget, hedge: checkHedge}
 }
 
 const columns = `id, owner_id, site_id, name, status, reason, is_primary, redirect_to, proof, proven_at,

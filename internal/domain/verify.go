@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/fault"
 )
 
@@ -103,13 +104,12 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 	if err := d.c.DB.QueryRow(ctx, "SELECT token FROM domain_tokens WHERE owner_id = $1", dom.Owner).Scan(&token); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read domain token: %w", err)
 	}
-	select {
-	case d.observing <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	done, err := d.observing.Take(ctx, fair.Who{Owner: string(dom.Owner)})
+	if err != nil {
+		return err
 	}
 	s := d.observe(ctx, dom.Name, target, token)
-	<-d.observing
+	done()
 	if ctx.Err() != nil { // an interrupted look says nothing
 		return ctx.Err()
 	}

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/fault"
 	"slipway/internal/forge"
 	"slipway/internal/job"
@@ -23,6 +25,7 @@ import (
 // Bounds of polling.
 const (
 	maxPolls    = 20          // repositories that one process asks at once
+	ownerPolls  = 5           // of one owner
 	pollTimeout = time.Minute // of one of them
 	pollTick    = 2 * time.Second
 	pollPause   = 200 * time.Millisecond // after which freed places are filled again
@@ -34,7 +37,8 @@ const (
 func (g *Git) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	places, freed := make(chan struct{}, maxPolls), make(chan struct{}, 1)
+	//share: total 20 repositories asked at once; owner 5; edge the repository is asked a little later
+	places, freed := fair.New(fair.Config{Places: maxPolls, Owner: ownerPolls}), make(chan struct{}, 1)
 	tick := time.NewTicker(pollTick)
 	defer tick.Stop()
 	var tidied time.Time
@@ -65,32 +69,45 @@ func (g *Git) Run(ctx context.Context) error {
 // due is a site whose repository is to be asked now.
 type due struct {
 	site    site.ID
+	owner   account.OwnerID
 	at      db.Time
 	minutes int
+	done    func() // gives its place back
 }
 
 // pollDue starts a poll for each free place, the longest due first. Taking one up puts its
 // next one into the future, so no other node takes it too; what dies meanwhile is asked
 // again then, and finds the same.
-func (g *Git) pollDue(ctx context.Context, places, freed chan struct{}, running *sync.WaitGroup) error {
-	free := cap(places) - len(places)
-	if g.c.Heads == nil || free == 0 {
+func (g *Git) pollDue(ctx context.Context, places *fair.Pool, freed chan struct{}, running *sync.WaitGroup) error {
+	held, _ := places.Held()
+	if g.c.Heads == nil || held == maxPolls {
 		return nil
 	}
 	now := db.Now()
 	rows, err := g.c.DB.Query(ctx, `
-		SELECT g.site_id, g.poll_at, g.poll_minutes`+from+`WHERE g.poll_minutes > 0 AND g.poll_at <= $1 AND s.status <> 'stopped' ORDER BY g.poll_at LIMIT $2`, now, free)
-	list, err := db.Collect(rows, err, func(r db.Scanner) (d due, err error) { return d, r.Scan(&d.site, &d.at, &d.minutes) })
+		SELECT site_id, owner_id, poll_at, poll_minutes FROM (
+			SELECT g.site_id, s.owner_id, g.poll_at, g.poll_minutes, ROW_NUMBER() OVER (PARTITION BY s.owner_id ORDER BY g.poll_at) AS place`+from+`
+			WHERE g.poll_minutes > 0 AND g.poll_at <= $1 AND s.status <> 'stopped') d
+		WHERE place <= $2 ORDER BY poll_at LIMIT $3`, now, ownerPolls, maxPolls)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (d due, err error) { return d, r.Scan(&d.site, &d.owner, &d.at, &d.minutes) })
 	if err != nil {
 		return fmt.Errorf("find repositories to poll: %w", err)
 	}
-	if len(list) == 0 {
+	// Who has many repositories that don't answer leaves places to others.
+	var free []due
+	for _, d := range list {
+		var ok bool
+		if d.done, ok = places.Try(fair.Who{Owner: string(d.owner)}); ok {
+			free = append(free, d)
+		}
+	}
+	if len(free) == 0 {
 		return nil
 	}
 	var taken []due
 	err = g.c.DB.Write(ctx, func(tx *db.Tx) error {
 		taken = taken[:0]
-		for _, d := range list {
+		for _, d := range free {
 			next := now.Add(job.Jitter(time.Duration(d.minutes) * time.Minute))
 			n, err := tx.Exec(ctx, `UPDATE git_settings SET poll_at = $3 WHERE site_id = $1 AND poll_at = $2 AND poll_minutes > 0`, d.site, d.at, next)
 			if err != nil {
@@ -102,14 +119,18 @@ func (g *Git) pollDue(ctx context.Context, places, freed chan struct{}, running 
 		}
 		return nil
 	})
+	for _, d := range free {
+		if err != nil || !slices.ContainsFunc(taken, func(x due) bool { return x.site == d.site }) {
+			d.done() // another node asks it
+		}
+	}
 	if err != nil {
 		return err
 	}
 	for _, d := range taken {
-		places <- struct{}{} // there is room: nobody else fills them
 		running.Go(func() {
 			defer func() {
-				<-places
+				d.done()
 				select {
 				case freed <- struct{}{}:
 				default:

@@ -123,6 +123,51 @@ func TestPollingManySites(t *testing.T) {
 	})
 }
 
+// Repositories of one owner that never answer leave places to others'.
+func TestPollsAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards the rest
+		running, most, others := 0, 0, 0
+		w := newWorld(t, func(ctx context.Context, s site.Site) (map[string]string, string, error) {
+			mu.Lock()
+			if s.Owner == anna {
+				running++
+				most = max(most, running)
+			} else {
+				others++
+			}
+			mu.Unlock()
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			if s.Owner == anna {
+				running--
+			}
+			return nil, "", context.Cause(ctx)
+		})
+		w.site(30)
+		for _, q := range []string{
+			`INSERT INTO sites SELECT REPLACE(id, 'site_', 'site_' || n || '_'), CASE WHEN n = 40 THEN 'usr_other' ELSE owner_id END, name, slug || n, type, runtime, status, status_reason, repository, branch, framework, build, credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at` + rest(t, w, "sites", 20) + ` FROM sites, numbers`,
+			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30, poll_at + n, poll_refs, poll_error, polled_at, preview_database FROM git_settings, numbers`,
+		} {
+			must(t, w.db.Admin(t.Context(), `WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 40) `+q))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		time.Sleep(time.Hour)
+		stop()
+		must(t, <-done)
+		if most != ownerPolls {
+			t.Errorf("%d repositories of one owner are asked at once, want %d", most, ownerPolls)
+		}
+		if others < 2 {
+			t.Errorf("another owner's repository was asked %d times in an hour, want every 30 minutes", others)
+		}
+	})
+}
+
 // rest names the columns of a table after the first n.
 func rest(t *testing.T, w *world, table string, n int) (names string) {
 	t.Helper()
