@@ -19,7 +19,7 @@ func TestTraffic(t *testing.T) {
 		3 * time.Hour:      {OK: 1, ServerErrors: 4, Bytes: 7},
 		5 * 24 * time.Hour: {OK: 1000},
 	} {
-		if err := w.c.Traffic.Add(t.Context(), now.Add(-ago), map[string]traffic.Counts{id: c}); err != nil {
+		if err := w.c.Traffic.Add(t.Context(), traffic.Batch{Since: now.Add(-ago)}, map[string]traffic.Counts{id: c}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestTopAndAccessLog(t *testing.T) {
 	_, other := w.user("b@example.test")
 	id := w.site(key, "blog")
 	now := time.Now().UTC()
-	err := w.c.Traffic.Add(t.Context(), now, nil, traffic.Details{Site: id, Names: map[traffic.Name]int64{{Kind: traffic.Pages, Name: "/"}: 3, {Kind: traffic.Pages, Name: "/a"}: 2, {Kind: traffic.Countries, Name: "AT"}: 1},
+	err := w.c.Traffic.Add(t.Context(), traffic.Batch{Since: now}, nil, traffic.Details{Site: id, Names: map[traffic.Name]int64{{Kind: traffic.Pages, Name: "/"}: 3, {Kind: traffic.Pages, Name: "/a"}: 2, {Kind: traffic.Countries, Name: "AT"}: 1},
 		Lines: []traffic.Line{{Time: now, Method: "GET", Path: "/a", Status: 200}}, Omitted: 4})
 	if err != nil {
 		t.Fatal(err)

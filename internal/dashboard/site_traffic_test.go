@@ -16,7 +16,7 @@ import (
 
 func (w *world) visit(s site.Site, ago time.Duration, c traffic.Counts) {
 	w.t.Helper()
-	if err := w.dash.Traffic.Add(w.t.Context(), time.Now().Add(-ago), map[string]traffic.Counts{string(s.ID): c}); err != nil {
+	if err := w.dash.Traffic.Add(w.t.Context(), traffic.Batch{Since: time.Now().Add(-ago)}, map[string]traffic.Counts{string(s.ID): c}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -74,7 +74,7 @@ func TestTrafficPage(t *testing.T) {
 		t.Error("the page shows what is not there")
 	}
 	details := traffic.Details{Site: string(s.ID), Names: map[traffic.Name]int64{{Kind: traffic.Missing, Name: "/<b>gone"}: 41}, Lines: []traffic.Line{{Method: "GET", Path: "/<b>gone", Status: 404}}}
-	if err := w.dash.Traffic.Add(t.Context(), time.Now(), nil, details); err != nil {
+	if err := w.dash.Traffic.Add(t.Context(), traffic.Batch{Since: time.Now()}, nil, details); err != nil {
 		t.Fatal(err)
 	}
 	if p := b.get(at + "/traffic"); !strings.Contains(p.body, `<code>/&lt;b&gt;gone</code></th><td class="num">41<`) || p.has("top-countries") || !p.has("access-log") {

@@ -94,7 +94,7 @@ type Config struct {
 	// OnVisits is given what each site's visitors asked for since a moment, a group of
 	// sites at a time, from one goroutine. Every site stands in a group once. What it
 	// refuses is offered again later. Optional: without it nothing is counted.
-	OnVisits    func(ctx context.Context, since time.Time, group []visits.Counts) error
+	OnVisits    func(ctx context.Context, b visits.Batch, group []visits.Counts) error
 	VisitsEvery time.Duration // how often. Optional: 0 means 10s.
 
 	// Country returns the ISO 3166 code of where an address is, or nothing. Optional.

@@ -24,7 +24,7 @@ type diary struct {
 	total   int64
 }
 
-func (d *diary) add(_ context.Context, _ time.Time, group []visits.Counts) error {
+func (d *diary) add(_ context.Context, _ visits.Batch, group []visits.Counts) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, v := range group {
@@ -115,7 +115,7 @@ func TestAccessLog(t *testing.T) {
 // BenchmarkServed measures what counting and logging cost an answer of the fast path.
 func BenchmarkServed(b *testing.B) {
 	w := start(b, func(c *Config) {
-		c.OnVisits, c.VisitsEvery = func(context.Context, time.Time, []visits.Counts) error { return nil }, 10*time.Second
+		c.OnVisits, c.VisitsEvery = func(context.Context, visits.Batch, []visits.Counts) error { return nil }, 10*time.Second
 	})
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "hello"}))
 	at := &fastpath.Place{Host: "blog.sites.test"}

@@ -123,7 +123,7 @@ func TestReady(t *testing.T) { // not parallel: it counts allocations
 	w := start(t, func(c *Config) {
 		c.Metrics = prometheus.NewRegistry()
 		c.VisitsEvery = 10 * time.Millisecond
-		c.OnVisits = func(_ context.Context, _ time.Time, group []visits.Counts) error {
+		c.OnVisits = func(_ context.Context, _ visits.Batch, group []visits.Counts) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, v := range group {

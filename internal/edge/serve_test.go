@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -261,7 +260,9 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 
 func BenchmarkSmallAsset(b *testing.B) {
-	w := start(b, func(c *Config) { c.OnVisits = func(context.Context, time.Time, []visits.Counts) error { return nil } })
+	w := start(b, func(c *Config) {
+		c.OnVisits = func(context.Context, visits.Batch, []visits.Counts) error { return nil }
+	})
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": strings.Repeat("x", 4096), "app.js": script}))
 	for name, accept := range map[string]string{"brotli": "gzip, deflate, br", "identity": "identity"} {
 		b.Run(name, func(b *testing.B) {

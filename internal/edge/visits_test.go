@@ -18,15 +18,15 @@ type ledger struct {
 	refuse int // times
 }
 
-func (l *ledger) add(_ context.Context, since time.Time, group []visits.Counts) error {
+func (l *ledger) add(_ context.Context, b visits.Batch, group []visits.Counts) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refuse > 0 {
 		l.refuse--
 		return errors.New("the database is away")
 	}
-	if since.IsZero() || since.After(time.Now()) {
-		return fmt.Errorf("since %v", since)
+	if b.Since.IsZero() || b.Since.After(time.Now()) || b.Number < 1 {
+		return fmt.Errorf("batch %+v", b)
 	}
 	seen := map[string]bool{}
 	for _, v := range group {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"time"
 
 	"slipway/internal/site"
 	"slipway/internal/traffic"
@@ -10,7 +9,7 @@ import (
 )
 
 // recordVisits hands what the edge counted to the service that stores it.
-func (h *node) recordVisits(ctx context.Context, since time.Time, group []visits.Counts) error {
+func (h *node) recordVisits(ctx context.Context, b visits.Batch, group []visits.Counts) error {
 	bySite := make(map[string]traffic.Counts, len(group))
 	var details []traffic.Details
 	for _, v := range group {
@@ -26,7 +25,7 @@ func (h *node) recordVisits(ctx context.Context, since time.Time, group []visits
 		}
 		details = append(details, d)
 	}
-	return h.traffic.Add(ctx, since, bySite, details...)
+	return h.traffic.Add(ctx, traffic.Batch{Since: b.Since, Counter: b.Counter, Number: b.Number}, bySite, details...)
 }
 
 // forgetTraffic forgets the visits of a deleted site.

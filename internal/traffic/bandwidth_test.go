@@ -42,7 +42,7 @@ func TestBandwidth(t *testing.T) {
 		}
 		return n
 	}
-	if err := w.Add(t.Context(), w.now, map[string]Counts{"site_a": {OK: 1, Bytes: 400}, "site_b": {OK: 1, Bytes: 500}, "site_e": {OK: 1, Bytes: 999}, "site_gone": {Bytes: 5}}); err != nil {
+	if err := w.Add(t.Context(), Batch{Since: w.now}, map[string]Counts{"site_a": {OK: 1, Bytes: 400}, "site_b": {OK: 1, Bytes: 500}, "site_e": {OK: 1, Bytes: 999}, "site_gone": {Bytes: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	if used(ada) != 900 || used(eve) != 999 || paused() != 0 {

@@ -37,7 +37,7 @@ func TestLog(t *testing.T) {
 	w.sites(eve, "s2")
 	add := func(d ...Details) {
 		t.Helper()
-		if err := w.Add(t.Context(), w.now, nil, d...); err != nil {
+		if err := w.Add(t.Context(), Batch{Since: w.now}, nil, d...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestLogBounds(t *testing.T) {
 	for _, site := range []string{"s1", "s2", "s3"} {
 		w.sites(ada, site)
 		for i := range 100 {
-			if err := w.Add(t.Context(), w.now, nil, Details{Site: site, Lines: []Line{{Path: fmt.Sprintf("/%s/%d", site, i), Agent: fmt.Sprint(i * 7919)}}}); err != nil {
+			if err := w.Add(t.Context(), Batch{Since: w.now}, nil, Details{Site: site, Lines: []Line{{Path: fmt.Sprintf("/%s/%d", site, i), Agent: fmt.Sprint(i * 7919)}}}); err != nil {
 				t.Fatal(err)
 			}
 			w.now = w.now.Add(time.Second)
@@ -127,7 +127,7 @@ func TestTop(t *testing.T) {
 	w.sites(ada, "s1")
 	add := func(names map[Name]int64) {
 		t.Helper()
-		if err := w.Add(t.Context(), w.now, nil, Details{Site: "s1", Names: names}); err != nil {
+		if err := w.Add(t.Context(), Batch{Since: w.now}, nil, Details{Site: "s1", Names: names}); err != nil {
 			t.Fatal(err)
 		}
 	}

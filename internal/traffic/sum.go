@@ -56,6 +56,9 @@ func (t *Traffic) tidy(ctx context.Context) error {
 			return fmt.Errorf("forget traffic: %w", err)
 		}
 	}
+	if err := t.forgetBatches(ctx); err != nil {
+		return fmt.Errorf("forget batches of traffic: %w", err)
+	}
 	if err := t.forgetNames(ctx); err != nil {
 		return fmt.Errorf("forget names of traffic: %w", err)
 	}
@@ -122,4 +125,12 @@ func (t *Traffic) forget(ctx context.Context, span time.Duration, before db.Time
 			return err
 		}
 	}
+}
+
+// forgetBatches deletes what tells batches apart of processes that added none for a month.
+func (t *Traffic) forgetBatches(ctx context.Context) error {
+	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM traffic_batches WHERE at < $1`, t.c.Now().Add(-30*day))
+		return err
+	})
 }

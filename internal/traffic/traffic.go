@@ -90,10 +90,18 @@ func (c *Counts) fields() []any {
 // floor is the beginning of the stretch that t lies in.
 func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Milliseconds()) }
 
+// Batch says which counts are added. One that is added already is not added again: what
+// hands it over can't know whether a commit whose answer was lost took place.
+type Batch struct {
+	Since   time.Time // when its counts begin
+	Counter string    // what counted them. Optional: without it the batch is added each time.
+	Number  int64     // the counter's numbers rise from batch to batch; from 1
+}
+
 // Add adds what sites' visitors asked for since a moment, in one transaction. A site that
 // is gone is left out.
-func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Counts, details ...Details) error {
-	at := floor(db.At(since), fine)
+func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[string]Counts, details ...Details) error {
+	at := floor(db.At(b.Since), fine)
 	slices.SortFunc(details, func(a, b Details) int { return strings.Compare(a.Site, b.Site) })
 	now := t.c.Now()
 	bodies, err := packLines(now, details) // before the transaction: nobody else writes meanwhile
@@ -101,6 +109,9 @@ func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Co
 		return fmt.Errorf("pack access log: %w", err)
 	}
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if first, err := b.claim(ctx, tx, now); err != nil || !first {
+			return err
+		}
 		owners := map[string]account.OwnerID{}
 		// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
 		for ids := range slices.Chunk(slices.Sorted(maps.Keys(bySite)), 200) {
@@ -138,8 +149,23 @@ func (t *Traffic) Add(ctx context.Context, since time.Time, bySite map[string]Co
 			}
 			bodies = bodies[len(some):]
 		}
-		return t.spend(ctx, tx, since, bySite, owners)
+		return t.spend(ctx, tx, b.Since, bySite, owners)
 	})
+}
+
+// claim records that the batch is added, and reports false where it was before.
+func (b Batch) claim(ctx context.Context, tx *db.Tx, now db.Time) (bool, error) {
+	if b.Counter == "" {
+		return true, nil
+	}
+	n, err := tx.Exec(ctx, `
+		INSERT INTO traffic_batches (counter, number, at) VALUES ($1, $2, $3)
+		ON CONFLICT (counter) DO UPDATE SET number = excluded.number, at = excluded.at WHERE traffic_batches.number < excluded.number`,
+		b.Counter, b.Number, now)
+	if err != nil {
+		return false, fmt.Errorf("record batch of traffic: %w", err)
+	}
+	return n == 1, nil
 }
 
 // findOwners adds whose those of the sites are that are there.

@@ -53,7 +53,7 @@ func (w *world) sites(owner account.OwnerID, ids ...string) {
 
 func (w *world) add(site string, c Counts) {
 	w.t.Helper()
-	if err := w.Add(w.t.Context(), w.now, map[string]Counts{site: c}); err != nil {
+	if err := w.Add(w.t.Context(), Batch{Since: w.now}, map[string]Counts{site: c}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -192,7 +192,7 @@ func TestSums(t *testing.T) {
 				truth[k] = truth[k].Plus(n)
 			}
 		}
-		if err := w.Add(t.Context(), w.now, batch); err != nil {
+		if err := w.Add(t.Context(), Batch{Since: w.now}, batch); err != nil {
 			t.Fatal(err)
 		}
 		w.now = w.now.Add(time.Duration(1+r.IntN(45)) * hour)
@@ -258,7 +258,7 @@ func TestLate(t *testing.T) {
 		if err := w.tidy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Add(t.Context(), past, map[string]Counts{"a": one}); err != nil {
+		if err := w.Add(t.Context(), Batch{Since: past}, map[string]Counts{"a": one}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -288,7 +288,7 @@ func TestManyNodes(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 3 {
-				if err := w.Add(context.WithoutCancel(t.Context()), w.now, all); err != nil {
+				if err := w.Add(context.WithoutCancel(t.Context()), Batch{Since: w.now}, all); err != nil {
 					t.Error(err)
 				}
 			}
@@ -321,7 +321,7 @@ func BenchmarkDay(b *testing.B) {
 	}
 	end := w.now
 	for w.now = end.Add(-keepFine); w.now.Before(end); w.now = w.now.Add(fine) {
-		if err := w.Add(b.Context(), w.now, batch); err != nil {
+		if err := w.Add(b.Context(), Batch{Since: w.now}, batch); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -331,7 +331,7 @@ func BenchmarkDay(b *testing.B) {
 	}
 	b.Logf("summed up in %s: %d stretches, %d hours, %d days", time.Since(begun), w.rows(fine), w.rows(hour), w.rows(day))
 	begun = time.Now()
-	if err := w.Add(b.Context(), w.now, batch); err != nil {
+	if err := w.Add(b.Context(), Batch{Since: w.now}, batch); err != nil {
 		b.Fatal(err)
 	}
 	b.Logf("%d sites added to in %s", len(ids), time.Since(begun))
@@ -353,4 +353,31 @@ func BenchmarkDay(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A batch that is offered again, because the answer to its commit was lost, counts once.
+func TestBatchCountsOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.sites(ada, "a")
+	bytes := func() (n int64) {
+		t.Helper()
+		if err := w.c.DB.QueryRow(t.Context(), "SELECT COALESCE(CAST(SUM(bytes) AS BIGINT), 0) FROM traffic WHERE site_id = 'a'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for i, step := range []struct {
+		counter string
+		number  int64
+		want    int64
+	}{{"x", 1, 10}, {"x", 1, 10}, {"x", 2, 20}, {"x", 1, 20}, {"y", 1, 30}, {"y", 1, 30}, {"", 0, 40}, {"", 0, 50}} {
+		b := Batch{Since: w.now, Counter: step.counter, Number: step.number}
+		if err := w.Add(t.Context(), b, map[string]Counts{"a": {OK: 1, Bytes: 10}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes(); got != step.want {
+			t.Fatalf("step %d: %d bytes, want %d", i, got, step.want)
+		}
+	}
 }

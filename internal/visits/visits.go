@@ -6,6 +6,7 @@ package visits
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -52,13 +53,21 @@ type Page struct {
 // Config holds the dependencies and settings of a Counter.
 type Config struct {
 	// Report is given what each site's visitors asked for since a moment, a group of
-	// sites at a time, from one goroutine. Every site stands in a group once. What it
-	// refuses is offered again later. Optional: without it nothing is counted.
-	Report func(ctx context.Context, since time.Time, group []Counts) error
+	// sites at a time, from one goroutine. A group that it refuses is offered again later
+	// with the same numbers as the same batch, so that Report can tell one whose answer
+	// alone was lost. Optional: without it nothing is counted.
+	Report func(ctx context.Context, b Batch, group []Counts) error
 	Every  time.Duration // how often
 	// Country returns the ISO 3166 code of where an address is, or nothing. Optional.
 	Country func(netip.Addr) string
 	Log     *slog.Logger
+}
+
+// Batch names a group of counts.
+type Batch struct {
+	Counter string // the same for all batches of a Counter, and no other's
+	Number  int64  // from 1, rising
+	Since   time.Time
 }
 
 // Counter knows which sites have been visited since the last look, so that collecting
@@ -134,41 +143,54 @@ func (l *Counter) collect() []Counts {
 // others for long.
 const groupMost = 500
 
+// batch is a group of counts that Report refused.
+type batch struct {
+	Batch
+	group []Counts
+}
+
 // Run hands the counts to Report now and then and, when ctx ends, once more. What Report does
-// not take is offered again with the next; a killed process
-// loses what it counted since the last time.
+// not take is offered again, before what was counted since; a killed process loses what it
+// counted since the last time.
 func (l *Counter) Run(ctx context.Context) error {
 	if l.Report == nil {
 		return nil
 	}
 	tick := time.NewTicker(l.Every)
 	defer tick.Stop()
-	var kept []Counts
-	since, failing := time.Now(), false
+	b := Batch{Counter: rand.Text(), Since: time.Now()} // the batch before the next one
+	var refused *batch                                  // the one batch that was offered and not taken
+	var kept []Counts                                   // what was counted since and never offered
+	failing := false
 	for done := false; !done; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			done = true
 		}
-		all := merge(kept, l.collect())
-		from := since
-		since, kept = time.Now(), nil
 		var err error
-		for len(all) > 0 && err == nil {
-			n := min(len(all), groupMost)
-			if err = l.hand(ctx, from, all[:n]); err == nil {
-				all = all[n:]
+		if refused != nil {
+			if err = l.hand(ctx, refused.Batch, refused.group); err == nil {
+				refused = nil
 			}
 		}
-		for i := range all { // numbers are kept, details would be too much
-			all[i].Omitted += int64(len(all[i].Lines))
-			all[i].Lines, all[i].Tops = nil, nil
+		kept = merge(kept, l.collect())
+		until := time.Now()
+		for len(kept) > 0 && err == nil {
+			b.Number++
+			n := min(len(kept), groupMost)
+			if err = l.hand(ctx, b, kept[:n]); err != nil {
+				refused = &batch{b, withoutDetails(kept[:n:n])}
+			}
+			kept = kept[n:]
 		}
-		kept = all
+		kept = withoutDetails(kept)
+		if len(kept) == 0 {
+			b.Since = until
+		}
 		if (err != nil) != failing { // once when it begins, once when it is over
 			if failing = err != nil; failing {
-				l.Log.ErrorContext(ctx, "visits not recorded; retrying with the next batch", "sites", len(kept), "err", err)
+				l.Log.ErrorContext(ctx, "visits not recorded; retrying with the next batch", "sites", len(refused.group)+len(kept), "err", err)
 			} else {
 				l.Log.InfoContext(ctx, "visits recorded again")
 			}
@@ -177,10 +199,20 @@ func (l *Counter) Run(ctx context.Context) error {
 	return nil
 }
 
-func (l *Counter) hand(ctx context.Context, from time.Time, group []Counts) error {
+// withoutDetails drops lines and names of counts that have to wait: numbers are kept, details
+// would be too much.
+func withoutDetails(list []Counts) []Counts {
+	for i := range list {
+		list[i].Omitted += int64(len(list[i].Lines))
+		list[i].Lines, list[i].Tops = nil, nil
+	}
+	return list
+}
+
+func (l *Counter) hand(ctx context.Context, b Batch, group []Counts) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	return l.Report(ctx, from, group)
+	return l.Report(ctx, b, group)
 }
 
 // merge adds up what several looks counted for the same site.

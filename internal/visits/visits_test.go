@@ -2,11 +2,14 @@ package visits
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -17,7 +20,7 @@ func numbers(v Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
 func TestAtTheEnd(t *testing.T) {
 	t.Parallel()
 	bySite, most := map[string]Counts{}, 0
-	l := New(Config{Every: time.Hour, Report: func(_ context.Context, _ time.Time, group []Counts) error {
+	l := New(Config{Every: time.Hour, Report: func(_ context.Context, _ Batch, group []Counts) error {
 		most = max(most, len(group))
 		for _, v := range group {
 			if _, twice := bySite[v.Site]; twice {
@@ -169,4 +172,53 @@ func TestAccessLogOfOneOwner(t *testing.T) {
 	if all != someLines+1 || greedy.lines.Load() != 0 || greedy.tops.Load() != 0 {
 		t.Errorf("%d lines are kept, want %d; %d and %d count afterwards", all, someLines+1, greedy.lines.Load(), greedy.tops.Load())
 	}
+}
+
+// A batch whose answer was lost is offered again as it was, so that it can be told from a new
+// one; what was counted since comes in batches of its own.
+func TestRefusedBatchStaysItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := NewSite("a", &Owner{})
+		var l *Counter
+		added, offered := map[Batch]string{}, 0
+		total := int64(0)
+		l = New(Config{Every: time.Second, Log: slog.New(slog.DiscardHandler), Report: func(_ context.Context, b Batch, group []Counts) error {
+			offered++
+			text := ""
+			for _, v := range group {
+				text += v.Site + numbers(v)
+			}
+			if was, again := added[b]; !again {
+				added[b] = text
+				for _, v := range group {
+					total += v.Bytes
+				}
+			} else if was != text {
+				t.Errorf("batch %d was %s and is %s", b.Number, was, text)
+			}
+			if offered <= 3 {
+				l.Count(a, 200, 10, false) // while the answer is on its way
+				return errors.New("the answer was lost")
+			}
+			return nil
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		l.Count(a, 200, 1, false)
+		time.Sleep(time.Minute)
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if total != 31 || offered < 5 {
+			t.Errorf("%d bytes counted in %d offers, want 31", total, offered)
+		}
+		for b := range added {
+			if b.Counter == "" || b.Number < 1 {
+				t.Errorf("batch %+v", b)
+			}
+		}
+	})
 }
