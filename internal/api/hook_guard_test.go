@@ -52,6 +52,12 @@ func TestDeployHookRules(t *testing.T) {
 	check("another body's signature", w.call(signed, "{}", "X-Hub-Signature-256", sign("a secret of some length", "{ }")), 401, "invalid_signature")
 	check("signed", w.call(signed, "{}", "X-Hub-Signature-256", sign("a secret of some length", "{}")), 200, "pending")
 	check("signed, empty", w.call(signed, "", "X-Hub-Signature-256", sign("a secret of some length", "")), 200, "pending")
+	good := sign("a secret of some length", "{}")
+	check("signed, with a key", w.call(signed, "{}", "X-Hub-Signature-256", good, "Idempotency-Key", "once"), 200, "pending")
+	if again := w.call(signed, "{}", "X-Hub-Signature-256", good, "Idempotency-Key", "once"); again.status != 200 || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("signed, replayed: %s", again)
+	}
+	check("a stored answer, without the signature", w.call(signed, "{}", "Idempotency-Key", "once"), 401, "invalid_signature")
 	big := strings.Repeat("x", 2<<20)
 	check("too large to be checked", w.call(signed, big, "X-Hub-Signature-256", sign("a secret of some length", big)), 413, "body_too_large")
 	w.must(200, "PATCH", "/hooks/"+signed["id"].(string), key, m{"secret": ""})

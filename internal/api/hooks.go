@@ -236,6 +236,22 @@ type calledHook struct {
 	BodyIgnored  bool   `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or not UTF-8 text: the build does not get it."`
 }
 
+// admitHook returns the hook that is called, if this caller may call it now.
+func (a *API) admitHook(ctx context.Context, r db.Reader, in *callHookIn) (site.Hook, error) {
+	hook, err := a.Sites.Hook(ctx, r, site.HookID(in.Hook))
+	if err == nil {
+		err = a.Accounts.Stands(ctx, r, hook.Owner)
+	}
+	if err != nil {
+		return site.Hook{}, err
+	}
+	body := from(ctx).body
+	if hook.Rules.Secret != "" && len(body) > maxBody { // it can't be checked
+		return site.Hook{}, errTooLarge
+	}
+	return hook, hook.Admit(from(ctx).addr, body, in.Signature)
+}
+
 func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHook, error) {
 	call := deploy.HookCall{Branch: in.Branch, Title: in.Title}
 	if call.Branch == "" {
@@ -251,20 +267,11 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	default:
 		return calledHook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid clear_cache", Details: "clear_cache must be true or false", Received: in.ClearCache, Code: "invalid_clear_cache"}
 	}
-	hook, err := a.Sites.Hook(ctx, tx, site.HookID(in.Hook))
-	if err == nil {
-		err = a.Accounts.Stands(ctx, tx, hook.Owner)
-	}
+	hook, err := a.admitHook(ctx, tx, in)
 	if err != nil {
 		return calledHook{}, err
 	}
 	body := from(ctx).body
-	if hook.Rules.Secret != "" && len(body) > maxBody { // it can't be checked
-		return calledHook{}, errTooLarge
-	}
-	if err := hook.Admit(from(ctx).addr, body, in.Signature); err != nil {
-		return calledHook{}, err
-	}
 	if call.Hops, err = webhook.CheckHop(in.Hop); err != nil {
 		return calledHook{}, err
 	}

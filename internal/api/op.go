@@ -18,7 +18,6 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
-	"slipway/internal/site"
 )
 
 // Route is one operation of the interface.
@@ -201,7 +200,7 @@ func (a *API) postHook(r Route) {
 	op := a.operation(r, typeOf[calledHook]())
 	op.Path = r.Path
 	huma.Register(a.huma, op, func(ctx context.Context, in *callHookIn) (*reply, error) {
-		hook, err := a.Sites.Hook(ctx, a.DB, site.HookID(in.Hook))
+		hook, err := a.admitHook(ctx, a.DB, in) // also where the answer is stored
 		if err != nil {
 			return nil, a.problem(ctx, err)
 		}
