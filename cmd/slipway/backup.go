@@ -60,7 +60,7 @@ type backupRestore struct {
 	common
 	place
 	ID      string `name:"id" help:"Which backup. Default: the newest." placeholder:"ID"`
-	MariaDB string `name:"mariadb" help:"MariaDB server for sites' databases, as for slipway serve. Default: a private one." placeholder:"ADDRESS"`
+	MariaDB string `name:"mariadb" help:"MariaDB server for sites' databases, as for slipway serve. Default: private ones." placeholder:"ADDRESS"`
 }
 
 // Run restores a backup.

@@ -445,7 +445,7 @@ func (h *installation) left(id string) (list []string) {
 		}
 		return nil
 	})
-	schemas, _ := filepath.Glob(filepath.Join(h.Data, "mariadb/server/data/s??????????????????????????"))
+	schemas, _ := filepath.Glob(filepath.Join(h.Data, "mariadb/owners/*/data/s??????????????????????????"))
 	return append(list, schemas...)
 }
 
@@ -478,7 +478,7 @@ func (h *installation) hostile(a, b siteBody) {
 	t := h.t
 	h.plant(a, "mu-plugins/hostile.php", hostilePlugin)
 	var schemas []string // of all sites
-	found, _ := filepath.Glob(filepath.Join(h.Data, "mariadb/server/data/s??????????????????????????"))
+	found, _ := filepath.Glob(filepath.Join(h.Data, "mariadb/owners/*/data/s??????????????????????????"))
 	for _, dir := range found {
 		schemas = append(schemas, filepath.Base(dir))
 	}
@@ -624,8 +624,14 @@ func (h *installation) databaseKilled(s siteBody) {
 // servers are the MariaDB servers of this installation.
 func (h *installation) servers() map[int]bool {
 	out := map[int]bool{}
-	want, err := os.Stat(filepath.Join(h.Data, "mariadb/server"))
+	var own []os.FileInfo
+	dirs, err := filepath.Glob(filepath.Join(h.Data, "mariadb/owners/*"))
 	ok(h.t, err)
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		ok(h.t, err)
+		own = append(own, info)
+	}
 	entries, err := os.ReadDir("/proc")
 	ok(h.t, err)
 	for _, e := range entries {
@@ -633,7 +639,7 @@ func (h *installation) servers() map[int]bool {
 		if !strings.HasPrefix(string(line), "mariadbd\x00") {
 			continue
 		}
-		if st, err := os.Stat("/proc/" + e.Name() + "/root/build"); err == nil && os.SameFile(st, want) {
+		if st, err := os.Stat("/proc/" + e.Name() + "/root/build"); err == nil && slices.ContainsFunc(own, func(dir os.FileInfo) bool { return os.SameFile(dir, st) }) {
 			var pid int
 			fmt.Sscan(e.Name(), &pid)
 			out[pid] = true
@@ -654,7 +660,7 @@ func (h *installation) killedWhileInstalled() {
 	const tables = "tables" // of which some are there: WordPress answers 500 to everybody
 	for _, point := range []string{"Starting PHP-FPM", "Installing", tables} {
 		made := func() []string {
-			list, err := filepath.Glob(filepath.Join(h.Data, "mariadb/server/data/s*/wp_options.frm"))
+			list, err := filepath.Glob(filepath.Join(h.Data, "mariadb/owners/*/data/s*/wp_options.frm"))
 			ok(t, err)
 			return list
 		}

@@ -154,7 +154,7 @@ type Config struct {
 	// Databases lists the databases of a site. Load loads a dump, and with check compares
 	// its tables with what Dump has read.
 	Databases func(ctx context.Context, id site.ID) ([]Database, error)
-	Load      func(ctx context.Context, r io.Reader, check bool) (Loaded, error)
+	Load      func(ctx context.Context, owner account.OwnerID, r io.Reader, check bool) (Loaded, error)
 	// Extra returns what else must be known of a site to bring it back; nil: nothing. ExtraTx
 	// gives a site what of it belongs to what is restored in the same transaction.
 	Extra   func(ctx context.Context, id site.ID) (json.RawMessage, error)

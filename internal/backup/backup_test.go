@@ -774,7 +774,7 @@ func (d *memory) wire(c *Config) {
 		}
 		return []Database{{Name: "main", Place: 2, Dump: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, text); return err }}}, nil
 	}
-	c.Load = func(_ context.Context, in io.Reader, check bool) (Loaded, error) {
+	c.Load = func(_ context.Context, _ account.OwnerID, in io.Reader, check bool) (Loaded, error) {
 		b, err := io.ReadAll(in)
 		d.mu.Lock()
 		defer d.mu.Unlock()

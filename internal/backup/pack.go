@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"slipway/internal/account"
 )
 
 // Content is cut into pieces of at most maxPiece bytes, and pieces travel in packs of
@@ -276,6 +278,7 @@ func rolled(b []byte, from, i int) (h uint64) {
 // reader reads content back. It keeps the last packs, and reads one ahead. It is for one
 // goroutine.
 type reader struct {
+	owner  account.OwnerID // of what is loaded from it
 	repo   *Repository
 	m      *Manifest
 	recent []recentPack

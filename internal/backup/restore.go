@@ -301,7 +301,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 // served at the same time, because each waits for something else.
 func (s *Backups) prepareAll(ctx context.Context, r Restore, in *reader, live *deployment.Live, d *data) error {
 	work, ctx := errgroup.WithContext(ctx)
-	own := func() *reader { return &reader{repo: in.repo, m: in.m} }
+	own := func() *reader { return &reader{owner: in.owner, repo: in.repo, m: in.m} }
 	if live != nil {
 		work.Go(func() error {
 			if err := s.putBlobs(ctx, own(), r.Operation); err != nil {

@@ -106,5 +106,5 @@ func (s *Backups) reader(ctx context.Context, b Backup) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open backup %s: %w", b.ID, err)
 	}
-	return &reader{repo: s.c.Repository, m: m}, nil
+	return &reader{owner: b.Owner, repo: s.c.Repository, m: m}, nil
 }

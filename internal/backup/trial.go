@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/account"
 	"slipway/internal/blob"
 	"slipway/internal/deployment"
 	"slipway/internal/fault"
@@ -29,6 +30,7 @@ type Trial struct {
 // Tried holds what runs in a trial.
 type Tried struct {
 	Site      site.ID // that it was of
+	Owner     account.OwnerID
 	Config    site.Export
 	Live      deployment.Live
 	Extra     json.RawMessage
@@ -137,7 +139,7 @@ func (s *Backups) tryOut(ctx context.Context, r *reader, t *trial, attempt int64
 		return "", err
 	}
 	m := r.m
-	answer, err = t.Answer(ctx, Tried{Site: m.Site, Config: *m.Config, Live: *m.Live, Extra: m.Extra, Databases: t.databases, Places: m.Places})
+	answer, err = t.Answer(ctx, Tried{Site: m.Site, Owner: r.owner, Config: *m.Config, Live: *m.Live, Extra: m.Extra, Databases: t.databases, Places: m.Places})
 	f := fault.As(err)
 	switch {
 	case err == nil:

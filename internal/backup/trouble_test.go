@@ -188,12 +188,12 @@ func TestRestoreIsInterrupted(t *testing.T) {
 			}
 			w := newWorld(t, d.wire, func(c *Config) {
 				load, renew := c.Load, c.Renew
-				c.Load = func(ctx context.Context, in io.Reader, check bool) (Loaded, error) {
+				c.Load = func(ctx context.Context, owner account.OwnerID, in io.Reader, check bool) (Loaded, error) {
 					if err := once("load"); err != nil {
 						_, _ = io.CopyN(io.Discard, in, 3)
 						return Loaded{}, err
 					}
-					l, err := load(ctx, in, check)
+					l, err := load(ctx, owner, in, check)
 					put := l.PutTx
 					l.PutTx = func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
 						if err := put(ctx, tx, owner, id, name, place); err != nil {

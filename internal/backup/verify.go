@@ -167,7 +167,7 @@ func (s *Backups) load(ctx context.Context, r *reader, f File, check bool) (l Lo
 	whole := f
 	whole.Path = inDatabase + f.Path
 	err = r.pipe(ctx, whole, func(in io.Reader) (err error) {
-		l, err = s.c.Load(ctx, in, check)
+		l, err = s.c.Load(ctx, r.owner, in, check)
 		return err
 	})
 	if err != nil {

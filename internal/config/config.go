@@ -85,7 +85,7 @@ type Config struct {
 	WPCLI           string // program wp of commands of WordPress sites; empty: the one in PATH, if it is below /usr
 	RedisServer     string // program that WordPress sites have as their object cache; empty: the one in PATH
 
-	MariaDB       string // address of a MariaDB server; empty: one of our own
+	MariaDB       string // address of a MariaDB server; empty: private ones
 	MariaDBMemory int    // MiB of our own; 0: the default
 	DatabaseSize  int    // MiB of one database; 0: the default
 

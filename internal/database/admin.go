@@ -19,6 +19,8 @@ import (
 type admin struct {
 	sql  *sql.DB
 	host string // from where sites' users come, as the server sees it
+
+	private bool // the server is one owner's
 }
 
 // connect opens them and sees that the server answers.
@@ -26,13 +28,14 @@ func (s *server) connect(c *mysql.Config, host string) (*admin, error) {
 	c = c.Clone()
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = 5*time.Second, 10*time.Minute, time.Minute
 	c.Logger = nobody{}
+	c.Params = map[string]string{"lock_wait_timeout": "5", "innodb_lock_wait_timeout": "5"} // a lock of a site holds nothing up for long
 	c.DialFunc = inLargeReads(c.DialFunc)
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("connect to database server: %w", err)
 	}
 	pool := sql.OpenDB(connector)
-	pool.SetMaxOpenConns(8 + 3*maxPerSite) // a backup reads all databases of a site at once, and few run at once
+	pool.SetMaxOpenConns(adminConnections) //share: total 68 a server; owner has a server of their own, else the jobs that owners share; edge waits
 	pool.SetConnMaxIdleTime(time.Minute)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -40,8 +43,12 @@ func (s *server) connect(c *mysql.Config, host string) (*admin, error) {
 		pool.Close()
 		return nil, fmt.Errorf("connect to database server: %w", err)
 	}
-	return &admin{pool, host}, nil
+	return &admin{sql: pool, host: host, private: s.outside == nil}, nil
 }
+
+// adminConnections is how many there are to a server: a backup reads all databases of a site at
+// once, and few run at once.
+const adminConnections = 8 + 3*maxPerSite
 
 // dial makes a connection to an address, as the driver asks for it.
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -118,7 +125,50 @@ func (a *admin) drop(ctx context.Context, schema string) error {
 		return err
 	}
 	a.kick(ctx, schema) // who is connected holds locks
-	return a.all(ctx, "drop database "+schema, "DROP DATABASE IF EXISTS `"+schema+"`")
+	const what = "drop database "
+	err = a.all(ctx, what+schema, "DROP DATABASE IF EXISTS `"+schema+"`")
+	if locked(err) && a.private { // by what was prepared and has no connection any more
+		if err := a.endPrepared(ctx); err != nil {
+			return err
+		}
+		err = a.all(ctx, what+schema, "DROP DATABASE IF EXISTS `"+schema+"`")
+	}
+	return err
+}
+
+// locked reports whether a statement waited too long for a lock.
+func locked(err error) bool {
+	var refused *mysql.MySQLError
+	return errors.As(err, &refused) && refused.Number == 1205
+}
+
+// endPrepared rolls the distributed transactions back that were prepared by connections that
+// have ended: they hold their locks for ever.
+func (a *admin) endPrepared(ctx context.Context) error {
+	rows, err := a.sql.QueryContext(ctx, "XA RECOVER")
+	if err != nil {
+		return fmt.Errorf("list prepared transactions: %w", err)
+	}
+	defer rows.Close()
+	var names []string
+	for rows.Next() {
+		var format int64
+		var global, branch int
+		var name []byte
+		if err := rows.Scan(&format, &global, &branch, &name); err != nil {
+			return fmt.Errorf("list prepared transactions: %w", err)
+		}
+		if global+branch == len(name) {
+			names = append(names, fmt.Sprintf("X'%x',X'%x',%d", name[:global], name[global:], format))
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("list prepared transactions: %w", err)
+	}
+	for _, name := range names {
+		_, _ = a.sql.ExecContext(ctx, "XA ROLLBACK "+name) // an error: its connection is still there
+	}
+	return nil
 }
 
 // restrict takes the right to grow from a site, or gives it back.
@@ -144,6 +194,25 @@ func (a *admin) kick(ctx context.Context, schema string) {
 		return
 	}
 	_, _ = a.sql.ExecContext(ctx, "KILL USER "+schema) // an error: there are none
+}
+
+// kickAll ends the connections of all sites.
+func (a *admin) kickAll(ctx context.Context) {
+	rows, err := a.sql.QueryContext(ctx, "SELECT DISTINCT user FROM information_schema.processlist WHERE user <> 'slipway'")
+	if err != nil {
+		return
+	}
+	defer rows.Close()
+	var schemas []string
+	for rows.Next() {
+		var schema string
+		if rows.Scan(&schema) == nil {
+			schemas = append(schemas, schema)
+		}
+	}
+	for _, schema := range schemas {
+		a.kick(ctx, schema)
+	}
 }
 
 func (a *admin) user(schema string) (string, error) {

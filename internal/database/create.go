@@ -122,25 +122,19 @@ func (d *Databases) create(ctx context.Context, id ID) error {
 	if err != nil {
 		return err
 	}
-	if x.server != "" && x.server != d.name {
-		return d.elsewhere(x)
-	}
-	// On record before it is there: what is deleted meanwhile is dropped on that server.
-	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE databases SET server = $2 WHERE id = $1`, id, d.name)
-		return err
-	})
+	s, err := d.settle(ctx, x)
 	if err != nil {
-		return fmt.Errorf("note server of database: %w", err)
+		return err
 	}
 	password, err := d.password(x)
 	if err != nil {
 		return err
 	}
-	admin, err := d.server.admin(ctx)
+	admin, done, err := s.use(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if err := admin.make(ctx, x.Schema, password); err != nil {
 		return err
 	}
@@ -150,8 +144,28 @@ func (d *Databases) create(ctx context.Context, id ID) error {
 	})
 }
 
-func (d *Databases) elsewhere(x Database) error {
-	return &fault.Error{Kind: fault.Unavailable, Message: "The database is on another server", Details: "this node can't reach " + x.server, Code: "database_elsewhere"}
+// settle notes on which server a database is to be, and returns that: on record before it is
+// there, so that what is deleted meanwhile is dropped on that server.
+func (d *Databases) settle(ctx context.Context, x Database) (*server, error) {
+	if x.server != "" {
+		return d.named(x.server)
+	}
+	s, err := d.serverOf(ctx, x.Owner)
+	if err != nil {
+		return nil, err
+	}
+	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE databases SET server = $2 WHERE id = $1`, x.ID, s.name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("note server of database: %w", err)
+	}
+	return s, nil
+}
+
+func (d *Databases) elsewhere(server string) error {
+	return &fault.Error{Kind: fault.Unavailable, Message: "The database is on another server", Details: "this node can't reach " + server, Code: "database_elsewhere"}
 }
 
 func (d *Databases) createGivenUp(ctx context.Context, args []byte, why error) error {
@@ -218,18 +232,10 @@ func (d *Databases) drop(ctx context.Context, j Drop, _ int64) error {
 	if err != nil {
 		return fmt.Errorf("read database: %w", err)
 	}
-	switch x.server {
-	case "": // it was never made
-	case d.name:
-		admin, err := d.server.admin(ctx)
-		if err != nil {
+	if x.server != "" { // else it was never made
+		if err := d.dropOn(ctx, x.server, x.Schema); err != nil {
 			return err
 		}
-		if err := admin.drop(ctx, x.Schema); err != nil {
-			return err
-		}
-	default:
-		return d.elsewhere(x)
 	}
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM databases WHERE id = $1`, x.ID)
@@ -237,9 +243,22 @@ func (d *Databases) drop(ctx context.Context, j Drop, _ int64) error {
 	})
 }
 
+func (d *Databases) dropOn(ctx context.Context, server, schema string) error {
+	s, err := d.named(server)
+	if err != nil {
+		return err
+	}
+	admin, done, err := s.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return admin.drop(ctx, schema)
+}
+
 // Forget drops what a deleted site had, and returns when all of it is gone.
 func (d *Databases) Forget(ctx context.Context, id site.ID) error {
-	d.closeWay(string(id))
+	d.closeWays(string(id))
 	var left int
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		list, err := d.AllOfSite(ctx, tx, id)

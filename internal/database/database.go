@@ -1,11 +1,13 @@
-// Package database owns the databases of sites: the installation's MariaDB server, a
-// database and a user on it for each that a site asks for, and the way to them.
+// Package database owns the databases of sites: the MariaDB servers, a database and a user on
+// one for each that a site asks for, and the way to them.
 //
-// The server belongs to this process: it listens on a socket in the data directory alone,
-// runs under a uid of its own in a sandbox with limits, is started with the first database
-// and started again when it ends. An operator may name a server elsewhere instead. A site
-// reaches it over a socket of the site's own, which only its sandboxes hold and through
-// which so many connections fit at once; while the server starts, connections wait.
+// Each owner has a server, so that nothing that one does to it is another's. It belongs to
+// this process: it listens on a socket in the data directory alone, runs under a uid of its
+// own in a sandbox with limits, is started when one of its databases is used, is started again
+// when it ends, and sleeps while nobody uses it. An operator may name one server elsewhere
+// for all instead. A site reaches its server over a socket of the site's own, which only its
+// sandboxes hold and through which so many connections fit at once; while the server starts,
+// connections wait.
 //
 // A database is dumped as SQL in one transaction (Dump), and loaded with the rights of a site
 // into one of nobody's (Load), which then takes its place in a transaction.
@@ -25,6 +27,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -78,15 +82,20 @@ type Config struct {
 	Limits *account.Limits // Optional: nil means the service's own.
 	Seal   *seal.Sealer
 
-	Dir      string         // absolute, ours: the server's data, and the sites' sockets
-	Runner   sandbox.Runner // what the private server runs in
-	UID      int            // the private server's own
-	External string         // address of an operator's server, see ParseServer. Optional: empty means the private one.
+	Dir      string         // absolute, ours: the servers' data, and the sites' sockets
+	Runner   sandbox.Runner // what private servers run in
+	UID      int            // makes the files of new private servers
+	FirstUID int            // the first of those that private servers run under
+	UIDs     int            // how many these are
+	External string         // address of an operator's server, see ParseServer. Optional: empty means private ones.
 	Why      string         // why there are no databases here. Optional: empty means that there are.
 
-	Memory      int64 // bytes of the private server. Optional: 0 means 1 GiB.
-	Size        int64 // bytes of one database. Optional: 0 means 2 GiB.
-	Connections int   // of one site at once. Optional: 0 means 20.
+	Memory      int64         // bytes of one private server. Optional: 0 means 1 GiB.
+	Awake       int           // private servers that run at once. Optional: 0 means one for each 256 MiB of the machine's memory, and at least 8.
+	Sleep       time.Duration // how long nobody uses a private server before it sleeps. Optional: 0 means 10 s.
+	Work        int64         // bytes of temporary files of one private server. Optional: 0 means 2 GiB.
+	Size        int64         // bytes of one database. Optional: 0 means 2 GiB.
+	Connections int           // of one site at once, and of each of its previews. Optional: 0 means 20.
 
 	Say  func(site, text string) // writes a line into a site's log. Optional.
 	Log  *slog.Logger            // Optional.
@@ -95,12 +104,16 @@ type Config struct {
 
 // Databases owns every database. It is safe for concurrent use.
 type Databases struct {
-	c      Config
-	server *server
-	name   string // of the server, in rows
+	c       Config
+	servers servers
 
-	mu   sync.Mutex // guards ways
-	ways map[string]*way
+	installing sync.Mutex // held while the files of a server are made
+
+	mu sync.Mutex // guards what follows
+	//share: total the sites and previews that run, and have databases; owner as many as the programs they may run; edge the program is not started
+	ways map[Client]*way // by site and preview
+	//share: total the owners whose databases are moved, one at a time; owner one; edge connections wait 30 s
+	closed map[account.OwnerID]chan struct{}
 }
 
 // New returns Databases. It starts nothing: Run does.
@@ -108,14 +121,17 @@ func New(c Config) (*Databases, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Memory = cmp.Or(c.Memory, 1<<30)
 	c.Size = cmp.Or(c.Size, 2<<30)
+	c.Work = cmp.Or(c.Work, workMost)
+	c.Sleep = cmp.Or(c.Sleep, 10*time.Second)
 	c.Connections = cmp.Or(c.Connections, 20)
+	c.Awake = cmp.Or(c.Awake, awakeByMemory())
 	c.Tick = cmp.Or(c.Tick, 5*time.Second)
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	if c.Say == nil {
 		c.Say = func(string, string) {}
 	}
 	c.Limits.CountRows(account.LimitDatabases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting'`)
-	d := &Databases{c: c, ways: map[string]*way{}}
+	d := &Databases{c: c, ways: map[Client]*way{}, closed: map[account.OwnerID]chan struct{}{}}
 	if c.Why != "" {
 		return d, nil
 	}
@@ -125,24 +141,32 @@ func New(c Config) (*Databases, error) {
 	if err := os.MkdirAll(d.sockets(), 0o711); err != nil {
 		return nil, fmt.Errorf("make sockets of databases: %w", err)
 	}
-	var err error
-	if d.server, d.name, err = newServer(c); err != nil {
+	if err := d.openServers(); err != nil {
 		return nil, err
 	}
-	d.server.outage = d.tellAll
 	return d, d.forgetScratch()
 }
 
-// forgetScratch has what an earlier process was loading into our own server dropped: who
+// awakeByMemory returns how many servers may run at once: an idle one takes some 60 MiB, and
+// one at work a few times that.
+func awakeByMemory() int {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 8
+	}
+	return max(8, int(info.Totalram*uint64(info.Unit)/(256<<20)))
+}
+
+// forgetScratch has what an earlier process was loading into our own servers dropped: who
 // loads it again begins anew. Other processes may be loading into a server of the operator's.
 func (d *Databases) forgetScratch() error {
-	if d.server.dsn != nil {
+	if d.c.External != "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE database_scratch SET until = 0 WHERE server = $1`, d.name); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE database_scratch SET until = 0 WHERE server = $1 OR server LIKE $2`, d.servers.base, d.servers.base+"/%"); err != nil {
 			return fmt.Errorf("forget scratch databases: %w", err)
 		}
 		return nil
@@ -156,44 +180,30 @@ func (d *Databases) Unavailable() string {
 	switch {
 	case d.c.Why != "":
 		return d.c.Why
-	default:
-		return d.server.missing()
+	case d.c.External != "":
+		return ""
 	}
+	return Missing()
 }
 
-// Run keeps the server up from the first database on, reads sizes, and returns when ctx has
-// ended and the server with it.
+// Run starts servers as they are used, and returns when ctx has ended and all of them with it.
 func (d *Databases) Run(ctx context.Context) error {
 	if d.c.Why != "" {
 		<-ctx.Done()
 		return nil
 	}
-	var work sync.WaitGroup
-	work.Go(func() { d.watch(ctx) })
-	work.Go(func() { d.keepWanted(ctx) })
-	d.server.run(ctx)
-	work.Wait()
-	d.closeWays()
-	return nil
-}
-
-// keepWanted starts the server where there are databases already, or what is left of some.
-func (d *Databases) keepWanted(ctx context.Context) {
-	for {
-		var n int
-		err := d.c.DB.QueryRow(ctx, `SELECT (SELECT count(*) FROM databases WHERE server = $1) + (SELECT count(*) FROM database_scratch WHERE server = $1)`, d.name).Scan(&n)
-		if err == nil {
-			if n > 0 {
-				d.server.want()
-			}
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Second):
+	if d.c.External == "" {
+		if err := d.removeAllUnused(ctx); err != nil && ctx.Err() == nil {
+			d.c.Log.WarnContext(ctx, "files of unused database servers not removed", "err", err)
 		}
 	}
+	var work sync.WaitGroup
+	work.Go(func() { d.clean(ctx) })
+	work.Go(func() { d.leaveShared(ctx) })
+	d.runServers(ctx)
+	work.Wait()
+	d.closeWays("")
+	return nil
 }
 
 const columns = `id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at`

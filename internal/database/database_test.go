@@ -26,7 +26,7 @@ func TestDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.site(anna, "one"), w.site(ben, "two")
-	if _, err := os.Stat(filepath.Join(w.dir, "mariadb", "server")); !os.IsNotExist(err) {
+	if _, err := os.Stat(w.server(anna)); !os.IsNotExist(err) {
 		t.Errorf("a server nobody asked for is there: %v", err)
 	}
 	x, y := w.database(anna, one), w.database(ben, two)
@@ -101,10 +101,9 @@ func TestDatabase(t *testing.T) {
 	ok(t, w.connect(one).PingContext(t.Context()))
 
 	// Deleted with the site: schema, user, files, socket, row.
-	socket, err := w.Socket(string(one))
-	ok(t, err)
+	socket := w.socket(one)
 	w.until("the site's databases are gone", func() bool { return w.Forget(t.Context(), one) == nil })
-	if _, err := os.Stat(filepath.Join(w.dir, "mariadb", "server", "data", x.Schema)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(w.server(anna), "data", x.Schema)); !os.IsNotExist(err) {
 		t.Errorf("its files: %v", err)
 	}
 	if _, err := os.Stat(filepath.Dir(socket)); !os.IsNotExist(err) {
@@ -130,7 +129,7 @@ func TestServerIsKilled(t *testing.T) {
 	a := w.connect(one)
 	w.exec(a, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (42)")
 	for range 2 {
-		kill(t, filepath.Join(w.dir, "mariadb", "server"))
+		kill(t, w.server(anna))
 		var x int
 		// A connection that was open is broken; the next one waits for the server.
 		w.until("the server is back", func() bool { return a.QueryRowContext(t.Context(), "SELECT x FROM t").Scan(&x) == nil })
@@ -158,8 +157,20 @@ func TestServerIsKilled(t *testing.T) {
 // kill ends the server whose work directory that is.
 func kill(t *testing.T, dir string) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	ok(t, err)
+	pid := pidOf(dir)
+	if pid == 0 {
+		t.Fatal("no server runs")
+	}
+	ok(t, syscall.Kill(pid, syscall.SIGKILL))
+}
+
+func runs(dir string) bool { return pidOf(dir) != 0 }
+
+func uidOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
+
+// pidOf returns the process of the server whose work directory that is; 0 where none runs.
+func pidOf(dir string) int {
+	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -170,11 +181,10 @@ func kill(t *testing.T, dir string) {
 			continue
 		}
 		if same(fmt.Sprintf("/proc/%d/root/build", pid), dir) {
-			ok(t, syscall.Kill(pid, syscall.SIGKILL))
-			return
+			return pid
 		}
 	}
-	t.Fatal("no server runs")
+	return 0
 }
 
 func same(a, b string) bool {

@@ -36,13 +36,19 @@ func (d *Databases) Dump(ctx context.Context, id ID, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if x.server != d.name {
-		return d.elsewhere(x)
-	}
-	a, err := d.server.admin(ctx)
+	s, err := d.named(x.server)
 	if err != nil {
 		return err
 	}
+	return d.dump(ctx, s, x, w)
+}
+
+func (d *Databases) dump(ctx context.Context, s *server, x Database, w io.Writer) error {
+	a, done, err := s.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	out := &dumper{w: bufio.NewWriterSize(w, 256<<10), schema: x.Schema}
 	if err := a.read(ctx, out); err != nil {
 		var refused *mysql.MySQLError

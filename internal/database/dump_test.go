@@ -69,7 +69,7 @@ func TestDumpAndLoad(t *testing.T) {
 		t.Errorf("the broken view is not named in\n%s", first)
 	}
 	// The same bytes after it was loaded: nothing is lost, and nothing depends on the server.
-	l, err := w.Load(t.Context(), bytes.NewReader(first), database.LoadOptions{Check: true})
+	l, err := w.Load(t.Context(), anna, bytes.NewReader(first), database.LoadOptions{Check: true})
 	ok(t, err)
 	w.exec(a, "DELETE FROM kinds", "DROP TABLE child, parent", "CREATE TABLE later (x INT)")
 	var y database.Database
@@ -100,7 +100,7 @@ func TestDumpAndLoad(t *testing.T) {
 	}
 
 	// As another site's first database, beside which it has nothing.
-	l, err = w.Load(t.Context(), bytes.NewReader(first), database.LoadOptions{})
+	l, err = w.Load(t.Context(), anna, bytes.NewReader(first), database.LoadOptions{})
 	ok(t, err)
 	w.write(func(tx *db.Tx) error { _, err := l.PutTx(t.Context(), tx, anna, two, "main", 0); return err })
 	ok(t, w.connect(two).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM kinds").Scan(&n))
@@ -114,15 +114,14 @@ func TestDumpAndLoad(t *testing.T) {
 	}
 
 	// MariaDB's own client loads it too.
-	l, err = w.Load(t.Context(), strings.NewReader("CREATE TABLE x (x INT);\n-- slipway:end\n"), database.LoadOptions{})
+	l, err = w.Load(t.Context(), anna, strings.NewReader("CREATE TABLE x (x INT);\n-- slipway:end\n"), database.LoadOptions{})
 	ok(t, err)
 	var z database.Database
 	w.write(func(tx *db.Tx) (err error) {
 		z, err = l.PutTx(t.Context(), tx, anna, two, "client", 0)
 		return err
 	})
-	socket, err := w.Socket(string(two))
-	ok(t, err)
+	socket := w.socket(two)
 	env, _, err = w.Env(t.Context(), string(two))
 	ok(t, err)
 	link := filepath.Join(w.dir, "s") // a socket's address is short
@@ -138,7 +137,7 @@ func TestDumpAndLoad(t *testing.T) {
 	}
 
 	// What other programs export: MySQL 8's collations, and the mark of an editor before the first line.
-	l, err = w.Load(t.Context(), strings.NewReader("\ufeff-- phpMyAdmin SQL Dump\r\nCREATE TABLE m (a VARCHAR(30) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_as_cs, b TEXT) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;\r\nINSERT INTO m VALUES ('utf8mb4_0900_ai_ci', 'x');\r\n"), database.LoadOptions{Foreign: true})
+	l, err = w.Load(t.Context(), anna, strings.NewReader("\ufeff-- phpMyAdmin SQL Dump\r\nCREATE TABLE m (a VARCHAR(30) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_as_cs, b TEXT) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;\r\nINSERT INTO m VALUES ('utf8mb4_0900_ai_ci', 'x');\r\n"), database.LoadOptions{Foreign: true})
 	ok(t, err)
 	w.write(func(tx *db.Tx) error { _, err := l.PutTx(t.Context(), tx, anna, two, "client", 0); return err })
 	w.connectAs(two, "CLIENT_", func(c *sql.DB) {
@@ -157,7 +156,7 @@ func TestDumpAndLoad(t *testing.T) {
 		"DELIMITER ;;\n/*!50106 CREATE*/ /*!50117 DEFINER=`root`@`localhost`*/ /*!50106 EVENT `e` ON SCHEDULE EVERY 1 DAY ON COMPLETION NOT PRESERVE ENABLE DO DELETE FROM t */ ;;": "without events",
 		"CREATE DATABASE `one`; USE `one`; CREATE TABLE t (a INT); USE one;":                                                                                                        "",
 	} {
-		l, err := w.Load(t.Context(), strings.NewReader(sql), database.LoadOptions{Foreign: true})
+		l, err := w.Load(t.Context(), anna, strings.NewReader(sql), database.LoadOptions{Foreign: true})
 		switch f := fault.As(err); {
 		case err == nil && want == "":
 			l.Drop(t.Context())
@@ -179,13 +178,13 @@ func TestDumpAndLoad(t *testing.T) {
 		"another's table": {"CREATE TABLE `" + y.Schema + "`.t (x INT);\n-- slipway:end\n", false},
 		"a file":          {"LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE x;\n-- slipway:end\n", false},
 	} {
-		if l, err := w.Load(t.Context(), strings.NewReader(tt.sql), database.LoadOptions{Check: tt.check}); !fault.Is(err, fault.Conflict) {
+		if l, err := w.Load(t.Context(), anna, strings.NewReader(tt.sql), database.LoadOptions{Check: tt.check}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: %v, %v", what, l, err)
 		}
 	}
 	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // a minute has passed
 	w.until("what was replaced is dropped", func() bool {
-		entries, err := os.ReadDir(filepath.Join(w.dir, "mariadb", "server", "data"))
+		entries, err := os.ReadDir(filepath.Join(w.server(anna), "data"))
 		ok(t, err)
 		schemas := 0
 		for _, e := range entries {
@@ -203,10 +202,10 @@ func TestDumpAndLoad(t *testing.T) {
 func TestScratchOfAnEarlierProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, err := w.Load(t.Context(), strings.NewReader("CREATE TABLE t (x INT);\n-- slipway:end\n"), database.LoadOptions{})
+	_, err := w.Load(t.Context(), anna, strings.NewReader("CREATE TABLE t (x INT);\n-- slipway:end\n"), database.LoadOptions{})
 	ok(t, err)
 	left := func() int {
-		list, err := filepath.Glob(filepath.Join(w.dir, "mariadb/server/data/s??????????????????????????"))
+		list, err := filepath.Glob(filepath.Join(w.server(anna), "data/s??????????????????????????"))
 		ok(t, err)
 		return len(list)
 	}
@@ -298,18 +297,18 @@ func TestKilledInTheMiddle(t *testing.T) {
 	a := w.connect(one)
 	w.exec(a, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, x TEXT)", "INSERT INTO t (x) SELECT REPEAT(seq, 1000) FROM seq_1_to_1500")
 	good := w.dump(x.ID)
-	end := func() { kill(t, filepath.Join(w.dir, "mariadb", "server")) }
+	end := func() { kill(t, w.server(anna)) }
 	err := w.Dump(t.Context(), x.ID, &triggered{Writer: io.Discard, left: 1 << 20, fire: end})
 	if f := fault.As(err); f == nil || f.Code != "database_unavailable" {
 		t.Errorf("the dump ends with %v", err)
 	}
 	w.until("the server is back", func() bool { return a.PingContext(t.Context()) == nil })
-	_, err = w.Load(t.Context(), &triggered{Reader: bytes.NewReader(good), left: 3 << 20, fire: end}, database.LoadOptions{})
+	_, err = w.Load(t.Context(), anna, &triggered{Reader: bytes.NewReader(good), left: 3 << 20, fire: end}, database.LoadOptions{})
 	if f := fault.As(err); f == nil || f.Code != "database_unavailable" {
 		t.Errorf("the load ends with %v", err)
 	}
 	w.until("the server is back", func() bool { return a.PingContext(t.Context()) == nil })
-	l, err := w.Load(t.Context(), bytes.NewReader(good), database.LoadOptions{Check: true})
+	l, err := w.Load(t.Context(), anna, bytes.NewReader(good), database.LoadOptions{Check: true})
 	ok(t, err)
 	l.Drop(t.Context())
 	again := w.dump(x.ID) // a restart may move the counter of AUTO_INCREMENT

@@ -46,7 +46,7 @@ func (d *Databases) Env(ctx context.Context, site string) (env map[string]string
 func (d *Databases) envOf(list []Database) (env map[string]string, secrets []string, err error) {
 	env = map[string]string{}
 	for _, x := range list {
-		if x.server == "" || x.server != d.name {
+		if x.server == "" || !d.here(x.server) {
 			continue
 		}
 		password, err := d.password(x)

@@ -75,11 +75,11 @@ func TestExternal(t *testing.T) {
 	if _, err := a.ExecContext(t.Context(), "CREATE TABLE `"+y.Schema+"`.t (x INT)"); code(err) == 0 {
 		t.Errorf("another's database: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(w.dir, "mariadb", "server")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(w.dir, "mariadb", "owners")); !os.IsNotExist(err) {
 		t.Errorf("a private server is there too: %v", err)
 	}
 	first := w.dump(x.ID)
-	l, err := w.Load(t.Context(), bytes.NewReader(first), database.LoadOptions{Check: true})
+	l, err := w.Load(t.Context(), anna, bytes.NewReader(first), database.LoadOptions{Check: true})
 	ok(t, err)
 	w.exec(a, "UPDATE t SET x = 7")
 	w.write(func(tx *db.Tx) error { _, err := l.PutTx(t.Context(), tx, anna, one, x.Name, 0); return err })

@@ -3,6 +3,7 @@ package database
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,7 @@ import (
 // behind is dropped after a day.
 type Scratch struct {
 	d        *Databases
+	server   *server
 	schema   string
 	password string
 }
@@ -36,20 +38,20 @@ type Scratch struct {
 // scratchLife is longer than anything takes that makes one.
 const scratchLife = 24 * time.Hour
 
-// Load makes a scratch database and fills it with SQL: with what Dump wrote, or with a
+// Load makes a scratch database on an owner's server and fills it with SQL: with what Dump wrote, or with a
 // stranger's dump where foreign says so. With check the sum of every table is compared with
 // what Dump noted. After an error nothing of it is left.
-func (d *Databases) Load(ctx context.Context, r io.Reader, o LoadOptions) (_ *Scratch, err error) {
+func (d *Databases) Load(ctx context.Context, owner account.OwnerID, r io.Reader, o LoadOptions) (_ *Scratch, err error) {
 	if why := d.Unavailable(); why != "" {
 		return nil, &fault.Error{Kind: fault.Unavailable, Message: "Databases are not available on this server", Details: why, Code: "databases_unavailable"}
 	}
-	a, err := d.server.admin(ctx)
+	on, err := d.serverOf(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
-	s := &Scratch{d: d, schema: "s" + strings.TrimPrefix(db.NewID("db"), "db_"), password: newPassword()}
+	s := &Scratch{d: d, server: on, schema: "s" + strings.TrimPrefix(db.NewID("db"), "db_"), password: newPassword()}
 	// On record before it is there, so that it can't be forgotten.
-	if err := d.c.DB.Write(ctx, func(tx *db.Tx) error { return d.noteTx(ctx, tx, s.schema, db.Now().Add(scratchLife)) }); err != nil {
+	if err := d.c.DB.Write(ctx, func(tx *db.Tx) error { return noteTx(ctx, tx, s.schema, on.name, db.Now().Add(scratchLife)) }); err != nil {
 		return nil, fmt.Errorf("note scratch database: %w", err)
 	}
 	defer func() {
@@ -57,6 +59,11 @@ func (d *Databases) Load(ctx context.Context, r io.Reader, o LoadOptions) (_ *Sc
 			s.Drop(context.WithoutCancel(ctx))
 		}
 	}()
+	a, done, err := on.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := a.make(ctx, s.schema, s.password); err != nil {
 		return nil, err
 	}
@@ -73,8 +80,9 @@ type LoadOptions struct {
 	Check   bool // compare the sums of tables that Dump noted
 }
 
-func (d *Databases) noteTx(ctx context.Context, tx *db.Tx, schema string, until db.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, $3) ON CONFLICT (schema_name) DO UPDATE SET until = excluded.until`, schema, d.name, until)
+// noteTx puts a database on record that is to be dropped.
+func noteTx(ctx context.Context, tx *db.Tx, schema, server string, until db.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, $3) ON CONFLICT (schema_name) DO UPDATE SET until = excluded.until`, schema, server, until)
 	return err
 }
 
@@ -89,7 +97,7 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName, c.Net, c.Logger = s.schema, s.password, s.schema, "unix", nobody{}
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = 10*time.Second, statementTime, time.Minute
-	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.d.server.dial(ctx) }
+	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.server.dial(ctx) }
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("load database: %w", err)
@@ -174,11 +182,12 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 func (s *Scratch) fits(ctx context.Context) error {
 	size, most := int64(0), s.d.c.Size+s.d.c.Size/2+64<<20
 	var err error
-	if s.d.server.dsn == nil {
-		size, err = s.d.server.files(s.schema)
+	if s.server.outside == nil {
+		size, err = s.server.files(s.schema)
 	} else {
-		var a *admin
-		if a, err = s.d.server.admin(ctx); err == nil {
+		a, done, unreached := s.server.use(ctx)
+		if err = unreached; err == nil {
+			defer done()
 			var all map[string]int64
 			all, err = a.sizes(ctx)
 			size = all[s.schema]
@@ -319,7 +328,7 @@ func (s *Scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 	for places[place] {
 		place++
 	}
-	x := Database{ID: ID(db.NewID("db")), Site: id, Owner: owner, Engine: MariaDB, Name: called, Schema: s.schema, Status: Active, Limit: d.c.Size, CreatedAt: db.Now(), place: place, server: d.name}
+	x := Database{ID: ID(db.NewID("db")), Site: id, Owner: owner, Engine: MariaDB, Name: called, Schema: s.schema, Status: Active, Limit: d.c.Size, CreatedAt: db.Now(), place: place, server: s.server.name}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', 0, FALSE, $11)`,
@@ -334,12 +343,12 @@ func (s *Scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 const oldLife = time.Minute
 
 func (d *Databases) replaceTx(ctx context.Context, tx *db.Tx, x Database, s *Scratch) (Database, error) {
-	if x.server == d.name {
-		if err := d.noteTx(ctx, tx, x.Schema, db.Now().Add(oldLife)); err != nil {
+	if d.here(x.server) {
+		if err := noteTx(ctx, tx, x.Schema, x.server, db.Now().Add(oldLife)); err != nil {
 			return x, fmt.Errorf("note replaced database: %w", err)
 		}
 	}
-	x.Schema, x.server, x.Status, x.Reason, x.Full = s.schema, d.name, Active, "", false
+	x.Schema, x.server, x.Status, x.Reason, x.Full = s.schema, s.server.name, Active, "", false
 	_, err := tx.Exec(ctx, `UPDATE databases SET schema_name = $2, password = $3, server = $4, status = $5, reason = '', is_full = FALSE WHERE id = $1`,
 		x.ID, x.Schema, d.c.Seal.Seal([]byte(s.password), purpose(x.ID)), x.server, x.Status)
 	if err != nil {
@@ -354,15 +363,15 @@ func (x Database) Place() int64 { return x.place }
 
 // dropScratch drops a database that is on record as scratch.
 func (d *Databases) dropScratch(ctx context.Context, schema string) error {
-	var n int
-	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM database_scratch WHERE schema_name = $1 AND server = $2`, schema, d.name).Scan(&n); err != nil || n == 0 {
-		return err
+	var server string
+	err := d.c.DB.QueryRow(ctx, `SELECT server FROM database_scratch WHERE schema_name = $1`, schema).Scan(&server)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !d.here(server) {
+		return nil
 	}
-	a, err := d.server.admin(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("read scratch database: %w", err)
 	}
-	if err := a.drop(ctx, schema); err != nil {
+	if err := d.dropOn(ctx, server, schema); err != nil {
 		return err
 	}
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -373,14 +382,19 @@ func (d *Databases) dropScratch(ctx context.Context, schema string) error {
 
 // sweep drops the scratch databases whose time is over.
 func (d *Databases) sweep(ctx context.Context) error {
-	rows, err := d.c.DB.Query(ctx, `SELECT schema_name FROM database_scratch WHERE server = $1 AND until <= $2 LIMIT 100`, d.name, db.Now())
-	list, err := db.Collect(rows, err, func(s db.Scanner) (n string, err error) { return n, s.Scan(&n) })
-	for _, schema := range list {
-		if err := d.dropScratch(ctx, schema); err != nil {
-			return err
+	rows, err := d.c.DB.Query(ctx, `SELECT schema_name, server FROM database_scratch WHERE (server = $1 OR server LIKE $2) AND until <= $3 ORDER BY until LIMIT 100`, d.servers.base, d.servers.base+"/%", db.Now())
+	type old struct{ schema, server string }
+	list, err := db.Collect(rows, err, func(s db.Scanner) (x old, err error) { return x, s.Scan(&x.schema, &x.server) })
+	if err != nil {
+		return fmt.Errorf("list scratch databases: %w", err)
+	}
+	failed := map[string]error{} // a server that can't start keeps up no other one
+	for _, x := range list {
+		if failed[x.server] == nil {
+			failed[x.server] = d.dropScratch(ctx, x.schema)
 		}
 	}
-	return err
+	return errors.Join(slices.Collect(maps.Values(failed))...)
 }
 
 // Refill makes a database of which there is but a row, as after a restore of the whole
@@ -390,30 +404,40 @@ func (d *Databases) Refill(ctx context.Context, id ID, r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	s, err := d.serverOf(ctx, x.Owner)
+	if err != nil {
+		return err
+	}
+	if err := d.refill(ctx, s, x, r); err != nil {
+		return err
+	}
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE databases SET server = $2, status = 'active', reason = '' WHERE id = $1`, id, s.name)
+		return err
+	})
+}
+
+// refill fills a database on a server with what Dump wrote, under its name and password.
+func (d *Databases) refill(ctx context.Context, on *server, x Database, r io.Reader) error {
 	password, err := d.password(x)
 	if err != nil {
 		return err
 	}
-	a, err := d.server.admin(ctx)
+	a, done, err := on.use(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if err := a.drop(ctx, x.Schema); err != nil {
 		return err
 	}
 	if err := a.make(ctx, x.Schema, password); err != nil {
 		return err
 	}
-	s := &Scratch{d: d, schema: x.Schema, password: password}
+	s := &Scratch{d: d, server: on, schema: x.Schema, password: password}
 	sums, err := s.fill(ctx, r, LoadOptions{})
 	if err == nil {
 		err = s.compare(ctx, a, sums)
 	}
-	if err != nil {
-		return err
-	}
-	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE databases SET server = $2, status = 'active', reason = '' WHERE id = $1`, id, d.name)
-		return err
-	})
+	return err
 }

@@ -156,13 +156,8 @@ func (d *Databases) copy(ctx context.Context, c Copy) error {
 	if err != nil {
 		return err
 	}
-	// On record before it is there: what is deleted meanwhile is dropped on that server.
-	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE databases SET server = $2 WHERE id = $1`, x.ID, d.name)
+	if _, err := d.settle(ctx, x); err != nil {
 		return err
-	})
-	if err != nil {
-		return fmt.Errorf("note server of database: %w", err)
 	}
 	r, w := io.Pipe()
 	dumped := make(chan error, 1)

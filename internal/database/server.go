@@ -4,140 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"golang.org/x/sys/unix"
 
-	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/fault"
 	"slipway/internal/sandbox"
 )
 
-// server is the MariaDB that holds the databases: one of ours, or the operator's.
+// server is a MariaDB: an owner's private one, or the operator's. It is started when it is
+// used and put to sleep when it is not.
 type server struct {
-	dir    string // of the private one
-	runner sandbox.Runner
-	uid    int
-	memory int64
-	log    *slog.Logger
-	dsn    *mysql.Config // of the operator's; nil: the private one
+	name    string     // in rows
+	d       *Databases // whose it is
+	owner   string     // whose databases it holds; empty: every owner's
+	dir     string     // of a private one
+	uid     int
+	outside *mysql.Config // how the operator's is reached; nil: it is a private one
+	log     *slog.Logger
 
-	outage func(text string) // tells the sites. It must not block.
+	places *fair.Pool // connections of sites
 
-	wanted chan struct{} // filled when the server is asked for
+	mu      sync.Mutex    // guards what follows
+	users   int           // who need it now
+	last    time.Time     // when the last of them ended
+	running bool          // run is at work
+	up      chan struct{} // closed while the server answers
+	conns   *admin        // nil while it doesn't
+	why     string        // it is away
+	link    *sandbox.Link // into the private one; nil while it is away
 
-	mu    sync.Mutex    // guards what follows
-	up    chan struct{} // closed while the server answers
-	conns *admin        // nil while it doesn't
-	why   string        // it is away
-	usage func() int64  // bytes of memory; nil while it is away
+	idle  chan struct{} // filled when nobody uses it any more
+	yield chan struct{} // filled when another server waits for its place
 }
 
-// ParseServer reads the address of an operator's server:
-// mysql://user:password@host:port. The user needs ALL PRIVILEGES and GRANT OPTION.
-func ParseServer(text string) (*mysql.Config, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "mysql" || u.User == nil || u.User.Username() == "" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
-		return nil, errors.New("the address must be mysql://USER:PASSWORD@HOST:PORT")
-	}
-	c := mysql.NewConfig()
-	c.User, c.Net, c.Addr = u.User.Username(), "tcp", u.Host
-	c.Passwd, _ = u.User.Password()
-	if u.Port() == "" {
-		c.Addr = net.JoinHostPort(u.Hostname(), "3306")
-	}
-	return c, nil
-}
-
-// newServer returns the server and its name in rows.
-func newServer(c Config) (*server, string, error) {
-	s := &server{dir: c.Dir, runner: c.Runner, uid: c.UID, memory: c.Memory, log: c.Log, outage: func(string) {}, wanted: make(chan struct{}, 1), up: make(chan struct{})}
-	if c.External != "" {
-		dsn, err := ParseServer(c.External)
-		if err != nil {
-			return nil, "", err
-		}
-		s.dsn = dsn
-		return s, "mariadb/" + dsn.Addr, nil
-	}
-	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
-		return nil, "", fmt.Errorf("make directory of databases: %w", err)
-	}
-	// Which data this is: another node's databases are not here.
-	file := filepath.Join(c.Dir, "id")
-	id, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		id = []byte(db.Random(10))
-		err = os.WriteFile(file, id, 0o600)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("name the database server: %w", err)
-	}
-	return s, "private/" + string(id), nil
-}
-
-// programs that the private server needs.
+// Connections of sites on one server at once, and of one owner's on a server that is every
+// owner's. The server takes more, so that there always are some left for us.
 const (
-	serverProgram  = "mariadbd"
-	installProgram = "mariadb-install-db"
+	serverConnections = 500
+	ownerConnections  = 200
+	mostConnections   = serverConnections + adminConnections + 100
 )
 
-// missing says why the server can't run here.
-func (s *server) missing() string {
-	if s.dsn != nil {
-		return ""
+func (d *Databases) newServer(name, owner, dir string, uid int) *server {
+	s := &server{name: name, d: d, owner: owner, dir: dir, uid: uid, log: d.c.Log, up: make(chan struct{}), idle: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
+	perOwner := ownerConnections
+	if owner != "" {
+		perOwner = serverConnections
 	}
-	return Missing()
-}
-
-// Missing says what the private server needs and the host lacks; empty: nothing.
-func Missing() string {
-	for _, name := range []string{serverProgram, installProgram} {
-		if _, err := exec.LookPath(name); err != nil {
-			return "MariaDB is not installed: the operator can install it (apt-get install mariadb-server) or name a server with --mariadb"
-		}
-	}
-	return ""
-}
-
-// Version names the MariaDB that is installed.
-func Version(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, serverProgram, "--version").Output()
-	if err != nil {
-		return "MariaDB"
-	}
-	if _, rest, ok := strings.Cut(string(out), "Ver "); ok {
-		v, _, _ := strings.Cut(rest, "-")
-		return "MariaDB " + v
-	}
-	return "MariaDB"
-}
-
-// want asks for the server to be started.
-func (s *server) want() {
-	select {
-	case s.wanted <- struct{}{}:
-	default:
-	}
+	//share: total 500 a server; owner has a server of their own, or 200 of an operator's; edge waits 10 s, then refused: too many connections
+	s.places = fair.New(fair.Config{Places: serverConnections, Owner: perOwner, Site: d.c.Connections})
+	return s
 }
 
 // wakePatience is how long who needs the server waits for it.
 const wakePatience = 30 * time.Second
 
-// admin returns the way to administer the server, once it is up.
-func (s *server) admin(ctx context.Context) (*admin, error) {
-	s.want()
+// use returns the way to administer the server, once it is up. It stays up until done is
+// called.
+func (s *server) use(ctx context.Context) (_ *admin, done func(), err error) {
+	done = s.hold()
 	timer := time.NewTimer(wakePatience)
 	defer timer.Stop()
 	for {
@@ -145,24 +79,59 @@ func (s *server) admin(ctx context.Context) (*admin, error) {
 		conns, up, why := s.conns, s.up, s.why
 		s.mu.Unlock()
 		if conns != nil {
-			return conns, nil
+			return conns, done, nil
 		}
 		select {
 		case <-up:
 		case <-timer.C:
+			done()
 			if why == "" {
 				why = "it does not respond"
 			}
-			return nil, &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: why, Code: "database_unavailable"}
+			return nil, nil, &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: why, Code: "database_unavailable"}
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			done()
+			return nil, nil, context.Cause(ctx)
 		}
 	}
 }
 
-func (s *server) setUp(a *admin, usage func() int64) {
+// hold has the server started, if it isn't up, and keeps it up until done is called.
+func (s *server) hold() (done func()) {
 	s.mu.Lock()
-	s.conns, s.why, s.usage = a, "", usage
+	s.users++
+	s.mu.Unlock()
+	s.d.wake(s)
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.users--
+		s.last = time.Now()
+		none := s.users == 0
+		s.mu.Unlock()
+		if none {
+			tell(s.idle)
+		}
+	})
+}
+
+// tell fills a channel of one place.
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// current returns the way to administer the server, nil while it is away.
+func (s *server) current() *admin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns
+}
+
+func (s *server) setUp(a *admin, link *sandbox.Link) {
+	s.mu.Lock()
+	s.conns, s.why, s.link = a, "", link
 	close(s.up)
 	s.mu.Unlock()
 }
@@ -170,45 +139,73 @@ func (s *server) setUp(a *admin, usage func() int64) {
 // setDown notes that the server is away, and why.
 func (s *server) setDown(why string) {
 	s.mu.Lock()
-	old := s.conns
-	if old != nil {
-		s.up = make(chan struct{})
-	}
-	s.conns, s.why, s.usage = nil, why, nil
+	old := s.away(why)
 	s.mu.Unlock()
 	if old != nil {
 		old.close()
 	}
 }
 
-// run waits until the server is asked for, then keeps it up until ctx ends.
+// away is setDown for who holds mu. It returns what is to be closed.
+func (s *server) away(why string) *admin {
+	old := s.conns
+	if old != nil {
+		s.up = make(chan struct{})
+	}
+	s.conns, s.why, s.link = nil, why, nil
+	return old
+}
+
+// fallAsleep notes that the server is away, if nobody has used it for that long.
+func (s *server) fallAsleep(after time.Duration) (ok bool, left time.Duration) {
+	s.mu.Lock()
+	if s.users > 0 {
+		s.mu.Unlock()
+		return false, 0
+	}
+	if left = after - time.Since(s.last); left > 0 {
+		s.mu.Unlock()
+		return false, left
+	}
+	old := s.away("")
+	s.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	return true, 0
+}
+
+var errAsleep = errors.New("asleep")
+
+// run keeps a private server up while it is used, and returns when it isn't.
 func (s *server) run(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-s.wanted:
-	}
-	if s.dsn != nil {
-		s.runExternal(ctx)
-		return
-	}
 	wait, away := time.Duration(0), time.Time{}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && s.wanted(ctx) {
+		release, err := s.d.place(ctx, s)
+		if err != nil {
+			s.setDown("as many database servers run on this machine as may")
+			continue
+		}
 		lived := time.Now()
-		err := s.live(ctx, func() {
+		err = s.live(ctx, func() {
 			lived = time.Now()
 			if !away.IsZero() {
-				s.outage(fmt.Sprintf("The database server is back after %.1f s", time.Since(away).Seconds()))
+				s.d.tellAll(s, fmt.Sprintf("The database server is back after %.1f s", time.Since(away).Seconds()))
+				away = time.Time{}
 			}
 		})
+		release()
+		if errors.Is(err, errAsleep) {
+			wait = 0
+			continue
+		}
 		if ctx.Err() != nil {
-			s.setDown("the service is stopping")
-			return
+			break
 		}
 		s.setDown(err.Error())
-		s.log.ErrorContext(ctx, "database server ended, will be started again", "err", err)
+		s.log.ErrorContext(ctx, "database server ended, will be started again", "server", s.name, "err", err)
 		if away.IsZero() || time.Since(lived) > time.Second {
-			s.outage("The database server ended unexpectedly (" + err.Error() + ") and is being started again")
+			s.d.tellAll(s, "The database server ended unexpectedly ("+err.Error()+") and is being started again")
 		}
 		away = time.Now()
 		// One that lived is started again at once; one that can't start is not tried in a loop.
@@ -220,103 +217,68 @@ func (s *server) run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
-}
-
-// runExternal watches the operator's server.
-func (s *server) runExternal(ctx context.Context) {
-	up := false
-	for ctx.Err() == nil {
-		a, err := s.connect(s.dsn, "%")
-		if err == nil && up {
-			a.close() // the one in use is as good
-		} else if err == nil {
-			s.setUp(a, nil)
-			up = true
-		}
-		if err != nil {
-			if up {
-				s.outage("The database server does not answer")
-			}
-			up = false
-			s.setDown(err.Error())
-			s.log.WarnContext(ctx, "database server does not answer", "err", err)
-		}
-		wait := time.Second
-		if up {
-			wait = 5 * time.Second
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+	if ctx.Err() != nil {
+		s.setDown("the service is stopping")
 	}
-	s.setDown("the service is stopping")
 }
 
-func (s *server) work() string { return filepath.Join(s.dir, "server") }
+// wanted reports whether anybody uses the server. Where nobody does, and no database is left
+// on it, its files are removed; run has ended then.
+func (s *server) wanted(ctx context.Context) bool {
+	s.mu.Lock()
+	if s.users > 0 {
+		s.mu.Unlock()
+		return true
+	}
+	s.mu.Unlock()
+	// Who makes a database notes it before it uses the server.
+	if err := s.d.removeUnused(ctx, s); err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "files of an unused database server not removed", "server", s.name, "err", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = s.users > 0
+	return s.running
+}
 
-// limits of the private server's processes. The memory is the kernel's word; the server's
+// limits of a private server's processes. The memory is the kernel's word; the server's
 // own settings are to stay below it.
 func (s *server) limits() sandbox.Limits {
-	return sandbox.Limits{Memory: s.memory, Pids: 4096, Disk: sandbox.Unlimited, Files: sandbox.Unlimited, NoFile: 16384,
-		Wall: 100 * 365 * 24 * time.Hour, Output: 1 << 50, TmpSize: 16 << 20}
-}
-
-// install makes the server's own tables where there are none. A crash half-way leaves
-// nothing that counts.
-func (s *server) install(ctx context.Context) error {
-	if _, err := os.Stat(s.work()); err == nil {
-		return nil
-	}
-	fresh := s.work() + ".new"
-	if err := os.RemoveAll(fresh); err != nil {
-		return fmt.Errorf("clear new database server: %w", err)
-	}
-	for _, dir := range []string{fresh, filepath.Join(fresh, "run"), filepath.Join(fresh, "tmp")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("make database server: %w", err)
-		}
-	}
-	if err := sandbox.Own(fresh, s.uid); err != nil {
-		return err
-	}
-	var out tail
-	res, err := s.runner.Run(ctx, sandbox.Command{UID: s.uid, Work: fresh, Limits: s.limits(), Stdout: &out, Stderr: &out,
-		Argv: []string{installProgram, "--no-defaults", "--basedir=/usr", "--datadir=" + inside("data"), "--tmpdir=" + inside("tmp"), "--skip-test-db", "--skip-name-resolve",
-			"--cross-bootstrap", "--auth-root-authentication-method=socket", "--auth-root-socket-user=root", "--innodb-log-file-size=" + redoLog}})
-	if err != nil {
-		return fmt.Errorf("install database server: %w", err)
-	}
-	if !res.OK() {
-		return fmt.Errorf("install database server: %s: %s", res, out.String())
-	}
-	return os.Rename(fresh, s.work())
+	return sandbox.Limits{Memory: s.d.c.Memory, Pids: 4096, Disk: sandbox.Unlimited, Files: sandbox.Unlimited, NoFile: 16384,
+		Wall: 100 * 365 * 24 * time.Hour, Output: 1 << 50, TmpSize: 16 << 20, Foreground: true}
 }
 
 func inside(name string) string { return sandbox.Root + "/" + name }
 
 const redoLog = "32M"
 
-// arguments of the private server. What a session may set for itself is bounded by
-// --maximum-…, for the memory is everybody's.
+// arguments of a private server. What it takes before anybody asks is little, for there is
+// one for each owner. What a session may set for itself is bounded by --maximum-…, for the
+// memory is all its owner's sites'. Undo and temporary tables end at workMost.
 func (s *server) arguments() []string {
-	mib := s.memory >> 20
+	mib := s.d.c.Memory >> 20
+	most := ""
+	if s.owner != "" {
+		most = fmt.Sprintf(":max:%dM", workMost>>20)
+	}
 	return []string{serverProgram, "--no-defaults", "--basedir=/usr", "--datadir=" + inside("data"), "--tmpdir=" + inside("tmp"), "--socket=" + inside("run/mysqld.sock"),
 		"--pid-file=" + inside("run/mysqld.pid"), "--init-file=" + inside("init.sql"), "--lc-messages-dir=/usr/share/mysql",
 		"--skip-networking", "--skip-name-resolve", "--unix-socket=OFF", "--local-infile=OFF", "--symbolic-links=OFF", "--event-scheduler=DISABLED", "--performance-schema=OFF",
 		"--skip-show-database",
 		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_unicode_ci", "--default-storage-engine=InnoDB", "--enforce-storage-engine=InnoDB",
 		"--innodb-log-file-size=" + redoLog, fmt.Sprintf("--innodb-buffer-pool-size=%dM", max(mib/4, 32)), "--innodb-use-native-aio=OFF",
-		"--max-connections=1000", "--connect-timeout=10", "--max-prepared-stmt-count=1000000", "--max-allowed-packet=64M", "--maximum-max-allowed-packet=64M",
+		"--innodb-log-buffer-size=4M", "--key-buffer-size=64K", "--aria-pagecache-buffer-size=8M", "--innodb-buffer-pool-dump-at-shutdown=OFF", "--innodb-buffer-pool-load-at-startup=OFF",
+		"--innodb-data-file-path=ibdata1:12M:autoextend" + most, "--innodb-temp-data-file-path=ibtmp1:12M:autoextend" + most,
+		"--max-connections=" + strconv.Itoa(mostConnections), "--connect-timeout=10", "--max-prepared-stmt-count=1000000", "--max-allowed-packet=64M", "--maximum-max-allowed-packet=64M",
 		"--max-session-mem-used=64M", "--maximum-max-session-mem-used=64M", "--maximum-sort-buffer-size=4M", "--maximum-join-buffer-size=4M", "--maximum-read-buffer-size=1M",
 		"--maximum-read-rnd-buffer-size=1M", "--maximum-tmp-memory-table-size=32M", "--maximum-max-heap-table-size=32M", "--maximum-bulk-insert-buffer-size=8M", "--maximum-myisam-sort-buffer-size=8M",
 		"--tmp-disk-table-size=1G", "--maximum-tmp-disk-table-size=1G"}
 }
 
-// live starts the private server, calls started once it answers, and returns why it ended.
-// It stops the server when ctx ends.
+// live starts the private server, calls started once it answers, and returns why it ended:
+// errAsleep where nobody used it any more. It stops the server when ctx ends.
 func (s *server) live(ctx context.Context, started func()) error {
-	if why := s.missing(); why != "" {
+	if why := Missing(); why != "" {
 		return errors.New(why)
 	}
 	if err := s.install(ctx); err != nil {
@@ -333,7 +295,7 @@ func (s *server) live(ctx context.Context, started func()) error {
 	var end error
 	go func() {
 		defer close(gone)
-		res, err := s.runner.Run(life, sandbox.Command{UID: s.uid, Work: s.work(), Limits: s.limits(), Argv: s.arguments(), Stdout: &out, Stderr: &out,
+		res, err := s.d.c.Runner.Run(life, sandbox.Command{UID: s.uid, Work: s.dir, Limits: s.limits(), Argv: s.arguments(), Stdout: &out, Stderr: &out,
 			Linked: func(l *sandbox.Link) { linked <- l }})
 		if end = err; err == nil {
 			end = errors.New(res.String())
@@ -359,16 +321,42 @@ func (s *server) live(ctx context.Context, started func()) error {
 		stop()
 		return fmt.Errorf("%w: %s", err, out.String())
 	}
-	_ = os.Remove(filepath.Join(s.work(), "init.sql"))
-	s.setUp(conns, func() int64 { return link.Usage().Memory })
+	_ = os.Remove(filepath.Join(s.dir, "init.sql"))
+	s.setUp(conns, link)
 	started()
-	select {
-	case <-gone:
-		return end
-	case <-ctx.Done():
-		s.setDown("the service is stopping")
-		stop()
-		return context.Cause(ctx)
+	watching, unwatch := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { s.d.watch(watching, s) })
+	defer func() { unwatch(); watch.Wait() }()
+	tell(s.idle) // who asked for it may have gone meanwhile
+	var look <-chan time.Time
+	for {
+		after := s.d.c.Sleep
+		select {
+		case <-gone:
+			return end
+		case <-ctx.Done():
+			s.setDown("the service is stopping")
+			stop()
+			return context.Cause(ctx)
+		case <-s.idle:
+		case <-look:
+		case <-s.yield:
+			after = 0
+		}
+		asleep, left := s.fallAsleep(after)
+		switch {
+		case asleep:
+			unwatch()
+			watch.Wait()
+			stop()
+			if err := s.d.measure(ctx, s, nil, nil); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "sizes of databases not read", "err", err)
+			}
+			return errAsleep
+		case left > 0:
+			look = time.After(left)
+		}
 	}
 }
 
@@ -380,7 +368,7 @@ func (s *server) credentials() (*mysql.Config, error) {
 	text := "DROP USER IF EXISTS 'root'@'localhost', 'mysql'@'localhost', ''@'localhost';\n" +
 		"CREATE OR REPLACE USER 'slipway'@'localhost' IDENTIFIED BY '" + password + "';\n" +
 		"GRANT ALL PRIVILEGES ON *.* TO 'slipway'@'localhost' WITH GRANT OPTION;\n"
-	root, err := os.OpenRoot(s.work()) // the server's: whatever lies there is not followed outside
+	root, err := os.OpenRoot(s.dir) // the server's: whatever lies there is not followed outside
 	if err != nil {
 		return nil, fmt.Errorf("open database server: %w", err)
 	}
@@ -405,11 +393,11 @@ func (s *server) credentials() (*mysql.Config, error) {
 // dial connects to the server as a stranger.
 func (s *server) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
-	if s.dsn != nil {
-		return d.DialContext(ctx, "tcp", s.dsn.Addr)
+	if s.outside != nil {
+		return d.DialContext(ctx, "tcp", s.outside.Addr)
 	}
 	// The path may be longer than a socket's address holds: by way of its directory.
-	dir, err := unix.Open(filepath.Join(s.work(), "run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(filepath.Join(s.dir, "run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -438,6 +426,27 @@ func (s *server) untilReady(ctx context.Context, c *mysql.Config, gone <-chan st
 	}
 }
 
+// reach dials the server, once it is up. Its caller holds it.
+func (s *server) reach(ctx context.Context) (net.Conn, error) {
+	for range 50 {
+		_, done, err := s.use(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c, err := s.dial(ctx)
+		done()
+		if err == nil {
+			return c, nil
+		}
+		select { // it has just ended, and who watches it will see that
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil, os.ErrDeadlineExceeded
+}
+
 // tail keeps the last of what is written to it.
 type tail struct {
 	mu   sync.Mutex // guards text
@@ -445,8 +454,6 @@ type tail struct {
 }
 
 const tailSize = 4 << 10
-
-var _ io.Writer = (*tail)(nil)
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()

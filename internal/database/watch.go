@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/sandbox"
 )
 
 // What counts as slow, and when a statement is ended.
@@ -18,67 +20,102 @@ const (
 	endAfter  = 15 * time.Minute
 )
 
-// watch reads sizes, holds databases to theirs, and tells sites of slow statements.
-func (d *Databases) watch(ctx context.Context) {
+// workMost bounds what a private server takes on disk beside databases: undo, temporary
+// tables and files, each.
+const workMost = 2 << 30
+
+// clean deletes the databases of previews that have ended, and scratch databases whose time
+// is over.
+func (d *Databases) clean(ctx context.Context) {
+	tick := time.NewTicker(d.c.Tick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := d.endPreviews(ctx); err != nil && ctx.Err() == nil {
+			d.c.Log.WarnContext(ctx, "databases of ended previews not deleted", "err", err)
+		}
+		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
+			d.c.Log.WarnContext(ctx, "scratch databases not dropped", "err", err)
+		}
+	}
+}
+
+// watch reads the sizes of the databases on a server, holds them to theirs, and tells sites
+// of slow statements. Tables that are rebuilt hold up nothing else.
+func (d *Databases) watch(ctx context.Context, s *server) {
 	sizes, looks := time.NewTicker(d.c.Tick), time.NewTicker(slowLook)
 	defer sizes.Stop()
 	defer looks.Stop()
 	seen := map[int64]slow{}
+	rebuild := make(chan string, maxPerSite) //share: total 20 a server; owner has a server of their own; edge rebuilt after a later look
+	var rebuilding sync.WaitGroup
+	rebuilding.Go(func() {
+		for schema := range rebuild {
+			if a := s.current(); a != nil && ctx.Err() == nil {
+				if err := a.shrink(ctx, schema); err != nil && ctx.Err() == nil {
+					d.c.Log.WarnContext(ctx, "database not shrunk", "schema", schema, "err", err)
+				}
+			}
+		}
+	})
+	defer rebuilding.Wait()
+	defer close(rebuild)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-sizes.C:
-			if err := d.endPreviews(ctx); err != nil && ctx.Err() == nil {
-				d.c.Log.WarnContext(ctx, "databases of ended previews not deleted", "err", err)
-			}
-			if a := d.server.current(); a != nil {
-				if err := d.measure(ctx, a); err != nil && ctx.Err() == nil {
-					d.c.Log.WarnContext(ctx, "sizes of databases not read", "err", err)
+			if a := s.current(); a != nil {
+				if err := d.measure(ctx, s, a, rebuild); err != nil && ctx.Err() == nil {
+					d.c.Log.WarnContext(ctx, "sizes of databases not read", "server", s.name, "err", err)
 				}
-				if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
-					d.c.Log.WarnContext(ctx, "scratch databases not dropped", "err", err)
-				}
+				d.boundWork(ctx, s, a)
 			}
 		case <-looks.C:
-			if a := d.server.current(); a != nil && d.connected() {
+			if held, _ := s.places.Held(); held == 0 && len(seen) == 0 {
+				continue
+			}
+			if a := s.current(); a != nil {
 				seen = d.slow(ctx, a, seen)
 			}
 		}
 	}
 }
 
-// current returns the way to administer the server, nil while it is away.
-func (s *server) current() *admin {
+// boundWork ends the connections to a private server whose temporary files take too much.
+func (d *Databases) boundWork(ctx context.Context, s *server, a *admin) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conns
+	link := s.link
+	s.mu.Unlock()
+	if link == nil {
+		return
+	}
+	n := sandbox.Size(filepath.Join(s.dir, "tmp"), d.c.Work)
+	if n <= d.c.Work {
+		n += link.Unlinked(s.dir)
+	}
+	if n <= d.c.Work {
+		return
+	}
+	a.kickAll(ctx)
+	d.tellAll(s, fmt.Sprintf("The database server's temporary files took more than %d MiB: its connections were ended", d.c.Work>>20))
 }
 
-// Memory returns how much the private server uses; 0 while it is away.
-func (d *Databases) Memory() int64 {
-	if d.server == nil {
-		return 0
-	}
-	d.server.mu.Lock()
-	usage := d.server.usage
-	d.server.mu.Unlock()
-	if usage == nil {
-		return 0
-	}
-	return usage()
-}
-
-// connected reports whether any site is connected.
-func (d *Databases) connected() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, w := range d.ways {
-		if len(w.slots) > 0 {
-			return true
+// Memory returns how much the private servers use.
+func (d *Databases) Memory() (sum int64) {
+	for _, s := range d.all() {
+		s.mu.Lock()
+		link := s.link
+		s.mu.Unlock()
+		if link != nil {
+			sum += link.Usage().Memory
 		}
 	}
-	return false
+	return sum
 }
 
 // slow tells the sites of statements that ended since the last look and took long.
@@ -106,15 +143,17 @@ func (d *Databases) slow(ctx context.Context, a *admin, seen map[int64]slow) map
 	return now
 }
 
-// measure reads every size, notes what changed and holds each database to its limit.
-func (d *Databases) measure(ctx context.Context, a *admin) error {
-	rows, err := d.c.DB.Query(ctx, `SELECT `+columns+` FROM databases WHERE server = $1 AND status = 'active'`, d.name)
+// measure reads the sizes of the databases on a server, notes what changed and holds each to
+// its limit. Schemas that hold free room are sent to rebuild. Without an administrator it only
+// notes sizes.
+func (d *Databases) measure(ctx context.Context, s *server, a *admin, rebuild chan<- string) error {
+	rows, err := d.c.DB.Query(ctx, `SELECT `+columns+` FROM databases WHERE server = $1 AND status = 'active'`, s.name)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	size := d.server.files
-	if d.server.dsn != nil {
+	size := s.files
+	if s.outside != nil {
 		all, err := a.sizes(ctx)
 		if err != nil {
 			return err
@@ -133,9 +172,13 @@ func (d *Databases) measure(ctx context.Context, a *admin) error {
 		case n < x.Limit/10*9:
 			full = false
 		}
-		if full && n > x.Limit/10*9 && x.Full {
-			if err := a.shrink(ctx, x.Schema); err != nil {
-				d.c.Log.WarnContext(ctx, "database not shrunk", "database", x.ID, "err", err)
+		if a == nil {
+			full = x.Full
+		}
+		if a != nil && full && n > x.Limit/10*9 && x.Full {
+			select {
+			case rebuild <- x.Schema:
+			default: // after a later look
 			}
 		}
 		if full == x.Full && (n == x.Size || max(n-x.Size, x.Size-n) < x.Size/100) {
@@ -164,7 +207,7 @@ func (d *Databases) measure(ctx context.Context, a *admin) error {
 
 // files returns the bytes that a schema's files have.
 func (s *server) files(schema string) (sum int64, err error) {
-	entries, err := os.ReadDir(filepath.Join(s.work(), "data", schema))
+	entries, err := os.ReadDir(filepath.Join(s.dir, "data", schema))
 	if os.IsNotExist(err) {
 		return 0, nil
 	}

@@ -37,8 +37,10 @@ type world struct {
 	dir   string
 	stop  func() // the service, as a signal would
 
-	mu   sync.Mutex // guards said
-	said []string
+	mu    sync.Mutex // guards what follows
+	said  []string
+	held  []func()  // end what runs of sites
+	pools []*sql.DB // its connections
 }
 
 func ok(t testing.TB, err error) {
@@ -67,7 +69,7 @@ func (w *world) start(sealer *seal.Sealer, with ...func(*database.Config)) {
 	w.t.Helper()
 	runner, err := sandbox.New(sandbox.Config{Dir: filepath.Join(w.dir, "sandbox")})
 	ok(w.t, err)
-	c := database.Config{DB: w.db, Sites: w.sites, Seal: sealer, Dir: filepath.Join(w.dir, "mariadb"), Runner: runner, UID: 234_598, Tick: 100 * time.Millisecond,
+	c := database.Config{DB: w.db, Sites: w.sites, Seal: sealer, Dir: filepath.Join(w.dir, "mariadb"), Runner: runner, UID: 234_598, FirstUID: 234_600, UIDs: 100, Tick: 100 * time.Millisecond,
 		Say: func(site, text string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -128,11 +130,42 @@ func (w *world) database(owner account.OwnerID, id site.ID) (x database.Database
 	return x
 }
 
+// socket returns the way to a site's databases, which it has until the end of the test.
+func (w *world) socket(id site.ID) string {
+	w.t.Helper()
+	x, err := w.sites.ByID(w.t.Context(), w.db, id)
+	ok(w.t, err)
+	path, done, err := w.Socket(w.t.Context(), database.Client{Owner: x.Owner, Site: string(id)})
+	ok(w.t, err)
+	w.mu.Lock()
+	w.held = append(w.held, done)
+	w.mu.Unlock()
+	return path
+}
+
+// endSockets ends the programs that have ways to databases.
+func (w *world) endSockets() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, done := range w.held {
+		done()
+	}
+	w.held = nil
+	for _, pool := range w.pools {
+		pool.Close()
+	}
+	w.pools = nil
+}
+
+// server returns the directory of an owner's server.
+func (w *world) server(owner account.OwnerID) string {
+	return filepath.Join(w.dir, "mariadb", "owners", string(owner))
+}
+
 // connect is a site's program that connects by its variables, over its own socket.
 func (w *world) connect(id site.ID, change ...func(*mysql.Config)) *sql.DB {
 	w.t.Helper()
-	socket, err := w.Socket(string(id))
-	ok(w.t, err)
+	socket := w.socket(id)
 	env, _, err := w.Env(w.t.Context(), string(id))
 	ok(w.t, err)
 	c := mysql.NewConfig()
@@ -147,6 +180,9 @@ func (w *world) connect(id site.ID, change ...func(*mysql.Config)) *sql.DB {
 	ok(w.t, err)
 	pool := sql.OpenDB(connector)
 	w.t.Cleanup(func() { pool.Close() })
+	w.mu.Lock()
+	w.pools = append(w.pools, pool)
+	w.mu.Unlock()
 	return pool
 }
 

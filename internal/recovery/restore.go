@@ -245,7 +245,7 @@ func loadDatabases(ctx context.Context, c *backup.CopyReader, s installation.Sto
 	if err != nil {
 		return err
 	}
-	databases, err := database.New(database.Config{DB: d, Sites: site.New(site.Config{DB: d, Seal: sealer}), Seal: sealer, Dir: dir, Runner: runner, UID: installation.DatabaseUID,
+	databases, err := database.New(database.Config{DB: d, Sites: site.New(site.Config{DB: d, Seal: sealer}), Seal: sealer, Dir: dir, Runner: runner, UID: installation.DatabaseUID, FirstUID: installation.FirstDatabaseUID, UIDs: installation.DatabaseUIDs,
 		External: mariaDB, Size: 1 << 50, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err

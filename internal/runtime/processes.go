@@ -35,9 +35,10 @@ type Config struct {
 	Storage   string // absolute, ours: what sites write and keep. Optional: empty refuses storage.
 	// UID returns the host's uid of a site, under which its programs run.
 	UID func(ctx context.Context, site string) (int, error)
-	// Database returns the socket that leads to a site's databases. Required where a Spec
+	// Database returns the socket that leads to the databases of a program's site, or of its
+	// preview, and done, which is called when the program has ended. Required where a Spec
 	// asks for it.
-	Database func(site string) (string, error)
+	Database func(ctx context.Context, s Spec) (socket string, done func(), err error)
 	// Edge is where this machine's own sites answer over TLS, host:port. Optional: without it
 	// no program reaches its own site.
 	Edge string
@@ -92,6 +93,8 @@ type process struct {
 	socket *socket // nil where it listens on its port
 	tty    *tty    // nil where it has no terminal
 	epoch  string  // the file that names its Redis's epoch; empty where it has none
+
+	noDatabase func() // called at its end: it needs the server of its databases no longer
 }
 
 // Start runs the program of s in a sandbox of its own.
@@ -116,7 +119,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		return nil, err
 	}
 	dir := filepath.Join(p.c.Dir, s.ID)
-	x := &process{linked: make(chan struct{}), gone: make(chan struct{})}
+	x := &process{linked: make(chan struct{}), gone: make(chan struct{}), noDatabase: func() {}}
 	clean := func() {
 		x.files.close()
 		x.socket.close()
@@ -124,6 +127,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		if err := os.RemoveAll(dir); err != nil {
 			p.c.Log.Warn("scratch directory of a program not removed", "program", s.ID, "err", err)
 		}
+		x.noDatabase()
 		closeTree()
 		tools.Release()
 	}
@@ -155,7 +159,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 			return nil, err
 		}
 	}
-	if err := p.database(&cmd, s); err != nil {
+	if err := p.database(ctx, x, &cmd, s); err != nil {
 		clean()
 		return nil, err
 	}
@@ -243,14 +247,15 @@ const (
 )
 
 // database opens the way to the databases of the program's site.
-func (p *Processes) database(cmd *sandbox.Command, s Spec) error {
+func (p *Processes) database(ctx context.Context, x *process, cmd *sandbox.Command, s Spec) error {
 	if !s.Database {
 		return nil
 	}
-	socket, err := p.c.Database(s.Site)
+	socket, done, err := p.c.Database(ctx, s)
 	if err != nil {
 		return err
 	}
+	x.noDatabase = done
 	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: socket, Target: databaseSocket})
 	cmd.Forwards = map[int]string{databasePort: databaseSocket}
 	return nil

@@ -139,6 +139,18 @@ func (l *Link) Usage() Usage {
 	return l.usage()
 }
 
+// Unlinked returns the bytes on disk of files beside dir that have no name any more, and that
+// the sandbox holds open; zero once it has ended.
+func (l *Link) Unlinked(dir string) int64 {
+	l.mu.Lock()
+	ended := l.ended != nil
+	l.mu.Unlock()
+	if ended || l.procs == nil {
+		return 0
+	}
+	return unlinked(l.procs(), dir)
+}
+
 // Signal sends a signal to the command.
 func (l *Link) Signal(s unix.Signal) error {
 	if l.ready == nil {

@@ -113,8 +113,8 @@ func (h *node) siteDatabases(ctx context.Context, id site.ID) ([]backup.Database
 }
 
 // loadDatabase loads a dump into a database of its own.
-func (h *node) loadDatabase(ctx context.Context, r io.Reader, check bool) (backup.Loaded, error) {
-	x, err := h.databases.Load(ctx, r, database.LoadOptions{Check: check})
+func (h *node) loadDatabase(ctx context.Context, owner account.OwnerID, r io.Reader, check bool) (backup.Loaded, error) {
+	x, err := h.databases.Load(ctx, owner, r, database.LoadOptions{Check: check})
 	if err != nil {
 		return backup.Loaded{}, err
 	}

@@ -22,7 +22,7 @@ import (
 
 // programWays are where programs get to beside public addresses.
 type programWays struct {
-	database func(site string) (string, error)
+	database func(ctx context.Context, s runtime.Spec) (socket string, done func(), err error)
 	edge     string // host:port; empty: no edge here
 	mail     func(ctx context.Context, site string, l net.Listener)
 	changed  func(site string)

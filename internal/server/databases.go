@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -8,6 +9,7 @@ import (
 	"slipway/internal/app"
 	"slipway/internal/database"
 	"slipway/internal/installation"
+	"slipway/internal/runtime"
 	"slipway/internal/sandbox"
 )
 
@@ -18,7 +20,7 @@ func (h *node) openDatabases(limits *account.Limits, why string) error {
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	c := database.Config{DB: h.db, Sites: h.sites, Limits: limits, Seal: h.seal, Dir: dir, UID: installation.DatabaseUID, External: h.s.MariaDB, Why: why,
+	c := database.Config{DB: h.db, Sites: h.sites, Limits: limits, Seal: h.seal, Dir: dir, UID: installation.DatabaseUID, FirstUID: installation.FirstDatabaseUID, UIDs: installation.DatabaseUIDs, External: h.s.MariaDB, Why: why,
 		Memory: int64(h.s.MariaDBMemory) << 20, Size: int64(h.s.DatabaseSize) << 20, Log: h.s.Log, Say: h.apps.Note}
 	if why == "" {
 		builds, err := filepath.Abs(h.s.Path("builds"))
@@ -43,4 +45,6 @@ func whyNot(c app.Config) string {
 }
 
 // databaseSocket opens the way from a site's programs to its databases.
-func (h *node) databaseSocket(site string) (string, error) { return h.databases.Socket(site) }
+func (h *node) databaseSocket(ctx context.Context, s runtime.Spec) (socket string, done func(), err error) {
+	return h.databases.Socket(ctx, database.Client{Owner: account.OwnerID(s.Owner), Site: s.Site, Preview: s.Preview})
+}

@@ -218,7 +218,7 @@ func (r *run) fill(ctx context.Context) error {
 	if _, err := u.sql.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	loaded, err := r.c.Databases.Load(ctx, u.sql, database.LoadOptions{Foreign: true})
+	loaded, err := r.c.Databases.Load(ctx, s.Owner, u.sql, database.LoadOptions{Foreign: true})
 	if err != nil {
 		return err
 	}
