@@ -68,6 +68,10 @@ func (d *Databases) newServer(name, owner, dir string, uid int) *server {
 // wakePatience is how long who needs the server waits for it.
 const wakePatience = 30 * time.Second
 
+// endPatience is how long a server may take to write what it holds in memory before it is
+// killed, which loses nothing: it reads its log when it starts again.
+const endPatience = 15 * time.Second
+
 // use returns the way to administer the server, once it is up. It stays up until done is
 // called.
 func (s *server) use(ctx context.Context) (_ *admin, done func(), err error) {
@@ -83,6 +87,9 @@ func (s *server) use(ctx context.Context) (_ *admin, done func(), err error) {
 		}
 		select {
 		case <-up:
+		case <-s.d.servers.ended:
+			done()
+			return nil, nil, &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: "the service is stopping", Code: "database_unavailable"}
 		case <-timer.C:
 			done()
 			if why == "" {
@@ -110,6 +117,9 @@ func (s *server) hold() (done func()) {
 		s.mu.Unlock()
 		if none {
 			tell(s.idle)
+		}
+		if none && s.d.crowded() {
+			tell(s.yield)
 		}
 	})
 }
@@ -307,18 +317,18 @@ func (s *server) live(ctx context.Context, started func()) error {
 	case <-gone:
 		return fmt.Errorf("%w: %s", end, out.String())
 	}
-	stop := func() {
+	stop := func(patience time.Duration) {
 		_ = link.Signal(unix.SIGTERM)
 		select {
 		case <-gone:
-		case <-time.After(15 * time.Second):
+		case <-time.After(patience):
 			kill()
 			<-gone
 		}
 	}
 	conns, err := s.untilReady(ctx, a, gone)
 	if err != nil {
-		stop()
+		stop(time.Second) // while it starts it may not listen to signals
 		return fmt.Errorf("%w: %s", err, out.String())
 	}
 	_ = os.Remove(filepath.Join(s.dir, "init.sql"))
@@ -337,7 +347,7 @@ func (s *server) live(ctx context.Context, started func()) error {
 			return end
 		case <-ctx.Done():
 			s.setDown("the service is stopping")
-			stop()
+			stop(endPatience)
 			return context.Cause(ctx)
 		case <-s.idle:
 		case <-look:
@@ -349,7 +359,7 @@ func (s *server) live(ctx context.Context, started func()) error {
 		case asleep:
 			unwatch()
 			watch.Wait()
-			stop()
+			stop(endPatience)
 			if err := s.d.measure(ctx, s, nil, nil); err != nil && ctx.Err() == nil {
 				s.log.WarnContext(ctx, "sizes of databases not read", "err", err)
 			}

@@ -17,8 +17,9 @@ import (
 
 // servers are the database servers of this node: one for each owner, or one of the operator's.
 type servers struct {
-	base   string     // begins the names of those of this node in rows
-	places *fair.Pool // for those that are awake at once
+	base   string        // begins the names of those of this node in rows
+	places *fair.Pool    // for those that are awake at once
+	ended  chan struct{} // closed when Run has ended, or is about to
 
 	mu      sync.Mutex         // guards what follows
 	list    map[string]*server //share: total the owners with databases here; owner one; edge none: an entry is some 1 KiB
@@ -28,7 +29,7 @@ type servers struct {
 
 // openServers finds out which servers there are.
 func (d *Databases) openServers() error {
-	d.servers.list = map[string]*server{}
+	d.servers.list, d.servers.ended = map[string]*server{}, make(chan struct{})
 	if d.c.External != "" {
 		dsn, err := ParseServer(d.c.External)
 		if err != nil {
@@ -148,6 +149,7 @@ func (d *Databases) runServers(ctx context.Context) {
 		d.wake(s)
 	}
 	<-ctx.Done()
+	close(d.servers.ended)
 	d.servers.mu.Lock()
 	d.servers.life = nil
 	d.servers.mu.Unlock()
@@ -166,6 +168,15 @@ func (d *Databases) place(ctx context.Context, s *server) (release func(), err e
 	ctx, cancel := context.WithTimeout(ctx, wakePatience)
 	defer cancel()
 	return d.servers.places.Take(ctx, who)
+}
+
+// crowded reports whether a server waits for a place.
+func (d *Databases) crowded() bool {
+	if d.servers.places == nil {
+		return false
+	}
+	_, waiting := d.servers.places.Held()
+	return waiting > 0
 }
 
 // idlest returns the server that is up and that nobody has used for the longest; nil where
