@@ -1,7 +1,9 @@
 package wordpress
 
 import (
+	"context"
 	mo "encoding/binary"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -102,16 +104,22 @@ func (h *installation) network(s siteBody) {
 	if got := h.ask(s, "uploads"); got != "67108864" {
 		t.Errorf("uploads may have %s bytes", got)
 	}
-	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": true, "php": map[string]any{"uploadMiB": 3}}, nil)
-	h.until("the front page is cached before the restart", func() bool {
+	h.until("the front page is cached", func() bool {
 		_, header, _ := h.visitor(s.URL).get("/")
 		return header.Get("X-Cache") == "HIT"
 	})
-	h.restart(s)
-	h.until("no page from before the restart is shown in maintenance", func() bool {
-		status, _, _ := h.visitor(s.URL).get("/")
-		return status == 503
-	})
+	// Settings act without a restart, on cached pages too, and drop no request.
+	dropped := h.visits(s, func(status int, text string) bool { return status == 200 || strings.Contains(text, "being worked on") })
+	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": true, "php": map[string]any{"uploadMiB": 3}}, nil)
+	for _, path := range []string{"/", "/?uncached=1"} {
+		h.until("visitors see at "+path+" that the site is in maintenance", func() bool {
+			status, _, _ := h.visitor(s.URL).get(path)
+			return status == 503
+		})
+	}
+	if list := dropped(); len(list) > 0 {
+		t.Errorf("%d requests were dropped: %q", len(list), list[0])
+	}
 	if status, header, text := h.visitor(s.URL).get("/?maintenance=1"); status != 503 || header.Get("Retry-After") == "" || !strings.Contains(text, "being worked on") {
 		t.Errorf("in maintenance a visitor gets %d %.200s", status, text)
 	}
@@ -124,7 +132,10 @@ func (h *installation) network(s siteBody) {
 		}
 	}
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": false}, nil)
-	h.restart(s)
+	h.until("visitors see the site again", func() bool {
+		status, _, _ := h.visitor(s.URL).get("/")
+		return status == 200
+	})
 	if got := h.ask(s, "uploads"); got != "3145728" {
 		t.Errorf("uploads may have %s bytes after the change", got)
 	}
@@ -242,4 +253,21 @@ func (h *installation) resetsPassword(s siteBody, mails *mailtest.Server) {
 	if status != 200 || !strings.Contains(text, "pass1") {
 		t.Errorf("the mail's link %q: %d to %q %.300s", link, status, header.Get("Location"), text)
 	}
+}
+
+// visits asks for a site's pages again and again, until what it returns is called: that returns
+// the answers that are not good.
+func (h *installation) visits(s siteBody, good func(status int, text string) bool) (bad func() []string) {
+	ctx, end := context.WithCancel(h.t.Context())
+	var list []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for v, i := h.visitor(s.URL), 0; ctx.Err() == nil; i++ {
+			if status, _, text := v.get(fmt.Sprintf("/?visit=%d", i)); !good(status, text) {
+				list = append(list, fmt.Sprintf("%d %.200s", status, text))
+			}
+		}
+	}()
+	return func() []string { end(); <-done; return list }
 }

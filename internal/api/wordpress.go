@@ -46,7 +46,7 @@ type wordpressBody struct {
 
 type objectCacheBody struct {
 	Enabled     bool   `json:"enabled"`
-	Status      string `json:"status" enum:"off,active,pending,paused,replaced,down,unavailable" doc:"pending: it starts when the site is restarted, or with the next deployment of a site that was deployed before there were object caches. paused: another program of the site, such as a command, a terminal, a worker or another deployment, may change the database; the cache is active again once that has ended. replaced: wp-content has an object-cache.php of its own, which is used instead. down: Redis does not answer; WordPress works without it. unavailable: this server has no Redis any more."`
+	Status      string `json:"status" enum:"off,active,pending,paused,replaced,down,unavailable" doc:"pending: it starts within seconds, or with the next deployment of a site that was deployed before there were object caches. paused: another program of the site, such as a command, a terminal, a worker or another deployment, may change the database; the cache is active again once that has ended. replaced: wp-content has an object-cache.php of its own, which is used instead. down: Redis does not answer; WordPress works without it. unavailable: this server has no Redis any more."`
 	Hits        int64  `json:"hits" doc:"Since its start. It starts with the site's PHP."`
 	Misses      int64  `json:"misses"`
 	Keys        int64  `json:"keys"`
@@ -74,7 +74,7 @@ func (a *API) wordpressRoutes() {
 	read := r("", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress", "Asks WordPress itself, waking it where it sleeps.", account.SitesRead)
 	read.Asks = true
 	get(a, read, a.getWordPress)
-	change(a, http.MethodPatch, r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings", "Takes effect with the next start of its PHP; see `POST /sites/{id}/restart`. In maintenance visitors who are not logged in get a page with status 503.", account.SitesWrite), a.updateWordPress)
+	change(a, http.MethodPatch, r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings", "Takes effect within seconds: where its PHP runs, another process takes its place and no request is dropped. The page cache is purged. In maintenance visitors who are not logged in get a page with status 503.", account.SitesWrite), a.updateWordPress)
 	for _, x := range []struct {
 		path, id, summary, doc string
 	}{{"users", "listWordPressUsers", "List a WordPress site's users", "Administrators first, at most 500."}, {"crons", "listWordPressCrons", "List a WordPress site's scheduled events", "What WordPress and its plugins do by themselves; Slipway runs it when it is due."}} {

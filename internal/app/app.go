@@ -52,6 +52,7 @@ type Wanted struct {
 	FirstByte  time.Duration // until an answer's first byte; 0: as the edge has it
 	Stored     int64         // bytes of storage before its owner's room bounds it; this package's
 	Settings   string        // of the site, as the view run_settings has them
+	Revision   int64         // of what it reads when it starts: one that runs is started anew where the site's is another
 }
 
 // Config holds what Apps needs.

@@ -32,6 +32,7 @@ type program struct {
 	live     bool      // the site serves it, when the loop last looked
 	stale    bool      // now was started with other settings than want would be
 	settling bool      // changed settings are being read
+	renewed  time.Time // when it was last started anew because of its revision
 	drain    time.Time // when it ends although requests are under way; zero: it does not
 
 	restart chan struct{} // holds one while a Restart is under way

@@ -65,7 +65,7 @@ func TestStartReturnsItsReasonOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.known["site"] = row{"site", "other", "live", ""}
+				w.known["site"] = row{"site", "other", "live", "", 0}
 				tt.set(w.engine)
 				_, err := w.apps.Start(t.Context(), "one", nil)
 				if code(err) != tt.code || !strings.Contains(err.Error(), tt.text) {
@@ -224,7 +224,7 @@ func TestSwitchDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := w.engine.started[0]
-		w.known["site"] = row{"site", "two", "live", ""}
+		w.known["site"] = row{"site", "two", "live", "", 0}
 		release()
 		w.pass(29 * time.Second)
 		if !old.running() {
@@ -239,7 +239,7 @@ func TestSwitchDrains(t *testing.T) {
 		w.wantState("two", Running)
 
 		// A request that outlives the drain is cut.
-		w.known["site"] = row{"site", "one", "live", ""}
+		w.known["site"] = row{"site", "one", "live", "", 0}
 		held := w.acquire("two")
 		w.pass(32 * time.Second)
 		synctest.Wait()
@@ -279,7 +279,7 @@ func TestLateRequestAfterASwitch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.known["site"] = row{"site", "two", "live", ""}
+		w.known["site"] = row{"site", "two", "live", "", 0}
 		release()
 		w.look()
 		w.acquire("one").Release()
@@ -301,9 +301,9 @@ func TestComesBackWhileDraining(t *testing.T) {
 		e := w.acquire("one")
 		defer e.Release()
 		w.look()
-		w.known["site"] = row{"site", "two", "live", ""}
+		w.known["site"] = row{"site", "two", "live", "", 0}
 		w.pass(10 * time.Second)
-		w.known["site"] = row{"site", "one", "live", ""}
+		w.known["site"] = row{"site", "one", "live", "", 0}
 		w.pass(5 * time.Minute)
 		if !w.engine.last().running() {
 			t.Error("the program that is live again was ended at the end of its drain")
@@ -319,7 +319,7 @@ func TestStoppedAndDeletedSitesEnd(t *testing.T) {
 			w.acquire("one") // held for ever
 			w.acquire("two") // a preview
 			w.look()
-			w.known["site"] = row{"site", "one", state, ""}
+			w.known["site"] = row{"site", "one", state, "", 0}
 			w.pass(time.Minute)
 			synctest.Wait()
 			for _, p := range w.engine.started {
@@ -332,7 +332,7 @@ func TestStoppedAndDeletedSitesEnd(t *testing.T) {
 			if n := w.engine.starts(); n != 2 {
 				t.Errorf("%s: %d starts, want 2: it was revived", state, n)
 			}
-			w.known["site"] = row{"site", "one", "live", ""}
+			w.known["site"] = row{"site", "one", "live", "", 0}
 			w.acquire("one").Release()
 			w.wantState("one", Running)
 		})

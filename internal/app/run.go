@@ -53,6 +53,8 @@ func (a *Apps) Run(ctx context.Context) error {
 // row holds the database's settings of a site whose program runs here.
 type row struct {
 	site, deployment, state, settings string
+
+	revision int64
 }
 
 // askEvery is how long what sites serve is believed where nobody has said that it changed.
@@ -111,8 +113,10 @@ func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error)
 			known[site] = row{site: site}
 		}
 		var args db.Args
-		rows, err := a.c.DB.Query(ctx, `SELECT l.site_id, l.deployment_id, l.state, r.run FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+db.AddList(&args, part)+`)`, args...)
-		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) { return r, s.Scan(&r.site, &r.deployment, &r.state, &r.settings) })
+		rows, err := a.c.DB.Query(ctx, `SELECT l.site_id, l.deployment_id, l.state, r.run, r.revision FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+db.AddList(&args, part)+`)`, args...)
+		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) {
+			return r, s.Scan(&r.site, &r.deployment, &r.state, &r.settings, &r.revision)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("read live: %w", err)
 		}

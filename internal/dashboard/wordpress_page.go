@@ -199,7 +199,7 @@ func (d *Dashboard) saveWordPress(ctx context.Context, q *request) (answer, erro
 			*to = &n
 		}
 	}
-	id, toast := site.ID(q.PathValue("id")), "Saved. Restart the site to apply the change"
+	id, toast := site.ID(q.PathValue("id")), "Saved. The site applies it within seconds"
 	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		changed, err := d.WordPress.UpdateTx(ctx, tx, q.caller.Owner, id, p)
 		if !changed {

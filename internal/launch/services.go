@@ -60,10 +60,11 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 	if err != nil {
 		return err
 	}
-	env, secrets, err := l.c.WordPress.Environment(ctx, p.Site.ID, address)
+	env, secrets, revision, err := l.c.WordPress.Environment(ctx, p.Site.ID, address)
 	if err != nil {
 		return err
 	}
+	w.Revision = revision
 	w.Spec.Redis = env[wordpress.ObjectCacheOn] != "" && l.c.WordPress.NoObjectCache() == ""
 	if len(p.Content) > 0 {
 		env["SLIPWAY_WP_MANAGED"] = "1"

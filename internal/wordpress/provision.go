@@ -86,25 +86,26 @@ func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string,
 }
 
 // Environment returns the variables of a site's WordPress beside what every program gets,
-// and the secrets among their values. address is where visitors find it.
-func (w *WordPress) Environment(ctx context.Context, id site.ID, address string) (env map[string]string, secrets []string, err error) {
+// the secrets among their values, and which revision of its settings they are of. address is
+// where visitors find it.
+func (w *WordPress) Environment(ctx context.Context, id site.ID, address string) (env map[string]string, secrets []string, revision int64, err error) {
 	x, err := w.get(ctx, w.c.DB, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	key, err := w.c.Seal.Open(x.sealed, purpose(id))
 	if err != nil {
-		return nil, nil, fmt.Errorf("open key of WordPress: %w", err)
+		return nil, nil, 0, fmt.Errorf("open key of WordPress: %w", err)
 	}
 	if x.Database == "" {
-		return nil, nil, errors.New("the WordPress has no database")
+		return nil, nil, 0, errors.New("the WordPress has no database")
 	}
 	a, err := w.c.Databases.Access(ctx, x.Database)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	env = x.environment(string(key), a, address)
-	return env, []string{string(key), a.Password}, nil
+	return env, []string{string(key), a.Password}, x.Revision, nil
 }
 
 // ObjectCacheOn is the variable that says that the program is to have an object cache.

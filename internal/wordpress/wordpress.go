@@ -137,6 +137,7 @@ type row struct {
 	XMLRPC      bool
 	Debug       bool
 	Maintenance bool
+	Revision    int64  // rises with each change that the program has to know
 	Memory      int64  // MiB of one request
 	Upload      int64  // MiB
 	Execution   int64  // seconds
@@ -147,10 +148,10 @@ type row struct {
 	sealed string
 }
 
-const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache`
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision`
 
 func scan(s db.Scanner) (x row, err error) {
-	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution, &x.Prefix, &x.Auto, &x.ObjectCache)
+	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution, &x.Prefix, &x.Auto, &x.ObjectCache, &x.Revision)
 }
 
 func (w *WordPress) get(ctx context.Context, r db.Reader, id site.ID) (row, error) {
@@ -243,8 +244,8 @@ type Patch struct {
 	AutoUpdate                 *string // AutoOff or AutoMinor
 }
 
-// UpdateTx changes settings of the owner's site, and reports whether one is another now. Its
-// program has them with its next start.
+// UpdateTx changes settings of the owner's site, and reports whether one is another now. Where
+// its program has to know, and runs, it is started anew within seconds (see package app).
 func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, p Patch) (changed bool, err error) {
 	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return false, err
@@ -288,8 +289,12 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if x == was {
 		return false, nil
 	}
-	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8, object_cache = $9 WHERE site_id = $1`,
-		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache)
+	if was.Auto = x.Auto; x != was { // else its program never knows
+		x.Revision++
+		tx.Notify("live")
+	}
+	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8, object_cache = $9, revision = $10 WHERE site_id = $1`,
+		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache, x.Revision)
 	if err != nil {
 		return false, fmt.Errorf("change WordPress settings: %w", err)
 	}
