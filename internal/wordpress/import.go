@@ -198,31 +198,31 @@ func (r *run) fill(ctx context.Context) error {
 	if err := r.to(ctx, atBackup, 0.2, "Unpacking"); err != nil {
 		return err
 	}
+	var loaded *database.Scratch
+	defer func() {
+		if loaded != nil {
+			loaded.Drop(context.WithoutCancel(ctx))
+		}
+	}()
+	var tables prefixes
 	u := &unpacking{ctx: ctx, dir: next, left: r.c.StorageLimit(s), told: func(part float64) {
-		_ = r.to(ctx, atBackup, 0.2+0.3*part, "Unpacking")
+		_ = r.to(ctx, atBackup, 0.2+0.5*part, "Unpacking")
 	}}
+	u.load = func(sql io.Reader) (err error) {
+		loaded, err = r.c.Databases.Load(ctx, s.Owner, io.TeeReader(sql, &tables), database.LoadOptions{Foreign: true})
+		return err
+	}
 	defer u.close()
 	if err := u.open(r.archive(r.x)); err != nil {
 		return err
 	}
-	prefix, err := prefixOf(u.sql)
+	prefix, err := tables.found()
 	if err != nil {
 		return err
 	}
 	if err := ownLike(next, dir); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	if err := r.to(ctx, atBackup, 0.5, "Loading the database"); err != nil {
-		return err
-	}
-	if _, err := u.sql.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	loaded, err := r.c.Databases.Load(ctx, s.Owner, u.sql, database.LoadOptions{Foreign: true})
-	if err != nil {
-		return err
-	}
-	defer loaded.Drop(context.WithoutCancel(ctx))
 	if err := r.to(ctx, atChange, 0.7, "Putting it in place"); err != nil {
 		return err
 	}

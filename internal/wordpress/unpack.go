@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -26,69 +25,92 @@ import (
 // What they begin with all tables begin with.
 var tableForm = regexp.MustCompile("(?i)^CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)(options|usermeta)[`\"]?\\s*\\(")
 
-// Bounds of the search for a prefix: how long a match may be, and how many names are remembered.
+// Bounds of the search for a prefix: how long a match may be, how many names are remembered,
+// and how many places are looked at.
 const (
 	maxTableForm  = 300
 	maxCandidates = 1000
+	maxLooks      = 100_000
 )
 
-// prefixOf reads a dump's table prefix. Tables of plugins end in options too: WordPress's own is the
-// one with a usermeta beside it, or, where its users are elsewhere, the one with the shortest name.
-func prefixOf(sql io.ReadSeeker) (string, error) {
-	if _, err := sql.Seek(0, io.SeekStart); err != nil {
-		return "", err
+// prefixes looks for a dump's table prefix in what is written to it. Tables of plugins end in
+// options too: WordPress's own is the one with a usermeta beside it, or, where its users are
+// elsewhere, the one with the shortest name.
+type prefixes struct {
+	tables map[[2]string]bool // by prefix and the rest of the name
+	sure   bool
+	best   string // what was found so far
+	looks  int
+	text   []byte // what is not looked at yet
+}
+
+// Write never fails.
+func (p *prefixes) Write(b []byte) (int, error) {
+	if p.sure || p.looks > maxLooks {
+		return len(b), nil
 	}
-	tables := map[[2]string]bool{} // by prefix and the rest of the name
-	shortest := ""
-	var text []byte
-	for chunk := make([]byte, 1<<20); ; {
-		n, err := io.ReadFull(sql, chunk)
-		text = append(text, chunk[:n]...)
-		for _, word := range []string{"CREATE", "create", "Create"} {
-			for at := 0; ; at++ {
-				i := bytes.Index(text[at:], []byte(word))
-				if i < 0 {
-					break
-				}
-				at += i
-				m := tableForm.FindSubmatch(text[at:min(at+maxTableForm, len(text))])
-				if m == nil || len(tables) > maxCandidates {
-					continue
-				}
-				prefix, name := string(m[1]), strings.ToLower(string(m[2]))
-				tables[[2]string{prefix, name}] = true
-				if tables[[2]string{prefix, "options"}] && tables[[2]string{prefix, "usermeta"}] {
-					return prefix, nil
-				}
-				if name == "options" && (shortest == "" || len(prefix) < len(shortest)) {
-					shortest = prefix
-				}
+	p.text = append(p.text, b...)
+	if len(p.text) >= 1<<20 {
+		p.search(len(p.text) - maxTableForm)
+		p.text = append(p.text[:0], p.text[max(0, len(p.text)-maxTableForm):]...)
+	}
+	return len(b), nil
+}
+
+// found returns the prefix.
+func (p *prefixes) found() (string, error) {
+	if !p.sure {
+		p.search(len(p.text))
+	}
+	if p.best == "" {
+		return "", badArchive("its SQL file holds no table of options of a WordPress")
+	}
+	return p.best, nil
+}
+
+// search looks at tables that begin before end.
+func (p *prefixes) search(end int) {
+	if p.tables == nil {
+		p.tables = map[[2]string]bool{}
+	}
+	for _, word := range []string{"CREATE", "create", "Create"} {
+		for at := 0; p.looks <= maxLooks; at++ {
+			i := bytes.Index(p.text[at:], []byte(word))
+			if i < 0 || at+i >= end {
+				break
+			}
+			at += i
+			p.looks++
+			m := tableForm.FindSubmatch(p.text[at:min(at+maxTableForm, len(p.text))])
+			if m == nil || len(p.tables) > maxCandidates {
+				continue
+			}
+			prefix, name := string(m[1]), strings.ToLower(string(m[2]))
+			p.tables[[2]string{prefix, name}] = true
+			if p.tables[[2]string{prefix, "options"}] && p.tables[[2]string{prefix, "usermeta"}] {
+				p.best, p.sure = prefix, true
+				return
+			}
+			if name == "options" && (p.best == "" || len(prefix) < len(p.best)) {
+				p.best = prefix
 			}
 		}
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			if shortest == "" {
-				return "", badArchive("its SQL file holds no table of options of a WordPress")
-			}
-			return shortest, nil
-		case err != nil:
-			return "", fmt.Errorf("read dump: %w", err)
-		}
-		text = append(text[:0], text[max(0, len(text)-maxTableForm):]...)
 	}
 }
 
-// unpacking takes an archive apart: its wp-content below dir, its dump into a file.
+// unpacking takes an archive apart: its wp-content below dir, its dump to load, which is never
+// on disk unpacked.
 type unpacking struct {
 	ctx     context.Context
 	dir     string
 	left    int64 // bytes
 	entries int   // of the archive, folders and links included
 	files   int
-	sql     *os.File
+	load    func(sql io.Reader) error
 	told    func(part float64)
 
 	root *os.Root
+	sql  bool   // a dump was there
 	seen bool   // something of wp-content
 	top  string // the folder that its wp-content is in
 }
@@ -96,9 +118,6 @@ type unpacking struct {
 func (u *unpacking) close() {
 	if u.root != nil {
 		_ = u.root.Close()
-	}
-	if u.sql != nil {
-		_ = u.sql.Close()
 	}
 }
 
@@ -133,7 +152,7 @@ func (u *unpacking) open(name string) (err error) {
 	switch {
 	case err != nil:
 		return err
-	case u.sql == nil:
+	case !u.sql:
 		return badArchive("it holds no .sql file")
 	case !u.seen:
 		return badArchive("it holds no wp-content")
@@ -326,31 +345,39 @@ func (u *unpacking) file(name string, in io.Reader) error {
 	}
 	low := strings.ToLower(name)
 	if packed := strings.HasSuffix(low, ".sql.gz"); packed || strings.HasSuffix(low, ".sql") {
-		if u.sql != nil {
+		if u.sql {
 			return badArchive("it holds several .sql files beside wp-content")
 		}
-		var err error
-		if u.sql, err = os.CreateTemp(filepath.Dir(u.dir), ".import-sql-"); err != nil {
-			return fmt.Errorf("import: %w", err)
-		}
-		_ = os.Remove(u.sql.Name())
+		u.sql = true
 		if packed {
+			var err error
 			if in, err = gzip.NewReader(in); err != nil {
 				return badArchive("its .sql.gz file is damaged")
 			}
 		}
-		left := int64(maxImportSQL)
-		return u.copy(keep{u.sql}, in, &left)
+		return u.load(&dump{r: in, left: maxImportSQL})
 	}
 	return nil // such as the core, which is ours
 }
 
 var tooLarge = &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: "unpacked it is more than this site may store; raise run.storageMiB", Code: "import_too_large"}
 
-// keep leaves a file open.
-type keep struct{ *os.File }
+// dump reads the SQL of an archive, and says in words what is wrong with it.
+type dump struct {
+	r    io.Reader
+	left int64
+}
 
-func (keep) Close() error { return nil }
+func (d *dump) Read(b []byte) (int, error) {
+	n, err := d.r.Read(b)
+	if d.left -= int64(n); d.left < 0 {
+		return n, tooLarge
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = badArchive("it is damaged or cut off")
+	}
+	return n, err
+}
 
 func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
 	n, err := io.Copy(out, io.LimitReader(in, *left+1))

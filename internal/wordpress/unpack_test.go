@@ -88,6 +88,16 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
+// drain loads nothing.
+func drain(sql io.Reader) error { _, err := io.Copy(io.Discard, sql); return err }
+
+// prefixOf returns the prefix of a dump that is read in parts.
+func prefixOf(sql io.Reader) (string, error) {
+	var p prefixes
+	_, _ = io.CopyBuffer(struct{ io.Writer }{&p}, sql, make([]byte, 64<<10)) // it never fails
+	return p.found()
+}
+
 // unpackThere takes an archive apart below a new directory, which it returns.
 func unpackThere(t *testing.T, archive []byte, left int64) (string, error) {
 	t.Helper()
@@ -99,7 +109,7 @@ func unpackThere(t *testing.T, archive []byte, left int64) (string, error) {
 	if err := os.WriteFile(file, archive, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u := &unpacking{ctx: t.Context(), dir: dir, left: left, told: func(float64) {}}
+	u := &unpacking{ctx: t.Context(), dir: dir, left: left, load: drain, told: func(float64) {}}
 	defer u.close()
 	return dir, u.open(file)
 }
@@ -252,7 +262,7 @@ func TestUnpackToFullDisk(t *testing.T) {
 	if err := os.WriteFile(file, p.end(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u := &unpacking{ctx: t.Context(), dir: next, left: 1 << 30, told: func(float64) {}}
+	u := &unpacking{ctx: t.Context(), dir: next, left: 1 << 30, load: drain, told: func(float64) {}}
 	defer u.close()
 	if f := fault.As(u.open(file)); f == nil || f.Code != "disk_full" {
 		t.Errorf("%v", f)
@@ -284,6 +294,7 @@ func TestPrefixOf(t *testing.T) {
 		"no prefix":               {table("options") + table("usermeta"), ""},
 		"nothing":                 {"", ""},
 		"a great many":            {strings.Repeat("CREATE ", 1<<16) + table("wp_options"), "wp_"},
+		"more than are looked at": {strings.Repeat("CREATE ", maxLooks+1) + table("wp_options"), ""},
 		"a name that is too long": {table(strings.Repeat("a", 60) + "_options"), ""},
 	} {
 		got, err := prefixOf(strings.NewReader(tt.sql))
@@ -297,6 +308,44 @@ func TestPrefixOf(t *testing.T) {
 	}
 	if got, err := prefixOf(strings.NewReader(many.String())); got != "wp_0_" || err != nil {
 		t.Errorf("of very many: %q, %v", got, err)
+	}
+}
+
+// A dump is loaded as it is unpacked: on disk there is only what is imported of it.
+func TestUnpackHoldsNoDump(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"tar", "zip"} {
+		p := newPacked(t, kind)
+		p.text("wp-content/index.php", "<?php")
+		p.text("dump.sql", "-- "+strings.Repeat("x", 32<<20)+"\n")
+		file, dir := filepath.Join(t.TempDir(), "archive"), t.TempDir()
+		p.ok(os.WriteFile(file, p.end(), 0o600))
+		var loaded int64
+		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}}
+		u.load = func(sql io.Reader) error {
+			n, err := io.CopyN(io.Discard, sql, 16<<20) // in its middle
+			p.ok(err)
+			for _, where := range []string{dir, filepath.Dir(dir), os.TempDir()} {
+				if files, err := filepath.Glob(filepath.Join(where, ".import-sql-*")); err != nil || len(files) > 0 {
+					t.Errorf("%s: %q, %v", kind, files, err)
+				}
+			}
+			fds, err := os.ReadDir("/proc/self/fd")
+			p.ok(err)
+			for _, fd := range fds {
+				if name, _ := os.Readlink("/proc/self/fd/" + fd.Name()); strings.Contains(name, ".import-") {
+					t.Errorf("%s: %s is open", kind, name)
+				}
+			}
+			rest, err := io.Copy(io.Discard, sql)
+			loaded = n + rest
+			return err
+		}
+		p.ok(u.open(file))
+		u.close()
+		if loaded < 32<<20 {
+			t.Errorf("%s: %d bytes are loaded", kind, loaded)
+		}
 	}
 }
 
@@ -319,10 +368,11 @@ func TestUnpackOfOthers(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "archive")
 		p.ok(os.WriteFile(file, p.end(), 0o600))
 		dir := t.TempDir()
-		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}}
+		var tables prefixes
+		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}, load: func(sql io.Reader) error { _, err := io.Copy(&tables, sql); return err }}
 		defer u.close()
 		p.ok(u.open(file))
-		if prefix, err := prefixOf(u.sql); prefix != "x_" {
+		if prefix, err := tables.found(); prefix != "x_" {
 			t.Errorf("%s: the prefix is %q, %v", kind, prefix, err)
 		}
 		if entries, err := os.ReadDir(filepath.Join(dir, "mu-plugins")); err != nil || len(entries) != 1 {
