@@ -94,7 +94,7 @@ func TestPHPApplication(t *testing.T) {
 	// A deployment that can't work never goes live.
 	broken := shop("three")
 	broken["public/index.php"] = "<?php syntax error"
-	if why := h.fails("shop", broken); !strings.Contains(why, "answers / with 500") {
+	if why := h.fails("shop", broken); !strings.Contains(why, "answers / with 500: PHP Parse error:") || !strings.Contains(why, "public/index.php on line 1") {
 		t.Errorf("a broken deployment: %s", why)
 	}
 	broken = shop("four")

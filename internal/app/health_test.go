@@ -1,7 +1,9 @@
 package app
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,4 +46,48 @@ func TestHealthSaysWhatItWaitsFor(t *testing.T) {
 			t.Errorf("%d starts, want 1", n)
 		}
 	})
+}
+
+// A fatal error of PHP that repeats ends the wait: it is in the code, and is told. One of
+// another kind, or one that goes away, doesn't.
+func TestFatalErrorRepeats(t *testing.T) {
+	const parse = "PHP Parse error:  syntax error, unexpected end of file in /app/public/wp-content/themes/ours/functions.php on line 3"
+	for name, tt := range map[string]struct {
+		print func(i int) string
+		took  time.Duration
+		says  string
+	}{
+		"the same each time": {func(int) string { return "[23-Nov-2026 16:00:00 UTC] " + parse }, 15 * time.Second, "answers / with 500: " + parse},
+		"another each time":  {func(i int) string { return fmt.Sprintf("%s %d", parse, i) }, time.Minute, "is not healthy after 1m0s"},
+		"none":               {func(int) string { return "PHP Warning:  something" }, time.Minute, "is not healthy after 1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.engine.status = 500
+				done := make(chan error)
+				begun := time.Now()
+				go func() {
+					_, err := w.apps.Start(t.Context(), "one", nil)
+					done <- err
+				}()
+				tick := time.NewTicker(time.Second)
+				defer tick.Stop()
+				for i := 0; ; i++ {
+					select {
+					case err := <-done:
+						if code(err) != "application_unhealthy" || !strings.Contains(err.Error(), tt.says) {
+							t.Errorf("Start = %v", err)
+						}
+						if took := time.Since(begun); took > tt.took+time.Second || took < tt.took-5*time.Second {
+							t.Errorf("it took %s, want %s", took, tt.took)
+						}
+						return
+					case <-tick.C:
+						w.engine.last().spec.Output("stderr", tt.print(i))
+					}
+				}
+			})
+		})
+	}
 }

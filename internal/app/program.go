@@ -53,6 +53,7 @@ type instance struct {
 	maxBody   atomic.Int64    // bytes
 	firstByte atomic.Int64    // nanoseconds
 	left      <-chan struct{} // closed when it no longer counts to its owner's
+	fatal     *atomic.Value   // the last fatal error of PHP that it printed, as a string
 	out       chan struct{}   // closed when it no longer counts to all that run
 	ended     chan struct{}   // closed when it has ended and no request gets it any more
 

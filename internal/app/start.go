@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"slipway/internal/db"
 	"slipway/internal/fair"
 	"slipway/internal/fault"
+	"slipway/internal/php"
 	"slipway/internal/runtime"
 )
 
@@ -74,9 +76,13 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	}
 	a.logs.owned(want.Site, want.Owner)
 	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
+	fatal := new(atomic.Value)
 	want.Spec.Output = func(stream, line string) {
 		if want.Redact != nil {
 			line = want.Redact(line)
+		}
+		if text := php.Fatal(line); text != "" {
+			fatal.Store(text)
 		}
 		a.logs.add(want.Site, p.deployment, web, stream, line)
 	}
@@ -88,7 +94,7 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	stored := a.storing.begin(want.Site)
 	gone := make(chan struct{})
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), left: gone, out: make(chan struct{}), ended: make(chan struct{})}
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), left: gone, out: make(chan struct{}), ended: make(chan struct{}), fatal: fatal}
 	in.bound(want)
 	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
@@ -127,9 +133,13 @@ func reasonOf(err error) string {
 	return "The application could not be started"
 }
 
+// repeats is how long a program may answer with the same fatal error of PHP.
+const repeats = 10 * time.Second
+
 // healthy asks the program until it answers with anything but a server error. One that
 // answers with such an error may only be on its way up, so it is asked until its time is
-// over, less and less often; say hears of it meanwhile, once for each answer.
+// over, less and less often; say hears of it meanwhile, once for each answer. A fatal error of
+// PHP that is the same for repeats is not waited for any longer: it is in the code.
 func (p *program) healthy(ctx context.Context, in *instance, say func(line string)) error {
 	p.mu.Lock()
 	want := p.want
@@ -141,6 +151,8 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		path = "/"
 	}
 	last := "it does not respond"
+	var fatal string
+	var since time.Time
 	for pause := 50 * time.Millisecond; ; {
 		status, err := in.ask(ctx, want.Host, path)
 		switch {
@@ -148,6 +160,15 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 			return nil
 		case err == nil:
 			pause = min(time.Second, pause*3/2)
+			now, _ := in.fatal.Load().(string)
+			if now != fatal {
+				fatal, since = now, time.Now()
+			}
+			if fatal != "" && time.Since(since) >= repeats {
+				return &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+					Message: fmt.Sprintf("The application answers %s with %d: %s", path, status, clip(fatal)),
+					Details: "the same error for " + repeats.String() + "; it must answer " + path + " with anything but a server error"}
+			}
 			if now := fmt.Sprintf("it answers %s with %d", path, status); now != last {
 				last = now
 				if say != nil {

@@ -53,7 +53,7 @@ func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
 	}
 	defer running.Stop(0)
 	p := &program{apps: a, want: want}
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), transport: p.transportTo(running, want)}
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), transport: p.transportTo(running, want), fatal: new(atomic.Value)}
 	defer in.transport.CloseIdleConnections()
 	path := want.HealthPath
 	if path == "" {

@@ -33,6 +33,17 @@ func (v Version) Argv() []string {
 // Line returns a line of PHP-FPM's error stream without what PHP-FPM puts before PHP's own.
 func Line(text string) string { return strings.TrimPrefix(text, "PHP message: ") }
 
+// Fatal returns what a line of a log says of an error that ended a script, without when; empty
+// where it says nothing of one.
+func Fatal(line string) string {
+	for _, mark := range []string{"PHP Fatal error: ", "PHP Parse error: "} {
+		if i := strings.Index(line, mark); i >= 0 {
+			return line[i:]
+		}
+	}
+	return ""
+}
+
 // Env returns the variable by which PHP-FPM takes over the socket of descriptor 3.
 func (v Version) Env() []string { return []string{"FPM_SOCKETS=" + poolSocket + "=3"} }
 
