@@ -42,6 +42,10 @@ if (isset($_GET['probe'])) add_action('init', function () {
 		$r = wp_remote_get(home_url('/?p=1&loop=1'), ['sslverify' => false, 'timeout' => 20]);
 		echo json_encode(is_wp_error($r) ? $r->get_error_message() : wp_remote_retrieve_response_code($r) . ' ' . (strpos(wp_remote_retrieve_body($r), 'Hello world') !== false ? 'whole' : 'odd'));
 		break;
+	case 'health':
+		require_once ABSPATH . 'wp-admin/includes/class-wp-site-health.php';
+		echo json_encode([WP_Site_Health::get_instance()->can_perform_loopback()->status]);
+		break;
 	case 'https':
 		echo json_encode([is_ssl(), home_url(), $_SERVER['SERVER_PORT'], $_SERVER['REQUEST_SCHEME']]);
 		break;
@@ -93,6 +97,14 @@ func (h *installation) network(s siteBody) {
 	}
 	if got := h.ask(s, "loopback"); got != `"200 whole"` {
 		t.Errorf("a request to itself: %s", got)
+	}
+	if got := h.ask(s, "health"); got != `["good"]` {
+		t.Errorf("Site Health says of requests to itself: %s", got)
+	}
+	for _, mark := range []string{"", strings.Repeat("0", 64)} {
+		if status, _, _ := h.visitor(s.URL).do("POST", "/wp-cron.php", nil, "Slipway-Loopback", mark); status != 404 {
+			t.Errorf("a stranger's request to wp-cron.php with %q: %d", mark, status)
+		}
 	}
 	if got := h.ask(s, "https"); !strings.HasPrefix(got, "[true,\"https:") {
 		t.Errorf("it knows of HTTPS: %s", got)

@@ -2,7 +2,10 @@ package wordpress
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +37,7 @@ type Guard struct {
 	site    string
 	pages   string // the deployment whose pages it looks for and stores
 	xmlrpc  bool
+	own     string    // marks requests that the site makes to itself
 	asked   time.Time // what the answer shows is not older
 	acquire func(ctx context.Context) (Program, error)
 
@@ -44,7 +48,7 @@ type Guard struct {
 
 // guard returns one for a request to a deployment of a site.
 func (w *WordPress) guard(s served, deployment string, acquire func(ctx context.Context) (Program, error)) *Guard {
-	return &Guard{w: w, owner: s.owner, site: s.site, pages: deployment, xmlrpc: s.xmlrpc, asked: time.Now(), acquire: acquire}
+	return &Guard{w: w, owner: s.owner, site: s.site, pages: deployment, xmlrpc: s.xmlrpc, own: s.own, asked: time.Now(), acquire: acquire}
 }
 
 // served holds what a deployment of a WordPress serves.
@@ -52,6 +56,7 @@ type served struct {
 	site   string // empty: it is none
 	owner  string
 	xmlrpc bool
+	own    string
 }
 
 // Before returns the guard of a request to a deployment; nil where that is no WordPress.
@@ -64,9 +69,17 @@ func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(
 		return w.guard(s, deployment, acquire), nil
 	}
 	var s served
-	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.owner_id, w.xmlrpc FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).Scan(&s.site, &s.owner, &s.xmlrpc)
+	var sealed string
+	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).Scan(&s.site, &s.owner, &s.xmlrpc, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("find WordPress of a deployment: %w", err)
+	}
+	if s.site != "" {
+		key, err := w.c.Seal.Open(sealed, purpose(site.ID(s.site)))
+		if err != nil {
+			return nil, fmt.Errorf("open key of WordPress: %w", err)
+		}
+		s.own = ownMark(key)
 	}
 	if w.count.Add(1) > maxKnown {
 		w.known.Clear()
@@ -180,8 +193,25 @@ func closed(name string, xmlrpc bool) bool {
 	return closedNames.MatchString(low)
 }
 
+// ownMark returns what a WordPress with that key sends as Slipway-Loopback to its own wp-cron.php.
+func ownMark(key []byte) string {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte("loopback"))
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// ownCron reports whether the site itself asks for its wp-cron.php, to see that it can. There is
+// nothing to do: events are run when they are due.
+func (g *Guard) ownCron(r *http.Request) bool {
+	return script(strings.ToLower(r.URL.Path)) == "/wp-cron.php" && hmac.Equal([]byte(r.Header.Get("Slipway-Loopback")), []byte(g.own))
+}
+
 // Serve answers what needs no program, or a file, and reports whether it did.
 func (g *Guard) Serve(w http.ResponseWriter, r *http.Request) bool {
+	if g.own != "" && g.ownCron(r) {
+		answer(w, http.StatusOK, "")
+		return true
+	}
 	if closed(r.URL.Path, g.xmlrpc) {
 		answer(w, http.StatusNotFound, "Not found\n")
 		return true
