@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -212,6 +214,61 @@ func TestProgramUpgrade(t *testing.T) {
 	}
 	c.Close()
 	p.until("the program is let go", func() bool { return p.held.Load() == 0 })
+}
+
+// An upgraded connection ends on both sides when one side has ended it, though the other doesn't
+// care: neither a visitor who vanished nor a program that hangs holds anything for ever.
+func TestUpgradeEnds(t *testing.T) {
+	t.Parallel()
+	for way, by := range map[string]int{"ReverseProxy": byReverseProxy, "server": byServer, "all": byAll} {
+		for what, programEnds := range map[string]bool{"the visitor ends": false, "the program ends": true} {
+			t.Run(way+", "+what, func(t *testing.T) {
+				t.Parallel()
+				over := make(chan struct{})
+				p := startProgramBy(t, by, func(w http.ResponseWriter, r *http.Request) {
+					conn, buf, err := http.NewResponseController(w).Hijack()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer conn.Close()
+					io.WriteString(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello\n")
+					buf.Flush()
+					if programEnds {
+						conn.(interface{ CloseWrite() error }).CloseWrite()
+					}
+					<-over // as Node does: it hears of the end, and keeps its own side open
+				})
+				t.Cleanup(func() { close(over) })
+				c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				io.WriteString(c, "GET /chat HTTP/1.1\r\nHost: app.sites.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+				r := bufio.NewReader(c)
+				if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 101 {
+					t.Fatal(resp, err)
+				}
+				if line, err := r.ReadString('\n'); line != "hello\n" {
+					t.Fatalf("%q, %v", line, err)
+				}
+				if n := p.held.Load(); n != 1 {
+					t.Errorf("%d hold the program while the connection is open, want 1", n)
+				}
+				if !programEnds {
+					c.Close()
+				}
+				p.until("the program is let go", func() bool { return p.held.Load() == 0 })
+				if programEnds {
+					_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+					if _, err := io.ReadAll(r); errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Error("the visitor's connection stays")
+					}
+				}
+			})
+		}
+	}
 }
 
 // Events reach the visitor as the program sends them, though no answer has an end.

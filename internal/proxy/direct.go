@@ -321,7 +321,7 @@ func (x *exchange) send() {
 
 // body passes the answer's body on, and reports whether all of it came.
 func (x *exchange) body() bool {
-	w := &flowing{x.w, x.conn}
+	w := &flowing{Recorder: x.w, conn: x.conn}
 	before := func() error {
 		err := x.conn.Flush()
 		if errors.Is(err, http.ErrNotSupported) {

@@ -14,7 +14,7 @@ func serveFile(w *response.Recorder, r *http.Request, to Program, s Site) bool {
 	if s.Protected {
 		w.Header()["Cache-Control"] = response.Private // only the visitor's own browser may keep it
 	}
-	if !to.Serve(&flowing{w, conn}, r) {
+	if !to.Serve(&flowing{Recorder: w, conn: conn}, r) {
 		delete(w.Header(), "Cache-Control")
 		return false
 	}

@@ -207,7 +207,7 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to Program, s Sit
 		_ = conn.SetReadDeadline(time.Time{})
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
-	out := http.ResponseWriter(&flowing{w, conn})
+	out := http.ResponseWriter(&flowing{w, conn, func() { cancel(nil) }})
 	if !r.ProtoAtLeast(1, 1) {
 		out = &finalOnly{out}
 	}
@@ -259,7 +259,8 @@ func (buffers) Put(b []byte) { bufferPool.Put((*[32 << 10]byte)(b)) }
 // program likes, and a visitor who reads nothing holds nothing for long.
 type flowing struct {
 	*response.Recorder
-	conn *http.ResponseController
+	conn   *http.ResponseController
+	cancel func() // ends the request
 }
 
 func (f *flowing) Write(b []byte) (int, error) {

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"time"
+)
+
+// upgradeGrace is how long the other side of an upgraded connection may take to say the rest
+// once one side has ended. Programs often don't notice: a WebSocket whose visitor left without a
+// close frame would hold its program awake for ever.
+const upgradeGrace = 5 * time.Second
+
+// Hijack is for http.ResponseController: it hands out the connection of an upgrade, such as
+// a WebSocket's.
+func (f *flowing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, buf, err := f.conn.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = c.SetDeadline(time.Time{})
+	u := &upgraded{Conn: c, end: f.cancel}
+	buf.Writer.Reset(u)
+	return u, buf, nil
+}
+
+// upgraded is a visitor's side of an upgraded connection. Reading from it takes as long as it
+// takes: the kernel finds visitors who vanished (TCP keep-alives, some two minutes). A visitor who
+// reads nothing for flowTime has left.
+type upgraded struct {
+	net.Conn
+	end  func() // ends both sides
+	once sync.Once
+}
+
+func (u *upgraded) Read(b []byte) (int, error) {
+	n, err := u.Conn.Read(b)
+	if err != nil {
+		u.ending()
+	}
+	return n, err
+}
+
+func (u *upgraded) Write(b []byte) (int, error) {
+	_ = u.Conn.SetWriteDeadline(time.Now().Add(flowTime))
+	n, err := u.Conn.Write(b)
+	if err != nil {
+		u.ending()
+	}
+	return n, err
+}
+
+// CloseWrite tells the visitor that the program has ended its side.
+func (u *upgraded) CloseWrite() error {
+	u.ending()
+	if c, ok := u.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return nil
+}
+
+// ending gives the other side its time.
+func (u *upgraded) ending() {
+	u.once.Do(func() {
+		time.AfterFunc(upgradeGrace, func() {
+			u.end()
+			_ = u.Conn.Close()
+		})
+	})
+}
