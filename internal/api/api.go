@@ -58,6 +58,7 @@ type Config struct {
 	Backups     *backup.Backups
 	Operations  *operation.Operations
 	Answers     *idempotency.Answers
+	Streams     *requestinfo.Streams // shared with the dashboard. Optional.
 	Limiter     *ratelimit.Limiter
 	Limits      *account.Limits // Optional: without it GET /account shows none.
 	Log         *slog.Logger
@@ -80,9 +81,8 @@ type API struct {
 	huma      huma.API
 	ops       []Route
 	byPattern map[string]Route // by the mux's pattern
-	streams   requestinfo.Streams
-	pushes    *db.Batch     // that forges tell of
-	spec      func() []byte // openapi.json
+	pushes    *db.Batch        // that forges tell of
+	spec      func() []byte    // openapi.json
 	docs      func() *pages
 }
 
@@ -96,7 +96,10 @@ func New(c Config) *API {
 	if c.Ready == nil {
 		c.Ready = func() bool { return true }
 	}
-	a := &API{Config: c, mux: http.NewServeMux(), streams: requestinfo.Streams{PerUser: maxUserStreams, All: maxStreams}}
+	a := &API{Config: c, mux: http.NewServeMux()}
+	if a.Streams == nil {
+		a.Streams = requestinfo.NewStreams(requestinfo.AllStreams, requestinfo.UserStreams, requestinfo.NetworkStreams)
+	}
 	a.pushes = c.DB.NewBatch()
 	a.huma = newHuma(a.mux, c)
 	a.routes()

@@ -263,7 +263,7 @@ func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.
 			return nil, err
 		}
 	}
-	done, ok := a.streams.Begin(c.User)
+	done, ok := a.Streams.Begin(c.User, from(ctx).addr)
 	if !ok {
 		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open downloads", Details: "wait until one of them finishes", Code: "too_many_streams", RetryAfter: 5 * time.Second}
 	}

@@ -111,7 +111,7 @@ func (a *API) fetchDeliveries(ctx context.Context, r Route, in *fetchDeliveriesI
 	if _, err := a.Webhooks.Fetch(ctx, c.Owner, id, after); err != nil { // an ended listener is a 404, not an empty stream
 		return nil, err
 	}
-	return a.stream(c, func() (<-chan struct{}, func()) { return a.Webhooks.Listen(id) }, func(ctx context.Context) (list []event, end any, err error) {
+	return a.stream(ctx, c, func() (<-chan struct{}, func()) { return a.Webhooks.Listen(id) }, func(ctx context.Context) (list []event, end any, err error) {
 		for { // until all that is there has been asked for
 			offers, err := a.Webhooks.Fetch(db.WithShare(ctx, string(c.Owner)), c.Owner, id, after)
 			for _, o := range offers {

@@ -17,14 +17,11 @@ import (
 	"slipway/internal/deployment"
 	"slipway/internal/fault"
 	"slipway/internal/journal"
+	"slipway/internal/requestinfo"
 )
 
-// The most lines in one answer, streams one user may hold open, and streams in all.
-const (
-	maxLines       = 10_000
-	maxUserStreams = 20
-	maxStreams     = 1000
-)
+// maxLines is the most lines in one answer.
+const maxLines = 10_000
 
 // How a stream is kept alive: a poll that finds what a lost wake-up missed, a comment so
 // that proxies do not hang up, and how long one event may take to be sent.
@@ -127,7 +124,7 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 				return func(ctx huma.Context) { ctx.SetStatus(http.StatusNoContent) }, nil
 			}
 		}
-		return a.stream(c, func() (<-chan struct{}, func()) { return a.Deployments.Listen(d.ID) }, func(ctx context.Context) (list []event, end any, err error) {
+		return a.stream(ctx, c, func() (<-chan struct{}, func()) { return a.Deployments.Listen(d.ID) }, func(ctx context.Context) (list []event, end any, err error) {
 			lines, status, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxEvents)
 			for _, l := range lines {
 				list, after = append(list, event{l.N, showLine(l)}), l.N
@@ -172,11 +169,11 @@ const maxEvents = 500
 // stream answers with events for as long as there are any. listen says when to look again;
 // next returns those that follow, at most maxEvents, and the last event's data where
 // nothing can follow them.
-func (a *API) stream(c account.Caller, listen func() (<-chan struct{}, func()), next func(context.Context) ([]event, any, error)) (func(huma.Context), error) {
-	done, ok := a.streams.Begin(c.User)
+func (a *API) stream(ctx context.Context, c account.Caller, listen func() (<-chan struct{}, func()), next func(context.Context) ([]event, any, error)) (func(huma.Context), error) {
+	done, ok := a.Streams.Begin(c.User, from(ctx).addr)
 	if !ok {
 		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
-			Details: fmt.Sprintf("a user can follow at most %d logs at once", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
+			Details: fmt.Sprintf("a user can follow at most %d logs at once", requestinfo.UserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
 	}
 	return func(ctx huma.Context) {
 		defer done()

@@ -365,7 +365,7 @@ func (a *API) siteLogs(ctx context.Context, r Route, in *siteLogsIn) (func(huma.
 			f.Limit = maxEvents
 		}
 		listen := func() (<-chan struct{}, func()) { return a.DB.Listen(app.LogTopic(in.ID)) }
-		return a.stream(c, listen, func(ctx context.Context) (list []event, end any, err error) {
+		return a.stream(ctx, c, listen, func(ctx context.Context) (list []event, end any, err error) {
 			if _, err := a.site(ctx, c, in.ID); err != nil { // deleted, or no longer the caller's
 				return nil, nil, err
 			}

@@ -162,7 +162,7 @@ func (a *API) importRoute(r Route) {
 		if err != nil {
 			return nil, a.problem(ctx, err)
 		}
-		done, ok := a.streams.Begin(c.User)
+		done, ok := a.Streams.Begin(c.User, from(ctx).addr)
 		if !ok {
 			return nil, a.problem(ctx, &fault.Error{Kind: fault.Limited, Message: "Too many open uploads", Details: "wait until one of them finishes", Code: "too_many_streams", RetryAfter: 5 * time.Second})
 		}

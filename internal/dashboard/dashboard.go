@@ -59,6 +59,7 @@ type Config struct {
 	Accounts     *account.Accounts
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
+	Streams      *requestinfo.Streams // shared with the API. Optional.
 	Rules        *rule.Rules
 	Thumbnails   *thumbnail.Thumbnails
 	Git          *git.Git
@@ -149,15 +150,14 @@ type Finding struct {
 // Dashboard serves the pages.
 type Dashboard struct {
 	Config
-	logins  *ratelimit.Limiter
-	secure  bool // the base URL is https
-	assets  assets
-	pages   map[string]func() *template.Template
-	routes  []route
-	mux     *http.ServeMux
-	streams requestinfo.Streams
+	logins *ratelimit.Limiter
+	secure bool // the base URL is https
+	assets assets
+	pages  map[string]func() *template.Template
+	routes []route
+	mux    *http.ServeMux
 
-	terminals requestinfo.Streams
+	terminals *requestinfo.Streams
 
 	disk   cached[Disk]
 	doctor cached[[]Finding]
@@ -171,9 +171,12 @@ func New(c Config) *Dashboard {
 	if c.Ready == nil {
 		c.Ready = func() bool { return true }
 	}
-	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(), streams: requestinfo.Streams{PerUser: maxUserStreams, All: maxStreams}, terminals: requestinfo.Streams{PerUser: maxUserTerminals, All: maxTerminals},
+	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(), terminals: requestinfo.NewStreams(maxTerminals, maxUserTerminals, maxNetworkTerminals),
 		// Guesses are counted in the database also on one node: a restart forgives nothing.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
+	}
+	if d.Streams == nil {
+		d.Streams = requestinfo.NewStreams(requestinfo.AllStreams, requestinfo.UserStreams, requestinfo.NetworkStreams)
 	}
 	d.disk.load, d.disk.good = c.Disk, time.Minute
 	d.doctor.load, d.doctor.good = c.Doctor, time.Minute

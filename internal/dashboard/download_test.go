@@ -3,11 +3,13 @@ package dashboard
 import (
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"slipway/internal/db"
 	"slipway/internal/journal"
+	"slipway/internal/requestinfo"
 )
 
 // A download that is under way ends with its session, before its last byte; one whose
@@ -40,7 +42,7 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 	if n, err := io.Copy(io.Discard, open().Body); err != nil || n < 32_000_000 {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
-	w.dash.streams.All = 1
+	w.dash.Streams = requestinfo.NewStreams(1, 1, 1)
 	a := open()
 	if _, err := io.ReadFull(a.Body, make([]byte, 1000)); err != nil {
 		t.Fatal(err)
@@ -51,7 +53,7 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 	}))
 	// The client reads nothing until the server has given up, as whoever hoards would do.
 	w.eventually("the server gives the download up", func() bool {
-		done, ok := w.dash.streams.Begin("usr_other")
+		done, ok := w.dash.Streams.Begin("usr_other", netip.Addr{})
 		if ok {
 			done()
 		}

@@ -10,12 +10,7 @@ import (
 	"time"
 
 	"slipway/internal/fault"
-)
-
-// The most streams one user may hold open, and streams in all.
-const (
-	maxUserStreams = 20
-	maxStreams     = 1000
+	"slipway/internal/requestinfo"
 )
 
 // How a stream is kept alive, and how long one event may take to be sent.
@@ -79,10 +74,10 @@ func (e *events) write(text string) error {
 // serveStream opens a stream and lets fn fill it until it returns, the browser is gone,
 // the session has ended or the service stops.
 func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *events) error) {
-	done, ok := d.streams.Begin(q.user.ID)
+	done, ok := d.Streams.Begin(q.user.ID, q.addr)
 	if !ok {
 		d.finish(w, q, route{}, answer{}, &fault.Error{Kind: fault.Limited, Message: "Too many live pages open",
-			Details: fmt.Sprintf("close some of them: at most %d are updated at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
+			Details: fmt.Sprintf("close some of them: at most %d are updated at a time", requestinfo.UserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
 		return
 	}
 	defer done()
@@ -106,10 +101,10 @@ func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *ev
 // a write that is under way then. A connection that fn gives up ends without its last
 // bytes: half a file must not look whole.
 func (d *Dashboard) whileAllowed(w http.ResponseWriter, q *request, fn func(ctx context.Context, conn *http.ResponseController) error) {
-	done, ok := d.streams.Begin(q.user.ID)
+	done, ok := d.Streams.Begin(q.user.ID, q.addr)
 	if !ok {
 		d.finish(w, q, route{}, answer{}, &fault.Error{Kind: fault.Limited, Message: "Too many open downloads",
-			Details: fmt.Sprintf("at most %d downloads and live pages of a user are open at a time", maxUserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
+			Details: fmt.Sprintf("at most %d downloads and live pages of a user are open at a time", requestinfo.UserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
 		return
 	}
 	defer done()

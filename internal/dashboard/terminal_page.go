@@ -28,14 +28,15 @@ type Terminal struct {
 	Sizes         <-chan [2]int // columns and rows, when they change
 }
 
-// The most terminals of one user, and of all; how long one may be open, with and without
+// The most terminals of one user, of one client's network, and of all; how long one may be open, with and without
 // anything happening in it; and how much it may show.
 const (
-	maxUserTerminals = 3
-	maxTerminals     = 50
-	terminalTime     = time.Hour
-	terminalIdle     = 15 * time.Minute
-	terminalOutput   = 64 << 20 // bytes
+	maxUserTerminals    = 3
+	maxNetworkTerminals = 10
+	maxTerminals        = 50
+	terminalTime        = time.Hour
+	terminalIdle        = 15 * time.Minute
+	terminalOutput      = 64 << 20 // bytes
 )
 
 // How often a terminal's connection is tried, and how often it is checked that the site still
@@ -106,9 +107,9 @@ func (d *Dashboard) serveTerminal(w http.ResponseWriter, q *request, id site.ID)
 		d.Log.DebugContext(q.Context(), "terminal not opened", "request", q.id, "err", err)
 		return
 	}
-	done, ok := d.terminals.Begin(q.user.ID)
+	done, ok := d.terminals.Begin(q.user.ID, q.addr)
 	if !ok {
-		closeSocket(c, closeRefused, fmt.Sprintf("At most %d terminals of a user, and %d in all, are open at a time", maxUserTerminals, maxTerminals))
+		closeSocket(c, closeRefused, fmt.Sprintf("At most %d terminals of a user, %d of a network, and %d in all, are open at a time", maxUserTerminals, maxNetworkTerminals, maxTerminals))
 		return
 	}
 	done = sync.OnceFunc(done)

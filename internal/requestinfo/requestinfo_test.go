@@ -57,25 +57,3 @@ func TestRequestIDIsHarmless(t *testing.T) {
 		}
 	}
 }
-
-func TestStreamsAreBounded(t *testing.T) {
-	t.Parallel()
-	s := Streams{PerUser: 2, All: 3}
-	first, ok := s.Begin("a")
-	if _, ok2 := s.Begin("a"); !ok || !ok2 {
-		t.Fatal("two of one user were refused")
-	}
-	if _, ok := s.Begin("a"); ok {
-		t.Fatal("a third of one user was let in")
-	}
-	if _, ok := s.Begin("b"); !ok {
-		t.Fatal("another user was refused")
-	}
-	if _, ok := s.Begin("c"); ok {
-		t.Fatal("a fourth of all was let in")
-	}
-	first()
-	if _, ok := s.Begin("a"); !ok {
-		t.Fatal("a place that was given back is lost")
-	}
-}

@@ -1,39 +1,44 @@
 package requestinfo
 
 import (
-	"sync"
+	"net/netip"
 
 	"slipway/internal/account"
+	"slipway/internal/fair"
 )
 
-// Streams bounds the answers that are held open.
-type Streams struct {
-	PerUser, All int // the most of one user, and of everybody
+// The most live streams (logs and live pages) and downloads in all, of one user and of one
+// client's network, whose users may be many.
+const (
+	AllStreams     = 1000
+	UserStreams    = 20
+	NetworkStreams = 200
+)
 
-	mu   sync.Mutex // guards what follows
-	open int
-	of   map[account.UserID]int
+// Streams bounds the answers that are held open: in all, of one user, and of one network, so
+// that neither a user nor one client with many users takes all places. It is safe for
+// concurrent use.
+type Streams struct{ users, networks *fair.Pool }
+
+// NewStreams returns places for so many streams: in all, of one user, and of one network.
+func NewStreams(all, user, network int) *Streams {
+	return &Streams{
+		users:    fair.New(fair.Config{Places: all, Owner: user}),    //share: total AllStreams; owner UserStreams; edge 429 with Retry-After
+		networks: fair.New(fair.Config{Places: all, Owner: network}), //share: total AllStreams; owner a network has NetworkStreams; edge 429 with Retry-After
+	}
 }
 
-// Begin counts one more stream of the user. It reports false, and counts nothing, when
-// that would be too many; otherwise done is to be called when the stream ends.
-func (s *Streams) Begin(u account.UserID) (done func(), ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open >= s.All || s.of[u] >= s.PerUser {
+// Begin takes a place for the user's stream to an address. It reports false, and takes none,
+// when that would be too many; otherwise done is to be called when the stream ends.
+func (s *Streams) Begin(u account.UserID, to netip.Addr) (done func(), ok bool) {
+	user, ok := s.users.Try(fair.Who{Owner: string(u)})
+	if !ok {
 		return nil, false
 	}
-	if s.of == nil {
-		s.of = map[account.UserID]int{}
+	network, ok := s.networks.Try(fair.Who{Owner: Network(to)})
+	if !ok {
+		user()
+		return nil, false
 	}
-	s.open++
-	s.of[u]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.open--
-		if s.of[u]--; s.of[u] == 0 {
-			delete(s.of, u)
-		}
-	}, true
+	return func() { network(); user() }, true
 }

@@ -50,6 +50,7 @@ import (
 	"slipway/internal/operation"
 	"slipway/internal/ratelimit"
 	"slipway/internal/release"
+	"slipway/internal/requestinfo"
 	"slipway/internal/rule"
 	"slipway/internal/runtime"
 	"slipway/internal/seal"
@@ -219,10 +220,14 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 	h.traffic.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.Role("api") {
-		h.pages = dashboard.New(h.dashboardConfig())
+		// One user has so many streams and downloads, whether of pages or of the API.
+		streams := requestinfo.NewStreams(requestinfo.AllStreams, requestinfo.UserStreams, requestinfo.NetworkStreams)
+		pages := h.dashboardConfig()
+		pages.Streams = streams
+		h.pages = dashboard.New(pages)
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Rules: h.rules, Git: h.git,
 			Connections: h.connections, Notify: h.notify, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Limiter: h.limiter, Log: s.Log, BaseURL: s.BaseURL, APIURL: s.APIURL,
+			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Streams: streams, Limiter: h.limiter, Log: s.Log, BaseURL: s.BaseURL, APIURL: s.APIURL,
 			RateLimit: s.RateLimit, TrustedProxies: s.Proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
