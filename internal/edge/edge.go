@@ -37,6 +37,7 @@ import (
 	"slipway/internal/cache"
 	"slipway/internal/connlimit"
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/fileserver"
 	"slipway/internal/proxy"
 	"slipway/internal/ready"
@@ -137,6 +138,7 @@ type Edge struct {
 	backends   map[string]backend // by kind
 	guard      *access.Guard
 	proxy      *proxy.Proxy
+	held       *fair.Pool    // by fields of answers
 	bodyTime   time.Duration // for a body that nobody reads
 }
 
@@ -167,6 +169,7 @@ func New(c Config) *Edge {
 	e.trees = cache.New[release.ID, *release.Tree](trees, trees)
 	e.fileserver = fileserver.New(fileserver.Config{Blobs: c.Blobs, Log: c.Log, Bytes: assets, Looked: func(hit bool) { e.metrics.cache("asset", hit) }})
 	e.answers = ready.New(assets)
+	e.held = response.NewHeld()
 	e.table.now.Store(&hosts{})
 	e.table.counts = e.OnVisits != nil
 	e.visits = visits.New(visits.Config{Report: c.OnVisits, Every: cmp.Or(c.VisitsEvery, 10*time.Second), Country: c.Country, Log: c.Log})

@@ -24,6 +24,8 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rec := record(w)
+	rec.Held, rec.Remote = e.held, r.RemoteAddr
+	defer rec.End()
 	defer e.answered(rec, r)
 	e.offer(w.Header(), r.ProtoMajor)
 	if status != 0 {

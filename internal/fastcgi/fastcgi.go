@@ -38,7 +38,7 @@ type Request struct {
 // The most of an answer's head, and of what else a responder may send beside its answer, in
 // bytes.
 const (
-	maxHead  = 64 << 10
+	maxHead  = 32 << 10
 	maxParam = 256 << 10
 	maxAside = 8 << 20
 )

@@ -15,6 +15,7 @@ import (
 const (
 	maxHeld     = 256 << 10 // of a connection
 	freeHeld    = 32 << 10  // of it that does not count for the visitor
+	smallHeld   = 4 << 10   // of a request, which is not waited for when its handler has ended
 	visitorHeld = 4 << 20
 	allHeld     = 64 << 20
 )
@@ -66,7 +67,8 @@ func counted(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		done, ok := b.take(fieldBytes(r))
+		n := fieldBytes(r)
+		done, ok := b.take(n)
 		if !ok {
 			w.Header()["Retry-After"] = []string{"1"}
 			w.Header()["Content-Length"] = []string{"0"} // a body would wait for the client's window
@@ -75,6 +77,9 @@ func counted(next http.Handler) http.Handler {
 		}
 		defer done()
 		next.ServeHTTP(w, r)
+		if n > smallHeld { // net/http keeps it until the client has read the last of a small answer, too
+			_ = http.NewResponseController(w).Flush()
+		}
 	})
 }
 

@@ -12,9 +12,13 @@ import (
 // bound: not of a connection that is served here, nor of one that is net/http's.
 func TestHeldFields(t *testing.T) {
 	t.Parallel()
-	for name, plain := range map[string]bool{"here": true, "net/http": false} {
+	for name, tt := range map[string]struct {
+		plain bool
+		path  string
+	}{"here": {true, "/large?x"}, "net/http": {false, "/large?x"}, "here, small": {true, "/small?x"}, "net/http, small": {false, "/small?x"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			plain := tt.plain
 			w := start(t, func(c *Config) { c.Plain = func(string) bool { return plain } })
 			r := dialH2(t, w.fast, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 			var bomb []string
@@ -23,7 +27,7 @@ func TestHeldFields(t *testing.T) {
 			}
 			const asked = 100
 			for i := range uint32(asked) {
-				r.get(2*i+1, "/large?x", bomb...) // a body, which waits for the window
+				r.get(2*i+1, tt.path, bomb...) // a body, which waits for the window
 			}
 			h := r.listen(func(h *heard) bool { return len(h.status)+len(h.reset) == asked })
 			served := 0

@@ -80,6 +80,9 @@ func (p *Proxy) Forward(w *response.Recorder, r *http.Request, rule Rule) {
 			q.Out.Header.Add("Via", "1.1 "+viaName)
 		},
 		ModifyResponse: func(res *http.Response) error {
+			if !response.Fits(res.Header) {
+				return errHeader
+			}
 			res.Header.Del("Alt-Svc")
 			p.ownCookies(res.Header, host)
 			if rule.Preview {

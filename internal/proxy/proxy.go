@@ -108,6 +108,9 @@ var (
 	ErrTimeout   = errors.New("no answer in time")
 )
 
+// errHeader is the error of an answer with more before its body than one may have.
+var errHeader = errors.New("its header is too large")
+
 // Reason says for a site's log why its program did not answer: an error of Serve or Pass.
 func Reason(err error) string {
 	switch {
@@ -182,6 +185,9 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to Program, s Sit
 		ErrorLog:      slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
 			late.end()
+			if !response.Fits(resp.Header) {
+				return errHeader
+			}
 			w.First = time.Since(begun)
 			p.ownCookies(resp.Header, s.Host)
 			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's

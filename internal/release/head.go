@@ -55,9 +55,12 @@ func (s *ruleset) head(a *Answer, host, name string) {
 			}
 		}
 		for _, f := range h.Set {
-			value := expand(f.Value, got, escapePath)
+			if bytes > maxAnswerBytes {
+				break
+			}
+			value := expand(f.Value, got, escapePath, maxAnswerBytes-bytes)
 			if bytes += len(f.Name) + len(value); bytes > maxAnswerBytes {
-				continue
+				break
 			}
 			if slices.ContainsFunc(a.Set, func(have Field) bool { return have.Name == f.Name }) {
 				more[f.Name] = append(more[f.Name], value)

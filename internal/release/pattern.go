@@ -185,13 +185,14 @@ func (s segment) match(part string, into *[]Field) bool {
 }
 
 // expand puts values in the place of :names in text, escaped by escape. Unknown names
-// stay as they are.
-func expand(text string, values []Field, escape func(string) string) string {
+// stay as they are. It ends where the result is longer than most bytes: a line that repeats
+// a placeholder would make megabytes of a request's path.
+func expand(text string, values []Field, escape func(string) string, most int) string {
 	if !strings.Contains(text, ":") || len(values) == 0 {
 		return text
 	}
 	var b strings.Builder
-	for i := 0; i < len(text); {
+	for i := 0; i < len(text) && b.Len() <= most; {
 		if text[i] != ':' || i+1 == len(text) || !wordByte(text[i+1], true) {
 			b.WriteByte(text[i])
 			i++

@@ -162,8 +162,9 @@ func (t *Tree) rewrite(r *Redirect, values []Field, name string, slash bool) (An
 		a.Status = r.Status
 		return a, true
 	}
-	to, err := url.PathUnescape(expand(pathOf(r.To), values, escapePath))
-	if err != nil {
+	at := expand(pathOf(r.To), values, escapePath, maxLocation)
+	to, err := url.PathUnescape(at)
+	if err != nil || len(at) > maxLocation {
 		return Answer{}, false
 	}
 	other, otherSlash, _ := tidy("/" + strings.TrimLeft(to, "/"))
@@ -210,16 +211,16 @@ func target(r *Redirect, values []Field, q Request) (string, bool) {
 		host = expand(host, values, func(v string) string {
 			safe = safe && hostLabel(v)
 			return v
-		})
+		}, maxLocation)
 		if !safe {
 			return "", false
 		}
-		path = scheme + "://" + host + "/" + strings.TrimLeft(expand(at, values, escapePath), "/")
+		path = scheme + "://" + host + "/" + strings.TrimLeft(expand(at, values, escapePath, maxLocation), "/")
 	} else {
 		// Two slashes at the beginning would name a host.
-		path = "/" + strings.TrimLeft(expand(path, values, escapePath), "/")
+		path = "/" + strings.TrimLeft(expand(path, values, escapePath, maxLocation), "/")
 	}
-	own = expand(own, values, url.QueryEscape)
+	own = expand(own, values, url.QueryEscape, maxLocation)
 	passed := passedOn(q.Query, r.Query, own)
 	switch {
 	case hasQuery && own != "" && passed != "":
@@ -230,9 +231,9 @@ func target(r *Redirect, values []Field, q Request) (string, bool) {
 		path += "?" + passed
 	}
 	if hasFragment {
-		path += "#" + expand(fragment, values, escapePath)
+		path += "#" + expand(fragment, values, escapePath, maxLocation)
 	}
-	return path, len(path) <= 4*maxPath
+	return path, len(path) <= maxLocation
 }
 
 // passedOn returns the parameters of a request that go along with a redirect.
@@ -266,6 +267,9 @@ func clean(raw string) string {
 func hostLabel(v string) bool {
 	return v != "" && len(v) <= 63 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
+
+// maxLocation is how many bytes the address has that a rule leads to.
+const maxLocation = 4 * maxPath
 
 const (
 	maxHops    = 10 // redirects in a row that a visitor is sent on

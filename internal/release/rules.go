@@ -355,7 +355,31 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 			break
 		}
 	}
+	if cut := crowded(all.Headers); cut != "" {
+		over(cut, fmt.Sprintf("more than %d headers or %s for one path: those from %s on are left out", maxAnswerFields, bytesText(maxAnswerBytes), cut))
+	}
 	return all, problems
+}
+
+// crowded returns the source of the first header rule that sets more of one path than an
+// answer may carry, "" for none. The rules of different paths that meet in one answer are
+// not told of.
+func crowded(rules []HeaderRule) string {
+	bytes, names := map[string]int{}, map[string]map[string]bool{}
+	for _, h := range rules {
+		at := h.Host + h.For
+		if names[at] == nil {
+			names[at] = map[string]bool{}
+		}
+		for _, f := range h.Set {
+			bytes[at] += len(f.Name) + len(f.Value)
+			names[at][f.Name] = true
+		}
+		if bytes[at] > maxAnswerBytes || len(names[at]) > maxAnswerFields {
+			return h.Source
+		}
+	}
+	return ""
 }
 
 // specificFirst moves a rule that asks for more query parameters to before the rule for

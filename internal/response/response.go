@@ -29,6 +29,11 @@ type Recorder struct {
 
 	Private bool // the answer is behind a password or a sign-in: only the visitor's own browser may keep it
 
+	Held    *fair.Pool // of NewHeld; End gives back what the answer takes. Optional: nil counts nothing.
+	Remote  string     // the client's address, for Held
+	release func()
+	givenUp bool // the answer has become an empty one with status 503
+
 	Trial bool   // only the header is wanted, of what is small enough for memory
 	Plain bool   // the answer depends on nothing but host, path and accepted encodings
 	Ready bool   // a plain answer with status 200 has been given: Body holds all of it
@@ -44,6 +49,7 @@ func (r *Recorder) Who(q *http.Request) fair.Who {
 func (r *Recorder) WriteHeader(status int) {
 	if r.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // 103 and the like come before the answer
 		r.begin(status)
+		status = r.Status
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols {
 		for name := range r.Header() { // browsers would take cookies from it that the answer itself may not set
@@ -53,20 +59,30 @@ func (r *Recorder) WriteHeader(status int) {
 		}
 	}
 	r.ResponseWriter.WriteHeader(status)
+	if r.givenUp {
+		_ = http.NewResponseController(r.ResponseWriter).Flush() // the caller may panic, as its body finds no reader
+	}
 }
 
 // begin notes the answer's status.
 func (r *Recorder) begin(status int) {
 	r.Status = status
-	if r.Private && status != http.StatusSwitchingProtocols {
+	if status == http.StatusSwitchingProtocols {
+		return
+	}
+	if r.Private {
 		keepPrivate(r.Header())
 	}
+	r.hold()
 }
 
 // Write is for http.ResponseWriter.
 func (r *Recorder) Write(b []byte) (int, error) {
 	if r.Status == 0 {
-		r.begin(http.StatusOK)
+		r.WriteHeader(http.StatusOK)
+	}
+	if r.givenUp {
+		return 0, errHeld
 	}
 	n, err := r.ResponseWriter.Write(b)
 	r.Bytes += int64(n)

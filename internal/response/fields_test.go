@@ -1,0 +1,56 @@
+package response
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// What the fields of answers hold that are under way is bounded for a visitor and an owner.
+// Who is over it gets an answer without them; who is not, theirs; and nothing stays counted.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	held := NewHeld()
+	var open []*Recorder
+	answer := func(owner, remote string, size int) (*Recorder, *httptest.ResponseRecorder) {
+		w := httptest.NewRecorder()
+		r := &Recorder{ResponseWriter: w, Owner: owner, Site: owner, Held: held, Remote: remote}
+		r.Header().Set("X-Large", strings.Repeat("x", size))
+		open = append(open, r)
+		return r, w
+	}
+	flood := func(owner string, remote func(i int) string) (given int) {
+		for i := range 1200 {
+			r, w := answer(owner, remote(i), 16<<10)
+			n, err := r.Write([]byte("hello"))
+			switch h := w.Result().Header; {
+			case r.Status == http.StatusOK && n == 5 && h.Get("X-Large") != "":
+				given++
+			case r.Status != http.StatusServiceUnavailable || w.Code != r.Status || !errors.Is(err, errHeld) || h.Get("X-Large") != "" || h.Get("Retry-After") == "" || h.Get("Content-Length") != "0" || w.Body.Len() > 0:
+				t.Fatalf("%d, %d bytes, %v: %v", r.Status, n, err, h)
+			}
+		}
+		return given
+	}
+	if n := flood("eve", func(int) string { return "192.0.2.1:1" }); n*(16<<10) > visitorHeld || n < 200 {
+		t.Errorf("one visitor has %d answers under way", n)
+	}
+	if n := flood("eve", func(i int) string { return fmt.Sprintf("192.0.2.%d:1", i%250) }); n*(16<<10) > ownerHeld || n < 500 {
+		t.Errorf("one owner's visitors have %d more answers under way", n)
+	}
+	for owner, size := range map[string]int{"eve": 3 << 10, "anna": 16 << 10} {
+		r, w := answer(owner, "192.0.2.1:1", size)
+		if r.WriteHeader(http.StatusOK); w.Code != http.StatusOK {
+			t.Errorf("%s's answer with %d bytes: %d", owner, size, w.Code)
+		}
+	}
+	for _, r := range open {
+		r.End()
+	}
+	if n, _ := held.Held(); n != 0 {
+		t.Errorf("%d bytes stay counted", n)
+	}
+}
