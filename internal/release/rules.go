@@ -356,7 +356,7 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 		}
 	}
 	if cut := crowded(all.Headers); cut != "" {
-		over(cut, fmt.Sprintf("more than %d headers or %s for one path: those from %s on are left out", maxAnswerFields, bytesText(maxAnswerBytes), cut))
+		over(cut, fmt.Sprintf("more than %d headers or %s for one path: they end before %s", maxAnswerFields, bytesText(maxAnswerBytes), cut))
 	}
 	return all, problems
 }

@@ -351,7 +351,7 @@ func TestRuleCosts(t *testing.T) {
 		fmt.Fprintf(&headers, "/*\n  X-%d: %s\n  X-Same: %s\n", i, strings.Repeat("a", 500), strings.Repeat("b", 500))
 	}
 	tree, problems := ruledTree(t, []string{"index.html"}, map[string]string{"_redirects": circles.String() + "/x/* /y\n", "_headers": headers.String()})
-	if len(problems) != 1 || !strings.Contains(problems[0].String(), "from _headers:49 on are left out") {
+	if len(problems) != 1 || !strings.Contains(problems[0].String(), "they end before _headers:49") {
 		t.Errorf("problems: %v", problems)
 	}
 	a := tree.Resolve(ask("/x/a"))
