@@ -48,8 +48,10 @@ type Guard struct {
 // New returns a Guard.
 func New(c Config) *Guard {
 	return &Guard{Config: c,
+		//share: total every site with guesses in the last minute; owner of each site 120 guesses, one network 40, one visitor 10; edge 429 with Retry-After
 		guesses: fair.NewAttempts(fair.Limit{Window: time.Minute, Visitor: guessesPerVisitor, Network: guessesPerNetwork, Site: guessesPerSite}),
-		users:   fair.NewAttempts(fair.Limit{Window: time.Minute, Visitor: 3 * guessesPerVisitor}), // checking one costs nothing
+		//share: total every site with sign-ins in the last minute; owner of each site 30 of one visitor; edge 429 with Retry-After
+		users: fair.NewAttempts(fair.Limit{Window: time.Minute, Visitor: 3 * guessesPerVisitor}), // checking one costs nothing
 		//share: total 2 passwords checked at once, 256 waiting; owner 1 at once, 64 waiting; edge waits in turn for 5 s at most, then the page says that the site is busy
 		checking: fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 256, OwnerWaiting: 64}),
 	}

@@ -50,7 +50,8 @@ type Accounts struct {
 	memory uint32     // of one hash, in KiB
 	hashes *fair.Pool // bounds argon2id's memory
 
-	mu      sync.Mutex // guards what follows
+	mu sync.Mutex // guards what follows
+	//share: total the API keys used since the last flush; owner its keys, which are limited; edge none: an entry is some 60 bytes
 	used    map[KeyID]use
 	refused []refusal
 }

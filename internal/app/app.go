@@ -94,6 +94,7 @@ type Apps struct {
 	programs map[string]*program //share: total of the deployments that exist; owner of its own deployments; edge those that don't run are forgotten after 10 minutes
 	closing  bool
 
+	//share: total the sites with programs; owner its sites; edge none: it is as long as their list
 	known map[string]row // what the sites of programs serve; Run's alone
 	asked time.Time      // when it was read
 }

@@ -41,12 +41,14 @@ type logs struct {
 	db  *db.DB
 	log *slog.Logger
 
-	mu      sync.Mutex // guards what follows
+	mu sync.Mutex // guards what follows
+	//share: total the sites that have logged; owner its sites; edge gone with the site
 	sites   map[string]*siteLog
-	waiting []entry         //share: total 50,000 lines and 32 MiB; owner a quarter; edge lines are dropped and counted in the site's log
-	bytes   int             // of waiting
-	of      map[string]load // of waiting, by owner
-	wake    chan struct{}
+	waiting []entry //share: total 50,000 lines and 32 MiB; owner a quarter; edge lines are dropped and counted in the site's log
+	bytes   int     // of waiting
+	//share: total the owners with lines that wait; owner one entry; edge gone when its lines are written
+	of   map[string]load // of waiting, by owner
+	wake chan struct{}
 }
 
 // load is how much waits.

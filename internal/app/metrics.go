@@ -69,9 +69,11 @@ type Point struct {
 
 // metrics collects figures and writes them every few seconds.
 type metrics struct {
-	mu    sync.Mutex // guards sites
+	mu sync.Mutex // guards sites
+	//share: total the sites with requests since the last flush; owner its sites; edge none: an entry is some 200 bytes
 	sites map[string]*Figures
-	cpu   map[*instance]time.Duration // what was counted of each, the loop's alone
+	//share: total the instances that run; owner those that it may run; edge gone with them
+	cpu map[*instance]time.Duration // what was counted of each, the loop's alone
 }
 
 // How often figures are written, and how long those of each step stay.

@@ -30,6 +30,7 @@ const spareTime = 5 * time.Second
 // and is not p, makes room: the owner's own, or one of an owner that runs more.
 func (a *Apps) room(ctx context.Context, p *program, owner string) error {
 	for {
+		//share: total Most (500) instances; owner sites.running; edge an idle one of the owner that runs the most sleeps, else 503
 		if a.up.Add(1) <= int64(a.c.Most) {
 			return nil
 		}

@@ -40,8 +40,10 @@ const (
 
 // storing knows whose programs may be writing.
 type storing struct {
-	mu      sync.Mutex     // guards both
+	mu sync.Mutex // guards both
+	//share: total the sites whose programs run; owner those that it may run; edge gone with the last one
 	running map[string]int // programs and commands of a site
+	//share: total the sites whose programs ran since the last measurement; owner its sites; edge emptied by it
 	touched map[string]bool
 }
 

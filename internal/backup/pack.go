@@ -39,20 +39,23 @@ type writer struct {
 	put  *errgroup.Group
 	tick func(read int64)
 
-	mu      sync.Mutex // guards pieces to digests
-	pieces  []piece
+	mu     sync.Mutex // guards pieces to digests
+	pieces []piece
+	//share: none, one backup's: bounded by the pieces of what it reads
 	have    map[[sha256.Size]byte]int // index into pieces
 	packs   []string                  // those of this writer have their names once it is closed
 	buf     []byte                    // the pack being filled
 	digests []byte                    // of its pieces
 
-	wrote  sync.Mutex // guards names and stored
+	wrote sync.Mutex // guards names and stored
+	//share: none, one backup's
 	names  map[int]string
 	stored int64
 }
 
 func newWriter(ctx context.Context, repo *Repository) *writer {
 	g, ctx := errgroup.WithContext(ctx)
+	//share: none, one backup's: three uploads at once
 	g.SetLimit(3)
 	return &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, names: map[int]string{}, tick: func(int64) {}}
 }
@@ -81,8 +84,10 @@ func (w *writer) adopt(m *Manifest) {
 // What content is read into, and what packs are filled in: memory that is used again need not
 // be fetched from the system page by page.
 var (
+	//share: total one for each file that backups read at the time; owner as many as its backups, of which one runs; edge more are made
 	scratches = sync.Pool{New: func() any { return new([maxPiece]byte) }}
-	packs     = sync.Pool{New: func() any { return new([packSize]byte) }}
+	//share: total one for each pack that backups fill or upload at the time; owner as many as its backups, of which one runs; edge more are made
+	packs = sync.Pool{New: func() any { return new([packSize]byte) }}
 )
 
 // add stores what r holds and returns its pieces, its SHA-256 and its length.

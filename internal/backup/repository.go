@@ -198,6 +198,7 @@ func (k *keys) nameOf(digests []byte) string {
 }
 
 var (
+	//share: total one for each processor that compresses; owner as many as its backups, of which one runs; edge more are made
 	encoders = sync.Pool{New: func() any {
 		e, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20))
 		return e

@@ -498,6 +498,7 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 		*spool
 	}
 	var streams []dump
+	//share: none, one backup's: one for each of its databases
 	began := make(chan struct{}, len(databases))
 	c.m.Places = make(map[string]int64, len(databases))
 	for _, d := range databases {

@@ -29,7 +29,8 @@ type Batch struct {
 	bytes *semaphore.Weighted
 	wg    sync.WaitGroup
 
-	mu   sync.Mutex // guards seen
+	mu sync.Mutex // guards seen
+	//share: none, one batch's
 	seen map[Digest]bool
 }
 
@@ -37,6 +38,7 @@ type Batch struct {
 func (s *Store) Batch(ctx context.Context) *Batch {
 	b := &Batch{
 		store: s, bulk: s.backend.Begin(), start: time.Now(),
+		//share: none, one batch's: 16 files at once, and 64 MiB of them in memory
 		slots: make(chan struct{}, workers), bytes: semaphore.NewWeighted(held), seen: map[Digest]bool{},
 	}
 	b.ctx, b.stop = context.WithCancelCause(ctx)

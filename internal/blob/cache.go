@@ -28,10 +28,12 @@ type cache struct {
 	log    *slog.Logger
 	loads  chan struct{} // places for downloads
 
-	mu      sync.Mutex // guards the rest
-	size    int64
-	items   map[string]*list.Element
-	order   list.List // of copied, the one read last in front
+	mu   sync.Mutex // guards the rest
+	size int64
+	//share: total --blob-cache (2 GiB) of files; owner what others leave; edge those used longest ago are downloaded again
+	items map[string]*list.Element
+	order list.List // of copied, the one read last in front
+	//share: total the files that are downloaded at the time; owner what others leave; edge none: who asks waits for its own
 	loading map[string]*load
 }
 
@@ -60,6 +62,7 @@ func newCache(dir string, limit int64, opaque bool, log *slog.Logger) (*cache, e
 	if err != nil {
 		return nil, err
 	}
+	//share: total 16 downloads from S3 into the cache at once; owner what others leave: each takes a bounded time; edge waits in turn
 	c := &cache{root: root, limit: limit, opaque: opaque, log: log, loads: make(chan struct{}, workers), items: map[string]*list.Element{}, loading: map[string]*load{}}
 	return c, c.scan()
 }

@@ -70,6 +70,7 @@ func (c cache) size(ctx context.Context) (size int64, err error) {
 type busy struct {
 	mu   sync.Mutex // guards dirs
 	free *sync.Cond
+	//share: total the build caches in use; owner those of its builds that run; edge gone with the build
 	dirs map[string]bool
 }
 

@@ -40,7 +40,8 @@ type Config struct {
 type Bundles struct {
 	c Config
 
-	mu    sync.Mutex // guards trees
+	mu sync.Mutex // guards trees
+	//share: total the releases whose programs ran since the start, on disk; owner its releases; edge those of removed releases go
 	trees map[ID]*tree
 }
 

@@ -42,6 +42,7 @@ func (b *Bundles) make(ctx context.Context, id ID, dir string) error {
 		}
 	}
 	g, gctx := errgroup.WithContext(ctx)
+	//share: none, one release's: four files at once
 	g.SetLimit(4)
 	for _, e := range m.Entries {
 		if e.Link != "" {

@@ -18,9 +18,11 @@ type Cache[K comparable, V any] struct {
 	share   int64 // the highest cost of one owner's values
 	loading flights[K, V]
 
-	mu     sync.Mutex // guards the rest
-	cost   int64
-	at     map[K]*list.Element
+	mu   sync.Mutex // guards the rest
+	cost int64
+	//share: total the cache's limit; owner the cache's share; edge see each cache
+	at map[K]*list.Element
+	//share: total the owners with values in it; owner one entry; edge gone with the last value
 	owners map[string]*owned
 }
 
@@ -146,7 +148,8 @@ func (c *Cache[K, V]) LoadFor(ctx context.Context, owner string, key K, load fun
 // flights runs one load per key at a time, whoever asks; a waiter's context ends only
 // its waiting.
 type flights[K comparable, V any] struct {
-	mu    sync.Mutex // guards under
+	mu sync.Mutex // guards under
+	//share: total the keys that are loaded at the time; owner as many as ask; edge none: who asks for the same waits for it
 	under map[K]*flight[V]
 }
 

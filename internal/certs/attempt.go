@@ -59,6 +59,7 @@ func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
 	renewing.Go(func() { leases.Run(ctx) })
+	//share: total Config.Workers (4) orders of certificates at once; owner in turn, see the ledger's limits of an owner; edge waits until it is due
 	job.Loop{Places: s.c.Workers, Wake: wake, Poll: time.Second,
 		Lease: func(ctx context.Context) (func(), error) {
 			r, found, err := s.due(ctx)

@@ -29,9 +29,11 @@ const challengePath = "/.well-known/acme-challenge/" // RFC 8555, section 8.3
 // challenges are the questions that this process has asked authorities to ask. Those of
 // other nodes are in the database.
 type challenges struct {
-	mu      sync.Mutex // guards the rest
+	mu sync.Mutex // guards the rest
+	//share: total one for each order under way; owner those of its orders; edge gone with the order
 	byToken map[string]acme.Challenge
-	byHost  map[string]*tls.Certificate // of tls-alpn-01
+	//share: total one for each order under way; owner those of its orders; edge gone with the order
+	byHost map[string]*tls.Certificate // of tls-alpn-01
 }
 
 // present gets ready to answer a challenge, on every node, until withdraw.

@@ -32,7 +32,8 @@ type Permits struct {
 	known   []string
 	unknown []string // directories
 
-	mu    sync.Mutex // guards the rest; held while a directory is asked
+	mu sync.Mutex // guards the rest; held while a directory is asked
+	//share: none, the operator's: one for each certificate authority
 	said  map[string][]string
 	retry time.Time
 }

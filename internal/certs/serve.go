@@ -28,8 +28,10 @@ const (
 
 // held are the certificates in memory.
 type held struct {
-	mu   sync.RWMutex // guards the rest
-	at   map[string]*entry
+	mu sync.RWMutex // guards the rest
+	//share: total 20,000 certificates in memory; owner what others leave; edge any other is read from the database again
+	at map[string]*entry
+	//share: total the names that handshakes wait for, with an order under way; owner those of its orders; edge gone when the name has its certificate, or has none
 	wait map[string]chan struct{} // closed when the name's row has changed
 
 	above [maxShared][]byte // what authorities send along, the same for many names

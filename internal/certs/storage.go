@@ -28,7 +28,8 @@ type Storage struct {
 	seal *seal.Sealer
 	me   string // holder of the locks taken here
 
-	mu    sync.Mutex // guards locks
+	mu sync.Mutex // guards locks
+	//share: total the locks of certificate orders under way; owner those of its orders; edge gone with the order
 	locks map[string]context.CancelFunc
 }
 

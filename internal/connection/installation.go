@@ -17,6 +17,7 @@ import (
 // is for one connection, one repository and one purpose.
 type tokens struct {
 	mu sync.Mutex // guards of
+	//share: total 10,000 tokens; owner one for each connection, repository and purpose; edge all are forgotten, and fetched again
 	of map[tokenKey]*installationToken
 }
 

@@ -35,9 +35,11 @@ type Config struct {
 // Limiter counts the connections of any number of listeners. It is safe for concurrent use.
 type Limiter struct {
 	Config
-	mu    sync.Mutex // guards conns, of
+	mu sync.Mutex // guards conns, of
+	//share: total Config.Total connections, a part of the file descriptors for each listener; owner see of; edge refused
 	conns map[*Conn]struct{}
-	of    map[netip.Prefix]int
+	//share: total the networks that are connected; owner PerAddress connections of one IPv4 address or IPv6 /64; edge refused
+	of map[netip.Prefix]int
 }
 
 // New returns a Limiter that has seen nobody yet.

@@ -12,8 +12,9 @@ import (
 // savepoint of its own: one waits for the disk once for all of them. It is for what comes in
 // bursts. Writes of different shares are never in one transaction: they take turns as ever.
 type Batch struct {
-	db    *DB
-	mu    sync.Mutex // guards lanes
+	db *DB
+	mu sync.Mutex // guards lanes
+	//share: total the shares that have writes waiting; owner a lane of its own, written in turn; edge waits, 10 s at most
 	lanes map[string][]*batched
 }
 

@@ -23,8 +23,9 @@ type registries struct {
 
 	mu      sync.Mutex // guards shipped, fresh and quiet
 	shipped bases
-	fresh   bases                // what IANA published since
-	quiet   map[string]time.Time // until when a base is left alone
+	fresh   bases // what IANA published since
+	//share: none, the registries': one for each that doesn't respond
+	quiet map[string]time.Time // until when a base is left alone
 }
 
 // silence is why a domain registry did not respond. It says nothing about the name.

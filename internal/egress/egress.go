@@ -189,7 +189,8 @@ func (e *blockedError) Unwrap() error { return ErrBlocked }
 type ownAddrs struct {
 	mu   sync.Mutex // guards both
 	read time.Time
-	set  map[netip.Addr]bool
+	//share: none, this machine's own addresses
+	set map[netip.Addr]bool
 }
 
 func (o *ownAddrs) has(a netip.Addr) bool {

@@ -69,6 +69,7 @@ func (e *Egress) Proxy(c ProxyConfig) *Proxy {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	//share: none, one proxy's: 128 connections of one build, program or fetch
 	p := &Proxy{c: c, e: e, slots: make(chan struct{}, c.Conns)}
 	p.auth = sha256.Sum256([]byte("Basic " + base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password))))
 	t := e.transport(p.dial)

@@ -9,6 +9,7 @@ package fair
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 )
@@ -38,6 +39,9 @@ type Config struct {
 
 // ErrFull is returned where too many wait already, or where a weight is beyond a bound.
 var ErrFull = errors.New("all places are taken")
+
+// ErrOwnerFull is returned where too many of one owner wait already. It is an ErrFull.
+var ErrOwnerFull = fmt.Errorf("the owner has its share: %w", ErrFull)
 
 // Pool hands out places. It is safe for concurrent use.
 type Pool struct {
@@ -98,7 +102,7 @@ func (p *Pool) TryN(w Who, weight int) (release func(), ok bool) {
 }
 
 // Take takes a place, and waits for it where none is free for w. It returns ErrFull when too
-// many wait already, and the cause when ctx ends.
+// many wait already, ErrOwnerFull when too many of its owner do, and the cause when ctx ends.
 func (p *Pool) Take(ctx context.Context, w Who) (release func(), err error) {
 	return p.TakeN(ctx, w, 1)
 }
@@ -124,10 +128,17 @@ func (p *Pool) TakeN(ctx context.Context, w Who, weight int) (release func(), er
 		return p.releaser(n, weight), nil
 	default:
 	}
-	if p.c.Waiting > 0 && p.waiting > p.c.Waiting || p.c.OwnerWaiting > 0 && n.parent.parent.waiting > p.c.OwnerWaiting {
+	var full error
+	switch {
+	case p.c.OwnerWaiting > 0 && n.parent.parent.waiting > p.c.OwnerWaiting:
+		full = ErrOwnerFull
+	case p.c.Waiting > 0 && p.waiting > p.c.Waiting:
+		full = ErrFull
+	}
+	if full != nil {
 		p.leave(n, me)
 		p.mu.Unlock()
-		return nil, ErrFull
+		return nil, full
 	}
 	p.mu.Unlock()
 	select {

@@ -112,8 +112,9 @@ type Server struct {
 	date    atomic.Pointer[date]
 	headers *fair.Pool // bytes of requests' fields
 
-	mu      sync.Mutex // guards the rest
-	ln      net.Listener
+	mu sync.Mutex // guards the rest
+	ln net.Listener
+	//share: total the connections of the listener, see connlimit; owner PerAddress of one network; edge refused
 	conns   map[*conn]struct{}
 	closing bool
 }
@@ -458,7 +459,9 @@ const (
 )
 
 var (
-	ins  = sync.Pool{New: func() any { b := make([]byte, inSize); return &b }}
+	//share: total one for each connection that is read; owner see connlimit; edge more are made
+	ins = sync.Pool{New: func() any { b := make([]byte, inSize); return &b }}
+	//share: total one for each connection that is written; owner see connlimit; edge more are made
 	outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
 )
 

@@ -40,16 +40,18 @@ type h2 struct {
 	buf      []byte    // for what must be bytes for a moment
 	tagBuf   []byte    // for an entity tag
 
-	mu         sync.Mutex // guards the rest, and writing
-	more       sync.Cond  // the connection's window has grown, or it is over
-	out        []byte
-	outBuf     *[]byte   // what out lies in, if it is large
-	stalled    bool      // an answer of net/http waits for the connection's window
-	waiting    time.Time // since when
-	window     int64     // of the connection
-	initial    int64     // window of a new stream
-	settings   map[http2.SettingID]uint32
-	resize     bool // the next header block begins with a change of the table's size
+	mu      sync.Mutex // guards the rest, and writing
+	more    sync.Cond  // the connection's window has grown, or it is over
+	out     []byte
+	outBuf  *[]byte   // what out lies in, if it is large
+	stalled bool      // an answer of net/http waits for the connection's window
+	waiting time.Time // since when
+	window  int64     // of the connection
+	initial int64     // window of a new stream
+	//share: none, one connection's
+	settings map[http2.SettingID]uint32
+	resize   bool // the next header block begins with a change of the table's size
+	//share: none, one connection's: as many streams as its settings allow
 	streams    map[uint32]*stream
 	reset      [16]uint32 // streams that were ended by us, lately
 	resetNext  int

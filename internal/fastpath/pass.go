@@ -128,6 +128,7 @@ func passes(name []byte) bool {
 	return len(name) > 3 && name[0]|0x20 == 'i' && name[1]|0x20 == 'f' && name[2] == '-'
 }
 
+// share: total one for each request that is read; owner see connlimit; edge more are made
 var requests = sync.Pool{New: func() any { return new(Request) }}
 
 // tryPass lets Config.Pass answer. taken is false where it leaves the request to net/http;

@@ -31,7 +31,8 @@ type Leases struct {
 	// the work. Any other error is of the database, and the next turn tries again.
 	Renew func(ctx context.Context, tx *db.Tx, key string, token int64, until db.Time) error
 
-	mu   sync.Mutex // guards held
+	mu sync.Mutex // guards held
+	//share: total the jobs, orders and checks that run here; owner its share of their queues; edge gone with the work
 	held map[string]*lease
 }
 

@@ -106,9 +106,10 @@ type Notifications struct {
 
 	now func() time.Time
 
-	mu     sync.Mutex    // guards below
-	minute int64         // that sent counts
-	sent   map[place]int // messages queued in this minute
+	mu     sync.Mutex // guards below
+	minute int64      // that sent counts
+	//share: total the channels told of something in this minute; owner 120 messages a minute, 30 to one host; edge the message waits a minute
+	sent map[place]int // messages queued in this minute
 }
 
 // New returns Notifications. It starts nothing: Work registers its jobs.

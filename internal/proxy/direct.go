@@ -65,6 +65,7 @@ func hop[T string | []byte](name T) bool {
 }
 
 // heads holds buffers in which requests to programs, and heads of answers, are assembled.
+// share: total one for each request that is passed to a program; owner see the pools of programs; edge more are made
 var heads = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 func putHead(b *[]byte) {

@@ -253,6 +253,7 @@ func (p Program) Ends(ctx context.Context) bool {
 // for every answer.
 type buffers struct{}
 
+// share: total one for each answer that is copied; owner see the pools of programs; edge more are made
 var bufferPool = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // Get is for httputil.ReverseProxy.

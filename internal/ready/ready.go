@@ -33,8 +33,9 @@ type Table struct {
 	slots []atomic.Pointer[Answer] // a power of two; an answer is in one of ways neighbours
 	limit int64
 
-	mu     sync.Mutex // guards putting
-	bytes  int64
+	mu    sync.Mutex // guards putting
+	bytes int64
+	//share: none, see the cache of answers: the bodies that it holds
 	bodies map[*byte]int // how many answers have a body: it is counted once
 	hand   int           // where the next eviction begins
 }

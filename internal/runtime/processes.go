@@ -60,9 +60,12 @@ type Config struct {
 type Processes struct {
 	c Config
 
-	mu      sync.Mutex                   // guards what follows
-	running map[*process]string          // by site
-	held    map[string]chan struct{}     // closed when the site's programs may write again
+	mu sync.Mutex // guards what follows
+	//share: total the programs that run; owner those that it may run; edge gone with the program
+	running map[*process]string // by site
+	//share: total the sites whose storage is copied or replaced; owner its sites; edge their programs wait
+	held map[string]chan struct{} // closed when the site's programs may write again
+	//share: total the programs that run; owner those that it may run; edge gone with the program
 	sharing map[string]map[*process]bool // by site: those that may change its database
 }
 

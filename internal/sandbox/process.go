@@ -58,6 +58,7 @@ func newID() string {
 }
 
 func (e *engine) begin(c Command) (*run, error) {
+	//share: none, one sandbox's
 	r := &run{engine: e, c: c, id: newID(), init: -1, exited: make(chan struct{}), reasons: make(chan Reason, 8)}
 	r.launch.id = r.id
 	g, err := newGroup(e.hs, e.parent, r.id, c.Limits)

@@ -30,11 +30,14 @@ type names struct {
 	proxy string // unix socket
 	pace  *pace  // of queries and connections; nil for none
 
-	mu      sync.Mutex        // guards what follows
-	known   map[string]uint32 // the number of the address
-	back    []string          // by that number
-	bytes   int               // that both take
-	asking  map[string]*question
+	mu sync.Mutex // guards what follows
+	//share: none, one sandbox's: 2 MiB of names
+	known map[string]uint32 // the number of the address
+	back  []string          // by that number
+	bytes int               // that both take
+	//share: none, one sandbox's: 64 queries
+	asking map[string]*question
+	//share: none, one sandbox's: 1,024 names
 	unknown map[string]denial
 	oldest  []string // of unknown, in the order of their ends
 }

@@ -166,6 +166,7 @@ func (h *node) run(ctx context.Context, l listeners) error {
 	}
 	servers := h.servers()
 	serving, _ := errgroup.WithContext(failed)
+	//share: none, the program's own servers
 	closed := make(chan error, 4)
 	type server interface {
 		Shutdown(context.Context) error

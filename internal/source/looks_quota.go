@@ -14,7 +14,8 @@ type quota struct {
 
 	mu    sync.Mutex // guards what follows
 	since time.Time  // when the hour began
-	used  map[string]int
+	//share: total the owners whose repositories were read for a look within this hour; owner 600 looks; edge 429 with Retry-After
+	used map[string]int
 }
 
 // take counts one more, or says when it is possible again.

@@ -6,72 +6,34 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
+	"slipway/internal/fair"
 	"slipway/internal/fault"
 )
 
-func TestPoolIsFairAndBounded(t *testing.T) {
+// Who finds too many waiting is told so in words: whether they are its own, or everybody's.
+func TestFullPools(t *testing.T) {
 	t.Parallel()
-	p := newPool(3, 1, 2, 4)
-	take := func(owner string) (func(), error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		return p.take(ctx, owner)
-	}
-	first, err := take("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var waiting sync.WaitGroup
-	wait := func(owner string) {
-		waiting.Go(func() {
-			if done, err := p.take(ctx, owner); err == nil {
-				done()
-			}
-		})
-	}
-	settle := func(n int) {
-		for {
-			p.mu.Lock()
-			have := len(p.waiting)
-			p.mu.Unlock()
-			if have == n {
-				return
-			}
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 3, OwnerWaiting: 2})
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, owner := range []string{"a", "a", "a", "b", "b"} {
+			go take(ctx, p, Request{Owner: owner})
+			synctest.Wait()
 		}
-	}
-	wait("a")
-	wait("a")
-	settle(2)
-	if _, err := take("a"); !fault.Is(err, fault.Limited) || fault.As(err).RetryAfter == 0 {
-		t.Errorf("a's fourth: %v, want Limited", err)
-	}
-	second, err := take("b") // nobody else's queue is in the way
-	if err != nil {
-		t.Fatal(err)
-	}
-	third, err := take("c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wait("b")
-	wait("c")
-	settle(4)
-	if _, err := take("d"); !fault.Is(err, fault.Unavailable) || fault.As(err).RetryAfter == 0 {
-		t.Errorf("one more than may wait: %v, want Unavailable", err)
-	}
-	cancel()
-	waiting.Wait()
-	first()
-	first() // once more does nothing
-	second()
-	third()
-	if p.free != 3 || len(p.running) != 0 || len(p.waiting) != 0 {
-		t.Errorf("at the end: %d free, running %v, %d waiting", p.free, p.running, len(p.waiting))
-	}
+		if _, err := take(ctx, p, Request{Owner: "a"}); !fault.Is(err, fault.Limited) || fault.As(err).RetryAfter == 0 {
+			t.Errorf("one more than an owner may have waiting: %v, want Limited", err)
+		}
+		if _, err := take(ctx, p, Request{Owner: "c"}); !fault.Is(err, fault.Unavailable) || fault.As(err).RetryAfter == 0 {
+			t.Errorf("one more than may wait: %v, want Unavailable", err)
+		}
+		cancel()
+		synctest.Wait()
+		if _, waiting := p.Held(); waiting != 0 {
+			t.Errorf("%d wait whose context has ended", waiting)
+		}
+	})
 }
 
 // Sixty looks at once start no more gits than there are places; one user's take one, the
@@ -120,13 +82,8 @@ func TestLooksAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatalf("another user's look: %v", err)
 	}
-	inUse := func() (places, free int) {
-		s.looks.mu.Lock()
-		defer s.looks.mu.Unlock()
-		return len(s.looks.running), s.looks.free
-	}
-	if n, _ := inUse(); n != 2 {
-		t.Errorf("%d users have places, want two until the tree is closed", n)
+	if held, _ := s.looks.Held(); held != 2 {
+		t.Errorf("%d places are taken, want one of each user until the tree is closed", held)
 	}
 	tree.Close()
 	close(hold)
@@ -137,7 +94,7 @@ func TestLooksAreLimited(t *testing.T) {
 	if most > 1 {
 		t.Errorf("%d of one user's looks reached the host at once", most)
 	}
-	if _, free := inUse(); free != 3 {
-		t.Errorf("%d places are free at the end", free)
+	if held, _ := s.looks.Held(); held != 0 {
+		t.Errorf("%d places are taken at the end", held)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"slipway/internal/egress"
+	"slipway/internal/fair"
 	"slipway/internal/fault"
 	"slipway/internal/sandbox"
 )
@@ -55,21 +56,25 @@ type Config struct {
 
 // Source fetches. It is safe for concurrent use; fetches of one site wait for each other.
 type Source struct {
-	c     Config
+	c Config
+	//share: none, the operator's --git-host
 	base  map[string]base
 	ca    string     // PEM bundle for git: the system's roots and the operator's; "" means git's own
 	known sync.Mutex // guards Dir/hosts
 	mu    sync.Mutex // guards sites and the counters inside generations
+	//share: total the sites whose repositories are kept; owner its sites; edge the cache used longest ago goes
 	sites map[string]*site
-	pins  map[string]int // open Trees by directory of their generation; guarded by mu
+	//share: total the commits that deployments read at the time; owner its deployments that run; edge gone with them
+	pins map[string]int // open Trees by directory of their generation; guarded by mu
 
-	fetches, looks, polls *pool
+	fetches, looks, polls *fair.Pool
 	hourly                quota // of looks
 
 	sweeping sync.Mutex // one makes room at a time
 
-	helpers    *sandbox.Helpers
-	ids        sync.Mutex           // guards identities and the uids of generations
+	helpers *sandbox.Helpers
+	ids     sync.Mutex // guards identities and the uids of generations
+	//share: total the sites that gits work for, one uid each; owner see fetches, looks and polls; edge gone with the git
 	identities map[string]*identity // by site
 }
 
@@ -95,7 +100,13 @@ func New(c Config) (*Source, error) {
 		return nil, fmt.Errorf("source directory: %w", err)
 	}
 	s := &Source{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
-		fetches: newPool(c.Fetches, 2, 0, 0), looks: newPool(c.Looks, 1, 3, 30), polls: newPool(20, 5, 0, 0), hourly: quota{most: c.HourlyLooks}}
+		//share: total Config.Fetches (8) fetches at once; owner 2; edge waits in turn
+		fetches: fair.New(fair.Config{Places: c.Fetches, Owner: 2}),
+		//share: total Config.Looks (3) looks at once, 30 waiting; owner 1, 3 waiting; edge 429, or 503 where all wait, with Retry-After
+		looks: fair.New(fair.Config{Places: c.Looks, Owner: 1, Waiting: 30, OwnerWaiting: 3}),
+		//share: total 20 polls at once; owner 5; edge waits in turn
+		polls:  fair.New(fair.Config{Places: 20, Owner: 5}),
+		hourly: quota{most: c.HourlyLooks}}
 	for host, to := range c.Hosts {
 		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
 			return nil, fmt.Errorf("git host %s: %w", host, err)
@@ -257,7 +268,7 @@ func (s *Source) place(ctx context.Context, r Request) (release func(), err erro
 		if err := s.hourly.take(r.Owner); err != nil {
 			return nil, err
 		}
-		give, err := s.looks.take(ctx, r.Owner)
+		give, err := take(ctx, s.looks, r)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +279,7 @@ func (s *Source) place(ctx context.Context, r Request) (release func(), err erro
 		}
 		return func() { end(); give() }, nil
 	}
-	return s.fetches.take(ctx, r.Owner)
+	return take(ctx, s.fetches, r)
 }
 
 func (s *Source) fetch(ctx context.Context, r Request) (*Tree, error) {
@@ -380,7 +391,7 @@ func (s *Source) Heads(ctx context.Context, r Request) (refs map[string]string, 
 	if err := r.check(); err != nil {
 		return nil, "", err
 	}
-	place, err := s.polls.take(ctx, r.Owner)
+	place, err := take(ctx, s.polls, r)
 	if err != nil {
 		return nil, "", err
 	}

@@ -215,6 +215,7 @@ func (c *Conn) Close() {
 // bufferSize bounds the head of an answer, and is how much of a body is read at once.
 const bufferSize = 32 << 10
 
+// share: total one for each connection to a program in use; owner see the pools of programs; edge more are made
 var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
 
 func (c *Conn) release() {

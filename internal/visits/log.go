@@ -59,9 +59,11 @@ type detail struct {
 	omitted atomic.Int64
 	owner   *Owner
 
-	mu    sync.Mutex // guards the rest
-	list  []Line
-	tops  map[Top]int64
+	mu   sync.Mutex // guards the rest
+	list []Line
+	//share: total 50,000 names; owner 5,000, of one site 200 of a kind; edge counted, not kept
+	tops map[Top]int64
+	//share: none, one site's: the kinds that there are
 	kinds map[string]int
 }
 

@@ -82,6 +82,7 @@ func (w *Webhooks) exchange(ctx context.Context, f flight, o *outcome) error {
 }
 
 // answers are buffers for the bodies of answers.
+// share: total one for each request under way, Config.Slots (1,024); owner see hosts; edge more are made
 var answers = sync.Pool{New: func() any { return new([storedAnswer]byte) }}
 
 // keys opens the secrets that sign: the present one first, and the one before it while a

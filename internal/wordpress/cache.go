@@ -25,12 +25,16 @@ import (
 type cache struct {
 	port string // of all addresses: ":8443", or "" for 443
 
-	mu     sync.Mutex // guards what follows
-	pages  map[string]*cached
-	sites  map[string]*shelf
+	mu sync.Mutex // guards what follows
+	//share: total 256 MiB of pages; owner who has the most loses first, one site has 64 MiB and 5,000 pages; edge the pages used longest ago are made again
+	pages map[string]*cached
+	//share: total the sites with pages in it; owner its sites; edge gone with the last page
+	sites map[string]*shelf
+	//share: total the owners with pages in it; owner one entry; edge gone with the last page
 	owners map[string]int // bytes of their sites' pages
 	bytes  int
-	began  map[string]time.Time // the last purge of a site: what was asked before it is not stored
+	//share: total the sites that were purged since the start; owner its sites; edge gone with the site
+	began map[string]time.Time // the last purge of a site: what was asked before it is not stored
 }
 
 // shelf holds the pages of one site.
@@ -237,6 +241,7 @@ func (c *cache) put(owner string, p *cached) {
 	}
 	of := c.sites[p.site]
 	if of == nil {
+		//share: none, one site's: 5,000 pages and 64 MiB
 		of = &shelf{owner: owner, ages: list.New()}
 		c.sites[p.site] = of
 	}

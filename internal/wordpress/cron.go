@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fair"
 	"slipway/internal/site"
 )
 
@@ -17,7 +18,7 @@ const (
 	cronTick   = 10 * time.Second
 	cronLeast  = time.Minute
 	cronMost   = 24 * time.Hour
-	cronAtOnce = 4 // sites, each of another owner: events may hang
+	cronAtOnce = 8 // sites, each of another owner: events may hang
 )
 
 // Run runs the events of every live WordPress when they are due, until ctx ends. A sleeping
@@ -27,8 +28,7 @@ func (w *WordPress) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() { w.followPurges(ctx) })
 	running.Go(func() { eachTick(ctx, w.updates) })
-	slots := make(chan struct{}, cronAtOnce)
-	eachTick(ctx, func(ctx context.Context) { w.events(ctx, slots, &running) })
+	eachTick(ctx, func(ctx context.Context) { w.events(ctx, &running) })
 	return nil
 }
 
@@ -47,30 +47,19 @@ func eachTick(ctx context.Context, do func(ctx context.Context)) {
 
 // crons holds what is known of events.
 type crons struct {
-	mu    sync.Mutex               // guards what follows
-	busy  map[account.OwnerID]bool // events of one of their sites run
-	noted map[site.ID]db.Time      // the next event that a site has told of
+	places *fair.Pool
+
+	mu sync.Mutex // guards noted
+	//share: total 50,000 sites; owner those of its sites; edge all are forgotten, and a site's next one costs a write
+	noted map[site.ID]db.Time // the next event that a site has told of
 }
 
 func newCrons() *crons {
-	return &crons{busy: map[account.OwnerID]bool{}, noted: map[site.ID]db.Time{}}
-}
-
-// begin reports whether events of an owner's site may run now; end says that they have.
-func (c *crons) begin(owner account.OwnerID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.busy[owner] {
-		return false
+	return &crons{
+		//share: total 8 sites whose scheduled events run; owner 1; edge runs at a later tick, 10 s apart
+		places: fair.New(fair.Config{Places: cronAtOnce, Owner: 1}),
+		noted:  map[site.ID]db.Time{},
 	}
-	c.busy[owner] = true
-	return true
-}
-
-func (c *crons) end(owner account.OwnerID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.busy, owner)
 }
 
 // note remembers that a site has an event at a time, and reports whether that is news.
@@ -110,15 +99,19 @@ func (w *WordPress) scheduled(ctx context.Context, id site.ID, text string) {
 	}
 }
 
-// events begins what is due, as far as there are slots.
-func (w *WordPress) events(ctx context.Context, slots chan struct{}, running *sync.WaitGroup) {
+// events begins what is due, as far as there are places: of each owner the site that waits the
+// longest.
+func (w *WordPress) events(ctx context.Context, running *sync.WaitGroup) {
 	type due struct {
 		site  site.ID
 		owner account.OwnerID
 	}
 	rows, err := w.c.DB.Query(ctx, `
-		SELECT w.site_id, w.owner_id FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id
-		WHERE w.installed <> '' AND w.next_cron <= $1 AND s.status = 'active' ORDER BY w.next_cron LIMIT 1000`, db.Now())
+		SELECT site_id, owner_id FROM (
+			SELECT w.site_id, w.owner_id, w.next_cron, row_number() OVER (PARTITION BY w.owner_id ORDER BY w.next_cron, w.site_id) AS n
+			FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id
+			WHERE w.installed <> '' AND w.next_cron <= $1 AND s.status = 'active') AS due
+		WHERE n = 1 ORDER BY next_cron LIMIT 1000`, db.Now())
 	list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.site, &d.owner) })
 	if err != nil {
 		if ctx.Err() == nil {
@@ -127,17 +120,12 @@ func (w *WordPress) events(ctx context.Context, slots chan struct{}, running *sy
 		return
 	}
 	for _, d := range list {
-		if !w.crons.begin(d.owner) {
+		done, ok := w.crons.places.Try(fair.Who{Owner: string(d.owner), Site: string(d.site)})
+		if !ok { // at the next tick
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			w.crons.end(d.owner)
-			return
-		}
 		running.Go(func() {
-			defer func() { w.crons.end(d.owner); <-slots }()
+			defer done()
 			w.eventsOf(ctx, d.site)
 		})
 	}

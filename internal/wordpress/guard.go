@@ -81,6 +81,7 @@ func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(
 		}
 		s.own = ownMark(key)
 	}
+	//share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
 	if w.count.Add(1) > maxKnown {
 		w.known.Clear()
 		w.count.Store(0)
@@ -307,6 +308,7 @@ type throttle struct{ logins, remote *fair.Attempts }
 
 func newThrottle() throttle {
 	times := func(n int) *fair.Attempts {
+		//share: total every site with sign-ins in the last window; owner of each site 200 tries, one network 50, one visitor 10; five times as many of XML-RPC; edge 429 with Retry-After
 		return fair.NewAttempts(fair.Limit{Window: loginWindow, Visitor: n * loginsOfVisitor, Network: n * loginsOfNetwork, Site: n * loginsOfSite})
 	}
 	return throttle{times(1), times(remoteMore)}
