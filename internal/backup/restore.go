@@ -27,6 +27,7 @@ import (
 	"slipway/internal/hold"
 	"slipway/internal/job"
 	"slipway/internal/operation"
+	"slipway/internal/sandbox"
 	"slipway/internal/site"
 )
 
@@ -490,15 +491,16 @@ func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *Manifest) error
 	if c := m.Config; c != nil && c.Run.StorageMiB != nil && slices.Contains(r.Includes, Settings) && len(r.Paths) == 0 {
 		room = max(room, int64(*c.Run.StorageMiB)<<20)
 	}
-	var need int64
+	var need, files int64
 	for _, f := range m.Files {
 		if name, stored := strings.CutPrefix(f.Path, inStorage); stored && (len(r.Paths) == 0 || chosen(r.Paths, name)) {
 			need += m.onDisk(f)
+			files++
 		}
 	}
-	if need > room {
+	if need = max(need, files*sandbox.PerFile); need > room {
 		return &fault.Error{Kind: fault.TooLarge, Message: "The backup's files don't fit into the site's storage",
-			Details: fmt.Sprintf("they take %d MiB, and the site may store %d MiB; raise run.storageMiB, or restore some paths", (need+1<<20-1)>>20, room>>20), Code: "storage_full"}
+			Details: fmt.Sprintf("%d files take %d MiB, and the site may store %d MiB; raise run.storageMiB, or restore some paths", files, (need+1<<20-1)>>20, room>>20), Code: "storage_full"}
 	}
 	return nil
 }

@@ -156,4 +156,11 @@ func TestRestoreFits(t *testing.T) {
 	if o, _ := w.restoreTo(b.ID, RestoreTo{}); o.Status != operation.Success {
 		t.Errorf("into 4 MiB: %s, %q", o.Status, o.Error)
 	}
+	for i := range 300 {
+		ok(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("empty", i)), nil, 0o644))
+	}
+	b = w.backUp(s.ID, NewBackup{})
+	if o, _ := w.restoreTo(b.ID, RestoreTo{}); o.Status == operation.Success || !strings.Contains(o.Error, "storage") {
+		t.Errorf("more empty files than 4 MiB may hold: %s, %q", o.Status, o.Error)
+	}
 }

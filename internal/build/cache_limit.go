@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/sandbox"
 )
 
 // What build caches may take, per site and branch, how long an unused one is kept, and
@@ -38,16 +39,18 @@ func (c cache) touch() error {
 	return err
 }
 
-// size is how many bytes a cache takes: its files, and a block for each entry. What vanishes
-// meanwhile counts nothing; a folder that can't be read could hold anything, so the cache
+// size is how many bytes a cache takes: its files in blocks, or sandbox.PerFile for each entry
+// where that is more. What vanishes meanwhile counts nothing; a folder that can't be read could hold anything, so the cache
 // is too large then.
 func (c cache) size(ctx context.Context) (size int64, err error) {
 	const block = 4096
+	entries := int64(0)
 	err = filepath.WalkDir(c.dir, func(_ string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		size += block
+		entries++
 		if err == nil && e.Type().IsRegular() {
 			var info fs.FileInfo
 			if info, err = e.Info(); err == nil {
@@ -63,7 +66,7 @@ func (c cache) size(ctx context.Context) (size int64, err error) {
 		}
 		return err
 	})
-	return size, err
+	return max(size, entries*sandbox.PerFile), err
 }
 
 // busy are the caches that somebody works with.

@@ -6,16 +6,23 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/sandbox"
 )
 
 // DiskSpace returns the size of the file system that holds dir, and the space that is left,
-// in bytes.
+// in bytes: what is free, or sandbox.PerFile for each file that it has room for where that is
+// less.
 func DiskSpace(dir string) (size, free int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, 0, err
 	}
-	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, nil
+	free = int64(st.Bavail) * st.Bsize
+	if st.Files > 0 { // some count none
+		free = min(free, int64(st.Ffree)*sandbox.PerFile)
+	}
+	return int64(st.Blocks) * st.Bsize, free, nil
 }
 
 // cachesLeave is how much of a disk's size caches leave free at most.

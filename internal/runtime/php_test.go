@@ -249,6 +249,32 @@ func TestStorageLimit(t *testing.T) {
 	}
 }
 
+// Empty files are a part of the disk too, and each start doesn't allow as many again.
+func TestStorageLimitOfFiles(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	spec := func(id string, files int) Spec {
+		s := w.phpSpec(id, map[string]string{"fill.php": `<?php for ($i = 0; $i < (int)$argv[1]; $i++) { if (!@touch("data/" . $argv[2] . $i)) { echo "refused\n"; exit(9); } } sleep(20); echo "filled\n";`})
+		s.Site = "site_files"
+		s.Storage = []Storage{{Path: "data"}}
+		s.Limits.Storage, s.Limits.Disk = 32<<20, 256<<20
+		s.Argv = []string{"php", "fill.php", strconv.Itoa(files), id}
+		return s
+	}
+	exit, err := Run(t.Context(), w, spec("files1", 3000)) // 2,048 is its part
+	if err != nil || exit.Reason != "storage limit" {
+		t.Errorf("%+v %v\n%s", exit, err, w.said())
+	}
+	exit, err = Run(t.Context(), w, spec("files2", 8000))
+	if err != nil || exit.Reason != "storage limit" || !strings.Contains(w.said(), "Storage is full: ") {
+		t.Errorf("with full storage: %+v %v\n%s", exit, err, w.said())
+	}
+	exit, err = Run(t.Context(), w, spec("files3", 1))
+	if err != nil || exit.Code == 0 || !strings.Contains(w.said(), "read-only") {
+		t.Errorf("with far too many files: %+v %v\n%s", exit, err, w.said())
+	}
+}
+
 // From inside PHP nothing of the host, of other sites or of private networks is to be
 // reached, whatever function tries; no socket of another site either.
 func TestPHPIsAlone(t *testing.T) {

@@ -8,8 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// PerFile is how many bytes a file or folder counts for at least where a tree is held to its
+// part of a disk: file systems are made with room for one in every 16 KiB, so that whoever has
+// used up their bytes has not used up everybody's files.
+const PerFile = 16 << 10
+
 // tally is the disk use of a tree.
 type tally struct{ bytes, files int64 }
+
+// cost is how many bytes of the disk the tree is the part of.
+func (t tally) cost() int64 { return max(t.bytes, t.files*PerFile) }
 
 // maxDepth of directories; nothing honest is deeper, and each level costs a descriptor.
 const maxDepth = 256
@@ -137,8 +145,8 @@ func unlinked(pids []int, work string) (sum int64) {
 	return sum
 }
 
-// Size returns the bytes on disk of a tree that its owner may be changing, or a little more
-// than most where it has more.
+// Size returns the part of a disk that a tree takes which its owner may be changing: its bytes
+// there, or PerFile for each of its files where that is more. It stops a little beyond most.
 func Size(dir string, most int64) int64 {
-	return count(dir, tally{most, 1 << 62}, nil).bytes
+	return count(dir, tally{most, most / PerFile}, nil).cost()
 }

@@ -30,8 +30,9 @@ type watch struct {
 
 const (
 	tick    = 100 * time.Millisecond
-	rest    = 50        // a count takes at most 1/rest of the time, unless space vanishes
-	reserve = 256 << 20 // bytes that builds leave free for the service itself
+	rest    = 50                // a count takes at most 1/rest of the time, unless space vanishes
+	reserve = 256 << 20         // bytes that builds leave free for the service itself
+	spare   = reserve / PerFile // files likewise
 )
 
 func newWatch(r *run) *watch { return &watch{r: r, done: make(chan struct{})} }
@@ -174,10 +175,14 @@ func (w *watch) disk() {
 		var sum tally
 		kept := int64(0)
 		for i, p := range places {
-			t := count(p, tally{most + base[i].bytes, l.Files + base[i].files}, w.done)
+			limit := tally{most + base[i].bytes, l.Files + base[i].files}
+			if stored[i] {
+				limit = tally{most, most / PerFile}
+			}
+			t := count(p, limit, w.done)
 			sum.files += max(0, t.files-base[i].files)
 			if stored[i] {
-				kept += t.bytes
+				kept += t.cost()
 				continue
 			}
 			sum.bytes += max(0, t.bytes-base[i].bytes)
@@ -193,7 +198,7 @@ func (w *watch) disk() {
 			w.r.report(StorageFull)
 			return false
 		}
-		if sum.bytes > l.Disk || sum.files > l.Files || now.bytes < reserve && sum.bytes > reserve/4 {
+		if sum.bytes > l.Disk || sum.files > l.Files || now.bytes < reserve && sum.bytes > reserve/4 || now.files < spare && sum.files > spare/4 {
 			w.r.report(DiskFull)
 			return false
 		}
@@ -201,12 +206,16 @@ func (w *watch) disk() {
 	})
 }
 
-// free returns what dir's file system has left for everybody. Some count no files; they
-// answer 0 always.
+// free returns what dir's file system has left for everybody: any number of files where it
+// counts none.
 func free(dir string) tally {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
 		return tally{1 << 62, 1 << 62}
 	}
-	return tally{int64(st.Bavail) * st.Bsize, int64(st.Ffree)}
+	left := tally{int64(st.Bavail) * st.Bsize, int64(st.Ffree)}
+	if st.Files == 0 {
+		left.files = 1 << 62
+	}
+	return left
 }
