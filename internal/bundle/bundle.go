@@ -3,10 +3,12 @@
 //
 // Store reads a directory that a build has left, which may be hostile, and is durable when
 // it returns; what was stored before is not written again. Open brings a bundle onto the
-// local disk once, read-only, and everybody who runs it shares that tree: files that
-// several trees have are one file with several names, which is the blob itself where blobs
-// are files on the same file system. The package never runs anything and knows neither
-// sites nor SQL.
+// local disk once for each owner, read-only, and the programs of that owner share the tree:
+// files that several of its trees have are one file with several names. Owners share no file,
+// since the number of its names, its times and its locks would tell one what another has; but
+// for those that are everybody's, such as WordPress' own, which are the blob itself where blobs
+// are files on the same file system. The package never runs anything and knows neither sites
+// nor SQL.
 package bundle
 
 import (
@@ -17,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,9 +44,18 @@ type Bundles struct {
 	c Config
 
 	mu sync.Mutex // guards trees
-	//share: total the releases whose programs ran since the start, on disk; owner its releases; edge those of removed releases go
-	trees map[ID]*tree
+	//share: total the bundles whose programs ran in the last day, on disk; owner those of its deployments; edge they go a day after their last use
+	trees map[place]*tree
 }
+
+// place says which tree of which owner.
+type place struct {
+	owner string
+	id    ID
+}
+
+// commonFiles is the owner of the files that are everybody's.
+const commonFiles = "common"
 
 // tree is a bundle on the local disk.
 type tree struct {
@@ -59,7 +71,7 @@ func New(c Config) (*Bundles, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
-	b := &Bundles{c: c, trees: map[ID]*tree{}}
+	b := &Bundles{c: c, trees: map[place]*tree{}}
 	if err := errors.Join(removeAll(b.path("tmp")), b.distrust()); err != nil {
 		return nil, fmt.Errorf("clear bundles: %w", err)
 	}
@@ -78,6 +90,7 @@ func (b *Bundles) distrust() error {
 	if err != nil {
 		return nil // no Linux: nothing runs from them
 	}
+	boot = append(boot, "by owner\n"...) // how trees are laid out
 	if made, err := os.ReadFile(b.path("boot")); err == nil && string(made) == string(boot) {
 		return nil
 	}
@@ -91,19 +104,24 @@ func (b *Bundles) path(elem ...string) string {
 	return filepath.Join(append([]string{b.c.Dir}, elem...)...)
 }
 
-// Open returns the directory of the bundle's tree, which is read-only and stays until done
-// is called. The first call for a bundle on this machine makes it.
-func (b *Bundles) Open(ctx context.Context, id ID) (dir string, done func(), err error) {
+// Open returns the directory of the bundle's tree for the programs of an owner, which is
+// read-only and stays until done is called. The first call for a bundle and an owner on this
+// machine makes it. owner is letters, digits, "-" and "_".
+func (b *Bundles) Open(ctx context.Context, owner string, id ID) (dir string, done func(), err error) {
 	if _, err := blob.ParseDigest(string(id)); err != nil {
 		return "", nil, fmt.Errorf("open bundle: %w", err)
 	}
-	t := b.take(id)
+	if !ownerName(owner) {
+		return "", nil, fmt.Errorf("open bundle %.12s: %q is no owner", id, owner)
+	}
+	at := place{owner, id}
+	t := b.take(at)
 	t.made.Lock()
 	defer t.made.Unlock()
-	dir = b.path("trees", string(id))
+	dir = b.treeOf(at)
 	if !t.ready {
 		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-			if err := b.make(ctx, id, dir); err != nil {
+			if err := b.make(ctx, at, dir); err != nil {
 				b.give(t)
 				return "", nil, fmt.Errorf("open bundle %.12s: %w", id, err)
 			}
@@ -116,13 +134,20 @@ func (b *Bundles) Open(ctx context.Context, id ID) (dir string, done func(), err
 	return dir, sync.OnceFunc(func() { b.give(t) }), nil
 }
 
-func (b *Bundles) take(id ID) *tree {
+func ownerName(owner string) bool {
+	return owner != "" && owner != commonFiles && len(owner) <= 100 &&
+		strings.Trim(owner, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+}
+
+func (b *Bundles) treeOf(at place) string { return b.path("trees", at.owner, string(at.id)) }
+
+func (b *Bundles) take(at place) *tree {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.trees[id]
+	t := b.trees[at]
 	if t == nil {
 		t = &tree{}
-		b.trees[id] = t
+		b.trees[at] = t
 	}
 	t.users++
 	return t
@@ -160,33 +185,42 @@ func (b *Bundles) Run(ctx context.Context) error {
 // Tidy removes trees that nobody has used for longer than idle, and the files that no tree
 // has any more. They come back when they are opened again.
 func (b *Bundles) Tidy(idle time.Duration) error {
-	entries, err := os.ReadDir(b.path("trees"))
+	owners, err := os.ReadDir(b.path("trees"))
 	if err != nil {
 		return fmt.Errorf("tidy bundles: %w", err)
 	}
-	for _, e := range entries {
-		id := ID(e.Name())
-		t := b.take(id)
-		t.made.Lock()
-		b.mu.Lock()
-		last := t.used
-		if info, err := e.Info(); err == nil && last.IsZero() {
-			last = info.ModTime() // made by an earlier process
+	for _, o := range owners {
+		entries, err := os.ReadDir(b.path("trees", o.Name()))
+		if err != nil {
+			return fmt.Errorf("tidy bundles: %w", err)
 		}
-		unused := t.users == 1 && time.Since(last) > idle
-		b.mu.Unlock()
-		if unused {
-			t.ready = false
-			if err = removeAll(b.path("trees", string(id))); err != nil {
-				b.c.Log.Warn("unused program files not removed", "bundle", id, "err", err)
-			}
+		for _, e := range entries {
+			b.tidyTree(place{o.Name(), ID(e.Name())}, e, idle)
 		}
-		t.made.Unlock()
-		b.mu.Lock()
-		if t.users--; unused && t.users == 0 {
-			delete(b.trees, id)
-		}
-		b.mu.Unlock()
 	}
 	return b.tidyFiles(idle)
+}
+
+func (b *Bundles) tidyTree(at place, e os.DirEntry, idle time.Duration) {
+	t := b.take(at)
+	t.made.Lock()
+	b.mu.Lock()
+	last := t.used
+	if info, err := e.Info(); err == nil && last.IsZero() {
+		last = info.ModTime() // made by an earlier process
+	}
+	unused := t.users == 1 && time.Since(last) > idle
+	b.mu.Unlock()
+	if unused {
+		t.ready = false
+		if err := removeAll(b.treeOf(at)); err != nil {
+			b.c.Log.Warn("unused program files not removed", "bundle", at.id, "owner", at.owner, "err", err)
+		}
+	}
+	t.made.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.users--; unused && t.users == 0 {
+		delete(b.trees, at)
+	}
 }

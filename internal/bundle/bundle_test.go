@@ -120,7 +120,7 @@ func TestStoreAndOpen(t *testing.T) {
 	if slices.Sort(s.Left); s.Files != 4 || !slices.Equal(s.Left, []string{"out", "pipe", "up"}) {
 		t.Errorf("stored %+v", s)
 	}
-	dir, done, err := b.Open(t.Context(), s.ID)
+	dir, done, err := b.Open(t.Context(), "anna", s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +141,8 @@ func TestSharedFiles(t *testing.T) {
 	b, _ := start(t)
 	first := store(t, b, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "server.js": "one"})
 	second := store(t, b, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "server.js": "two"})
-	inode := func(id ID) uint64 {
-		dir, done, err := b.Open(t.Context(), id)
+	of := func(owner string, id ID) *syscall.Stat_t {
+		dir, done, err := b.Open(t.Context(), owner, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,10 +151,29 @@ func TestSharedFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return info.Sys().(*syscall.Stat_t).Ino
+		return info.Sys().(*syscall.Stat_t)
 	}
-	if inode(first.ID) != inode(second.ID) {
-		t.Error("two trees have copies of one file")
+	if of("anna", first.ID).Ino != of("anna", second.ID).Ino {
+		t.Error("two trees of an owner have copies of one file")
+	}
+	before := of("anna", first.ID)
+	if of("eve", first.ID).Ino == before.Ino || of("eve", second.ID).Ino == before.Ino {
+		t.Error("two owners share a file")
+	}
+	if after := of("anna", first.ID); after.Nlink != before.Nlink || after.Ctim != before.Ctim {
+		t.Error("an owner's file tells that another has it too")
+	}
+}
+
+// An owner's name is a folder's: none leads elsewhere, or to what is everybody's.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	b, _ := start(t)
+	s := store(t, b, map[string]string{"a": "one"})
+	for _, owner := range []string{"", "..", "a/b", "common", strings.Repeat("a", 101)} {
+		if _, _, err := b.Open(t.Context(), owner, s.ID); err == nil {
+			t.Errorf("a tree for %q", owner)
+		}
 	}
 }
 
@@ -178,14 +197,14 @@ func TestDamagedBlob(t *testing.T) {
 	if err := os.WriteFile(name, []byte("console.log(2)"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := b.Open(t.Context(), s.ID); err == nil {
+	if _, _, err := b.Open(t.Context(), "anna", s.ID); err == nil {
 		t.Fatal("a tree was made of other bytes")
 	}
 	if left, _ := os.ReadDir(b.path("trees")); len(left) != 0 {
 		t.Errorf("half a tree stays: %v", left)
 	}
 	store(t, b, map[string]string{"server.js": "console.log(1)"}) // puts the bytes back
-	_, done, err := b.Open(t.Context(), s.ID)
+	_, done, err := b.Open(t.Context(), "anna", s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,11 +230,11 @@ func TestTidy(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
 	used, idle := store(t, b, map[string]string{"a": "used"}), store(t, b, map[string]string{"a": "idle"})
-	dir, done, err := b.Open(t.Context(), used.ID)
+	dir, done, err := b.Open(t.Context(), "anna", used.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, give, err := b.Open(t.Context(), idle.ID)
+	_, give, err := b.Open(t.Context(), "anna", idle.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +245,7 @@ func TestTidy(t *testing.T) {
 	if got := list(t, dir); !slices.Equal(got, []string{"a 444 used"}) {
 		t.Errorf("what is in use: %v", got)
 	}
-	if _, err := os.Stat(b.path("trees", string(idle.ID))); err == nil {
+	if _, err := os.Stat(b.path("trees", "anna", string(idle.ID))); err == nil {
 		t.Error("an unused tree stays")
 	}
 	done()
@@ -239,7 +258,7 @@ func TestTidy(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			dir, done, err := b.Open(t.Context(), idle.ID)
+			dir, done, err := b.Open(t.Context(), "anna", idle.ID)
 			if err != nil {
 				t.Error(err)
 				return
@@ -271,13 +290,20 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
-// A file that a tree has is the blob itself, under another name; an executable is not, for
-// its mode would be everybody's. Nothing that a tree is used for changes the blob.
+// A file that is everybody's is the blob itself in each tree, under another name; an executable
+// is not, for its mode would be everybody's. Nothing that a tree is used for changes the blob.
 func TestTreeIsLinked(t *testing.T) {
 	t.Parallel()
 	b, blobs := start(t)
-	s := store(t, b, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "bin/run*": "same", "same": "same"})
-	dir, done, err := b.Open(t.Context(), s.ID)
+	core, err := b.StoreCommon(t.Context(), project(t, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "bin/run*": "same", "same": "same"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Join(t.Context(), core.ID, store(t, b, map[string]string{"big": strings.Repeat("x", 1<<20)}).ID, "own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, done, err := b.Open(t.Context(), "anna", s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,6 +322,9 @@ func TestTreeIsLinked(t *testing.T) {
 	big, tree := of(at(strings.Repeat("x", 1<<20))), of(filepath.Join(dir, "lib/big"))
 	if big.Ino != tree.Ino || tree.Mode&0o777 != 0o444 {
 		t.Errorf("the file was written again: inode %d, the blob's is %d; mode %o", tree.Ino, big.Ino, tree.Mode)
+	}
+	if of(filepath.Join(dir, "own/big")).Ino == big.Ino {
+		t.Error("an owner's own file is the blob")
 	}
 	if run := of(filepath.Join(dir, "bin/run")); run.Mode&0o777 != 0o555 || run.Ino == of(filepath.Join(dir, "same")).Ino {
 		t.Errorf("an executable has mode %o and shares its file with one that is none", run.Mode)
@@ -317,7 +346,7 @@ func TestSkippedLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, done, err := b.Open(t.Context(), s.ID)
+	dir, done, err := b.Open(t.Context(), "anna", s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +362,7 @@ func TestTreesAfterPowerFailure(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
 	s := store(t, b, map[string]string{"a": "one"})
-	dir, done, err := b.Open(t.Context(), s.ID)
+	dir, done, err := b.Open(t.Context(), "anna", s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +383,7 @@ func TestTreesAfterPowerFailure(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a tree of before the power failure is used")
 	}
-	if _, done, err = again.Open(t.Context(), s.ID); err != nil {
+	if _, done, err = again.Open(t.Context(), "anna", s.ID); err != nil {
 		t.Fatal(err)
 	}
 	done()
@@ -396,7 +425,7 @@ func BenchmarkTree(b *testing.B) {
 			b.Fatal(err)
 		}
 		stored := time.Now()
-		_, done, err := bundles.Open(b.Context(), s.ID)
+		_, done, err := bundles.Open(b.Context(), "anna", s.ID)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -404,13 +433,13 @@ func BenchmarkTree(b *testing.B) {
 		b.ReportMetric(stored.Sub(begun).Seconds(), "s/store")
 		b.ReportMetric(time.Since(stored).Seconds(), "s/open")
 		b.StopTimer()
-		if err := removeAll(bundles.path("trees", string(s.ID))); err != nil {
+		if err := removeAll(bundles.path("trees", "anna", string(s.ID))); err != nil {
 			b.Fatal(err)
 		}
 		if err := removeAll(bundles.path("files")); err != nil {
 			b.Fatal(err)
 		}
-		bundles.trees = map[ID]*tree{}
+		bundles.trees = map[place]*tree{}
 		if err := os.MkdirAll(bundles.path("files"), 0o711); err != nil {
 			b.Fatal(err)
 		}

@@ -33,6 +33,7 @@ type entry struct {
 	Size   int64  `json:"s,omitempty"`
 	Exec   bool   `json:"x,omitempty"`
 	Link   string `json:"l,omitempty"` // where a link leads, relative to its folder
+	Common bool   `json:"c,omitempty"` // everybody's, see StoreCommon
 }
 
 func (m manifest) encode() ([]byte, error) {

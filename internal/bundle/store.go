@@ -36,7 +36,17 @@ type Stored struct {
 // relative to root, whole folders too, and links to what they name. Regular files and
 // links that stay inside are stored, everything else is left out and told. A tree over the limits is a fault.
 func (b *Bundles) Store(ctx context.Context, root *os.Root, skip func(name string) bool) (Stored, error) {
-	w := &walk{b: b, root: root, skip: skip, batch: b.c.Blobs.Batch(ctx)}
+	return (&walk{b: b, root: root, skip: skip}).store(ctx)
+}
+
+// StoreCommon is Store for what the installation itself brings, such as WordPress: the trees
+// of all owners have these files in common.
+func (b *Bundles) StoreCommon(ctx context.Context, root *os.Root) (Stored, error) {
+	return (&walk{b: b, root: root, common: true}).store(ctx)
+}
+
+func (w *walk) store(ctx context.Context) (Stored, error) {
+	w.batch = w.b.c.Blobs.Batch(ctx)
 	if err := w.dir(ctx, ".", 0); err != nil {
 		_ = w.batch.Flush() // it ends what is under way
 		return Stored{}, err
@@ -61,6 +71,7 @@ type walk struct {
 	b      *Bundles
 	root   *os.Root
 	skip   func(string) bool
+	common bool
 	batch  *blob.Batch
 	m      manifest
 	stored Stored
@@ -147,7 +158,7 @@ func (w *walk) file(name string) error {
 	}
 	w.stored.Files++
 	w.stored.Bytes += size
-	w.m.Entries = append(w.m.Entries, entry{Path: name, Digest: d.String(), Size: size, Exec: info.Mode()&0o111 != 0})
+	w.m.Entries = append(w.m.Entries, entry{Path: name, Digest: d.String(), Size: size, Exec: info.Mode()&0o111 != 0, Common: w.common})
 	return nil
 }
 

@@ -38,7 +38,7 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 	var all []wanted
 	for _, t := range s.Trees {
 		all = append(all, wanted{t.Path, func(at string, _ *os.Root, _ string) (place, error) {
-			dir, done, err := p.c.Bundles.Open(ctx, t.Bundle)
+			dir, done, err := p.c.Bundles.Open(ctx, s.Owner, t.Bundle)
 			if err != nil {
 				return place{}, err
 			}

@@ -265,9 +265,12 @@ func TestStorageLimitOfFiles(t *testing.T) {
 	if err != nil || exit.Reason != "storage limit" {
 		t.Errorf("%+v %v\n%s", exit, err, w.said())
 	}
-	exit, err = Run(t.Context(), w, spec("files2", 8000))
+	exit, err = Run(t.Context(), w, spec("files2", 5000))
 	if err != nil || exit.Reason != "storage limit" || !strings.Contains(w.said(), "Storage is full: ") {
 		t.Errorf("with full storage: %+v %v\n%s", exit, err, w.said())
+	}
+	for i := range 7000 {
+		ok(t, os.WriteFile(filepath.Join(w.c.Storage, "site_files", "data", fmt.Sprint(i)), nil, 0o644))
 	}
 	exit, err = Run(t.Context(), w, spec("files3", 1))
 	if err != nil || exit.Code == 0 || !strings.Contains(w.said(), "read-only") {

@@ -116,7 +116,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare Node.js: %w", err)
 	}
-	tree, closeTree, err := p.c.Bundles.Open(ctx, s.Bundle)
+	tree, closeTree, err := p.c.Bundles.Open(ctx, s.Owner, s.Bundle)
 	if err != nil {
 		tools.Release()
 		return nil, err

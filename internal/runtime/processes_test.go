@@ -80,7 +80,7 @@ func (w *world) bundle(files map[string]string) bundle.ID {
 }
 
 func (w *world) spec(id string, files map[string]string) Spec {
-	return Spec{ID: id, Site: "site_" + id, Bundle: w.bundle(files), Argv: []string{"node", "server.js"}, Limits: Limits{Memory: 256 << 20, Pids: 64, Disk: 64 << 20},
+	return Spec{ID: id, Site: "site_" + id, Owner: "usr_one", Bundle: w.bundle(files), Argv: []string{"node", "server.js"}, Limits: Limits{Memory: 256 << 20, Pids: 64, Disk: 64 << 20},
 		Output: func(stream, line string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

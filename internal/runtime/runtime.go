@@ -32,7 +32,7 @@ const AppDir = "/app"
 type Spec struct {
 	ID     string    // unique among what runs; letters, digits, - and _
 	Site   string    // whose program it is: its identity, its storage
-	Owner  string    // who owns the site. Required with Database.
+	Owner  string    // who owns the site
 	Bundle bundle.ID // the files it runs from, read-only
 
 	Argv  []string // the program; one of Argv and Shell is set, or none where PHP is

@@ -317,9 +317,10 @@ func copyFile(from, to string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// oursDigest names the files that we add.
+// oursDigest names the files that we add, and how they are stored.
 func oursDigest() string {
 	sum := sha256.New()
+	sum.Write([]byte("common "))
 	_ = fs.WalkDir(ours, "core", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			b, _ := ours.ReadFile(name)
@@ -375,7 +376,7 @@ func (w *WordPress) stored(ctx context.Context, name string, fill func(dir strin
 		return c, err
 	}
 	defer root.Close()
-	stored, err := w.c.Bundles.Store(ctx, root, nil)
+	stored, err := w.c.Bundles.StoreCommon(ctx, root)
 	if err != nil {
 		return c, err
 	}

@@ -101,7 +101,7 @@ process.on('SIGTERM', () => { console.log('stopping'); if (!process.env.STUBBORN
 `
 
 func (w *world) spec(id string, env ...string) runtime.Spec {
-	return runtime.Spec{ID: "run_" + id, Site: "site_" + id, Bundle: w.Bundle(map[string]string{"server.js": script, "data/file": "from the bundle"}),
+	return runtime.Spec{ID: "run_" + id, Site: "site_" + id, Owner: "usr_engine", Bundle: w.Bundle(map[string]string{"server.js": script, "data/file": "from the bundle"}),
 		Argv: []string{"node", "server.js"}, Env: env, Limits: runtime.Limits{Memory: 256 << 20, Pids: 64, Disk: 64 << 20, Storage: 64 << 20},
 		Output: func(stream, line string) {
 			w.mu.Lock()
