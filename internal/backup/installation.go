@@ -66,9 +66,10 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	c = Copy{ID: newCopyID(), At: begun.UTC(), Version: s.Version, Scheduled: scheduled}
 	s.Log, s.Pause = cmp.Or(s.Log, slog.New(slog.DiscardHandler)), cmp.Or(s.Pause, 2*time.Second)
 	w := newWriter(ctx, r)
+	listed := false
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.close())
+		if err != nil && !listed {
+			err = errors.Join(err, w.abandon())
 		}
 	}()
 	base, err := newestCopy(ctx, r, s.Log)
@@ -109,7 +110,8 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 		return c, fmt.Errorf("store manifest: %w", err)
 	}
 	c.Manifest, c.Size, c.Stored, c.Took = name, m.size(), w.stored+n, time.Since(begun).Seconds()
-	return c, r.putNamed(ctx, copyKind, c.ID, c) // from here on it is there
+	listed = true // or may be, whatever putNamed returns
+	return c, r.putNamed(ctx, copyKind, c.ID, c)
 }
 
 // newestCopy returns the newest backup of the installation that can be read, nil where there

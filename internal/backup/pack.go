@@ -2,12 +2,14 @@ package backup
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -46,18 +48,23 @@ type writer struct {
 	packs   []string                  // those of this writer have their names once it is closed
 	buf     []byte                    // the pack being filled
 	digests []byte                    // of its pieces
+	common  bool                      // what is added now may be in packs of other backups too
 
-	wrote sync.Mutex // guards names and stored
+	salt  [16]byte   // in the names of packs that are this writer's alone
+	wrote sync.Mutex // guards names, stored and own
 	//share: none, one backup's
 	names  map[int]string
 	stored int64
+	own    []string // names of packs that no other writer can refer to
 }
 
 func newWriter(ctx context.Context, repo *Repository) *writer {
 	g, ctx := errgroup.WithContext(ctx)
 	//share: none, one backup's: three uploads at once
 	g.SetLimit(3)
-	return &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, names: map[int]string{}, tick: func(int64) {}}
+	w := &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, names: map[int]string{}, tick: func(int64) {}}
+	_, _ = rand.Read(w.salt[:]) // never fails
+	return w
 }
 
 // adopt makes the writer store nothing again that an earlier backup has, before anything
@@ -186,18 +193,25 @@ func (w *writer) hole() (int, error) {
 	return i, err
 }
 
-// flush ends the pack that is being filled: what comes is in another.
-func (w *writer) flush() error {
+// share ends the pack that is being filled. What comes is in others, which are named by their
+// pieces alone: what many backups add alike is stored once.
+func (w *writer) share() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.flushLocked()
+	err := w.flushLocked()
+	w.common = true
+	return err
 }
 
 func (w *writer) flushLocked() error {
 	if w.buf == nil {
 		return nil
 	}
-	buf, digests, at := w.buf, append([]byte("pieces"), w.digests...), len(w.packs)-1
+	prefix, common := []byte("pieces"), w.common
+	if !common {
+		prefix = append(prefix, w.salt[:]...)
+	}
+	buf, digests, at := w.buf, append(prefix, w.digests...), len(w.packs)-1
 	w.buf, w.digests = nil, w.digests[:0]
 	w.put.Go(func() error { // waits while many are under way, and needs no lock that is held here
 		name, stored, err := w.repo.putBy(w.ctx, digests, buf)
@@ -208,6 +222,9 @@ func (w *writer) flushLocked() error {
 		w.wrote.Lock()
 		defer w.wrote.Unlock()
 		w.names[at], w.stored = name, w.stored+stored
+		if !common {
+			w.own = append(w.own, name)
+		}
 		return nil
 	})
 	return w.ctx.Err()
@@ -215,11 +232,29 @@ func (w *writer) flushLocked() error {
 
 // close returns when every pack is durable.
 func (w *writer) close() error {
-	err := w.flush()
+	w.mu.Lock()
+	err := w.flushLocked()
+	w.mu.Unlock()
 	err = errors.Join(w.put.Wait(), err)
 	for at, name := range w.names {
 		w.packs[at] = name
 	}
+	return err
+}
+
+// abandon deletes what the writer has stored for a backup that failed, as far as nothing else
+// can refer to it: on a full disk that is what others need. The rest goes with a sweep. It
+// returns close's error.
+func (w *writer) abandon() error {
+	err := w.close()
+	ctx, done := context.WithTimeout(context.WithoutCancel(w.ctx), time.Minute)
+	defer done()
+	for _, name := range w.own {
+		if w.repo.at.Delete(ctx, name) != nil {
+			break // a sweep will
+		}
+	}
+	w.own = nil
 	return err
 }
 

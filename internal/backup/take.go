@@ -102,14 +102,14 @@ func (s *Backups) take(ctx context.Context, t Take, attempt int64) error {
 	if err != nil || b.Status != Running {
 		return err
 	}
-	m, stored, err := s.collect(ctx, b)
+	m, w, err := s.collect(ctx, b)
 	if (fault.As(err) != nil || errors.Is(err, blob.ErrCorrupt)) && !passing(err, attempt) {
 		return s.fail(ctx, b.ID, words(err))
 	}
 	if err != nil {
 		return fmt.Errorf("back up %s: %w", b.Site, err)
 	}
-	return s.complete(ctx, b, m, stored)
+	return s.complete(ctx, b, m, w)
 }
 
 // passing reports whether an error is a database server's that is away, and started again, or
@@ -149,19 +149,25 @@ func (s *Backups) begin(ctx context.Context, id ID) (b Backup, err error) {
 	return b, err
 }
 
-// collect reads all that the backup is to hold, stores what is new, and returns the list.
-func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, error) {
+// collect reads all that the backup is to hold, stores what is new, and returns the list, and
+// what has stored it. Where that fails, nothing of it stays.
+func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *writer, err error) {
 	config, err := s.c.Sites.Export(ctx, b.Site)
 	if fault.Is(err, fault.NotFound) {
-		return nil, 0, &fault.Error{Kind: fault.Conflict, Message: "The site was deleted"}
+		return nil, nil, &fault.Error{Kind: fault.Conflict, Message: "The site was deleted"}
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, w, err
 	}
-	w := newWriter(ctx, s.c.Repository)
+	w = newWriter(ctx, s.c.Repository)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.abandon())
+		}
+	}()
 	base, err := s.buildOn(ctx, b, w)
 	if err != nil {
-		return nil, 0, err
+		return nil, w, err
 	}
 	read, stop := s.report(ctx, b.ID)
 	defer stop()
@@ -172,7 +178,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, erro
 	}
 	if s.c.Extra != nil && (m.Config != nil || slices.Contains(b.Includes, Databases)) {
 		if m.Extra, err = s.c.Extra(ctx, b.Site); err != nil {
-			return nil, 0, err
+			return nil, w, err
 		}
 	}
 	c := &collection{s: s, w: w, m: m, base: base}
@@ -180,23 +186,23 @@ func (s *Backups) collect(ctx context.Context, b Backup) (*Manifest, int64, erro
 	// come after it, whatever has been deployed since.
 	if slices.Contains(b.Includes, Files) {
 		if m.Live, err = s.c.Deployments.LiveOf(ctx, b.Site); err != nil {
-			return nil, 0, err
+			return nil, w, err
 		}
 	}
 	if err := c.moment(ctx, b); err != nil {
-		return nil, 0, errors.Join(err, w.close())
+		return nil, w, err
 	}
 	if m.Live != nil {
 		if err := c.blobs(ctx, *m.Live); err != nil {
-			return nil, 0, errors.Join(err, w.close())
+			return nil, w, err
 		}
 	}
 	if err := w.close(); err != nil {
-		return nil, 0, err
+		return nil, w, err
 	}
 	m.Packs, m.Pieces = w.packs, w.pieces
 	m.compact()
-	return m, w.stored, nil
+	return m, w, nil
 }
 
 // buildOn lets the writer use what the site's last backups hold, and returns the newest of
@@ -360,7 +366,7 @@ func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
 	if l.Bundle == "" {
 		return nil
 	}
-	if err := c.w.flush(); err != nil { // packs of its own: a program that many sites have is stored once
+	if err := c.w.share(); err != nil { // a program that many sites have is stored once
 		return err
 	}
 	bundles, done, err := c.s.scratchBundles(c.s.c.Blobs)
@@ -743,20 +749,20 @@ func stampOf(info fs.FileInfo) string {
 }
 
 // complete writes the manifest and the end, and has the backup verified.
-func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, stored int64) error {
+func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, w *writer) error {
 	raw, err := m.encode()
 	if err != nil {
-		return err
+		return errors.Join(err, w.abandon())
 	}
 	name, n, err := s.c.Repository.put(ctx, raw)
 	if err != nil {
-		return fmt.Errorf("store manifest: %w", err)
+		return errors.Join(fmt.Errorf("store manifest: %w", err), w.abandon())
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now := db.Now()
 		wrote, err := tx.Exec(ctx, `
 			UPDATE backups SET status = 'completed', size_bytes = $2, stored_bytes = $3, manifest = $4, checksum = $5, base = '', completed_at = $6
-			WHERE id = $1 AND status = 'running'`, b.ID, m.size(), stored+n, name, checksum(raw), now)
+			WHERE id = $1 AND status = 'running'`, b.ID, m.size(), w.stored+n, name, checksum(raw), now)
 		if err != nil || wrote == 0 {
 			return err
 		}

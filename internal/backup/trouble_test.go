@@ -48,11 +48,22 @@ func TestPlaceIsFull(t *testing.T) {
 	s := w.site("big", map[string]string{"index.html": "hello"})
 	dir := w.folder(s.ID, map[string]string{"a": strings.Repeat("one ", 100)})
 	good := w.backUp(s.ID, NewBackup{})
+	objects := func() (n int) {
+		for _, err := range place.List(t.Context()) {
+			ok(t, err)
+			n++
+		}
+		return n
+	}
+	before := objects()
 	for room := range int64(2) { // the pack, and the list
 		ok(t, os.WriteFile(filepath.Join(dir, "a"), []byte(strings.Repeat("two ", 100+int(room))), 0o644))
 		place.room.Store(room)
 		if b := w.backUp(s.ID, NewBackup{}); b.Status != Failed || !strings.Contains(b.Error, "The backup storage is full") {
 			t.Errorf("room for %d: %+v", room, b)
+		}
+		if n := objects(); n != before {
+			t.Errorf("a failed backup leaves %d objects of its own", n-before)
 		}
 	}
 	place.room.Store(1 << 30)
