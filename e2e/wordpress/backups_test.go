@@ -199,6 +199,11 @@ func TestBackups(t *testing.T) {
 	back := h.ready(h.restore(last, map[string]any{"newSite": map[string]string{"name": "Blog again"}}).Result.SiteID)
 	h.shows(back.URL, "First news", true)
 	h.login(back)
+	// Its pages lead to itself, not to where they were.
+	_, _, posts := h.visitor(back.URL).get("/wp-json/wp/v2/posts?_fields=content")
+	if plain := strings.ReplaceAll(posts, `\/`, "/"); strings.Contains(plain, s.URL) || !strings.Contains(plain, strings.Replace(image.Source, s.URL, back.URL, 1)) {
+		t.Errorf("on the new site a post says %s", plain)
+	}
 
 	// The installation, twice, and on a new machine.
 	place := filepath.Join(h.Dir, "elsewhere")

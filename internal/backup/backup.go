@@ -159,6 +159,10 @@ type Config struct {
 	// gives a site what of it belongs to what is restored in the same transaction.
 	Extra   func(ctx context.Context, id site.ID) (json.RawMessage, error)
 	ExtraTx func(ctx context.Context, tx *db.Tx, s site.Site, extra json.RawMessage, of Restored) error
+	// AdoptTx begins to make databases that were another site's this one's own, and goes on with
+	// the restore's operation, which ends with the result. It returns false where there is
+	// nothing to do. Optional.
+	AdoptTx func(ctx context.Context, tx *db.Tx, s site.Site, from site.ID, o operation.ID, result map[string]any) (begun bool, err error)
 	// Trial makes a place in which what a backup holds runs once it is verified. Optional:
 	// without it programs are not tried.
 	Trial func(ctx context.Context) (*Trial, error)

@@ -39,6 +39,7 @@ type Restore struct {
 	Paths     []string // of storage; nil: all
 	Site      site.ID  // that is restored to
 	New       bool     // it was made for this
+	Part      bool     `json:",omitempty"` // of an operation that goes on
 }
 
 // Kind names the job.
@@ -76,7 +77,6 @@ type Plan struct {
 	backup  Backup
 	made    *site.NewSite // the site to make; nil: it is there
 	extra   json.RawMessage
-	part    bool
 }
 
 // PlanRestore checks what a restore of the owner's backup needs. It reads the backup's list
@@ -86,7 +86,7 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{backup: b, part: to.Part, restore: Restore{Backup: id, Paths: to.Paths, Site: cmp.Or(to.Site, b.Site), New: to.NewName != ""}}
+	p := Plan{backup: b, restore: Restore{Backup: id, Paths: to.Paths, Site: cmp.Or(to.Site, b.Site), New: to.NewName != "", Part: to.Part}}
 	if p.restore.Includes, err = checkIncludes(to.Includes); err != nil {
 		return Plan{}, err
 	}
@@ -167,7 +167,7 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return operation.Operation{}, err
 	}
 	n := operation.NewOperation{Kind: "backup.restore", Site: string(r.Site), Unique: RestoreKey(r.Site)}
-	if !p.part {
+	if !r.Part {
 		n.Apart = ChangeKey(r.Site)
 	}
 	o, err := s.c.Operations.OpenTx(ctx, tx, owner, n)
@@ -216,6 +216,13 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	if err != nil {
 		return err
 	}
+	o, err := s.c.Operations.Get(ctx, b.Owner, r.Operation)
+	if err != nil {
+		return err
+	}
+	if s.adopted(o) {
+		return s.renew(ctx, r.Site)
+	}
 	before, ready, err := s.backUpFirst(ctx, r, b.Owner)
 	if err != nil {
 		return err
@@ -257,7 +264,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		o, err := s.c.Operations.GetTx(ctx, tx, r.Operation)
-		if err != nil || o.CompletedAt != 0 {
+		if err != nil || o.CompletedAt != 0 || s.adopted(o) {
 			return err
 		}
 		result := map[string]any{"siteId": r.Site, "restored": r.Backup}
@@ -290,13 +297,33 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			}
 			result["deploymentId"] = x.ID
 		}
+		if len(data.databases) > 0 && r.Site != b.Site && !r.Part && s.c.AdoptTx != nil {
+			x, err := s.c.Sites.LockTx(ctx, tx, b.Owner, r.Site)
+			if err != nil {
+				return err
+			}
+			if begun, err := s.c.AdoptTx(ctx, tx, x, b.Site, r.Operation, result); begun || err != nil {
+				return err
+			}
+		}
 		return s.c.Operations.EndTx(ctx, tx, r.Operation, "Restored", "", result)
 	})
-	if err != nil || data.empty() || s.c.Renew == nil {
+	if err != nil || data.empty() {
 		return err
 	}
-	return s.c.Renew(ctx, r.Site)
+	return s.renew(ctx, r.Site)
 }
+
+func (s *Backups) renew(ctx context.Context, id site.ID) error {
+	if s.c.Renew == nil {
+		return nil
+	}
+	return s.c.Renew(ctx, id)
+}
+
+// adopted reports whether all is restored and AdoptTx's work goes on: its steps are objects,
+// where a restore's are the ids of backups.
+func (s *Backups) adopted(o operation.Operation) bool { return strings.HasPrefix(o.Step, "{") }
 
 // prepareAll makes all ready that a restore puts in place: files, databases and what is
 // served at the same time, because each waits for something else.

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/deployment"
 	"slipway/internal/fault"
+	"slipway/internal/operation"
 	"slipway/internal/recovery"
 	"slipway/internal/site"
 	"slipway/internal/wordpress"
@@ -31,6 +32,9 @@ func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.C
 	}
 	c.Databases, c.Renew = h.siteDatabases, h.renew
 	c.Extra, c.ExtraTx = h.exportWordPress, h.importWordPressTx
+	c.AdoptTx = func(ctx context.Context, tx *db.Tx, s site.Site, from site.ID, o operation.ID, result map[string]any) (bool, error) {
+		return h.wordpress.AdoptTx(ctx, tx, s, from, o, result) // made after the backups
+	}
 	if h.databases.Unavailable() == "" {
 		c.Load = h.loadDatabase
 	}

@@ -2,6 +2,7 @@ package wordpress
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"slipway/internal/account"
@@ -211,4 +212,39 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET admin_user = $2 WHERE site_id = $1`, s.ID, clip(got.Admin, 60))
 		return err
 	})
+}
+
+// AdoptTx begins to rewrite the addresses of a WordPress whose database was restored from a
+// backup of another site, as the rest of the restore's operation. It returns false for sites
+// that are no WordPress, or serve nothing.
+func (w *WordPress) AdoptTx(ctx context.Context, tx *db.Tx, s site.Site, from site.ID, o operation.ID, result map[string]any) (begun bool, err error) {
+	if s.Type != site.WordPress || s.LiveDeployment == "" {
+		return false, nil
+	}
+	text, err := json.Marshal(step{At: atFill, Result: result})
+	if err != nil {
+		return false, err
+	}
+	if err := w.c.Operations.AdvanceTx(ctx, tx, o, 0.7, string(text), "Rewriting addresses"); err != nil {
+		return false, err
+	}
+	return true, Work{What: kindAdopt, Operation: o, Owner: s.Owner, Site: s.ID, Copy: &Copy{From: from, Database: true}}.enqueueTx(ctx, tx)
+}
+
+// adoptRestored is one call of the job that AdoptTx begins.
+func (r *run) adoptRestored(ctx context.Context) error {
+	s, err := r.site(ctx)
+	if err != nil {
+		return err
+	}
+	from, err := r.c.Sites.Get(ctx, r.x.Owner, r.x.Copy.From)
+	if err != nil && !fault.Is(err, fault.NotFound) { // it may be deleted: the database knows its address
+		return err
+	}
+	r.c.Renew(string(s.ID)) // what runs may know the database of before
+	if err := r.adopt(ctx, s, nil, from); err != nil {
+		return err
+	}
+	r.purgeAll(ctx, s.ID)
+	return r.end(ctx, "Restored", "", r.result())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"slipway/internal/account"
@@ -43,6 +44,7 @@ const (
 	kindClone   = "site.clone"
 	kindPush    = "site.push"
 	kindImport  = "wordpress.import"
+	kindAdopt   = "wordpress.adopt" // the end of another operation
 )
 
 // Work registers this service's jobs.
@@ -102,12 +104,16 @@ func (w *WordPress) beginTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return o, err
 	}
 	x.Operation, x.Owner, x.Site = o.ID, owner, id
-	options := job.Options{Queue: QueueName, Unique: "wordpress/" + string(o.ID), Group: "wordpress/" + string(id), Share: string(owner)}
+	return o, x.enqueueTx(ctx, tx)
+}
+
+func (x Work) enqueueTx(ctx context.Context, tx *db.Tx) error {
+	options := job.Options{Queue: QueueName, Unique: "wordpress/" + string(x.Operation), Group: "wordpress/" + string(x.Site), Share: string(x.Owner)}
 	if x.Import != nil && x.Import.From != "" {
-		options.Queue, options.Group = DownloadQueue, "wordpress-import/"+string(owner)
+		options.Queue, options.Group = DownloadQueue, "wordpress-import/"+string(x.Owner)
 	}
-	_, err = job.Enqueue(ctx, tx, x, options)
-	return o, err
+	_, err := job.Enqueue(ctx, tx, x, options)
+	return err
 }
 
 // step is where an operation stands, as its operation keeps it.
@@ -126,6 +132,7 @@ type step struct {
 	Target     site.ID         `json:"target,omitempty"`
 	Public     int             `json:"public,omitempty"` // whether search engines may have the target
 	Tries      int             `json:"tries,omitempty"`  // of what may end the process
+	Result     map[string]any  `json:"result,omitempty"` // of what came before
 }
 
 // run is one call of the job.
@@ -165,6 +172,8 @@ func (w *WordPress) work(ctx context.Context, x Work, _ int64) error {
 		err = r.copySite(ctx)
 	case kindImport:
 		err = r.importSite(ctx)
+	case kindAdopt:
+		err = r.adoptRestored(ctx)
 	default:
 		err = fmt.Errorf("operation %s is of the unknown kind %s", x.Operation, x.What)
 	}
@@ -217,6 +226,7 @@ func (r *run) end(ctx context.Context, message, failure string, result map[strin
 
 func (r *run) result() map[string]any {
 	out := map[string]any{}
+	maps.Copy(out, r.step.Result)
 	if r.step.Backup != "" {
 		out["backupId"] = r.step.Backup
 	}
