@@ -4,6 +4,7 @@ package buildtime
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"slipway/internal/account"
@@ -25,21 +26,37 @@ func Any(ctx context.Context, r db.Reader, owner account.OwnerID, site string) (
 	return any, nil
 }
 
-// Meter measures how long a build holds its slot.
-type Meter struct{ since time.Time }
+// Meter measures how long a build holds its slot. It is safe for concurrent use.
+type Meter struct {
+	mu    sync.Mutex // guards since
+	since time.Time
+}
 
 // Start begins anew.
-func (m *Meter) Start() { m.since = time.Now() }
+func (m *Meter) Start() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.since = time.Now()
+}
 
 // Stop forgets what was measured: waiting costs nobody their time.
-func (m *Meter) Stop() { m.since = time.Time{} }
+func (m *Meter) Stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.since = time.Time{}
+}
 
-// Took returns the time since Start; 0 after Stop.
-func (m Meter) Took() time.Duration {
+// Lap returns the time since Start, or since the Lap after it; 0 after Stop.
+func (m *Meter) Lap() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.since.IsZero() {
 		return 0
 	}
-	return time.Since(m.since)
+	now := time.Now()
+	took := now.Sub(m.since)
+	m.since = now
+	return took
 }
 
 // Note adds what a build took to what its owner has used this month, although ctx may have

@@ -16,19 +16,23 @@ func TestMeter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var m Meter
-		if m.Took() != 0 {
+		if m.Lap() != 0 {
 			t.Error("it counts before it was started")
 		}
 		m.Start()
 		time.Sleep(time.Minute)
 		m.Start()
 		time.Sleep(time.Second)
-		if got := m.Took(); got != time.Second {
+		if got := m.Lap(); got != time.Second {
 			t.Errorf("%s since the last start", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := m.Lap(); got != 2*time.Second {
+			t.Errorf("%s since the last lap", got)
 		}
 		m.Stop()
 		time.Sleep(time.Second)
-		if got := m.Took(); got != 0 {
+		if got := m.Lap(); got != 0 {
 			t.Errorf("%s while it is stopped", got)
 		}
 	})

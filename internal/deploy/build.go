@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"sync"
+	"time"
 
 	"slipway/internal/account"
 	"slipway/internal/build"
@@ -58,8 +60,8 @@ func (d *Deployments) build(ctx context.Context, s site.Site, x *deployment.Depl
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
 		return err
 	}
-	var time buildtime.Meter
-	time.Start()
+	var meter buildtime.Meter
+	meter.Start()
 	report := build.Report{
 		Line: p.Line,
 		Enter: func(stage string) {
@@ -75,24 +77,64 @@ func (d *Deployments) build(ctx context.Context, s site.Site, x *deployment.Depl
 		},
 		Skip: p.Skip,
 		Wait: func(place int) {
-			time.Stop()
+			meter.Stop()
 			if p.Queued(place) {
 				p.clock.Stop()        // waiting costs nobody their time,
 				d.survived(ctx, x.ID) // and a crash of the process meanwhile is not its doing
 			}
 		},
 		Begin: func() {
-			time.Start()
+			meter.Start()
 			p.clock.Start()
 			d.working(ctx, x.ID)
 		},
 	}
-	err = d.c.Builds.Run(ctx, spec, report, use)
-	took := time.Took()
+	metered, end := context.WithCancelCause(ctx)
+	var counting sync.WaitGroup
+	counting.Go(func() { d.countBuild(metered, s, &meter, end) })
+	err = d.c.Builds.Run(metered, spec, report, use)
+	end(nil)
+	counting.Wait()
+	d.noteBuild(ctx, s, &meter)
+	return err
+}
+
+// A build's time is noted so often, and more often where the last minute of its owner's runs.
+const (
+	countBuildEvery = 10 * time.Second
+	countLastMinute = time.Second
+)
+
+// countBuild notes how long a build takes while it does, until ctx ends, and ends it once its
+// owner's build minutes are used up.
+func (d *Deployments) countBuild(ctx context.Context, s site.Site, meter *buildtime.Meter, end context.CancelCauseFunc) {
+	for {
+		u, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes)
+		if err != nil && ctx.Err() == nil {
+			d.c.Log.WarnContext(ctx, "build minutes not compared", "site", s.ID, "err", err)
+		}
+		wait := countBuildEvery
+		if err == nil && u.Left() <= 0 {
+			end(u.Reached())
+			return
+		}
+		if err == nil && u.Left() <= 1 {
+			wait = countLastMinute
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		d.noteBuild(ctx, s, meter)
+	}
+}
+
+func (d *Deployments) noteBuild(ctx context.Context, s site.Site, meter *buildtime.Meter) {
+	took := meter.Lap()
 	if err := buildtime.Note(ctx, d.c.DB, s.Owner, string(s.ID), took); err != nil {
 		d.c.Log.ErrorContext(ctx, "build time not recorded", "site", s.ID, "took", took, "err", err)
 	}
-	return err
 }
 
 // Variables returns the site's variables for the build or the program of a deployment. A

@@ -2,22 +2,27 @@ package deploy
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/build"
 	"slipway/internal/buildtime"
 	"slipway/internal/db"
 	"slipway/internal/deployment"
+	"slipway/internal/egress"
 	"slipway/internal/fault"
+	"slipway/internal/sandbox"
 	"slipway/internal/site"
+	"slipway/internal/toolchain"
 )
 
 // limited makes a world whose accounts have these limits.
-func limited(t *testing.T, limits map[account.Limit]int64) (*world, *account.Limits) {
+func limited(t *testing.T, limits map[account.Limit]int64, change ...func(*Config)) (*world, *account.Limits) {
 	l := account.NewLimits(account.LimitSettings{Defaults: limits})
-	return newWorld(t, func(c *Config) { c.Limits = l }), l
+	return newWorld(t, append(change, func(c *Config) { c.Limits = l })...), l
 }
 
 func used(t *testing.T, w *world, l *account.Limits, owner account.OwnerID, name account.Limit) int64 {
@@ -157,4 +162,35 @@ func (w *world) firstOf(s site.Site) deployment.Deployment {
 func (w *world) again(s site.Site) deployment.Deployment {
 	w.t.Helper()
 	return w.ended(w.trigger(s.ID, Trigger{Cause: deployment.ByAPI}).ID)
+}
+
+// endless is a runner whose commands run until they are ended.
+type endless struct{}
+
+func (endless) Run(ctx context.Context, _ sandbox.Command) (sandbox.Result, error) {
+	<-ctx.Done()
+	return sandbox.Result{Killed: sandbox.Canceled}, nil
+}
+
+// A build ends where its owner's build minutes do, also where several share them, and its time
+// is noted while it runs.
+func TestBuildEndsWithItsMinutes(t *testing.T) {
+	t.Parallel()
+	w, l := limited(t, map[account.Limit]int64{account.LimitBuildMinutes: 2}, func(c *Config) {
+		dir := t.TempDir()
+		out, err := egress.New(egress.Config{})
+		ok(t, err)
+		tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: endless{}, UID: 199_990})
+		ok(t, err)
+		c.Builds = build.New(build.Config{DB: c.DB, Runner: endless{}, Toolchain: tools, Egress: out, Dir: filepath.Join(dir, "b")})
+	})
+	w.commit("built", map[string]string{"index.html": "x", "slipway.toml": "[build]\ncommand = \"true\"\noutput = \".\"\n"})
+	s := w.site("git.test/acme/built")
+	ok(t, buildtime.Note(t.Context(), w.db, s.Owner, string(s.ID), 118*time.Second))
+	if x := w.firstOf(s); x.Status != deployment.Failed || !strings.Contains(x.Error, "Limit reached: build minutes") {
+		t.Errorf("%s: %s", x.Status, x.Error)
+	}
+	if n := used(t, w, l, s.Owner, account.LimitBuildMinutes); n != 2 {
+		t.Errorf("%d minutes are used", n)
+	}
 }
