@@ -50,7 +50,7 @@ type bench struct {
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the rows into the tables of this Markdown file")
-	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, fair, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups")
+	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
@@ -90,7 +90,7 @@ func (b *bench) run(only, write string) (err error) {
 		run        func(*world.World) error
 	}{
 		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"push", "Push to deploy", b.push}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"rate", "Webhooks", b.webhookRate}, {"hanging", "Webhooks", b.webhookHanging}, {"read", "Reading", b.read},
-		{"fair", "Fairness", b.fair}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"http3", "Files", b.http3}, {"idle", "Files", b.idle}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages}, {"wordpress", "WordPress", b.wordpress}, {"wordpress-sites", "WordPress", b.wordpressMany},
+		{"fair", "Fairness", b.fair}, {"tenants", "Fairness", b.tenants}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"http3", "Files", b.http3}, {"idle", "Files", b.idle}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages}, {"wordpress", "WordPress", b.wordpress}, {"wordpress-sites", "WordPress", b.wordpressMany},
 		{"programs", "Applications", b.programs}, {"programs-load", "Applications", b.programsLoad}, {"programs-many", "Applications", b.programsMany}, {"backups", "Backups", b.backups},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {

@@ -107,6 +107,11 @@ func (b *bench) starts(w *world.World) (time.Duration, error) {
 // settled is the resident memory, in kB, after three quiet seconds.
 func settled(w *world.World) (int, error) {
 	time.Sleep(3 * time.Second)
+	return resident(w)
+}
+
+// resident is the resident memory of the program now, in kB.
+func resident(w *world.World) (int, error) {
 	var kb int
 	_, err := fmt.Sscanf(field(fmt.Sprintf("/proc/%d/status", w.PID()), "VmRSS"), "%d", &kb)
 	return kb, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/fault"
@@ -111,14 +112,23 @@ func (d *Dashboard) whileAllowed(w http.ResponseWriter, q *request, fn func(ctx 
 	ctx, cancel := context.WithCancel(q.Context())
 	defer cancel()
 	conn := http.NewResponseController(w)
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Now()) })
-	defer stop()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = conn.SetWriteDeadline(time.Now())
+	})
+	settle := sync.OnceFunc(func() {
+		if !stop() { // the connection isn't ours any more when the handler has returned
+			<-ended
+		}
+	})
+	defer settle()
 	go d.watch(ctx, cancel, q, nil) // while the service drains, what is under way may end
 	if err := fn(ctx, conn); err != nil || ctx.Err() != nil {
 		d.Log.DebugContext(ctx, "download ended early", "request", q.id, "err", err)
 		panic(http.ErrAbortHandler)
 	}
-	stop()
+	settle()
 	_ = conn.SetWriteDeadline(time.Time{}) // the connection may be used again
 }
 

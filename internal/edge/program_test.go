@@ -271,6 +271,44 @@ func TestUpgradeEnds(t *testing.T) {
 	}
 }
 
+// A program that answers before it has the whole request, over HTTP/2: its visitor goes on
+// sending, or leaves, when the handler has returned.
+func TestEarlyAnswerOverHTTP2(t *testing.T) {
+	t.Parallel()
+	for way, by := range map[string]int{"ReverseProxy": byReverseProxy, "server": byServer, "all": byAll} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			p := startProgramBy(t, by, func(w http.ResponseWriter, _ *http.Request) {
+				_ = http.NewResponseController(w).EnableFullDuplex() // or net/http reads the request first
+				w.Header().Set("Content-Length", "5")
+				io.WriteString(w, "early")
+				w.(http.Flusher).Flush()
+			})
+			for range 20 {
+				client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"}, ForceAttemptHTTP2: true}}
+				body, more := io.Pipe()
+				req, err := http.NewRequestWithContext(t.Context(), "POST", "https://"+p.https+"/", body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Host = "app.sites.test"
+				go more.Write([]byte("a part"))
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text, err := io.ReadAll(resp.Body); string(text) != "early" {
+					t.Fatalf("%d %q %v", resp.StatusCode, text, err)
+				}
+				resp.Body.Close()
+				more.Close()
+				client.CloseIdleConnections()
+			}
+			p.until("the program is let go", func() bool { return p.held.Load() == 0 })
+		})
+	}
+}
+
 // Events reach the visitor as the program sends them, though no answer has an end.
 func TestProgramStreams(t *testing.T) {
 	t.Parallel()

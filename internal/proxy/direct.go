@@ -295,7 +295,7 @@ func (x *exchange) send() {
 	defer func() { _ = c.SetWriteDeadline(time.Time{}) }() // the next request's writes are not these
 	buf := buffers{}.Get()
 	defer buffers{}.Put(buf)
-	body := &flowingBody{x.r.Body, x.conn, x.wait}
+	body := &flowingBody{ReadCloser: x.r.Body, conn: x.conn, again: x.wait}
 	var n int64
 	for {
 		m, err := body.Read(buf)

@@ -208,7 +208,9 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to Program, s Sit
 	in := r.WithContext(ctx)
 	conn := http.NewResponseController(w)
 	if r.Body != nil && r.Body != http.NoBody {
-		in.Body = &flowingBody{r.Body, conn, late.again}
+		body := &flowingBody{ReadCloser: r.Body, conn: conn, again: late.again}
+		defer body.leave() // the transport may read on, after an early answer
+		in.Body = body
 	} else {
 		_ = conn.SetReadDeadline(time.Time{})
 	}
@@ -295,18 +297,37 @@ func (f *finalOnly) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 // server notices by a read that a visitor has left.
 type flowingBody struct {
 	io.ReadCloser
-	conn  *http.ResponseController
 	again func() // bytes came
+
+	mu   sync.Mutex // guards conn
+	conn *http.ResponseController
 }
 
 func (b *flowingBody) Read(p []byte) (int, error) {
-	_ = b.conn.SetReadDeadline(time.Now().Add(flowTime))
+	b.by(time.Now().Add(flowTime))
 	n, err := b.ReadCloser.Read(p)
 	b.again()
 	if err != nil {
-		_ = b.conn.SetReadDeadline(time.Time{})
+		b.by(time.Time{})
 	}
 	return n, err
+}
+
+// by sets the deadline.
+func (b *flowingBody) by(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn != nil {
+		_ = b.conn.SetReadDeadline(t)
+	}
+}
+
+// leave is called before the handler returns: to touch the connection afterwards would end the
+// process (net/http's HTTP/2 has none then), or change the next request's deadline.
+func (b *flowingBody) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.conn = nil
 }
 
 // patience is the time that a program has for the first byte of its answer. It counts from
