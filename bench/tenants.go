@@ -180,7 +180,7 @@ func (b *bench) tenant(w *world.World, email, from, static, app string, run map[
 	return t, nil
 }
 
-// watched is what one tenant's requests took.
+// watched holds how long one tenant's requests took.
 type watched struct {
 	of     map[string]*latencies
 	memory int // of the service, in kB, at most
@@ -250,7 +250,7 @@ func (b *bench) watch(w *world.World, t *tenant, long time.Duration) watched {
 	return out
 }
 
-// attacks are what a hostile tenant does again and again, each from one visitor.
+// attacks returns all that a hostile tenant does again and again, each from one visitor.
 func (b *bench) attacks(w *world.World, e *tenant) (list []func(context.Context)) {
 	get := func(address string, header ...string) func(context.Context) {
 		return func(ctx context.Context) {
