@@ -82,7 +82,21 @@ func TestNotificationChannels(t *testing.T) {
 	if got := w.must(200, "PATCH", "/notifications/"+id, key, m{"events": []string{"deployment.failed"}, "active": false}); got["active"] != false || len(got["events"].([]any)) != 1 {
 		t.Errorf("changed to %v", got)
 	}
-	wants(t, "the target", w.api("PATCH", "/notifications/"+id, key, m{"target": "https://x.test/"}), 400, "field_not_changeable")
+	path := "/notifications/" + id
+	if got := w.must(200, "PATCH", path, key, m{"target": "https://y.test/hidden", "siteIds": []string{second, mine}}); got["host"] != "y.test" || len(got["siteIds"].([]any)) != 2 || strings.Contains(w.api("GET", "/notifications", key, nil).body, "hidden") {
+		t.Errorf("changed to %v", got)
+	}
+	if got := w.must(200, "PATCH", path, key, m{"name": "other"}); len(got["siteIds"].([]any)) != 2 || got["host"] != "y.test" {
+		t.Errorf("what was not sent changed: %v", got)
+	}
+	wants(t, "a target of another channel", w.api("PATCH", path, key, m{"target": "https://x.test/1", "siteIds": []string{mine, second}}), 409, "target_taken")
+	wants(t, "no sites", w.api("PATCH", path, key, m{"siteIds": []string{}}), 400, "Choose at least one site")
+	wants(t, "another's site", w.api("PATCH", path, key, m{"siteIds": []string{theirs}}), 404, "not found")
+	wants(t, "no URL", w.api("PATCH", path, key, m{"target": "http://x.test/"}), 400, "https")
+	wants(t, "the kind", w.api("PATCH", path, key, m{"kind": "slack"}), 400, "field_not_changeable")
+	if got := w.must(200, "PATCH", path, key, m{"siteIds": nil}); got["siteIds"] != nil {
+		t.Errorf("all sites: %v", got)
+	}
 }
 
 // Reports that nobody would send are refused instead of promised.

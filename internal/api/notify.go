@@ -91,37 +91,51 @@ func (a *API) createChannel(ctx context.Context, tx *db.Tx, c account.Caller, in
 		}
 		sites = []string{b.SiteID}
 	}
-	for i, id := range sites {
-		if i == 100 { // more are refused by their number
-			break
-		}
-		if _, err := a.site(ctx, c, id); err != nil {
-			return channelBody{}, did, err
-		}
+	if err := a.sitesOf(ctx, c, sites); err != nil {
+		return channelBody{}, did, err
 	}
 	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: kindOf(b.Kind), Name: b.Name, URL: b.Target, Sites: sites, Events: b.Events})
 	did = account.AuditEvent{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
 	return showChannel(made), did, err
 }
 
+// sitesOf refuses sites that are not the caller's.
+func (a *API) sitesOf(ctx context.Context, c account.Caller, sites []string) error {
+	for _, id := range sites[:min(len(sites), 100)] { // more are refused by their number
+		if _, err := a.site(ctx, c, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 type updateChannelIn struct {
 	ByID
 	Body struct {
-		Name   *string  `json:"name,omitempty"`
-		Events []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
-		Active *bool    `json:"active,omitempty"`
+		Name    *string  `json:"name,omitempty"`
+		Target  *string  `json:"target,omitempty" doc:"Another URL; not of email."`
+		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"1 to 100 sites. Null: all sites."`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
+		Active  *bool    `json:"active,omitempty"`
 	}
 }
 
 func (a *API) updateChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *updateChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
 	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
 	if err == nil {
-		err = checkPatch(ctx, "notification channel", []string{"name", "events", "active"}, showChannel(now), map[string]string{"target": "delete the channel and create another one", "siteIds": "delete the channel and create another one"})
+		err = checkPatch(ctx, "notification channel", []string{"name", "target", "siteIds", "events", "active"}, showChannel(now), map[string]string{"siteId": "send siteIds", "kind": "delete the channel and create another one"})
+	}
+	if err == nil {
+		err = a.sitesOf(ctx, c, in.Body.SiteIDs)
 	}
 	if err != nil {
 		return channelBody{}, did, err
 	}
-	made, err := a.Notify.UpdateTx(ctx, tx, c.Owner, now.ID, notify.Patch{Name: in.Body.Name, Events: in.Body.Events, Active: in.Body.Active})
+	p := notify.Patch{Name: in.Body.Name, URL: in.Body.Target, Events: in.Body.Events, Active: in.Body.Active}
+	if sends(ctx, "siteIds") {
+		p.Sites = &in.Body.SiteIDs
+	}
+	made, err := a.Notify.UpdateTx(ctx, tx, c.Owner, now.ID, p)
 	did = account.AuditEvent{Action: "notification_channel.updated", Subject: in.ID, Detail: made.Name}
 	return showChannel(made), did, err
 }

@@ -29,7 +29,7 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		value := bytes.TrimSpace(sent[name])
 		if slices.Contains(changeable, name) {
-			if have, ok := shown[name]; bytes.Equal(value, []byte("null")) && !(ok && sameJSON(value, have)) && !cleared[name] {
+			if have, ok := shown[name]; bytes.Equal(value, []byte("null")) && !(ok && sameJSON(value, have)) && !cleared[name] && !cleared[noun+" "+name] {
 				return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + noun + " " + name, Details: name + " can't be null; omit it to keep the current value", Code: "invalid_" + snake(name)}
 			}
 			continue
@@ -48,7 +48,15 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 }
 
 // cleared lists fields that null clears.
-var cleared = map[string]bool{"expiresAt": true}
+var cleared = map[string]bool{"expiresAt": true, "notification channel siteIds": true}
+
+// sends reports whether the request's body has a field, null included.
+func sends(ctx context.Context, name string) bool {
+	var sent map[string]json.RawMessage
+	_ = json.Unmarshal(from(ctx).body, &sent) // what is no object has none
+	_, ok := sent[name]
+	return ok
+}
 
 // sentNull reports whether the body of the request has null for a field.
 func sentNull(ctx context.Context, field string) bool {

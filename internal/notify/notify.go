@@ -198,10 +198,10 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if w.Events == nil {
 		w.Events = Events
 	}
-	if w.Sites != nil && len(w.Sites) == 0 || len(w.Sites) > maxSites {
-		return Channel{}, invalid("Choose at least one site", fmt.Sprintf("siteIds has 1 to %d sites; omit it for all sites", maxSites))
+	var err error
+	if w.Sites, err = checkSites(w.Sites); err != nil {
+		return Channel{}, err
 	}
-	w.Sites = slices.Compact(slices.Sorted(slices.Values(w.Sites)))
 	if err := checkEvents(w.Events); err != nil {
 		return Channel{}, err
 	}
@@ -217,18 +217,11 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	case n.c.MailTx == nil || n.c.Mails == nil || !n.c.Mails():
 		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
 	}
-	list, err := n.List(ctx, tx, owner)
+	count, err := n.othersTx(ctx, tx, owner, c.ID, w.URL, w.Sites)
 	if err != nil {
 		return Channel{}, err
 	}
-	for _, other := range list {
-		if to, err := n.target(other); err != nil {
-			return Channel{}, err
-		} else if to == w.URL && slices.Equal(other.Sites, w.Sites) {
-			return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Another channel already sends there", Details: "change the events of " + string(other.ID) + " instead", Code: "target_taken"}
-		}
-	}
-	if len(list) >= maxChannels {
+	if count >= maxChannels {
 		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Too many notification channels", Details: fmt.Sprintf("at most %d; delete some first", maxChannels), Code: "too_many_channels"}
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8)`,
@@ -239,9 +232,29 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	return n.Get(ctx, tx, owner, c.ID)
 }
 
-// Patch changes what is not nil.
+// othersTx counts the owner's other channels, and refuses one that would send to the same place
+// of the same sites.
+func (n *Notifications) othersTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, own ID, to string, sites []string) (int, error) {
+	list, err := n.List(ctx, tx, owner)
+	if err != nil {
+		return 0, err
+	}
+	list = slices.DeleteFunc(list, func(c Channel) bool { return c.ID == own })
+	for _, other := range list {
+		if has, err := n.target(other); err != nil {
+			return 0, err
+		} else if has == to && slices.Equal(other.Sites, sites) {
+			return 0, &fault.Error{Kind: fault.Conflict, Message: "Another channel already sends there", Details: "change the events of " + string(other.ID) + " instead", Code: "target_taken"}
+		}
+	}
+	return len(list), nil
+}
+
+// Patch changes what is not nil. The caller has checked that the sites are the owner's.
 type Patch struct {
 	Name   *string
+	URL    *string   // not of a mail channel
+	Sites  *[]string // of nil: all sites
 	Events []string
 	Active *bool
 }
@@ -268,10 +281,36 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if p.Active != nil {
 		c.Active = *p.Active
 	}
-	if c.Name == had.Name && c.Active == had.Active && slices.Equal(c.Events, had.Events) {
+	to, err := n.target(c)
+	if err != nil {
+		return c, err
+	}
+	moved := p.URL != nil && *p.URL != to
+	if moved {
+		if c.Kind == Mail {
+			return c, invalid("A mail channel has no URL", "mails go to the address of the account")
+		}
+		if err := checkURL(*p.URL); err != nil {
+			return c, err
+		}
+		to, c.Error, c.box = *p.URL, "", n.c.Seal.Seal([]byte(*p.URL), "notify/"+string(c.ID))
+	}
+	if p.Sites != nil {
+		if c.Sites, err = checkSites(*p.Sites); err != nil {
+			return c, err
+		}
+	}
+	elsewhere := moved || !slices.Equal(c.Sites, had.Sites)
+	if elsewhere {
+		if _, err := n.othersTx(ctx, tx, owner, id, to, c.Sites); err != nil {
+			return c, err
+		}
+	}
+	if !elsewhere && c.Name == had.Name && c.Active == had.Active && slices.Equal(c.Events, had.Events) {
 		return had, nil
 	}
-	_, err = tx.Exec(ctx, `UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5 WHERE id = $1`, id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now())
+	_, err = tx.Exec(ctx, `UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8 WHERE id = $1`,
+		id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now(), c.box, strings.Join(c.Sites, " "), c.Error)
 	if err != nil {
 		return c, fmt.Errorf("update notification channel: %w", err)
 	}
@@ -319,6 +358,14 @@ func checkName(s string) error {
 		return invalid("Invalid channel name", "name has 1 to 100 characters that can be seen, none of them control characters")
 	}
 	return nil
+}
+
+// checkSites returns the sites of a channel in order; nil stays nil and means all.
+func checkSites(list []string) ([]string, error) {
+	if list != nil && len(list) == 0 || len(list) > maxSites {
+		return nil, invalid("Choose at least one site", fmt.Sprintf("siteIds has 1 to %d sites; omit it for all sites", maxSites))
+	}
+	return slices.Compact(slices.Sorted(slices.Values(list))), nil
 }
 
 func checkEvents(list []string) error {
