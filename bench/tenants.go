@@ -207,9 +207,11 @@ func (b *bench) watch(w *world.World, t *tenant, long time.Duration) watched {
 		"API": {200 * time.Millisecond, func() (world.Answer, error) {
 			return w.Do(b.ctx, world.Request{Method: "GET", Path: "/sites", Key: t.key})
 		}},
-		"static":    {50 * time.Millisecond, func() (world.Answer, error) { return world.Read(t.client.Get(t.static + "/")) }},
-		"program":   {200 * time.Millisecond, func() (world.Answer, error) { return world.Read(t.client.Get(t.app + "/")) }},
-		"WordPress": {time.Second, func() (world.Answer, error) { return world.Read(t.client.Get(fmt.Sprint(t.wp, "/?fresh=", fresh.Add(1)))) }},
+		"static":  {50 * time.Millisecond, func() (world.Answer, error) { return world.Read(t.client.Get(t.static + "/")) }},
+		"program": {200 * time.Millisecond, func() (world.Answer, error) { return world.Read(t.client.Get(t.app + "/")) }},
+		"WordPress": {time.Second, func() (world.Answer, error) {
+			return world.Read(t.client.Get(fmt.Sprint(t.wp, "/?fresh=", fresh.Add(1))))
+		}},
 	} {
 		l := &latencies{}
 		out.of[what] = l

@@ -199,11 +199,14 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 	t.active.Store(time.Now().UnixNano())
 	t.receiving.Go(func() {
 		t.receive(context.WithoutCancel(ctx), typed, sizes)
+		t.end(errTerminalLeft) // before the program hears of it: this is why it ends
 		typed.Close()
-		t.end(errTerminalLeft)
 	})
 	go t.keep(ctx)
 	how, err := t.d.Terminal(ctx, s, Terminal{Input: in, Output: t, Columns: side(t.q.query("columns")), Rows: side(t.q.query("rows")), Sizes: sizes})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return refused(err)
 	}
