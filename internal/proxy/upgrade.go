@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -13,8 +14,11 @@ import (
 const upgradeGrace = 5 * time.Second
 
 // Hijack is for http.ResponseController: it hands out the connection of an upgrade, such as
-// a WebSocket's.
+// a WebSocket's. Requests that can't be upgraded have no cancel.
 func (f *flowing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if f.cancel == nil {
+		return nil, nil, http.ErrNotSupported
+	}
 	c, buf, err := f.conn.Hijack()
 	if err != nil {
 		return nil, nil, err
