@@ -15,7 +15,7 @@ const LinkLife = 7 * 24 * time.Hour
 // InviteTx makes a user that cannot sign in yet and the token of the link by which
 // whoever holds that address chooses a password. A taken address is a Conflict fault.
 func (a *Accounts) InviteTx(ctx context.Context, tx *db.Tx, email string, admin bool) (User, string, error) {
-	email, err := cleanEmail(email)
+	email, err := CleanEmail(email)
 	if err != nil {
 		return User{}, "", err
 	}

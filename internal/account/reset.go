@@ -32,7 +32,7 @@ func (a *Accounts) AskReset(ctx context.Context, email string, d Device) error {
 	if !a.Mails() {
 		return &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "ask the operator for a password reset link", Code: "mail_off"}
 	}
-	email, err := cleanEmail(email)
+	email, err := CleanEmail(email)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (a *Accounts) useSetupLink(ctx context.Context, token, email, password stri
 	}
 	if whose.ID != "" {
 		email = whose.Email
-	} else if email, err = cleanEmail(email); err != nil {
+	} else if email, err = CleanEmail(email); err != nil {
 		return User{}, err
 	}
 	phc, err := a.hashPassword(ctx, email, password)

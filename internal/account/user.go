@@ -44,7 +44,7 @@ func missingUser(err error) error {
 // CreateUser makes a user. An empty password makes one that cannot log in until a setup
 // link is used. A taken address is a Conflict fault.
 func (a *Accounts) CreateUser(ctx context.Context, email, password string, admin bool) (User, error) {
-	email, err := cleanEmail(email)
+	email, err := CleanEmail(email)
 	if err != nil {
 		return User{}, err
 	}
@@ -108,9 +108,9 @@ func empty(ctx context.Context, r db.Reader) (bool, error) {
 	return !some, err
 }
 
-// cleanEmail checks an address (RFC 5321's lengths, RFC 5322's dot-atom form) and
+// CleanEmail checks an address (RFC 5321's lengths, RFC 5322's dot-atom form) and
 // returns it in lower case.
-func cleanEmail(s string) (string, error) {
+func CleanEmail(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	at := strings.LastIndexByte(s, '@')
 	parsed, err := mail.ParseAddress(s)

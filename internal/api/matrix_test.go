@@ -112,6 +112,7 @@ var matrix = map[string]row{
 	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "target": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
 	"updateChannel":     {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
 	"deleteChannel":     {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
+	"sendConfirmation":  {path: "/notifications/{channel}/confirmation", status: 409},
 	"testChannel":       {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
 	"listGitEvents":     {path: "/sites/{site}/git/events", status: 200},
 	"listPulls":         {path: "/sites/{site}/pulls", status: 200},

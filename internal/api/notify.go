@@ -15,6 +15,8 @@ type channelBody struct {
 	Kind       string   `json:"kind" enum:"slack,discord,teams,email"`
 	Name       string   `json:"name"`
 	Host       *string  `json:"host" doc:"Of its target, which is a secret and never shown. Null for email."`
+	Email      *string  `json:"email" doc:"Whom an email channel notifies. Null: the account's address, or another kind of channel."`
+	Confirmed  bool     `json:"confirmed" doc:"False: the recipient of email hasn't followed the link in the confirmation email yet, and gets nothing else until then."`
 	SiteIDs    []string `json:"siteIds" nullable:"true" doc:"The sites that it is about. Null: all sites."`
 	SiteID     *string  `json:"siteId" doc:"The site, where it is about one alone; else null." deprecated:"true"`
 	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
@@ -30,11 +32,12 @@ func (a *API) notifyRoutes() {
 		return Route{Path: path, ID: id, Tag: "Notifications", Summary: summary, Doc: doc, Scope: s, Noun: "notification channel", Wide: true}
 	}
 	get(a, r("/notifications", "listChannels", "List notification channels", "Where people are told of failed and recovered deployments, and of domains and certificates that need attention.", account.WebhooksRead), a.listChannels)
-	create := r("/notifications", "createChannel", "Create a notification channel", "For Slack (and what understands its format), Discord and Microsoft Teams with the URL of an incoming webhook of the service, which gets messages in its own format; or by mail to the account's address.", account.WebhooksWrite)
+	create := r("/notifications", "createChannel", "Create a notification channel", "For Slack (and what understands its format), Discord and Microsoft Teams with the URL of an incoming webhook of the service, which gets messages in its own format; or by mail to the account's address, or to another one whose owner is asked first and follows a link within 7 days.", account.WebhooksWrite)
 	create.Status = http.StatusCreated
 	post(a, create, a.createChannel)
 	change(a, http.MethodPatch, r("/notifications/{id}", "updateChannel", "Change a notification channel", "", account.WebhooksWrite), a.updateChannel)
 	change(a, http.MethodDelete, r("/notifications/{id}", "deleteChannel", "Delete a notification channel", "", account.WebhooksWrite), a.deleteChannel)
+	post(a, r("/notifications/{id}/confirmation", "sendConfirmation", "Send the confirmation email again", "At most 3 a day to one address.", account.WebhooksWrite), a.askChannel)
 	post(a, r("/notifications/{id}/test", "testChannel", "Send a test notification", "The channel's `error` says whether the service took it.", account.WebhooksWrite), a.testChannel)
 }
 
@@ -63,7 +66,7 @@ func showChannel(c notify.Channel) channelBody {
 	if len(c.Sites) == 1 {
 		only = &c.Sites[0]
 	}
-	return channelBody{string(c.ID), kindWord(c.Kind), c.Name, some(c.Host), sites, only, c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
+	return channelBody{string(c.ID), kindWord(c.Kind), c.Name, some(c.Host), some(c.Address), !c.Unconfirmed(), sites, only, c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
 }
 
 func (a *API) listChannels(ctx context.Context, c account.Caller, in *PartIn) (data[channelBody], error) {
@@ -75,7 +78,7 @@ type createChannelIn struct {
 	Body struct {
 		Kind    string   `json:"kind" enum:"slack,discord,teams,email"`
 		Name    string   `json:"name,omitempty" doc:"1 to 100 characters."`
-		Target  string   `json:"target,omitempty" doc:"The URL of the service's incoming webhook; nothing for email, which goes to the account's address. Stored sealed, never shown." example:"https://hooks.slack.com/services/T0/B0/xyz"`
+		Target  string   `json:"target,omitempty" doc:"The URL of the service's incoming webhook. Stored sealed, never shown. For email an address; without it the account's." example:"https://hooks.slack.com/services/T0/B0/xyz"`
 		SiteIDs []string `json:"siteIds,omitempty" doc:"1 to 100 sites. Without it: all sites."`
 		SiteID  string   `json:"siteId,omitempty" doc:"One site; the same as siteIds with it alone." deprecated:"true"`
 		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed" doc:"Without it: all events."`
@@ -94,7 +97,7 @@ func (a *API) createChannel(ctx context.Context, tx *db.Tx, c account.Caller, in
 	if err := a.sitesOf(ctx, c, sites); err != nil {
 		return channelBody{}, did, err
 	}
-	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: kindOf(b.Kind), Name: b.Name, URL: b.Target, Sites: sites, Events: b.Events})
+	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: kindOf(b.Kind), Name: b.Name, URL: b.Target, By: c.Email, Sites: sites, Events: b.Events})
 	did = account.AuditEvent{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
 	return showChannel(made), did, err
 }
@@ -113,7 +116,7 @@ type updateChannelIn struct {
 	ByID
 	Body struct {
 		Name    *string  `json:"name,omitempty"`
-		Target  *string  `json:"target,omitempty" doc:"Another URL; not of email."`
+		Target  *string  `json:"target,omitempty" doc:"Another URL; of email another address, which is confirmed anew; empty: the account's."`
 		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"1 to 100 sites. Null: all sites."`
 		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
 		Active  *bool    `json:"active,omitempty"`
@@ -131,7 +134,7 @@ func (a *API) updateChannel(ctx context.Context, tx *db.Tx, c account.Caller, in
 	if err != nil {
 		return channelBody{}, did, err
 	}
-	p := notify.Patch{Name: in.Body.Name, URL: in.Body.Target, Events: in.Body.Events, Active: in.Body.Active}
+	p := notify.Patch{Name: in.Body.Name, URL: in.Body.Target, By: c.Email, Events: in.Body.Events, Active: in.Body.Active}
 	if sends(ctx, "siteIds") {
 		p.Sites = &in.Body.SiteIDs
 	}
@@ -149,4 +152,10 @@ func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *
 	made, err := a.Notify.TestTx(ctx, tx, c.Owner, notify.ID(in.ID))
 	did = account.AuditEvent{Action: "notification_channel.tested", Subject: in.ID, Detail: made.Name}
 	return message{"Test notification queued"}, did, err
+}
+
+func (a *API) askChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	made, err := a.Notify.AskAgainTx(ctx, tx, c.Owner, notify.ID(in.ID), c.Email)
+	did = account.AuditEvent{Action: "notification_channel.asked", Subject: in.ID, Detail: made.Name}
+	return message{"Confirmation email queued"}, did, err
 }

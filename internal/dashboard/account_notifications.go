@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"slipway/internal/account"
 	"slipway/internal/db"
@@ -15,6 +16,7 @@ func (d *Dashboard) notifyRoutes() []route {
 	return []route{
 		get("/account/notifications", user, d.channelsPage),
 		post("/account/notifications", user, d.createChannel, d.channelsPage),
+		post("/account/notifications/{channel}/ask", user, d.askChannel, d.channelsPage),
 		post("/account/notifications/{channel}/test", user, d.testChannel, d.channelsPage),
 		post("/account/notifications/{channel}/switch", user, d.switchChannel, d.channelsPage),
 		post("/account/notifications/{channel}/delete", user, d.deleteChannel, d.channelsPage),
@@ -61,8 +63,9 @@ func (d *Dashboard) createChannel(ctx context.Context, q *request) (answer, erro
 	if len(n.Events) == 0 {
 		return answer{}, at("event", &fault.Error{Kind: fault.Invalid, Message: "Choose at least one event"})
 	}
+	field := "url"
 	if n.Kind == notify.Mail {
-		n.URL = ""
+		n.URL, n.By, field = strings.TrimSpace(q.value("address")), q.caller.Email, "address"
 	}
 	for _, id := range q.PostForm["site"] {
 		if id == "" {
@@ -77,8 +80,11 @@ func (d *Dashboard) createChannel(ctx context.Context, q *request) (answer, erro
 		c, err := d.Notify.CreateTx(ctx, tx, q.caller.Owner, n)
 		return account.AuditEvent{Action: "notification_channel.created", Subject: string(c.ID), Detail: c.Name}, err
 	})
-	if f := fault.As(err); f != nil && f.Code == "invalid_notification" && n.Kind != notify.Mail {
-		err = at("url", err)
+	if f := fault.As(err); f != nil && (f.Code == "invalid_notification" || f.Code == "invalid_email" || f.Code == "recipient_unsubscribed") {
+		err = at(field, err)
+	}
+	if n.Kind == notify.Mail && n.URL != "" {
+		return goTo("/account/notifications", "Confirmation email sent to "+n.URL), err
 	}
 	return goTo("/account/notifications", "Channel created"), err
 }
@@ -91,6 +97,12 @@ func (d *Dashboard) changeChannel(ctx context.Context, q *request, action, says 
 		return account.AuditEvent{Action: action, Subject: string(id), Detail: c.Name}, err
 	})
 	return goTo("/account/notifications", says), err
+}
+
+func (d *Dashboard) askChannel(ctx context.Context, q *request) (answer, error) {
+	return d.changeChannel(ctx, q, "notification_channel.asked", "Confirmation email sent", func(tx *db.Tx, id notify.ID) (notify.Channel, error) {
+		return d.Notify.AskAgainTx(ctx, tx, q.caller.Owner, id, q.caller.Email)
+	})
 }
 
 func (d *Dashboard) testChannel(ctx context.Context, q *request) (answer, error) {

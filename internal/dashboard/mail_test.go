@@ -16,6 +16,7 @@ import (
 	"slipway/internal/job"
 	"slipway/internal/mail"
 	"slipway/internal/mail/mailtest"
+	"slipway/internal/notify"
 	"slipway/internal/seal"
 )
 
@@ -29,9 +30,11 @@ func mailWorld(t *testing.T, c mailtest.Config) (*world, *mailtest.Server) {
 		m, err := mail.New(mail.Config{Addr: srv.Addr, From: "noreply@slipway.test"})
 		must(t, err)
 		c.Accounts = account.New(account.Config{DB: c.DB, HashMemory: 64, Seal: s, Mail: m, Site: c.BaseURL})
+		c.Notify = notify.New(notify.Config{DB: c.DB, Seal: s, Out: http.DefaultClient, MailTx: c.Accounts.TellOwnerTx, Mails: c.Accounts.Mails, Mail: m, Base: c.BaseURL})
 	})
-	j := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, account.MailQueue: 2}, Poll: 20 * time.Millisecond})
+	j := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, account.MailQueue: 2, notify.QueueName: 2}, Poll: 20 * time.Millisecond})
 	w.dash.Accounts.Work(j)
+	w.dash.Notify.Work(j)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- j.Run(ctx) }()
@@ -188,4 +191,45 @@ func (w *world) eventually(what string, ok func() bool) {
 			w.t.Fatalf("%s: not within 20 seconds", what)
 		}
 	}
+}
+
+// A recipient who has no account confirms and unsubscribes on pages of their own; following
+// the link alone, as mail programs do by themselves, changes nothing, and a mail program's
+// own button unsubscribes with one request.
+func TestRecipient(t *testing.T) {
+	t.Parallel()
+	w, srv := mailWorld(t, mailtest.Config{})
+	w.user("ada@example.test", false)
+	b := w.as("ada@example.test")
+	if p := b.post("/account/notifications", "kind", "mail", "address", "nonsense", "event", "domain.failed"); p.status != 422 || !p.has("wrong-address") {
+		t.Errorf("no address: %s", p)
+	}
+	b.post("/account/notifications", "kind", "mail", "address", "carla@example.test", "event", "domain.failed").to(t, "/account/notifications")
+	b.get("/account/notifications").want(t, 200, "carla@example.test", `data-test="channel-unconfirmed"`, "Send again")
+	text := srv.Wait(1)[0].Text
+	path := func(word string) string {
+		link := regexp.MustCompile(`(?m)^\S+/notifications/` + word + `/\S+$`).FindString(text)
+		path, ok := strings.CutPrefix(link, w.srv.URL)
+		if !ok {
+			t.Fatalf("no link to %s of %s in %q", word, w.srv.URL, text)
+		}
+		return path
+	}
+	stranger := w.browser()
+	stranger.get(path("confirm")).want(t, 200, "carla@example.test", `data-test="submit"`)
+	b.get("/account/notifications").want(t, 200, `data-test="channel-unconfirmed"`)
+	stranger.post(path("confirm")).want(t, 200, `data-test="confirmed"`)
+	stranger.get(path("confirm")).want(t, 200, `data-test="confirmed"`)
+	b.get("/account/notifications").want(t, 200, "Send test")
+	stranger.get(path("stop")).want(t, 200, "Unsubscribe?")
+	b.get("/account/notifications").want(t, 200, "Send test")
+	stranger.get(path("confirm")+"x").want(t, 404, "This link doesn&#39;t work any more")
+	resp, err := http.Post(w.srv.URL+path("stop"), "application/x-www-form-urlencoded", strings.NewReader("List-Unsubscribe=One-Click")) // RFC 8058 §3.1
+	must(t, err)
+	resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("a mail program's request: %s", resp.Status)
+	}
+	b.get("/account/notifications").want(t, 200, "The recipient unsubscribed")
+	b.get("/account/audit").want(t, 200, "Confirmed notification channel")
 }

@@ -53,6 +53,11 @@ func (d *Dashboard) listRoutes() []route {
 		post("/sign-in/code", halfway, d.passCode, d.codePage),
 		post("/sign-out", open, d.signOut, nil),
 
+		get("/notifications/confirm/{token}", open, d.confirmPage),
+		post("/notifications/confirm/{token}", open, d.confirm, d.confirmPage),
+		get("/notifications/stop/{token}", open, d.stopPage),
+		post("/notifications/stop/{token}", open, d.stop, d.stopPage),
+
 		get("/access", user, d.answerAccess),
 		get("/{$}", user, d.home),
 		get("/sites", user, d.homeAlias),

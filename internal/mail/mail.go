@@ -100,6 +100,10 @@ type Message struct {
 	To      string // an address without a name
 	Subject string // one line
 	Text    string
+
+	// Unsubscribe is an https address that takes a POST from the recipient's mail program
+	// (RFC 8058). Optional.
+	Unsubscribe string
 }
 
 // Refused says that the server will never take this mail for this person.

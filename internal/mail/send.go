@@ -32,6 +32,10 @@ func (m *Mailer) compose(msg Message) ([]byte, error) {
 	out.SetMessageIDWithValue(msg.ID + "@" + m.from.Address[strings.LastIndexByte(m.from.Address, '@')+1:])
 	out.SetDateWithValue(time.Now())
 	out.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834: nobody's holiday answers it
+	if msg.Unsubscribe != "" {
+		out.SetGenHeader(gomail.HeaderListUnsubscribe, "<"+msg.Unsubscribe+">")
+		out.SetGenHeader(gomail.HeaderListUnsubscribePost, "List-Unsubscribe=One-Click")
+	}
 	out.SetBodyString(gomail.TypeTextPlain, msg.Text)
 	var b bytes.Buffer
 	if _, err := out.WriteTo(&b); err != nil {

@@ -27,6 +27,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/mail"
 	"slipway/internal/seal"
 )
 
@@ -41,7 +42,7 @@ const (
 	Slack   Kind = "slack" // also what understands Slack's format, such as Mattermost
 	Discord Kind = "discord"
 	Teams   Kind = "teams"
-	Mail    Kind = "mail" // to the people of the account
+	Mail    Kind = "mail" // to the people of the account, or to an address that was confirmed
 )
 
 // Kinds are all there are.
@@ -66,12 +67,16 @@ type Channel struct {
 	Kind      Kind
 	Name      string
 	Host      string // of the address, which is a secret; empty for mail
+	Address   string // whom mail goes to; empty: to the people of the account
 	Events    []string
 	Active    bool
 	Error     string // why the service last refused a message; empty: it didn't
 	SentAt    db.Time
 	CreatedAt db.Time
 	UpdatedAt db.Time
+
+	// ConfirmedAt is when the recipient of Address said yes; 0: not yet, or nobody needs to.
+	ConfirmedAt db.Time
 
 	box string
 }
@@ -96,8 +101,10 @@ type Config struct {
 	MailTx func(ctx context.Context, tx *db.Tx, owner account.OwnerID, subject, text, path string) error
 	// Mails reports whether mail is set up. Optional.
 	Mails func() bool
-	Base  string       // address of the dashboard, without a trailing slash
-	Log   *slog.Logger // Optional.
+	// Mail gets mails to other addresses. Optional: nil, channels that have one are refused.
+	Mail *mail.Mailer
+	Base string       // address of the dashboard, without a trailing slash
+	Log  *slog.Logger // Optional.
 }
 
 // Notifications owns all channels.
@@ -118,11 +125,11 @@ func New(c Config) *Notifications {
 	return &Notifications{c: c, now: time.Now}
 }
 
-const columns = `id, owner_id, site_ids, kind, name, url, events, active, error, sent_at, created_at, updated_at`
+const columns = `id, owner_id, site_ids, kind, name, url, events, active, error, sent_at, created_at, updated_at, confirmed_at`
 
 func (n *Notifications) scan(r db.Scanner) (c Channel, err error) {
 	var events, sites string
-	err = r.Scan(&c.ID, &c.Owner, &sites, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt, &c.CreatedAt, &c.UpdatedAt)
+	err = r.Scan(&c.ID, &c.Owner, &sites, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt, &c.CreatedAt, &c.UpdatedAt, &c.ConfirmedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.Missing("notification channel")
 	}
@@ -135,7 +142,9 @@ func (n *Notifications) scan(r db.Scanner) (c Channel, err error) {
 		if err != nil {
 			return c, err
 		}
-		if u, err := url.Parse(address); err == nil {
+		if c.Kind == Mail {
+			c.Address = address
+		} else if u, err := url.Parse(address); err == nil {
 			c.Host = u.Host
 		}
 	}
@@ -150,7 +159,7 @@ func (n *Notifications) open(c Channel) (string, error) {
 	return string(plain), nil
 }
 
-// target is the channel's address; empty for mail.
+// target is the channel's address; empty for mail to the account.
 func (n *Notifications) target(c Channel) (string, error) {
 	if c.box == "" {
 		return "", nil
@@ -177,7 +186,8 @@ func (n *Notifications) Get(ctx context.Context, r db.Reader, owner account.Owne
 type NewChannel struct {
 	Kind   Kind
 	Name   string   // Optional: the kind's.
-	URL    string   // of the service's incoming webhook; empty for mail
+	URL    string   // of the service's incoming webhook, or the address of a mail channel; empty: the account's
+	By     string   // the address of who asks, which the recipient of a mail channel is told. Optional elsewhere.
 	Sites  []string // Optional: nil means all sites.
 	Events []string // Optional: nil means all events.
 }
@@ -211,11 +221,13 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 		if err := checkURL(w.URL); err != nil {
 			return Channel{}, err
 		}
+	default:
+		if w.URL, err = n.recipient(w.URL); err != nil {
+			return Channel{}, err
+		}
+	}
+	if w.URL != "" {
 		c.box = n.c.Seal.Seal([]byte(w.URL), "notify/"+string(c.ID))
-	case w.URL != "":
-		return Channel{}, invalid("A mail channel has no URL", "mails go to the address of the account")
-	case n.c.MailTx == nil || n.c.Mails == nil || !n.c.Mails():
-		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
 	}
 	count, err := n.othersTx(ctx, tx, owner, c.ID, w.URL, w.Sites)
 	if err != nil {
@@ -224,12 +236,27 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if count >= maxChannels {
 		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Too many notification channels", Details: fmt.Sprintf("at most %d; delete some first", maxChannels), Code: "too_many_channels"}
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8)`,
+	_, err = tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8, 0)`,
 		c.ID, owner, strings.Join(w.Sites, " "), w.Kind, w.Name, c.box, strings.Join(w.Events, " "), db.Now())
 	if err != nil {
 		return Channel{}, fmt.Errorf("make notification channel: %w", err)
 	}
-	return n.Get(ctx, tx, owner, c.ID)
+	if c, err = n.Get(ctx, tx, owner, c.ID); err == nil && c.Unconfirmed() {
+		err = n.askTx(ctx, tx, c, w.By)
+	}
+	return c, err
+}
+
+// recipient checks the address of a mail channel and returns it in lower case; empty is the
+// account's own.
+func (n *Notifications) recipient(address string) (string, error) {
+	if n.c.MailTx == nil || n.c.Mails == nil || !n.c.Mails() || address != "" && n.c.Mail == nil {
+		return "", &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
+	}
+	if address == "" {
+		return "", nil
+	}
+	return account.CleanEmail(address)
 }
 
 // othersTx counts the owner's other channels, and refuses one that would send to the same place
@@ -253,7 +280,8 @@ func (n *Notifications) othersTx(ctx context.Context, tx *db.Tx, owner account.O
 // Patch changes what is not nil. The caller has checked that the sites are the owner's.
 type Patch struct {
 	Name   *string
-	URL    *string   // not of a mail channel
+	URL    *string   // of a mail channel its address; empty: the account's
+	By     string    // as in NewChannel
 	Sites  *[]string // of nil: all sites
 	Events []string
 	Active *bool
@@ -285,15 +313,23 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if err != nil {
 		return c, err
 	}
-	moved := p.URL != nil && *p.URL != to
-	if moved {
+	moved := false
+	if p.URL != nil {
+		next := *p.URL
 		if c.Kind == Mail {
-			return c, invalid("A mail channel has no URL", "mails go to the address of the account")
+			next, err = n.recipient(next)
+		} else {
+			err = checkURL(next)
 		}
-		if err := checkURL(*p.URL); err != nil {
+		if err != nil {
 			return c, err
 		}
-		to, c.Error, c.box = *p.URL, "", n.c.Seal.Seal([]byte(*p.URL), "notify/"+string(c.ID))
+		if moved = next != to; moved {
+			to, c.Error, c.box, c.ConfirmedAt = next, "", "", 0
+			if next != "" {
+				c.box = n.c.Seal.Seal([]byte(next), "notify/"+string(c.ID))
+			}
+		}
 	}
 	if p.Sites != nil {
 		if c.Sites, err = checkSites(*p.Sites); err != nil {
@@ -309,12 +345,15 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if !elsewhere && c.Name == had.Name && c.Active == had.Active && slices.Equal(c.Events, had.Events) {
 		return had, nil
 	}
-	_, err = tx.Exec(ctx, `UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8 WHERE id = $1`,
-		id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now(), c.box, strings.Join(c.Sites, " "), c.Error)
+	_, err = tx.Exec(ctx, `UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8, confirmed_at = $9 WHERE id = $1`,
+		id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now(), c.box, strings.Join(c.Sites, " "), c.Error, c.ConfirmedAt)
 	if err != nil {
 		return c, fmt.Errorf("update notification channel: %w", err)
 	}
-	return n.Get(ctx, tx, owner, id)
+	if c, err = n.Get(ctx, tx, owner, id); err == nil && moved && c.Unconfirmed() {
+		err = n.askTx(ctx, tx, c, p.By)
+	}
+	return c, err
 }
 
 // DeleteTx removes the owner's channel.

@@ -19,6 +19,8 @@ import (
 	"slipway/internal/dbtest"
 	"slipway/internal/fault"
 	"slipway/internal/job"
+	"slipway/internal/mail"
+	"slipway/internal/mail/mailtest"
 	"slipway/internal/seal"
 )
 
@@ -32,6 +34,7 @@ type world struct {
 	t     *testing.T
 	db    *db.DB
 	srv   *httptest.Server
+	inbox *mailtest.Server
 	mu    sync.Mutex // guards all below
 	got   []map[string]any
 	down  int
@@ -40,7 +43,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, db: dbtest.New(t)}
+	w := &world{t: t, db: dbtest.New(t), inbox: mailtest.New(t, mailtest.Config{Refuse: func(to string) error {
+		if strings.HasPrefix(to, "nobody@") {
+			return mailtest.Permanent("no such mailbox")
+		}
+		return nil
+	}})}
+	m, err := mail.New(mail.Config{Addr: w.inbox.Addr, From: "noreply@slipway.test"})
+	must(t, err)
 	w.srv = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		var v map[string]any
@@ -59,7 +69,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.srv.Close)
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
-	w.Notifications = New(Config{DB: w.db, Seal: key, Out: w.srv.Client(), Base: "https://slipway.test", Mails: func() bool { return true },
+	w.Notifications = New(Config{DB: w.db, Seal: key, Out: w.srv.Client(), Base: "https://slipway.test", Mails: func() bool { return true }, Mail: m,
 		MailTx: func(_ context.Context, _ *db.Tx, owner account.OwnerID, subject, text, path string) error {
 			w.mails = append(w.mails, string(owner)+": "+subject+" "+path)
 			return nil
@@ -261,7 +271,7 @@ func TestChannelsAreChecked(t *testing.T) {
 	for name, bad := range map[string]NewChannel{
 		"kind": {Kind: "pager", URL: "https://x.test/"}, "no url": {Kind: Slack}, "http": {Kind: Slack, URL: "http://x.test/"}, "user info": {Kind: Slack, URL: "https://a:b@x.test/"},
 		"file": {Kind: Teams, URL: "file:///etc/passwd"}, "a space": {Kind: Slack, URL: "https://x.test/ y"}, "long": {Kind: Slack, URL: "https://x.test/" + strings.Repeat("x", 3000)},
-		"event": {Kind: Slack, URL: "https://x.test/", Events: []string{"x"}}, "mail with a url": {Kind: Mail, URL: "https://x.test/"}, "name": {Kind: Mail, Name: "a\x00b"},
+		"event": {Kind: Slack, URL: "https://x.test/", Events: []string{"x"}}, "mail with a url": {Kind: Mail, URL: "https://x.test/"}, "two recipients": {Kind: Mail, URL: "a@x.test, b@x.test"}, "a header": {Kind: Mail, URL: "a@x.test\r\nBcc: b@x.test"}, "name": {Kind: Mail, Name: "a\x00b"},
 	} {
 		err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.CreateTx(t.Context(), tx, anna, bad); return err })
 		if !fault.Is(err, fault.Invalid) {

@@ -59,7 +59,7 @@ func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.Own
 	}
 	told := map[string]bool{} // addresses: a message goes once to each
 	for _, c := range list {
-		if !c.tells(site) || !slices.Contains(c.Events, m.Event) {
+		if c.Unconfirmed() || !c.tells(site) || !slices.Contains(c.Events, m.Event) {
 			continue
 		}
 		to, err := n.target(c)
@@ -87,7 +87,8 @@ const (
 	maxInAll     = 120 // hosts may be one in truth
 )
 
-// place is whose messages go to which host; that of mails is empty, "*" stands for all.
+// place is whose messages go to which host, or by mail to which address, which is empty for
+// the account's; "*" stands for all.
 type place struct {
 	owner account.OwnerID
 	host  string
@@ -118,14 +119,17 @@ func (n *Notifications) TestTx(ctx context.Context, tx *db.Tx, owner account.Own
 	if err != nil {
 		return c, err
 	}
+	if c.Unconfirmed() {
+		return c, &fault.Error{Kind: fault.Conflict, Message: "The recipient hasn't confirmed yet", Details: "ask them to follow the link in the confirmation email", Code: "not_confirmed"}
+	}
 	return c, n.queueTx(ctx, tx, c, Message{Event: "test", Good: true, Title: "Test notification from Slipway", Text: "This channel works.", Path: "/account/notifications"})
 }
 
 func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Message) error {
-	if err := n.count(place{c.Owner, strings.ToLower(c.Host)}, n.now()); err != nil {
+	if err := n.count(place{c.Owner, strings.ToLower(c.Host) + c.Address}, n.now()); err != nil {
 		return err
 	}
-	if c.Kind == Mail {
+	if c.Kind == Mail && c.Address == "" {
 		if n.c.MailTx == nil {
 			return nil
 		}
@@ -158,7 +162,7 @@ func (n *Notifications) RecoveredTx(ctx context.Context, tx *db.Tx, site, subjec
 	return k > 0, nil
 }
 
-func (n *Notifications) send(ctx context.Context, s Send, _ int64) error {
+func (n *Notifications) send(ctx context.Context, s Send, number int64) error {
 	c, err := n.scan(n.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM notify_channels WHERE id = $1`, s.Channel))
 	if fault.Is(err, fault.NotFound) || err == nil && !c.Active && s.Message.Event != "test" {
 		return nil
@@ -166,12 +170,19 @@ func (n *Notifications) send(ctx context.Context, s Send, _ int64) error {
 	if err != nil {
 		return err
 	}
-	address, err := n.open(c)
+	// A mail channel that has another address by now, or whose recipient said yes or no, has no
+	// use for what was meant for the one before.
+	if ask := s.Message.Event == confirming; c.Kind == Mail && (c.Address == "" || c.Unconfirmed() != ask) {
+		return nil
+	}
+	again, why, err := n.hand(ctx, c, s.Message, number)
 	if err != nil {
 		return err
 	}
-	again, why := n.post(ctx, address, body(c.Kind, s.Message, n.c.Base+s.Message.Path))
 	err = n.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if why == "" && s.Message.Event == confirming {
+			return nil
+		}
 		if why == "" {
 			_, err := tx.Exec(ctx, `UPDATE notify_channels SET error = '', sent_at = $2 WHERE id = $1`, c.ID, db.Now())
 			return err
@@ -190,6 +201,20 @@ func (n *Notifications) send(ctx context.Context, s Send, _ int64) error {
 		return errors.New(why)
 	}
 	return nil // it would be refused again, and the channel says so
+}
+
+// hand sends a message, with the results of post.
+func (n *Notifications) hand(ctx context.Context, c Channel, m Message, number int64) (again time.Duration, why string, err error) {
+	if c.Kind == Mail {
+		again, why = n.mailTo(ctx, n.email(c, m, number))
+		return again, why, nil
+	}
+	address, err := n.open(c)
+	if err != nil {
+		return 0, "", err
+	}
+	again, why = n.post(ctx, address, body(c.Kind, m, n.c.Base+m.Path))
+	return again, why, nil
 }
 
 // post sends a message. why is empty where the service took it; again is when to try once

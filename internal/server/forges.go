@@ -20,7 +20,7 @@ func (h *node) wireForges(out *egress.Egress) {
 	h.connections = connection.New(connection.Config{DB: h.db, Seal: h.seal, Out: out.Client(30 * time.Second), Hosts: h.s.GitAt,
 		HostClient: func(addr string) *http.Client { return out.ClientTo(30*time.Second, addr) }, Facts: h.deploymentFacts,
 		Base: h.s.BaseURL, Hooks: h.s.APIURL, Log: h.s.Log})
-	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), MailTx: h.accounts.TellOwnerTx, Mails: h.accounts.Mails, Base: h.s.BaseURL, Log: h.s.Log})
+	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), MailTx: h.accounts.TellOwnerTx, Mails: h.accounts.Mails, Mail: h.s.Mailer, Base: h.s.BaseURL, Log: h.s.Log})
 }
 
 // connected returns what a site's repository is read with through a connected account.
