@@ -67,6 +67,13 @@ func main() {
 	flag.IntVar(&b.switchCount, "switches", 100, "deployments of an application under load")
 	flag.StringVar(&b.postgres, "postgres", os.Getenv("SLIPWAY_TEST_DSN"), "address of a PostgreSQL cluster; empty: SQLite. scripts/withpostgres sets it")
 	flag.Parse()
+	if flag.Arg(0) == visiting {
+		if err := visitMain(); err != nil {
+			fmt.Fprintln(os.Stderr, "visit:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	b.ctx = ctx
@@ -89,7 +96,7 @@ func (b *bench) run(only, write string) (err error) {
 		name, part string
 		run        func(*world.World) error
 	}{
-		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"push", "Push to deploy", b.push}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"rate", "Webhooks", b.webhookRate}, {"hanging", "Webhooks", b.webhookHanging}, {"read", "Reading", b.read},
+		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"push", "Push to deploy", b.push}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"rate", "Webhooks", b.webhookRate}, {"hanging", "Webhooks", b.webhookHanging}, {"live", "Webhooks", b.webhookLive}, {"read", "Reading", b.read},
 		{"fair", "Fairness", b.fair}, {"tenants", "Fairness", b.tenants}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"http3", "Files", b.http3}, {"idle", "Files", b.idle}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages}, {"wordpress", "WordPress", b.wordpress}, {"wordpress-sites", "WordPress", b.wordpressMany},
 		{"programs", "Applications", b.programs}, {"programs-load", "Applications", b.programsLoad}, {"programs-many", "Applications", b.programsMany}, {"backups", "Backups", b.backups},
 	} {

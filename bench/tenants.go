@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -80,7 +79,10 @@ func (b *bench) tenants(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	alone := b.watch(w, anna, 20*time.Second)
+	alone, err := b.watch(w, anna, 20*time.Second)
+	if err != nil {
+		return err
+	}
 	var eves []*tenant
 	for i, email := range []string{"eve@example.test", "mallory@example.test"} {
 		e, err := b.tenant(w, email, fmt.Sprintf("127.%d.0.1", 7+i), "rules", "eve", map[string]any{"storage": []string{"data"}, "storageMiB": 64})
@@ -102,7 +104,7 @@ func (b *bench) tenants(w *world.World) error {
 			})
 		}
 	}
-	beside := b.watch(w, anna, b.long)
+	beside, err := b.watch(w, anna, b.long)
 	select {
 	case <-w.Ended():
 		fmt.Fprintf(os.Stderr, "THE SERVICE DIED\n%s\n", w.Log(6000))
@@ -110,14 +112,17 @@ func (b *bench) tenants(w *world.World) error {
 	}
 	stop()
 	all.Wait()
+	if err != nil {
+		return err
+	}
 	for _, what := range []string{"API", "static", "program", "WordPress"} {
 		x, y := beside.of[what], alone.of[what]
-		if x.failed > 0 {
-			fmt.Fprintf(os.Stderr, "  %s failed first: %s\n", what, x.why)
+		if x.Failed > 0 {
+			fmt.Fprintf(os.Stderr, "  %s failed first: %s\n", what, x.Why)
 		}
 		goal := map[string]string{"API": "p99 ≤ 500 ms", "static": "p99 ≤ 50 ms"}[what]
-		b.add(row{what: "beside two hostile accounts: " + what + ", p99", value: fmt.Sprintf("%s (p50 %s), %d of %d failed", ms(quantile(x.took, .99)), ms(median(x.took)), x.failed, x.failed+len(x.took)),
-			yardstick: "alone " + ms(quantile(y.took, .99)), ratio: fmt.Sprintf("%.1f×", float64(quantile(x.took, .99))/float64(quantile(y.took, .99))), goal: goal})
+		b.add(row{what: "beside two hostile accounts: " + what + ", p99", value: fmt.Sprintf("%s (p50 %s), %d of %d failed", ms(quantile(x.Took, .99)), ms(median(x.Took)), x.Failed, x.Failed+len(x.Took)),
+			yardstick: "alone " + ms(quantile(y.Took, .99)), ratio: fmt.Sprintf("%.1f×", float64(quantile(x.Took, .99))/float64(quantile(y.Took, .99))), goal: goal})
 	}
 	b.add(row{what: fmt.Sprintf("beside two hostile accounts (%d attacks in %s): memory at most", did.Load(), b.long), value: megabytes(beside.memory), yardstick: "alone " + megabytes(alone.memory),
 		ratio: fmt.Sprintf("%.1f×", float64(beside.memory)/float64(alone.memory)), goal: "≤ 300 MB"})
@@ -186,70 +191,33 @@ type watched struct {
 	memory int // of the service, in kB, at most
 }
 
-type latencies struct {
-	took   []time.Duration
-	failed int
-	why    string // of the first that failed
-}
-
 // watch asks for all that a tenant has, at a visitor's pace, for a while.
-func (b *bench) watch(w *world.World, t *tenant, long time.Duration) watched {
-	ctx, done := context.WithTimeout(b.ctx, long)
-	defer done()
-	out := watched{of: map[string]*latencies{}}
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	fresh := atomic.Int64{}
-	for what, x := range map[string]struct {
-		every time.Duration
-		ask   func() (world.Answer, error)
-	}{
-		"API": {200 * time.Millisecond, func() (world.Answer, error) {
-			return w.Do(b.ctx, world.Request{Method: "GET", Path: "/sites", Key: t.key})
-		}},
-		"static":  {50 * time.Millisecond, func() (world.Answer, error) { return world.Read(t.client.Get(t.static + "/")) }},
-		"program": {200 * time.Millisecond, func() (world.Answer, error) { return world.Read(t.client.Get(t.app + "/")) }},
-		"WordPress": {time.Second, func() (world.Answer, error) {
-			return world.Read(t.client.Get(fmt.Sprint(t.wp, "/?fresh=", fresh.Add(1))))
-		}},
-	} {
-		l := &latencies{}
-		out.of[what] = l
-		all.Go(func() {
-			tick := time.NewTicker(x.every)
-			defer tick.Stop()
-			for {
-				begun := time.Now()
-				a, err := x.ask()
-				mu.Lock()
-				if err != nil || a.Status != 200 {
-					l.failed++
-					l.why = cmp.Or(l.why, fmt.Sprintf("%v after %s: %d %.200s", err, time.Since(begun).Round(time.Millisecond), a.Status, a.Body))
-				} else {
-					l.took = append(l.took, time.Since(begun))
-				}
-				mu.Unlock()
-				select {
-				case <-tick.C:
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	}
-	for ctx.Err() == nil {
+func (b *bench) watch(w *world.World, t *tenant, long time.Duration) (out watched, err error) {
+	v := visitor{Long: long, Sites: w.HTTPS, Asks: map[string]ask{
+		"API":       {URL: "http://" + w.Listen + "/api/v1/sites", Key: t.key, Every: 200 * time.Millisecond},
+		"static":    {URL: t.static + "/", Every: 50 * time.Millisecond},
+		"program":   {URL: t.app + "/", Every: 200 * time.Millisecond},
+		"WordPress": {URL: t.wp + "/", Every: time.Second, Fresh: true},
+	}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		out.of, err = v.run(b.ctx)
+	}()
+	for {
 		kb, _ := resident(w)
 		out.memory = max(out.memory, kb)
 		select {
 		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
+			continue
+		case <-done:
 		}
+		break
 	}
-	all.Wait()
 	for _, l := range out.of {
-		slices.Sort(l.took)
+		slices.Sort(l.Took)
 	}
-	return out
+	return out, err
 }
 
 // attacks returns all that a hostile tenant does again and again, each from one visitor.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"slipway/e2e/world"
@@ -74,6 +76,71 @@ func (b *bench) webhookHanging(w *world.World) error {
 		b.add(row{what: fmt.Sprintf("webhook, first attempt to %s %d healthy endpoints beside %d that hang for 15 s%s", x.whose, healthy, hanging, b.on()),
 			value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))), goal: "p99 < 2 s"})
 	}
+	return nil
+}
+
+// webhookLive measures how many deliveries arrive a second, and what one costs the server, while
+// events come as fast as the API takes them: unlike what waits at a start, they are written
+// and sent a few at a time.
+func (b *bench) webhookLive(w *world.World) error {
+	const hooks, clients, lasts = 10, 8, 15 * time.Second
+	if err := b.subscribe(w, b.key, w.Hooks.URL+"/live", hooks); err != nil {
+		return err
+	}
+	var sites [clients]string
+	for i := range sites {
+		var err error
+		if sites[i], err = b.emptySite(w, b.key, fmt.Sprintf("live %d", i)); err != nil {
+			return err
+		}
+	}
+	var all sync.WaitGroup
+	var events atomic.Int64
+	failed := make(chan error, clients)
+	before, err := cpuTime(w.PID())
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	for _, site := range sites {
+		all.Go(func() {
+			for i := 0; time.Since(begun) < lasts && b.ctx.Err() == nil; i++ {
+				if err := w.Call(b.ctx, b.key, "PATCH", "/sites/"+site, map[string]string{"name": fmt.Sprintf("live %d", i%2)}, nil); err != nil {
+					failed <- err
+					return
+				}
+				events.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	close(failed)
+	for err := range failed {
+		return err
+	}
+	want := int(events.Load()) * hooks
+	n, seen, last := 0, 0, begun
+	ctx, done := context.WithTimeout(b.ctx, time.Minute)
+	defer done()
+	err = world.Until(ctx, 100*time.Millisecond, func() (bool, error) {
+		for _, d := range w.Hooks.From(seen) {
+			if seen++; strings.HasPrefix(d.Path, "/live/") {
+				n++
+				last = d.At
+			}
+		}
+		return n >= want, fmt.Errorf("%d of %d came", n, want)
+	})
+	if err != nil {
+		return err
+	}
+	after, err := cpuTime(w.PID())
+	if err != nil {
+		return err
+	}
+	took, each := last.Sub(begun), (after-before)/time.Duration(want)
+	b.add(row{what: fmt.Sprintf("webhook deliveries, live from %.0f changes/s to %d endpoints%s", float64(events.Load())/took.Seconds(), hooks, b.on()),
+		value: fmt.Sprintf("%.0f/s, %d µs of the server's processor each", float64(want)/took.Seconds(), each.Microseconds()), goal: "4,000/s"})
 	return nil
 }
 

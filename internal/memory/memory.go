@@ -65,9 +65,10 @@ func GiveBack(ctx context.Context) error {
 }
 
 // garbage returns how large the part of the heap without use may become, in percent of what
-// is live: the runtime's own 100, and more while that is little.
+// is live: the runtime's own 100, more where little is live, and down to 50 where it is much,
+// so that a burst which needs 80 MB doesn't take 160.
 func garbage(live uint64) int {
-	return int(max(100, min(100*heapRoom/max(live, 1), 800)))
+	return int(max(50, min(100*heapRoom/max(live, 1), 800)))
 }
 
 // worthwhile reports whether the work has calmed down between two looks and a collection

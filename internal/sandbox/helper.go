@@ -240,7 +240,7 @@ func (x *Helper) confine(pid int, limits []namedLimit) error {
 	}
 	// Helpers die first and run last, so that the service answers meanwhile.
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0)
-	_ = unix.Setpriority(unix.PRIO_PROCESS, pid, 5)
+	renice(pid, true)
 	return nil
 }
 

@@ -1,10 +1,12 @@
 package sandbox
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -93,4 +95,59 @@ func TestHelperProcessesAreBounded(t *testing.T) {
 	if _ = cmd.Wait(); cmd.ProcessState.Success() {
 		t.Error("a helper with 8 processes allowed started 32")
 	}
+}
+
+// The service's threads run before a program's, and a program's before a build's; a
+// program doesn't inherit the service's priority.
+func TestPriorities(t *testing.T) {
+	if unix.Geteuid() != 0 {
+		t.Skip("only root raises a priority")
+	}
+	var says bytes.Buffer
+	Prefer(slog.New(slog.NewTextHandler(&says, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if strings.Contains(says.String(), "operation not supported") {
+		t.Skip("the race detector's build can't reach all threads") // it links C's
+	}
+	own, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range own {
+		if nice := niceOf(t, "/proc/self/task/"+thread.Name()+"/stat"); nice != niceService {
+			t.Errorf("a thread of the service has nice %d, want %d; %s", nice, niceService, says.String())
+		}
+	}
+	b := newSandbox(t)
+	for foreground, want := range map[bool]int{true: niceForeground, false: niceBackground} {
+		limits := small()
+		limits.Foreground = foreground
+		var out bytes.Buffer
+		res, err := b.Run(t.Context(), Command{Argv: []string{"cat", "/proc/self/stat"}, Work: newWork(t), UID: siteUID(), Limits: limits, Stdout: &out})
+		if err != nil || !res.OK() {
+			t.Fatal(res, err)
+		}
+		if nice := niceIn(t, out.String()); nice != want {
+			t.Errorf("foreground %t: nice %d, want %d", foreground, nice, want)
+		}
+	}
+}
+
+func niceOf(t *testing.T, file string) int {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return niceIn(t, string(text))
+}
+
+// niceIn reads the 19th field of proc_pid_stat(5).
+func niceIn(t *testing.T, stat string) int {
+	t.Helper()
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // from the third on
+	nice, err := strconv.Atoi(fields[19-3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nice
 }

@@ -205,9 +205,7 @@ func (r *run) release(ctx context.Context) error {
 	}
 	// Builds die first and run last, so that the service answers meanwhile.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("900"), 0)
-	if !r.c.Limits.Foreground {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, pid, 5)
-	}
+	renice(pid, !r.c.Limits.Foreground)
 	defer r.gate.Close()
 	_ = r.gate.SetWriteDeadline(time.Now().Add(startPatience))
 	if _, err := r.gate.Write(r.text); err != nil {

@@ -62,6 +62,7 @@ func openBuilds(ctx context.Context, s config.Settings, database *db.DB, out *eg
 			return build.New(b), nil, nil
 		}
 		b.Runner = walled
+		sandbox.Prefer(s.Log)
 	}
 	tools := toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: b.Runner, UID: installation.ToolUID, CAFile: s.OutboundCAFile, Log: s.Log,
 		Network: func(ctx context.Context) (sandbox.Network, func(), error) { return toolNetwork(ctx, out, dir) }}
