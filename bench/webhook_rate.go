@@ -20,7 +20,7 @@ func (b *bench) webhookRate(w *world.World) error {
 	if err := b.subscribe(w, b.key, w.Hooks.URL+"/rate", hooks); err != nil {
 		return err
 	}
-	site, err := b.emptySite(w, b.key, "steady")
+	site, err := b.quietSite(w, b.key, "steady")
 	if err != nil {
 		return err
 	}
@@ -54,11 +54,11 @@ func (b *bench) webhookHanging(w *world.World) error {
 	if err := errors.Join(b.subscribe(w, b.key, url+"/hang", hanging), b.subscribe(w, b.key, w.Hooks.URL+"/same", healthy), b.subscribe(w, other, w.Hooks.URL+"/other", healthy)); err != nil {
 		return err
 	}
-	mine, err := b.emptySite(w, b.key, "mine")
+	mine, err := b.quietSite(w, b.key, "mine")
 	if err != nil {
 		return err
 	}
-	theirs, err := b.emptySite(w, other, "theirs")
+	theirs, err := b.quietSite(w, other, "theirs")
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (b *bench) webhookLive(w *world.World) error {
 	var sites [clients]string
 	for i := range sites {
 		var err error
-		if sites[i], err = b.emptySite(w, b.key, fmt.Sprintf("live %d", i)); err != nil {
+		if sites[i], err = b.quietSite(w, b.key, fmt.Sprintf("live %d", i)); err != nil {
 			return err
 		}
 	}
@@ -155,11 +155,22 @@ func (b *bench) subscribe(w *world.World, key, url string, n int) error {
 	return nil
 }
 
-// emptySite makes a site that nothing is deployed to.
-func (b *bench) emptySite(w *world.World, key, name string) (string, error) {
+// quietSite makes a site of one page, and waits until it is live: nothing else happens to it.
+func (b *bench) quietSite(w *world.World, key, name string) (string, error) {
+	if err := b.repository(w, "quiet", map[string]string{"index.html": "quiet"}); err != nil {
+		return "", err
+	}
 	var made struct{ Data struct{ ID string } }
-	err := w.Call(b.ctx, key, "POST", "/sites", map[string]string{"name": name, "type": "wordpress"}, &made)
-	return made.Data.ID, err
+	if err := w.Call(b.ctx, key, "POST", "/sites", map[string]string{"name": name, "type": "static", "repository": "git.test/bench/quiet", "branch": "main"}, &made); err != nil {
+		return "", err
+	}
+	ctx, done := context.WithTimeout(b.ctx, time.Minute)
+	defer done()
+	return made.Data.ID, world.Until(ctx, 20*time.Millisecond, func() (bool, error) {
+		var site struct{ Status string }
+		err := w.Call(ctx, key, "GET", "/sites/"+made.Data.ID, nil, &site)
+		return err == nil && site.Status == "active", err
+	})
 }
 
 // renameSteadily changes a site again and again, however long an answer takes.
