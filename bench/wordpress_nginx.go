@@ -56,7 +56,7 @@ func environmentOf(ctx context.Context, w *world.World, client *http.Client, id,
 }
 
 func startBareWordPress(ctx context.Context, w *world.World, dir, name, host string, env []string) (*bareWordPress, error) {
-	found, _ := filepath.Glob(filepath.Join(w.Data, "bundles/trees/*/public/wp-config.php"))
+	found, _ := filepath.Glob(filepath.Join(w.Data, "bundles/trees/*/*/public/wp-config.php"))
 	if len(found) == 0 {
 		return nil, errors.New("there is no core on disk")
 	}

@@ -72,7 +72,10 @@ func Install(packages ...string) error {
 		err = errors.Join(run(slices.Concat(prefix, []string{"apt-get", "update", "-qq"})), run(install))
 	}
 	if still := Missing(packages...); len(still) > 0 {
-		return fmt.Errorf("%w (apt said: %w)", please(missing), err)
+		if err == nil {
+			return please(still)
+		}
+		return fmt.Errorf("%w (apt said: %w)", please(still), err)
 	}
 	return nil
 }
