@@ -18,7 +18,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// visitor is what a process of its own asks for, like visitors whose computers have nothing else to
+// visitor holds what a process of its own asks for, like visitors whose computers have nothing else to
 // do: it runs before all else here, so that what it measures is the service's time and not
 // its own waiting beside a load generator.
 type visitor struct {

@@ -109,7 +109,7 @@ func TestGreedyBuilds(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
 		h, mark := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-disk", "256", "--build-time", "1m"), strconv.Itoa(as) // each of them meets another limit long before
-		brief := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "3s") // for what nothing else ends
+		brief := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "3s")                                            // for what nothing else ends
 		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
 		good := h.site("acme/good", nil)
 		h.built(good, h.first(good))

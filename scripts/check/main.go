@@ -120,7 +120,7 @@ func steps(root string) []step {
 		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
 		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases"}}, // go run would hide its exit status
-		{name: "object store", argv: []string{"go", "tool", "-modfile=tools/versitygw/go.mod", "-n", "versitygw"}}, // what S3 is tested against is fetched and built here, not while a test waits
+		{name: "object store", argv: []string{"go", "tool", "-modfile=tools/versitygw/go.mod", "-n", "versitygw"}},      // what S3 is tested against is fetched and built here, not while a test waits
 		{name: "program", argv: []string{"go", "build", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}},
 		// The stories below e2e, which begin first, wait for much. What fills that time uses what was built just now.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, beside: "10", env: lean},
