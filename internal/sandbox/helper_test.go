@@ -113,7 +113,11 @@ func TestPriorities(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, thread := range own {
-		if nice := niceOf(t, "/proc/self/task/"+thread.Name()+"/stat"); nice != niceService {
+		text, err := os.ReadFile("/proc/self/task/" + thread.Name() + "/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if nice := statField(t, string(text), 19); nice != niceService {
 			t.Errorf("a thread of the service has nice %d, want %d; %s", nice, niceService, says.String())
 		}
 	}
@@ -126,28 +130,22 @@ func TestPriorities(t *testing.T) {
 		if err != nil || !res.OK() {
 			t.Fatal(res, err)
 		}
-		if nice := niceIn(t, out.String()); nice != want {
+		if nice := statField(t, out.String(), 19); nice != want {
 			t.Errorf("foreground %t: nice %d, want %d", foreground, nice, want)
+		}
+		if policy := statField(t, out.String(), 41); policy != schedBatch {
+			t.Errorf("foreground %t: policy %d, want SCHED_BATCH", foreground, policy)
 		}
 	}
 }
 
-func niceOf(t *testing.T, file string) int {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return niceIn(t, string(text))
-}
-
-// niceIn reads the 19th field of proc_pid_stat(5).
-func niceIn(t *testing.T, stat string) int {
+// statField reads a field of proc_pid_stat(5) after the second.
+func statField(t *testing.T, stat string, n int) int {
 	t.Helper()
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // from the third on
-	nice, err := strconv.Atoi(fields[19-3])
+	v, err := strconv.Atoi(fields[n-3])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nice
+	return v
 }
