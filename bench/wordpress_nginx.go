@@ -47,7 +47,7 @@ func environmentOf(ctx context.Context, w *world.World, client *http.Client, id,
 	if err := a.JSON(&vars); err != nil {
 		return nil, err
 	}
-	vars["SLIPWAY_WP_DATABASE_SOCKET"] = filepath.Join(w.Data, "mariadb", "sockets", id, "mysqld.sock")
+	vars["SLIPWAY_WP_DATABASE_SOCKET"] = filepath.Join(w.Data, "mariadb", "sockets", id+"."+filepath.Base(""), "mysqld.sock") // of no preview
 	var env []string
 	for k, v := range vars {
 		env = append(env, k+"="+v)
