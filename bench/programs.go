@@ -345,8 +345,11 @@ func helperMemory(service int) (kb, programs int) {
 			continue
 		}
 		dir := fmt.Sprintf("/proc/%d/", pid)
-		if line, _ := os.ReadFile(dir + "cmdline"); strings.HasPrefix(string(line), "node\x00"+benchScript) {
+		switch line, _ := os.ReadFile(dir + "cmdline"); {
+		case strings.HasPrefix(string(line), "node\x00"+benchScript):
 			programs++
+			continue
+		case strings.HasPrefix(string(line), "php-fpm"): // of the PHP site, a program too
 			continue
 		}
 		n := 0
