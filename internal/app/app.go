@@ -19,7 +19,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +28,6 @@ import (
 	"slipway/internal/fair"
 	"slipway/internal/operation"
 	"slipway/internal/runtime"
-	"slipway/internal/upstream"
 )
 
 // Wanted says what a deployment runs, and how it is kept running.
@@ -152,29 +150,4 @@ func (a *Apps) Status(deployment string) Process {
 		return Process{State: Sleeping, Deployment: deployment}
 	}
 	return p.status()
-}
-
-// Endpoint is a program that runs, held for one request. Release is to be called when the
-// request has ended.
-type Endpoint struct {
-	Transport http.RoundTripper // connects to the program whatever the address
-	// Upstream holds connections to the program, for all but what is unusual. It is nil where
-	// the program speaks something else than HTTP.
-	Upstream *upstream.Pool
-	// Serve answers a request that a file answers, without the program, and reports whether
-	// it did. Optional.
-	Serve func(w http.ResponseWriter, r *http.Request) bool
-	// Tasks runs scripts that nobody who visits can ask for. Optional.
-	Tasks   http.RoundTripper
-	Ended   <-chan struct{} // closed when the program has ended
-	Release func()
-	// MaxBody is the most bytes of a request's body, and FirstByte how long the first byte of
-	// an answer may take; 0: no limit, and as the edge has it.
-	MaxBody   int64
-	FirstByte time.Duration
-	// Answered counts the answer: its status, the bytes of its body, and how long its first byte took. Optional to
-	// call, before Release.
-	Answered func(status int, bytes int64, took time.Duration)
-	// Failed notes in the site's log why a request got no answer, once in failedEvery at most.
-	Failed func(why string)
 }

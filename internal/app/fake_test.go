@@ -191,7 +191,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-func (w *world) acquire(deployment string) *Endpoint {
+func (w *world) acquire(deployment string) *endpoint.Endpoint {
 	w.t.Helper()
 	e, err := w.apps.Acquire(w.t.Context(), deployment)
 	if err != nil {

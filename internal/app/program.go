@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/fault"
 	"slipway/internal/runtime"
 )
@@ -103,7 +104,7 @@ var errWakeTimeout = &fault.Error{Kind: fault.Unavailable, Message: "The applica
 
 // Acquire returns the deployment's program for one request, and starts it first where it
 // sleeps. It waits for WakeTime at most; what it can't wake is an Unavailable fault.
-func (a *Apps) Acquire(ctx context.Context, deployment string) (*Endpoint, error) {
+func (a *Apps) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
 	if e, ok := a.Awake(deployment); ok {
 		return e, nil
 	}
@@ -135,7 +136,7 @@ func (a *Apps) Acquire(ctx context.Context, deployment string) (*Endpoint, error
 
 // Awake returns the deployment's program for one request if it runs, without waiting for
 // anything.
-func (a *Apps) Awake(deployment string) (*Endpoint, bool) {
+func (a *Apps) Awake(deployment string) (*endpoint.Endpoint, bool) {
 	a.mu.Lock()
 	p, closing := a.programs[deployment], a.closing
 	a.mu.Unlock()
@@ -327,8 +328,8 @@ func (in *instance) release() {
 	in.used = time.Now()
 }
 
-func (p *program) endpoint(in *instance) *Endpoint {
-	return &Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.ended, MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load()), Release: sync.OnceFunc(in.release),
+func (p *program) endpoint(in *instance) *endpoint.Endpoint {
+	return &endpoint.Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.ended, MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load()), Release: sync.OnceFunc(in.release),
 		Answered: func(status int, bytes int64, took time.Duration) {
 			p.apps.metrics.answered(in.site, status, bytes, took)
 		}, Failed: func(why string) { p.unanswered(in, why) }}

@@ -2,6 +2,8 @@ package edge
 
 import (
 	"net/http"
+
+	"slipway/internal/endpoint"
 )
 
 // The kinds of backend that the views live and previews name.
@@ -17,5 +19,18 @@ const (
 type backend func(w *recorder, r *http.Request, t *target)
 
 // backendOf returns what answers for a site that is live, or nil where this version knows
-// no backend of that kind: an older one may run beside a newer one during an upgrade.
-func (e *Edge) backendOf(t *target) backend { return e.backends[t.backend] }
+// no backend or program of that kind: an older one may run beside a newer one during an upgrade.
+func (e *Edge) backendOf(t *target) backend {
+	if t.backend == backendProgram && t.programs == nil {
+		return nil
+	}
+	return e.backends[t.backend]
+}
+
+// find notes where a target's program is had from.
+func (e *Edge) find(t *target) {
+	if t.backend == backendProgram {
+		t.programs = e.Programs[t.runtime]
+		t.pages, _ = t.programs.(endpoint.Pages)
+	}
+}

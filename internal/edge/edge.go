@@ -37,6 +37,7 @@ import (
 	"slipway/internal/cache"
 	"slipway/internal/connlimit"
 	"slipway/internal/db"
+	"slipway/internal/endpoint"
 	"slipway/internal/fair"
 	"slipway/internal/fileserver"
 	"slipway/internal/proxy"
@@ -70,24 +71,10 @@ type Config struct {
 	// 8.3) and reports whether it was ours to answer. Optional.
 	Challenge func(w http.ResponseWriter, r *http.Request) bool
 
-	// Programs returns the program of a deployment, started first where it sleeps, or a
-	// fault that says why it can't be. Optional: without it sites that are programs are
+	// Programs has what answers for sites that are programs, by the runtime that the views live and
+	// previews name: a program, or what stands in front of one. Optional: without it they are
 	// answered with a page that says to try again.
-	Programs func(ctx context.Context, deployment string) (proxy.Program, error)
-	// Awake returns the program of a deployment if it runs. It never waits. Optional: without
-	// it every request for a program goes through net/http.
-	Awake func(deployment string) (proxy.Program, bool)
-	// Page returns a page that a program's visitors without a session get as long as it is found
-	// here: what it is, the same as long as the page is, and its fields and body for an
-	// Accept-Encoding. HasPages reports whether a deployment may have any. Neither waits.
-	// Optional: without them every request for a program is the program's.
-	Page     func(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte))
-	HasPages func(deployment string) bool
-	// PageFiles returns the program of a deployment that has pages, if it runs and a file of it,
-	// by Program.Serve, could answer a path. It never waits. Required with Page.
-	PageFiles func(deployment, path string) (proxy.Program, bool)
-	// SessionCookies are texts in the cookies of visitors with a session. Required with Page.
-	SessionCookies []string
+	Programs map[string]endpoint.Source
 	// FirstByte is how long a program may take before the first byte of its response. Optional: 0
 	// means 100s.
 	FirstByte time.Duration
@@ -175,7 +162,7 @@ func New(c Config) *Edge {
 	e.visits = visits.New(visits.Config{Report: c.OnVisits, Every: cmp.Or(c.VisitsEvery, 10*time.Second), Country: c.Country, Log: c.Log})
 	e.previews.init()
 	e.backends = map[string]backend{backendFiles: e.files}
-	if c.Programs != nil {
+	if len(c.Programs) > 0 {
 		e.backends[backendProgram] = e.program
 	}
 	e.bodyTime = response.BodyTime

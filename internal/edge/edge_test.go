@@ -44,8 +44,8 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	for _, q := range []string{
 		`DROP VIEW IF EXISTS live`, `DROP VIEW IF EXISTS previews`, `DROP VIEW IF EXISTS custom_hosts`,
 		`CREATE TABLE custom_hosts (host TEXT PRIMARY KEY, site_id TEXT, redirect_to TEXT, state TEXT, version BIGINT NOT NULL, certified_until BIGINT NOT NULL DEFAULT 0)`,
-		`CREATE TABLE live (host_label TEXT, site_id TEXT PRIMARY KEY, owner_id TEXT NOT NULL DEFAULT 'owner', release TEXT, deployment_id TEXT, state TEXT NOT NULL, version BIGINT NOT NULL, backend TEXT NOT NULL DEFAULT 'files', node TEXT NOT NULL DEFAULT '')`,
-		`CREATE TABLE previews (label TEXT, host_label TEXT, release TEXT, deployment_id TEXT NOT NULL DEFAULT '', backend TEXT NOT NULL DEFAULT 'files', node TEXT NOT NULL DEFAULT '')`,
+		`CREATE TABLE live (host_label TEXT, site_id TEXT PRIMARY KEY, owner_id TEXT NOT NULL DEFAULT 'owner', release TEXT, deployment_id TEXT, state TEXT NOT NULL, version BIGINT NOT NULL, backend TEXT NOT NULL DEFAULT 'files', runtime TEXT NOT NULL DEFAULT '', node TEXT NOT NULL DEFAULT '')`,
+		`CREATE TABLE previews (label TEXT, host_label TEXT, release TEXT, deployment_id TEXT NOT NULL DEFAULT '', backend TEXT NOT NULL DEFAULT 'files', runtime TEXT NOT NULL DEFAULT '', node TEXT NOT NULL DEFAULT '')`,
 	} {
 		if err := d.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)

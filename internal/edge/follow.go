@@ -124,13 +124,14 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT l.site_id, l.owner_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend, l.node, l.version, COALESCE(s.settings, '')
+		SELECT l.site_id, l.owner_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend, l.runtime, l.node, l.version, COALESCE(s.settings, '')
 		FROM live l LEFT JOIN serving s ON s.site_id = l.site_id
 		WHERE l.version > $1 ORDER BY l.version`, floor)
 	out, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.owner, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.node, &t.version, &t.settings)
+		err := s.Scan(&t.site, &t.owner, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.runtime, &t.node, &t.version, &t.settings)
 		t.serving = readServing(t.settings)
+		e.find(&t)
 		if t.state == stateLive && e.paused[t.site] {
 			t.state = statePaused
 		}

@@ -9,20 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/fastpath"
-	"slipway/internal/proxy"
 	"slipway/internal/ready"
 	"slipway/internal/visits"
 )
 
-// paged reports whether a target is a program that has pages.
-func (e *Edge) paged(t *target) bool {
-	return t != nil && e.HasPages != nil && e.HasPages(t.deployment)
-}
-
 // readyPage returns a page of a program, whose Age is that of this second.
 func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
-	if t == nil || e.Page == nil || bytes.IndexByte(path, '%') >= 0 {
+	if t == nil || t.pages == nil || bytes.IndexByte(path, '%') >= 0 {
 		return nil
 	}
 	if t.release != "" && len(path) > 1 {
@@ -30,7 +25,7 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 			return nil // a file has precedence
 		}
 	}
-	of, answer := e.Page(t.deployment, at.Host+e.port, string(path))
+	of, answer := t.pages.Page(t.deployment, at.Host+e.port, string(path))
 	if of == nil {
 		return e.readyFile(t, at, string(path), accepts)
 	}
@@ -49,7 +44,7 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 	if err != nil {
 		return nil
 	}
-	made.Sessions = e.SessionCookies
+	made.Sessions = t.pages.SessionCookies()
 	a := &ready.Answer{Answer: made, Page: visits.Page{Site: t.visits, Host: at.Host, Path: string(path), HTML: true}, Source: t.answers, Accepts: accepts, Log: t.accessLog(), Version: of, Second: now}
 	made.Of = a
 	e.metrics.cache("answer", false)
@@ -60,10 +55,10 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 // maxReadyFile is how long a program's file may be to be kept, in bytes.
 const maxReadyFile = 1 << 20
 
-// readyFile returns a file of a program that has pages. The program's Serve is asked each time
+// readyFile returns a file of a program that has pages. Its endpoint's Serve is asked each time
 // whether the file is still the one that is kept, as a browser would ask.
 func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fastpath.Encodings) *fastpath.Answer {
-	p, ok := e.PageFiles(t.deployment, path)
+	p, ok := t.pages.File(t.deployment, path)
 	if !ok {
 		return nil
 	}
@@ -102,7 +97,7 @@ func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fas
 }
 
 // fileOf asks a program's Serve for a path.
-func (e *Edge) fileOf(p proxy.Program, host, path, tag string, accepts fastpath.Encodings) *kept {
+func (e *Edge) fileOf(p *endpoint.Endpoint, host, path, tag string, accepts fastpath.Encodings) *kept {
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Host: host, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Body: http.NoBody}
 	if accepts != 0 {
 		r.Header["Accept-Encoding"] = []string{accepts.String()}

@@ -11,11 +11,11 @@ import (
 
 	"slipway/internal/compress"
 	"slipway/internal/db"
+	"slipway/internal/endpoint"
 	"slipway/internal/php"
-	"slipway/internal/proxy"
 )
 
-// pages keeps one page of the program, as packages that serve programs do.
+// pages keeps one page of the program, as packages that stand before programs do.
 type pages struct {
 	*programs
 	page  atomic.Pointer[string]
@@ -30,35 +30,56 @@ func startPages(t *testing.T) *pages {
 	text := "page one"
 	p.page.Store(&text)
 	p.programs = startProgram(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("program " + r.URL.Path)) }, func(c *Config) {
-		c.PageFiles = func(deployment, path string) (proxy.Program, bool) {
-			text := p.file.Load()
-			if path != "/style.css" || text == nil {
-				return proxy.Program{}, false
-			}
-			p.files.Add(1)
-			return proxy.Program{Release: func() { p.files.Add(-1) }, Serve: func(w http.ResponseWriter, r *http.Request) bool {
-				w.Header().Set("Etag", strconv.Quote(*text))
-				if r.Header.Get("If-None-Match") != strconv.Quote(*text) {
-					p.sent.Add(1)
-				}
-				http.ServeContent(w, r, r.URL.Path, time.Time{}, &counted{*strings.NewReader(strings.Repeat(*text, 100_000)), &p.read})
-				return true
-			}}, true
-		}
-		c.SessionCookies = []string{"session_"}
-		c.HasPages = func(deployment string) bool { return deployment == "dep_1" }
-		c.Page = func(deployment, host, path string) (any, func(string) (http.Header, []byte)) {
-			page := p.page.Load()
-			if deployment != "dep_1" || !strings.HasPrefix(host, "app.sites.test:") || path != "/page" || page == nil {
-				return nil, nil
-			}
-			return page, func(accept string) (http.Header, []byte) {
-				body := []byte(*page + " " + accept)
-				return http.Header{"Content-Type": {"text/html"}, "Content-Length": {strconv.Itoa(len(body))}}, body
-			}
-		}
+		p.programs = c.Programs["node"].(*programs)
+		c.Programs["node"] = p
 	})
 	return p
+}
+
+// File is for the edge, which finds Pages in it.
+func (p *pages) File(_, path string) (*endpoint.Endpoint, bool) {
+	text := p.file.Load()
+	if path != "/style.css" || text == nil {
+		return nil, false
+	}
+	p.files.Add(1)
+	return &endpoint.Endpoint{Release: func() { p.files.Add(-1) }, Serve: func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Etag", strconv.Quote(*text))
+		if r.Header.Get("If-None-Match") != strconv.Quote(*text) {
+			p.sent.Add(1)
+		}
+		http.ServeContent(w, r, r.URL.Path, time.Time{}, &counted{*strings.NewReader(strings.Repeat(*text, 100_000)), &p.read})
+		return true
+	}}, true
+}
+
+// SessionCookies is the same.
+func (p *pages) SessionCookies() []string { return []string{"session_"} }
+
+// Page is the same.
+func (p *pages) Page(deployment, host, path string) (any, func(string) (http.Header, []byte)) {
+	page := p.page.Load()
+	if deployment != "dep_1" || !strings.HasPrefix(host, "app.sites.test:") || path != "/page" || page == nil {
+		return nil, nil
+	}
+	return page, func(accept string) (http.Header, []byte) {
+		body := []byte(*page + " " + accept)
+		return http.Header{"Content-Type": {"text/html"}, "Content-Length": {strconv.Itoa(len(body))}}, body
+	}
+}
+
+// phpFiles has no page, but files.
+type phpFiles struct {
+	*programs
+	site *php.Site
+}
+
+func (f phpFiles) Page(string, string, string) (any, func(string) (http.Header, []byte)) {
+	return nil, nil
+}
+func (f phpFiles) SessionCookies() []string { return nil }
+func (f phpFiles) File(string, string) (*endpoint.Endpoint, bool) {
+	return &endpoint.Endpoint{Release: func() {}, Serve: f.site.Serve}, true
 }
 
 // counted counts what is read.
@@ -153,11 +174,7 @@ func TestProgramPagesFilesCompressed(t *testing.T) {
 	site := php.Site{Name: "site_1", Open: func(name string) (*os.File, bool, error) { f, err := os.Open(dir + "/" + name); return f, true, err },
 		Copies: compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }})}
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) }, func(c *Config) {
-		c.HasPages = func(string) bool { return true }
-		c.Page = func(string, string, string) (any, func(string) (http.Header, []byte)) { return nil, nil }
-		c.PageFiles = func(string, string) (proxy.Program, bool) {
-			return proxy.Program{Release: func() {}, Serve: site.Serve}, true
-		}
+		c.Programs["node"] = phpFiles{c.Programs["node"].(*programs), &site}
 	})
 	const at = "https://app.sites.test/style.css"
 	tags := map[string]string{}

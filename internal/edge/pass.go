@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/fastpath"
 	"slipway/internal/proxy"
 )
@@ -13,13 +14,13 @@ import (
 // hostPasses reports whether requests for a host are passed on to a program by the fast path.
 func (e *Edge) hostPasses(host string) bool {
 	t := e.leads(host).program()
-	return !e.control[host] && t != nil && !e.paged(t)
+	return !e.control[host] && t != nil && t.pages == nil
 }
 
 // passes reports the same of a connection.
 func (e *Edge) passes(at *fastpath.Place) bool {
 	t := e.wayOf(at).program()
-	return t != nil && !e.paged(t)
+	return t != nil && t.pages == nil
 }
 
 // pass answers a request with what a program says, as program does, without net/http. It
@@ -36,7 +37,7 @@ func (e *Edge) pass(q *fastpath.Request) (taken, ok bool) {
 		}
 	}
 	begun := time.Now()
-	p, awake := e.Awake(t.deployment)
+	p, awake := t.programs.Awake(t.deployment)
 	if !awake {
 		return false, false
 	}
@@ -63,7 +64,7 @@ func (e *Edge) pass(q *fastpath.Request) (taken, ok bool) {
 }
 
 // passed counts an answer.
-func (e *Edge) passed(q *fastpath.Request, t *target, p proxy.Program, out *proxy.Passed, begun time.Time) {
+func (e *Edge) passed(q *fastpath.Request, t *target, p *endpoint.Endpoint, out *proxy.Passed, begun time.Time) {
 	e.metrics.answered(out.Status, out.Bytes)
 	if out.Status == 0 {
 		return

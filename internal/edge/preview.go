@@ -27,6 +27,7 @@ type preview struct {
 	release    release.ID // "" when there is none
 	deployment string
 	backend    string
+	runtime    string
 	node       string
 	until      time.Time
 	round      int64
@@ -80,7 +81,7 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 		return nil, nil
 	}
 	if p, ok := e.previews.known.Get(label); ok && p.round == e.previews.round.Load() && time.Now().Before(p.until) {
-		return p.target(of), nil
+		return e.previewTarget(p, of), nil
 	}
 	p, err := e.previews.known.LoadFor(ctx, of.owner, label, func(ctx context.Context) (preview, int64, error) {
 		turn, cancel := context.WithTimeout(ctx, time.Second)
@@ -94,8 +95,8 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 		defer cancel()
 		p := preview{round: e.previews.round.Load()}
 		err = e.DB.QueryRow(ctx, `
-			SELECT release, deployment_id, backend, node FROM previews
-			WHERE label = $1 AND host_label = $2`, name, host).Scan(&p.release, &p.deployment, &p.backend, &p.node)
+			SELECT release, deployment_id, backend, runtime, node FROM previews
+			WHERE label = $1 AND host_label = $2`, name, host).Scan(&p.release, &p.deployment, &p.backend, &p.runtime, &p.node)
 		switch {
 		case err == nil:
 			p.until = time.Now().Add(previewFound)
@@ -109,16 +110,17 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.target(of), nil
+	return e.previewTarget(p, of), nil
 }
 
-func (p preview) target(of *target) *target {
+func (e *Edge) previewTarget(p preview, of *target) *target {
 	if p.release == "" {
 		return nil
 	}
-	t := &target{site: of.site, owner: of.owner, label: of.label, release: p.release, deployment: p.deployment, state: stateLive, backend: p.backend, node: p.node, preview: true, settings: of.settings, serving: of.serving}
+	t := &target{site: of.site, owner: of.owner, label: of.label, release: p.release, deployment: p.deployment, state: stateLive, backend: p.backend, runtime: p.runtime, node: p.node, preview: true, settings: of.settings, serving: of.serving}
 	if of.state == stateStopped || of.state == statePaused {
 		t.state = of.state
 	}
+	e.find(t)
 	return t
 }

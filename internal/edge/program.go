@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/fastpath"
 	"slipway/internal/fault"
 	"slipway/internal/proxy"
@@ -22,7 +23,7 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	}
 	begun := time.Now()
 	for tries := 1; ; tries++ {
-		p, err := e.Programs(r.Context(), t.deployment)
+		p, err := t.programs.Acquire(r.Context(), t.deployment)
 		if err != nil {
 			e.asleep(w, r, t, err)
 			return
@@ -39,7 +40,7 @@ const mostTries = 3
 
 // ask lets a program answer a request. It returns false where the program has ended without
 // having got it, unless it is the last try.
-func (e *Edge) ask(w *recorder, r *http.Request, t *target, p proxy.Program, begun time.Time, last bool) (done bool) {
+func (e *Edge) ask(w *recorder, r *http.Request, t *target, p *endpoint.Endpoint, begun time.Time, last bool) (done bool) {
 	defer p.Release()
 	defer func() {
 		if p.Answered != nil && w.Status != 0 {
@@ -62,7 +63,7 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p proxy.Program, beg
 }
 
 // failed says in a site's log why its program did not answer: visitors are not told.
-func failed(p proxy.Program, method, path string, err error) {
+func failed(p *endpoint.Endpoint, method, path string, err error) {
 	if p.Failed == nil {
 		return
 	}

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"slipway/internal/db"
+	"slipway/internal/endpoint"
 	"slipway/internal/fault"
-	"slipway/internal/proxy"
 	"slipway/internal/upstream"
 )
 
@@ -30,6 +30,10 @@ import (
 // reach it as they would in production.
 type programs struct {
 	*world
+	way       int
+	transport http.RoundTripper
+	pool      *upstream.Pool
+
 	held   atomic.Int64 // requests that hold the program
 	passed atomic.Int64 // requests that the fast path had
 	refuse atomic.Pointer[error]
@@ -40,6 +44,30 @@ type programs struct {
 
 	mu     sync.Mutex // guards failed
 	failed []string   // what the site's log was told
+}
+
+// Acquire is for the edge: it is a Source.
+func (p *programs) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+	if err := p.refuse.Load(); err != nil {
+		return nil, *err
+	}
+	e := p.endpoint()
+	e.MaxBody = p.maxBody.Load()
+	return e, nil
+}
+
+// Awake is for the edge: it is a Source.
+func (p *programs) Awake(string) (*endpoint.Endpoint, bool) {
+	if p.way != byAll || p.refuse.Load() != nil {
+		return nil, false
+	}
+	p.passed.Add(1)
+	return p.endpoint(), true
+}
+
+func (p *programs) endpoint() *endpoint.Endpoint {
+	p.held.Add(1)
+	return &endpoint.Endpoint{Transport: p.transport, Upstream: p.pool, FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Failed: p.fail, Release: func() { p.held.Add(-1) }}
 }
 
 func (p *programs) fail(why string) {
@@ -69,42 +97,26 @@ func startProgramBy(t testing.TB, way int, h http.HandlerFunc, change ...func(*C
 
 func startProgramAt(t testing.TB, way int, addr string, change ...func(*Config)) *programs {
 	t.Helper()
-	p := &programs{}
+	p := &programs{way: way}
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
 	transport := &http.Transport{DisableCompression: true, MaxResponseHeaderBytes: 32 << 10, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
-	var pool *upstream.Pool
+	p.transport = transport
 	if way != byReverseProxy {
-		pool = upstream.New(upstream.Config{Dial: dial})
-		t.Cleanup(pool.CloseIdle)
+		p.pool = upstream.New(upstream.Config{Dial: dial})
+		t.Cleanup(p.pool.CloseIdle)
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.world = start(t, func(c *Config) {
+		c.Programs = map[string]endpoint.Source{"node": p}
 		for _, f := range change {
 			f(c)
 		}
 		c.FirstByte = 2 * time.Second
-		if way == byAll {
-			c.Awake = func(deployment string) (proxy.Program, bool) {
-				if p.refuse.Load() != nil {
-					return proxy.Program{}, false
-				}
-				p.held.Add(1)
-				p.passed.Add(1)
-				return proxy.Program{Transport: transport, Upstream: pool, FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Failed: p.fail, Release: func() { p.held.Add(-1) }}, true
-			}
-		}
-		c.Programs = func(_ context.Context, deployment string) (proxy.Program, error) {
-			if err := p.refuse.Load(); err != nil {
-				return proxy.Program{}, *err
-			}
-			p.held.Add(1)
-			return proxy.Program{Transport: transport, Upstream: pool, MaxBody: p.maxBody.Load(), FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Failed: p.fail, Release: func() { p.held.Add(-1) }}, nil
-		}
 	})
 	err := p.DB.Write(t.Context(), func(tx *db.Tx) error {
 		tx.Notify("live")
 		_, err := tx.Exec(t.Context(), `
-			INSERT INTO live (host_label, site_id, release, deployment_id, state, version, backend) VALUES ('app', 's1', 'r', 'dep_1', 'live', $1, 'program')`, p.version.Add(1))
+			INSERT INTO live (host_label, site_id, release, deployment_id, state, version, backend, runtime) VALUES ('app', 's1', 'r', 'dep_1', 'live', $1, 'program', 'node')`, p.version.Add(1))
 		return err
 	})
 	if err != nil {

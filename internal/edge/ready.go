@@ -16,7 +16,7 @@ import (
 // Server, and the fast path in front of it unless Config.NoFastPath says otherwise.
 func (e *Edge) Secure() *fastpath.Server {
 	c := fastpath.Config{HTTP: e.Server(e.HTTPS()), Find: e.ready, Plain: e.plainHost, Served: e.served, Draining: e.Draining}
-	if e.Awake != nil {
+	if len(e.Programs) > 0 {
 		c.Passes, c.HostPasses, c.Pass = e.passes, e.hostPasses, e.pass
 	}
 	if e.NoFastPath {
@@ -32,7 +32,11 @@ func (e *Edge) plainHost(host string) bool {
 		return false
 	}
 	to := e.leads(host)
-	return to.plain() != nil || e.paged(to.program())
+	if to.plain() != nil {
+		return true
+	}
+	t := to.program()
+	return t != nil && t.pages != nil
 }
 
 // way is where a host leads.
@@ -71,7 +75,7 @@ func (w way) program() *target {
 		return nil
 	}
 	t := w.to.target.Load()
-	if t == nil || w.site != "" && t.site != w.site || t.state != stateLive || t.backend != backendProgram || t.protected() {
+	if t == nil || w.site != "" && t.site != w.site || t.state != stateLive || t.backend != backendProgram || t.programs == nil || t.protected() {
 		return nil
 	}
 	return t

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/ready"
 	"slipway/internal/release"
 	"slipway/internal/trie"
@@ -29,12 +30,16 @@ type target struct {
 	deployment string
 	state      string
 	backend    string // what answers while the state is live: files, program
+	runtime    string // what kind of program
 	node       string // where it is; empty: anywhere
 	version    int64
 	preview    bool         // the address of a deployment or a branch, not of the site
 	visits     *visits.Site // nil where nobody counts
 
 	earlier *earlier // releases of a program that open pages may still ask for; nil for none
+
+	programs endpoint.Source // of its runtime; nil where there is none
+	pages    endpoint.Pages  // the same, where it answers by itself for some paths; else nil
 
 	settings string        // of the view serving
 	serving  *serving      // the same, read; nil for none
@@ -44,7 +49,7 @@ type target struct {
 // same reports whether a row brings nothing new.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.answers, row.serving, row.earlier = t.visits, t.answers, t.serving, t.earlier
+	row.visits, row.answers, row.serving, row.earlier, row.programs, row.pages = t.visits, t.answers, t.serving, t.earlier, t.programs, t.pages
 	return *t == row
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"slipway/internal/access"
+	"slipway/internal/endpoint"
 	"slipway/internal/response"
 	"slipway/internal/upstream"
 )
@@ -155,7 +156,7 @@ func appendTarget(b []byte, text string) []byte {
 }
 
 // direct sends a request to a program and answers with what it says, as Serve does.
-func (p *Proxy) direct(w *response.Recorder, r *http.Request, to Program, s Site, begun time.Time) error {
+func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site, begun time.Time) error {
 	out := heads.Get().(*[]byte)
 	defer putHead(out)
 	*out = appendRequest((*out)[:0], r)

@@ -4,12 +4,13 @@ import (
 	"net/http"
 	"strings"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/response"
 )
 
 // serveFile lets a program's files answer a request where one does. Each write has its own
 // deadline, like those of a program.
-func serveFile(w *response.Recorder, r *http.Request, to Program, s Site) bool {
+func serveFile(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site) bool {
 	conn := http.NewResponseController(w)
 	if s.Protected {
 		w.Header()["Cache-Control"] = response.Private // only the visitor's own browser may keep it

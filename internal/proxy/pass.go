@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"slipway/internal/access"
+	"slipway/internal/endpoint"
 	"slipway/internal/fastpath"
 	"slipway/internal/upstream"
 )
@@ -61,7 +62,7 @@ func Passable(q *fastpath.Request) bool {
 
 // Pass answers a request with what a program says, as Serve does, without net/http. It takes
 // none whose program has ended this moment. It returns an error as Serve does.
-func (p *Proxy) Pass(q *fastpath.Request, to Program, begun time.Time) (Passed, error) {
+func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, begun time.Time) (Passed, error) {
 	c, err := to.Upstream.Get(context.Background(), false)
 	if err != nil {
 		return Passed{}, nil

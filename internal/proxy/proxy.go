@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"slipway/internal/connlimit"
+	"slipway/internal/endpoint"
 	"slipway/internal/fair"
 	"slipway/internal/response"
-	"slipway/internal/upstream"
 )
 
 // Config holds the settings of a Proxy.
@@ -64,29 +64,6 @@ func New(c Config) *Proxy {
 		shared: fair.New(fair.Config{Places: c.Shared, Owner: (c.Shared + 3) / 4, Visitor: (c.Shared + 7) / 8}),
 	}
 }
-
-// Program is a site's program, held for one request.
-type Program struct {
-	Transport http.RoundTripper // connects to it whatever the address
-	// Upstream holds connections to it, for all but what is unusual. Optional: nil where it
-	// speaks something else than HTTP.
-	Upstream *upstream.Pool
-	Release  func()          // to be called when the request has ended
-	Ended    <-chan struct{} // closed when the program has ended. Optional.
-	MaxBody  int64           // the most bytes of a request's body. Optional: 0 means no limit.
-	// FirstByte is how long it may take to begin its answer. Optional: 0 means the Proxy's own.
-	FirstByte time.Duration
-	// Serve answers a request that a file answers, and reports whether it did. Optional.
-	Serve func(w http.ResponseWriter, r *http.Request) bool
-	// Answered hears an answer's status, how many bytes its body had, and how long its first byte
-	// took. Optional.
-	Answered func(status int, bytes int64, took time.Duration)
-	// Failed hears why a request got no answer, in words for the site's log. Optional.
-	Failed func(why string)
-}
-
-// endTime is how long the end of a program may take that accepts no connections.
-const endTime = 5 * time.Second
 
 // How long a program may take to begin its answer, where Config doesn't say, and a visitor
 // to take or send some bytes.
@@ -135,7 +112,7 @@ const maxReason = 200
 
 // Serve lets a program answer a request. It returns an error where the program didn't, and
 // somebody still waits for an answer.
-func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to Program, s Site, begun time.Time) error {
+func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site, begun time.Time) error {
 	if s.Preview {
 		w.Header()["X-Robots-Tag"] = response.Noindex
 	}
@@ -171,7 +148,7 @@ func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to Program, s Site,
 }
 
 // reverse is for what is unusual about a request or a program.
-func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to Program, s Site, begun time.Time) error {
+func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site, begun time.Time) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	late := &patience{long: p.firstByteOf(to)}
@@ -231,24 +208,8 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to Program, s Sit
 }
 
 // firstByteOf is how long a program may take to begin its answer.
-func (p *Proxy) firstByteOf(to Program) time.Duration {
+func (p *Proxy) firstByteOf(to *endpoint.Endpoint) time.Duration {
 	return cmp.Or(to.FirstByte, p.FirstByte, firstByte)
-}
-
-// Ends reports whether a program that accepts no connections has ended, or does so soon.
-func (p Program) Ends(ctx context.Context) bool {
-	if p.Ended == nil {
-		return false
-	}
-	late := time.NewTimer(endTime)
-	defer late.Stop()
-	select {
-	case <-p.Ended:
-		return true
-	case <-late.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // buffers holds those that answers are copied through: 32 KiB each, which would otherwise be made

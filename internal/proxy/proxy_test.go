@@ -34,7 +34,7 @@ func start(t *testing.T, addr string, usual bool, change ...func(*Program)) *fro
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
 	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
 	t.Cleanup(transport.CloseIdleConnections)
-	to := Program{Transport: transport, FirstByte: time.Minute}
+	to := &endpoint.Endpoint{Transport: transport, FirstByte: time.Minute}
 	if usual {
 		to.Upstream = upstream.New(upstream.Config{Dial: dial})
 		t.Cleanup(to.Upstream.CloseIdle)
@@ -199,7 +199,7 @@ func TestWithoutContent(t *testing.T) {
 	pool := upstream.New(upstream.Config{Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }})
 	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler)})
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := p.Serve(&response.Recorder{ResponseWriter: w}, r, Program{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil {
+		if err := p.Serve(&response.Recorder{ResponseWriter: w}, r, &endpoint.Endpoint{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -222,7 +222,7 @@ func TestWithoutContent(t *testing.T) {
 	}
 	before := asked.Load()
 	w := httptest.NewRecorder()
-	if err := p.Serve(&response.Recorder{ResponseWriter: w}, httptest.NewRequest(http.MethodConnect, "/path", nil), Program{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil || w.Code != http.StatusNotImplemented || asked.Load() != before {
+	if err := p.Serve(&response.Recorder{ResponseWriter: w}, httptest.NewRequest(http.MethodConnect, "/path", nil), &endpoint.Endpoint{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil || w.Code != http.StatusNotImplemented || asked.Load() != before {
 		t.Errorf("CONNECT: %d, %v, %d requests reached the program", w.Code, err, asked.Load()-before)
 	}
 }
@@ -236,7 +236,7 @@ func TestSharedConnectionsAreBounded(t *testing.T) {
 	ask := func(owner, host, visitor string, major int, serve func(http.ResponseWriter, *http.Request) bool) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "https://"+host+"/a.jpg", nil)
 		r.ProtoMajor, r.RemoteAddr = major, visitor+":1"
-		if err := p.Serve(&response.Recorder{ResponseWriter: w, Owner: owner, Site: host}, r, Program{Serve: serve}, Site{Host: host}, time.Now()); err != nil {
+		if err := p.Serve(&response.Recorder{ResponseWriter: w, Owner: owner, Site: host}, r, &endpoint.Endpoint{Serve: serve}, Site{Host: host}, time.Now()); err != nil {
 			t.Error(err)
 		}
 		return w

@@ -12,7 +12,6 @@ import (
 	"slipway/internal/framework"
 	"slipway/internal/php"
 	"slipway/internal/preview"
-	"slipway/internal/proxy"
 	"slipway/internal/site"
 )
 
@@ -83,42 +82,6 @@ func (h *node) tidyPreviews(ctx context.Context) error {
 // startProgram brings a deployment's program up before it goes live.
 func (h *node) startProgram(ctx context.Context, id deployment.ID, say func(line string)) (func(), error) {
 	return h.apps.Start(ctx, string(id), say)
-}
-
-// acquireProgram is the edge's way to a program.
-func (h *node) acquireProgram(ctx context.Context, deployment string) (proxy.Program, error) {
-	if g, err := h.wordpress.Before(ctx, deployment, h.acquireWordPress(deployment)); err != nil || g != nil {
-		if err != nil {
-			return proxy.Program{}, err
-		}
-		return proxy.Program{Transport: g, Serve: g.Serve, Release: g.Release, Answered: g.Answered}, nil
-	}
-	e, err := h.apps.Acquire(ctx, deployment)
-	if err != nil {
-		return proxy.Program{}, err
-	}
-	return edgeProgram(e), nil
-}
-
-// awakeProgram is its way to one that runs already, for the fast path.
-func (h *node) awakeProgram(deployment string) (proxy.Program, bool) {
-	e, ok := h.apps.Awake(deployment)
-	if !ok {
-		return proxy.Program{}, false
-	}
-	return edgeProgram(e), true
-}
-
-// wordPressFiles returns the program of a WordPress that runs, if a file of it could answer a path.
-func (h *node) wordPressFiles(deployment, path string) (proxy.Program, bool) {
-	if !h.wordpress.MayBeFile(deployment, path) {
-		return proxy.Program{}, false
-	}
-	return h.awakeProgram(deployment)
-}
-
-func edgeProgram(e *app.Endpoint) proxy.Program {
-	return proxy.Program{Transport: e.Transport, Upstream: e.Upstream, Ended: e.Ended, Serve: e.Serve, MaxBody: e.MaxBody, FirstByte: e.FirstByte, Release: e.Release, Answered: e.Answered, Failed: e.Failed}
 }
 
 // lastProgramLines are the last lines that a deployment's program printed.

@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -28,7 +25,7 @@ import (
 func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
 	h.wordpress = wordpress.New(wordpress.Config{DB: h.db, Sites: h.sites, Databases: h.databases, Bundles: bundles, Seal: h.seal, Out: out.Client(5 * time.Minute),
 		Operations: h.operations, Backups: h.backups, Deployments: h.deployments,
-		Dir: h.s.Path("wordpress"), Source: h.s.WordPressSource, Task: h.wordPressTask, Ask: h.askWordPress, Say: h.apps.Note, Log: h.s.Log,
+		Dir: h.s.Path("wordpress"), Source: h.s.WordPressSource, Programs: h.apps, Say: h.apps.Note, Log: h.s.Log,
 		Address: h.visitorsAddress, Errors: h.phpErrors, Content: h.contentFolder, Disk: h.contentSize, StorageLimit: launch.StorageOf,
 		Hold: h.hold, Renew: h.apps.Renew, NoObjectCache: h.noObjectCache, ClearObjects: h.clearObjects})
 }
@@ -99,51 +96,6 @@ func (h *node) contentSize(id site.ID) int64 {
 	return sandbox.Size(dir, maxCounted)
 }
 
-// askWordPress asks a deployment's program as a visitor does, past the page cache.
-func (h *node) askWordPress(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
-	e, err := h.apps.Acquire(ctx, deployment)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := e.Transport.RoundTrip(r)
-	if err != nil {
-		e.Release()
-		return nil, err
-	}
-	resp.Body = released{resp.Body, e.Release}
-	return resp, nil
-}
-
-// wordPressTask asks a deployment's program to run one of our scripts.
-func (h *node) wordPressTask(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
-	e, err := h.apps.Acquire(ctx, deployment)
-	if err != nil {
-		return nil, err
-	}
-	if e.Tasks == nil {
-		e.Release()
-		return nil, errors.New("the program runs no tasks")
-	}
-	resp, err := e.Tasks.RoundTrip(r)
-	if err != nil {
-		e.Release()
-		return nil, err
-	}
-	resp.Body = released{resp.Body, e.Release}
-	return resp, nil
-}
-
-// acquireWordPress is how the guard of a WordPress gets its program.
-func (h *node) acquireWordPress(deployment string) func(ctx context.Context) (wordpress.Program, error) {
-	return func(ctx context.Context) (wordpress.Program, error) {
-		e, err := h.apps.Acquire(ctx, deployment)
-		if err != nil {
-			return wordpress.Program{}, err
-		}
-		return wordpress.Program{Transport: e.Transport, Serve: e.Serve, Release: e.Release, Answered: e.Answered}, nil
-	}
-}
-
 // programWays returns where programs of this node get to.
 func (h *node) programWays(l listeners) programWays {
 	w := programWays{database: h.databaseSocket, changed: func(id string) { h.wordpress.Changed(site.ID(id)) }}
@@ -178,18 +130,6 @@ func (h *node) visitorsAddress(ctx context.Context, s site.Site) (string, error)
 		return h.sites.URL(s.Slug), err
 	}
 	return h.sites.Address(primary), nil
-}
-
-// released releases a program when its answer has been read.
-type released struct {
-	io.ReadCloser
-	release func()
-}
-
-func (r released) Close() error {
-	err := r.ReadCloser.Close()
-	r.release()
-	return err
 }
 
 // forgetWordPress removes what is stored of a deleted site's WordPress.

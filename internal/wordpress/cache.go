@@ -72,8 +72,8 @@ func newCache() *cache {
 	return &cache{pages: map[string]*cached{}, sites: map[string]*shelf{}, owners: map[string]int{}, began: map[string]time.Time{}}
 }
 
-// SessionCookies are the beginnings of cookies that make a visitor somebody.
-var SessionCookies = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
+// sessionCookies are the beginnings of cookies that make a visitor somebody.
+var sessionCookies = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
 
 // keyOf names the page of a request to a deployment; empty where it is none that may be cached.
 // Another deployment has other themes and plugins, and so other pages.
@@ -113,7 +113,7 @@ func hasSession(fields []string) bool {
 			if strings.Contains(name, "%") { // older versions decode it
 				return true
 			}
-			for _, begin := range SessionCookies {
+			for _, begin := range sessionCookies {
 				if strings.HasPrefix(name, begin) {
 					return true
 				}

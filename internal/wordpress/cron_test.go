@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
+	"slipway/internal/endpoint"
 	"slipway/internal/fair"
 )
 
@@ -41,8 +42,8 @@ func TestScheduledEvent(t *testing.T) {
 		if err := d.Admin(t.Context(), `UPDATE wordpress_sites SET next_cron = `+strconv.FormatInt(int64(begun.Add(tt.before)), 10)); err != nil {
 			t.Fatal(err)
 		}
-		g := w.guard(served{site: "site", owner: "owner"}, "site", nil)
-		g.got = &Program{Transport: server(func(*http.Request) (*http.Response, error) {
+		g := w.guard(served{site: "site", owner: "owner"}, "site")
+		g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{"X-Slipway-Cron": {tt.says}}, Body: http.NoBody}, nil
 		})}
 		resp, err := g.RoundTrip(request("/"))

@@ -12,6 +12,7 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
+	"slipway/internal/endpoint"
 	"slipway/internal/operation"
 	"slipway/internal/site"
 )
@@ -41,14 +42,28 @@ func (w *WordPress) shows(t *testing.T, what string) {
 	}
 }
 
+// tasks is a source of programs that run our scripts.
+type tasks server
+
+// Acquire is for Config.Programs.
+func (t tasks) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+	return &endpoint.Endpoint{Tasks: server(t), Release: func() {}}, nil
+}
+
+// Awake is the same.
+func (t tasks) Awake(deployment string) (*endpoint.Endpoint, bool) {
+	e, err := t.Acquire(context.Background(), deployment)
+	return e, err == nil
+}
+
 // After a replacement neither the object cache nor a page that was made of it shows the old text,
 // although visitors come at each moment in between.
 func TestReplaceEmptiesCaches(t *testing.T) {
 	t.Parallel()
 	answer := `{"done": true, "place": {"rows": 1, "replacements": 2, "tables": {}, "skipped": []}, "progress": 1}`
-	w, cleared := flushed(t, Config{Task: func(context.Context, string, *http.Request) (*http.Response, error) {
+	w, cleared := flushed(t, Config{Programs: tasks(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"X-Slipway-Purge": {"*"}}, Body: io.NopCloser(strings.NewReader(answer))}, nil
-	}})
+	})})
 	r := &run{WordPress: w}
 	if _, err := r.replaceAll(t.Context(), site.Site{ID: "site", Slug: "blog"}, [][2]string{{"a", "b"}}, true, 0); err != nil || len(*cleared) != 0 {
 		t.Fatalf("a dry run: %v, %d cleared", err, len(*cleared))

@@ -17,38 +17,31 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/fair"
 	"slipway/internal/site"
 )
 
-// Program is the program of one request, as who serves sites holds it.
-type Program struct {
-	Transport http.RoundTripper
-	Serve     func(w http.ResponseWriter, r *http.Request) bool
-	Release   func()
-	Answered  func(status int, bytes int64, took time.Duration) // Optional.
-}
-
-// Guard stands before a site's WordPress for one request: it closes what is nobody's
+// guard stands before a site's WordPress for one request: it closes what is nobody's
 // business, answers from the page cache, and wakes the program for the rest alone.
-type Guard struct {
-	w       *WordPress
-	owner   string
-	site    string
-	pages   string // the deployment whose pages it looks for and stores
-	xmlrpc  bool
-	own     string    // marks requests that the site makes to itself
-	asked   time.Time // what the answer shows is not older
-	acquire func(ctx context.Context) (Program, error)
+type guard struct {
+	w     *WordPress
+	of    served
+	pages string    // the deployment whose pages it looks for and stores
+	asked time.Time // what the answer shows is not older
 
 	mu      sync.Mutex // guards got
-	got     *Program
+	got     *endpoint.Endpoint
 	release sync.Once
 }
 
 // guard returns one for a request to a deployment of a site.
-func (w *WordPress) guard(s served, deployment string, acquire func(ctx context.Context) (Program, error)) *Guard {
-	return &Guard{w: w, owner: s.owner, site: s.site, pages: deployment, xmlrpc: s.xmlrpc, own: s.own, asked: time.Now(), acquire: acquire}
+func (w *WordPress) guard(s served, deployment string) *guard {
+	return &guard{w: w, of: s, pages: deployment, asked: time.Now()}
+}
+
+func (g *guard) endpoint() *endpoint.Endpoint {
+	return &endpoint.Endpoint{Transport: g, Serve: g.serve, Release: g.end, Answered: g.answered}
 }
 
 // served holds what a deployment of a WordPress serves.
@@ -56,28 +49,51 @@ type served struct {
 	site   string // empty: it is none
 	owner  string
 	xmlrpc bool
-	own    string
+	own    string // marks requests that the site makes to itself
 }
 
-// Before returns the guard of a request to a deployment; nil where that is no WordPress.
-func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(ctx context.Context) (Program, error)) (*Guard, error) {
+// Acquire returns what answers a request to a deployment: for the rest it wakes the program, when it
+// has to.
+func (w *WordPress) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
+	s, err := w.served(ctx, deployment)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.site == "":
+		return w.c.Programs.Acquire(ctx, deployment)
+	}
+	return w.guard(s, deployment).endpoint(), nil
+}
+
+// Awake returns the same without waiting, if the deployment is known and its program runs.
+func (w *WordPress) Awake(deployment string) (*endpoint.Endpoint, bool) {
+	known, ok := w.known.Load(deployment)
+	if !ok || known.(served).site == "" {
+		return nil, false
+	}
+	p, ok := w.c.Programs.Awake(deployment)
+	if !ok {
+		return nil, false
+	}
+	p.Release()
+	return w.guard(known.(served), deployment).endpoint(), true
+}
+
+// served returns what a deployment serves.
+func (w *WordPress) served(ctx context.Context, deployment string) (served, error) {
 	if known, ok := w.known.Load(deployment); ok {
-		s := known.(served)
-		if s.site == "" {
-			return nil, nil
-		}
-		return w.guard(s, deployment, acquire), nil
+		return known.(served), nil
 	}
 	var s served
 	var sealed string
 	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).Scan(&s.site, &s.owner, &s.xmlrpc, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("find WordPress of a deployment: %w", err)
+		return s, fmt.Errorf("find WordPress of a deployment: %w", err)
 	}
 	if s.site != "" {
 		key, err := w.c.Seal.Open(sealed, purpose(site.ID(s.site)))
 		if err != nil {
-			return nil, fmt.Errorf("open key of WordPress: %w", err)
+			return s, fmt.Errorf("open key of WordPress: %w", err)
 		}
 		s.own = ownMark(key)
 	}
@@ -87,25 +103,15 @@ func (w *WordPress) Before(ctx context.Context, deployment string, acquire func(
 		w.count.Store(0)
 	}
 	w.known.Store(deployment, s)
-	if s.site == "" {
-		return nil, nil
-	}
-	return w.guard(s, deployment, acquire), nil
+	return s, nil
 }
 
-// HasPages reports whether a deployment is known to be a WordPress's, whose pages are cached.
-func (w *WordPress) HasPages(deployment string) bool {
-	known, ok := w.known.Load(deployment)
-	return ok && known.(served).site != ""
-}
+// SessionCookies are the beginnings of cookies that make a visitor somebody.
+func (w *WordPress) SessionCookies() []string { return sessionCookies }
 
 // Page returns a cached page that is fresh, for visitors without SessionCookies: what it is, and what
 // returns its fields and body for an Accept-Encoding; nil where there is none.
 func (w *WordPress) Page(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
-	known, ok := w.known.Load(deployment)
-	if !ok || known.(served).site == "" {
-		return nil, nil
-	}
 	p := w.cache.page(deployment, host, path)
 	if p == nil {
 		return nil, nil
@@ -113,17 +119,20 @@ func (w *WordPress) Page(deployment, host, path string) (of any, answer func(acc
 	return p, p.answer
 }
 
-// MayBeFile reports whether a path of a WordPress's deployment could be a file that visitors see.
-func (w *WordPress) MayBeFile(deployment, path string) bool {
+// File returns a deployment's program if it runs, and a path could be a file that visitors see.
+func (w *WordPress) File(deployment, path string) (*endpoint.Endpoint, bool) {
 	known, ok := w.known.Load(deployment)
-	return ok && known.(served).site != "" && named(path) && !closed(path, known.(served).xmlrpc)
+	if !ok || known.(served).site == "" || !named(path) || closed(path, known.(served).xmlrpc) {
+		return nil, false
+	}
+	return w.c.Programs.Awake(deployment)
 }
 
 // maxKnown bounds what is remembered of deployments.
 const maxKnown = 50_000
 
-// Release ends the request.
-func (g *Guard) Release() {
+// end ends the request.
+func (g *guard) end() {
 	g.release.Do(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -133,8 +142,8 @@ func (g *Guard) Release() {
 	})
 }
 
-// Answered hears an answer of the program.
-func (g *Guard) Answered(status int, bytes int64, took time.Duration) {
+// answered hears an answer of the program.
+func (g *guard) answered(status int, bytes int64, took time.Duration) {
 	g.mu.Lock()
 	got := g.got
 	g.mu.Unlock()
@@ -143,17 +152,13 @@ func (g *Guard) Answered(status int, bytes int64, took time.Duration) {
 	}
 }
 
-func (g *Guard) program(ctx context.Context) (Program, error) {
+func (g *guard) program(ctx context.Context) (_ *endpoint.Endpoint, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.got == nil {
-		p, err := g.acquire(ctx)
-		if err != nil {
-			return Program{}, err
-		}
-		g.got = &p
+		g.got, err = g.w.c.Programs.Acquire(ctx, g.pages)
 	}
-	return *g.got, nil
+	return g.got, err
 }
 
 // Files that belong to nobody who visits: the installer, the configuration, what reveals
@@ -203,21 +208,21 @@ func ownMark(key []byte) string {
 
 // ownCron reports whether the site itself asks for its wp-cron.php, to see that it can. There is
 // nothing to do: events are run when they are due.
-func (g *Guard) ownCron(r *http.Request) bool {
-	return script(strings.ToLower(r.URL.Path)) == "/wp-cron.php" && hmac.Equal([]byte(r.Header.Get("Slipway-Loopback")), []byte(g.own))
+func (g *guard) ownCron(r *http.Request) bool {
+	return script(strings.ToLower(r.URL.Path)) == "/wp-cron.php" && hmac.Equal([]byte(r.Header.Get("Slipway-Loopback")), []byte(g.of.own))
 }
 
-// Serve answers what needs no program, or a file, and reports whether it did.
-func (g *Guard) Serve(w http.ResponseWriter, r *http.Request) bool {
-	if g.own != "" && g.ownCron(r) {
+// serve answers what needs no program, or a file, and reports whether it did.
+func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
+	if g.of.own != "" && g.ownCron(r) {
 		answer(w, http.StatusOK, "")
 		return true
 	}
-	if closed(r.URL.Path, g.xmlrpc) {
+	if closed(r.URL.Path, g.of.xmlrpc) {
 		answer(w, http.StatusNotFound, "Not found\n")
 		return true
 	}
-	if wait := g.w.logins.take(g.site, r); wait > 0 {
+	if wait := g.w.logins.take(g.of.site, r); wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
 		answer(w, http.StatusTooManyRequests, "Too many attempts to log in. Try again later.\n")
 		return true
@@ -237,7 +242,7 @@ func (g *Guard) Serve(w http.ResponseWriter, r *http.Request) bool {
 func named(name string) bool { return path.Ext(name) != "" && !strings.HasSuffix(name, ".php") }
 
 // RoundTrip asks the program, and stores a page that may be.
-func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.ContentLength < 0 && g.w.cache.keyOf(g.pages, r) != "" {
 		// A body of GET means nothing (RFC 9110 §9.3.1), and what is made from it is no page for
 		// everybody. Over HTTP/3 requests without one don't say that they have none.
@@ -253,7 +258,7 @@ func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		g.w.c.Log.WarnContext(r.Context(), "WordPress not woken", "site", g.site, "err", err)
+		g.w.c.Log.WarnContext(r.Context(), "WordPress not woken", "site", g.of.site, "err", err)
 		return plain(r, http.StatusServiceUnavailable, "This site is starting. Try again in a few seconds.\n"), nil
 	}
 	resp, err := p.Transport.RoundTrip(r)
@@ -261,18 +266,18 @@ func (g *Guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
-		g.w.tell(r.Context(), site.ID(g.site))
-		g.asked = g.w.cache.changedBy(g.site, g.asked, strings.Fields(paths)...)
+		g.w.tell(r.Context(), site.ID(g.of.site))
+		g.asked = g.w.cache.changedBy(g.of.site, g.asked, strings.Fields(paths)...)
 	}
 	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
-		g.w.scheduled(r.Context(), site.ID(g.site), at)
+		g.w.scheduled(r.Context(), site.ID(g.of.site), at)
 	}
 	page := resp.Header.Get("X-Slipway-Cache") == "page"
 	resp.Header.Del("X-Slipway-Cron")
 	resp.Header.Del("X-Slipway-Purge")
 	resp.Header.Del("X-Slipway-Cache")
 	if page {
-		g.w.cache.store(g.owner, g.site, g.pages, r, resp, g.asked)
+		g.w.cache.store(g.of.owner, g.of.site, g.pages, r, resp, g.asked)
 	}
 	return resp, nil
 }

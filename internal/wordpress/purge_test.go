@@ -105,8 +105,8 @@ func TestAnswersConcernTheirSite(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})
 	fill(w.cache, request("/"), "mine") // of "site"
-	g := w.guard(served{site: "hostile", owner: "owner"}, "hostile", nil)
-	g.got = &Program{Transport: server(func(*http.Request) (*http.Response, error) {
+	g := w.guard(served{site: "hostile", owner: "owner"}, "hostile")
+	g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
 		h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Purge": {"* / site site*"}, "X-Slipway-Cache": {"page"}, "X-Slipway-Cron": {"1"}}
 		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("theirs"))}, nil
 	})}
@@ -132,8 +132,8 @@ func TestPurgeWhileAPageIsMade(t *testing.T) {
 	w := New(Config{DB: dbtest.New(t)})
 	page := func(purges string, meanwhile func()) {
 		t.Helper()
-		g := w.guard(served{site: "site", owner: "owner"}, "site", nil)
-		g.got = &Program{Transport: server(func(*http.Request) (*http.Response, error) {
+		g := w.guard(served{site: "site", owner: "owner"}, "site")
+		g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Microsecond) // two moments
 			meanwhile()
 			h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
@@ -177,8 +177,8 @@ func TestPagesOfDeployments(t *testing.T) {
 	w := New(Config{DB: dbtest.New(t)})
 	page := func(deployment, text string) {
 		t.Helper()
-		g := w.guard(served{site: "site", owner: "owner"}, deployment, nil)
-		g.got = &Program{Transport: server(func(*http.Request) (*http.Response, error) {
+		g := w.guard(served{site: "site", owner: "owner"}, deployment)
+		g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
 			h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
 			return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(text))}, nil
 		})}
@@ -194,7 +194,7 @@ func TestPagesOfDeployments(t *testing.T) {
 		t.Helper()
 		got := ""
 		rec := httptest.NewRecorder()
-		if w.guard(served{site: "site", owner: "owner"}, deployment, nil).Serve(rec, request("/")) {
+		if w.guard(served{site: "site", owner: "owner"}, deployment).serve(rec, request("/")) {
 			got = rec.Body.String()
 		}
 		if got != want {

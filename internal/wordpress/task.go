@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,12 +15,58 @@ import (
 	"time"
 
 	"slipway/internal/account"
+	"slipway/internal/endpoint"
 	"slipway/internal/fault"
 	"slipway/internal/site"
 )
 
 // maxAnswer bounds what a task answers.
 const maxAnswer = 4 << 20
+
+// ask asks a deployment's program as a visitor does, past the page cache.
+func (w *WordPress) ask(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
+	e, err := w.c.Programs.Acquire(ctx, deployment)
+	if err != nil {
+		return nil, err
+	}
+	return roundTrip(e, e.Transport, r)
+}
+
+// run asks a deployment's program to run the script of core/tasks that the path names.
+func (w *WordPress) run(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
+	e, err := w.c.Programs.Acquire(ctx, deployment)
+	if err != nil {
+		return nil, err
+	}
+	if e.Tasks == nil {
+		e.Release()
+		return nil, errors.New("the program runs no tasks")
+	}
+	return roundTrip(e, e.Tasks, r)
+}
+
+// roundTrip asks a program, which is held until the answer has been read.
+func roundTrip(e *endpoint.Endpoint, way http.RoundTripper, r *http.Request) (*http.Response, error) {
+	resp, err := way.RoundTrip(r)
+	if err != nil {
+		e.Release()
+		return nil, err
+	}
+	resp.Body = released{resp.Body, e.Release}
+	return resp, nil
+}
+
+// released releases a program when its answer has been read.
+type released struct {
+	io.ReadCloser
+	release func()
+}
+
+func (r released) Close() error {
+	err := r.ReadCloser.Close()
+	r.release()
+	return err
+}
 
 // task runs one of our scripts in a site's WordPress. Plugins run with it, so its answer
 // is as hostile as they are.
@@ -34,7 +81,7 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name stri
 	}
 	r.Host = strings.TrimPrefix(w.c.Sites.URL(s.Slug), "https://")
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := w.c.Task(ctx, deployment, r)
+	resp, err := w.run(ctx, deployment, r)
 	if err != nil {
 		return err
 	}

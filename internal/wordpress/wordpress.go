@@ -6,8 +6,8 @@
 // database. What is done to it from outside (the installation, a login, its events) is a
 // script of ours beside the core, which only this package can ask its PHP to run.
 //
-// The package starts no process: it is told how to ask a deployment's program, and hands
-// the deployments service what to run.
+// The package starts no process: it asks the source of programs for them, before whom it stands
+// for visitors, and hands the deployments service what to run.
 package wordpress
 
 import (
@@ -31,6 +31,7 @@ import (
 	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/endpoint"
 	"slipway/internal/fault"
 	"slipway/internal/operation"
 	"slipway/internal/seal"
@@ -55,8 +56,8 @@ type Config struct {
 
 	// Address returns where visitors know a site.
 	Address func(ctx context.Context, s site.Site) (string, error)
-	// Ask asks the program of a deployment as a visitor does, past the page cache.
-	Ask func(ctx context.Context, deployment string, r *http.Request) (*http.Response, error)
+	// Programs has the programs behind the page cache. A request of ours wakes one that sleeps.
+	Programs endpoint.Source
 	// Errors returns fatal errors of PHP in a site's log since then.
 	Errors func(ctx context.Context, site string, since db.Time) []string
 	// Content returns the directory of a site's wp-content, StorageLimit how many bytes it may
@@ -75,9 +76,6 @@ type Config struct {
 	// ClearObjects makes what the object cache of a site's programs holds unfindable. Optional.
 	ClearObjects func(site string)
 
-	// Task asks the program of a deployment to run a script of core/tasks, waking it where
-	// it sleeps. The request's path names the script.
-	Task func(ctx context.Context, deployment string, r *http.Request) (*http.Response, error)
 	// Say writes a line into a site's log. Optional.
 	Say func(site, text string)
 	Log *slog.Logger // Optional.
