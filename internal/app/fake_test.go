@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/fault"
 	"slipway/internal/runtime"
 )

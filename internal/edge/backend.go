@@ -27,8 +27,8 @@ func (e *Edge) backendOf(t *target) backend {
 	return e.backends[t.backend]
 }
 
-// find notes where a target's program is had from.
-func (e *Edge) find(t *target) {
+// source notes where a target's program is had from.
+func (e *Edge) source(t *target) {
 	if t.backend == backendProgram {
 		t.programs = e.Programs[t.runtime]
 		t.pages, _ = t.programs.(endpoint.Pages)

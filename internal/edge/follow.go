@@ -131,7 +131,7 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 		var t target
 		err := s.Scan(&t.site, &t.owner, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.runtime, &t.node, &t.version, &t.settings)
 		t.serving = readServing(t.settings)
-		e.find(&t)
+		e.source(&t)
 		if t.state == stateLive && e.paused[t.site] {
 			t.state = statePaused
 		}

@@ -121,6 +121,6 @@ func (e *Edge) previewTarget(p preview, of *target) *target {
 	if of.state == stateStopped || of.state == statePaused {
 		t.state = of.state
 	}
-	e.find(t)
+	e.source(t)
 	return t
 }

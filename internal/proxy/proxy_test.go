@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/endpoint"
 	"slipway/internal/response"
 	"slipway/internal/upstream"
 )
@@ -29,7 +30,7 @@ type front struct {
 
 // start puts a Proxy in front of what listens at an address. It is asked as usual, or by
 // httputil.ReverseProxy alone.
-func start(t *testing.T, addr string, usual bool, change ...func(*Program)) *front {
+func start(t *testing.T, addr string, usual bool, change ...func(*endpoint.Endpoint)) *front {
 	t.Helper()
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
 	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
@@ -40,7 +41,7 @@ func start(t *testing.T, addr string, usual bool, change ...func(*Program)) *fro
 		t.Cleanup(to.Upstream.CloseIdle)
 	}
 	for _, f := range change {
-		f(&to)
+		f(to)
 	}
 	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler)})
 	f := &front{}
@@ -136,7 +137,7 @@ func TestServeFails(t *testing.T) {
 		if f.get(t, "/", nil); f.failure.Load() == nil || errors.Is(*f.failure.Load(), ErrUnreached) != usual {
 			t.Errorf("usual %v: nobody listens: %v", usual, f.failure.Load())
 		}
-		f = start(t, slow.Listener.Addr().String(), usual, func(p *Program) { p.FirstByte = 50 * time.Millisecond })
+		f = start(t, slow.Listener.Addr().String(), usual, func(p *endpoint.Endpoint) { p.FirstByte = 50 * time.Millisecond })
 		if f.get(t, "/slow", nil); f.failure.Load() == nil || !errors.Is(*f.failure.Load(), ErrTimeout) {
 			t.Errorf("usual %v: no answer: %v", usual, f.failure.Load())
 		}

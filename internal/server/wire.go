@@ -40,6 +40,7 @@ import (
 	"slipway/internal/egress"
 	"slipway/internal/endpoint"
 	"slipway/internal/fault"
+	"slipway/internal/framework"
 	"slipway/internal/gc"
 	"slipway/internal/git"
 	"slipway/internal/idempotency"

@@ -327,6 +327,53 @@ func TestCachedPage(t *testing.T) {
 	}
 }
 
+// What the edge may ask a WordPress's program for without its guard are files that visitors see,
+// of deployments that are known to be a WordPress's.
+func TestFilesOfPrograms(t *testing.T) {
+	t.Parallel()
+	held := 0
+	w := New(Config{Programs: tasks(nil)})
+	w.known.Store("dep_1", served{site: "site"})
+	w.known.Store("dep_2", served{})
+	for _, tt := range []struct {
+		deployment, path string
+		want             bool
+	}{
+		{"dep_1", "/wp-includes/style.css", true},
+		{"dep_1", "/wp-content/debug.log", false},
+		{"dep_1", "/wp-content/plugins/a.sql", false},
+		{"dep_1", "/index.php", false},
+		{"dep_1", "/a/page/", false},
+		{"dep_2", "/wp-includes/style.css", false},
+		{"dep_3", "/wp-includes/style.css", false},
+	} {
+		e, ok := w.File(tt.deployment, tt.path)
+		if ok != tt.want {
+			t.Errorf("%s %s: a file may answer: %v", tt.deployment, tt.path, ok)
+		}
+		if ok {
+			e.Release()
+			held++
+		}
+	}
+	if held != 1 {
+		t.Errorf("%d programs were held", held)
+	}
+	// What else answers is the guard, before the program.
+	e, ok := w.Awake("dep_1")
+	if !ok || e.Upstream != nil {
+		t.Fatal("requests pass the guard by")
+	}
+	rec := httptest.NewRecorder()
+	if !e.Serve(rec, request("/wp-config.php")) || rec.Code != http.StatusNotFound {
+		t.Errorf("the guard let %d through", rec.Code)
+	}
+	e.Release()
+	if _, ok := w.Awake("dep_3"); ok {
+		t.Error("nobody knows what the deployment is")
+	}
+}
+
 // Whatever PHP reads as a session's cookie keeps a visitor's page from being stored for others.
 func TestSessionsOfPHP(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func (w *WordPress) lookAt(ctx context.Context, s site.Site, host, path string) 
 	}
 	r.Header.Set("User-Agent", "Slipway-Check/1")
 	r.Header.Set("X-Forwarded-Proto", "https")
-	resp, err := w.ask(within, s.LiveDeployment, r)
+	resp, err := w.visit(within, s.LiveDeployment, r)
 	if err != nil {
 		if ctx.Err() != nil {
 			return p, context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/dbtest"
+	"slipway/internal/endpoint"
 )
 
 // What one node purges is stale on another, and what was made since then is not.

@@ -23,8 +23,8 @@ import (
 // maxAnswer bounds what a task answers.
 const maxAnswer = 4 << 20
 
-// ask asks a deployment's program as a visitor does, past the page cache.
-func (w *WordPress) ask(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
+// visit asks a deployment's program as a visitor does, past the page cache.
+func (w *WordPress) visit(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
 	e, err := w.c.Programs.Acquire(ctx, deployment)
 	if err != nil {
 		return nil, err
