@@ -247,34 +247,43 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		ofProgram[pid] = strings.HasPrefix(string(line), "node\x00"+benchScript)
 	}
-	var ours, theirs, ratios []float64
-	var edge, app, nginx, plain []float64 // µs of CPU of a request
-	for range 5 {
-		a, cpu, err := b.perSecond(w.HTTPS, strings.TrimPrefix(p.url, "https://"), func(pid, _ int) bool { return pid == service }, func(pid, _ int) bool { return ofProgram[pid] })
-		if err != nil {
-			return err
-		}
-		edge, app = append(edge, cpu[0]), append(app, cpu[1])
-		n, cpu, err := b.perSecond(front.addr, "app.test", func(_, group int) bool { return group == front.cmd.Process.Pid }, func(pid, _ int) bool { return pid == bare.cmd.Process.Pid })
-		if err != nil {
-			return err
-		}
-		nginx, plain = append(nginx, cpu[0]), append(plain, cpu[1])
-		ours, theirs, ratios = append(ours, a), append(theirs, n), append(ratios, a/n)
+	body := filepath.Join(dir, "posted")
+	if err := os.WriteFile(body, make([]byte, 1<<10), 0o600); err != nil {
+		return err
 	}
-	for _, l := range [][]float64{ours, theirs, ratios, edge, app, nginx, plain} {
-		slices.Sort(l)
+	for _, of := range []struct {
+		suffix, goal string
+		load         []string // how h2load asks
+	}{{"", "1.0×", []string{"--h1", "-c32"}}, {", HTTP/2", "1.0×", []string{"-c8", "-m8"}}, {", HTTP/2, POST of 1 KiB", "", []string{"-c8", "-m8", "-d", body}}} {
+		var ours, theirs, ratios []float64
+		var edge, app, nginx, plain []float64 // µs of CPU of a request
+		for range 5 {
+			a, cpu, err := b.perSecond(of.load, w.HTTPS, strings.TrimPrefix(p.url, "https://"), func(pid, _ int) bool { return pid == service }, func(pid, _ int) bool { return ofProgram[pid] })
+			if err != nil {
+				return err
+			}
+			edge, app = append(edge, cpu[0]), append(app, cpu[1])
+			n, cpu, err := b.perSecond(of.load, front.addr, "app.test", func(_, group int) bool { return group == front.cmd.Process.Pid }, func(pid, _ int) bool { return pid == bare.cmd.Process.Pid })
+			if err != nil {
+				return err
+			}
+			nginx, plain = append(nginx, cpu[0]), append(plain, cpu[1])
+			ours, theirs, ratios = append(ours, a), append(theirs, n), append(ratios, a/n)
+		}
+		for _, l := range [][]float64{ours, theirs, ratios, edge, app, nginx, plain} {
+			slices.Sort(l)
+		}
+		b.add(row{what: "requests per second through the edge" + of.suffix, value: fmt.Sprintf("%.0f", ours[2]), yardstick: fmt.Sprintf("nginx as proxy %.0f", theirs[2]),
+			ratio: fmt.Sprintf("%.2f× (best pair %.2f×)", ratios[2], ratios[4]), goal: of.goal})
+		b.add(row{what: "CPU of the edge for each of them" + of.suffix, value: fmt.Sprintf("%.1f µs", edge[2]), yardstick: fmt.Sprintf("nginx %.1f µs", nginx[2]), ratio: fmt.Sprintf("%.2f×", edge[2]/nginx[2])})
+		b.add(row{what: "CPU of the program for each of them, in its sandbox" + of.suffix, value: fmt.Sprintf("%.1f µs", app[2]), yardstick: fmt.Sprintf("bare `node` behind nginx %.1f µs", plain[2]), ratio: fmt.Sprintf("%.2f×", app[2]/plain[2])})
 	}
-	b.add(row{what: "requests per second through the edge", value: fmt.Sprintf("%.0f", ours[2]), yardstick: fmt.Sprintf("nginx as proxy %.0f", theirs[2]),
-		ratio: fmt.Sprintf("%.2f× (best pair %.2f×)", ratios[2], ratios[4]), goal: "1.0×"})
-	b.add(row{what: "CPU of the edge for each of them", value: fmt.Sprintf("%.1f µs", edge[2]), yardstick: fmt.Sprintf("nginx %.1f µs", nginx[2]), ratio: fmt.Sprintf("%.2f×", edge[2]/nginx[2])})
-	b.add(row{what: "CPU of the program for each of them, in its sandbox", value: fmt.Sprintf("%.1f µs", app[2]), yardstick: fmt.Sprintf("bare `node` behind nginx %.1f µs", plain[2]), ratio: fmt.Sprintf("%.2f×", app[2]/plain[2])})
 	return nil
 }
 
 // perSecond returns how many requests are answered in a second, and how many microseconds of CPU
-// each kind of process uses for one.
-func (b *bench) perSecond(addr, host string, kinds ...func(pid, group int) bool) (rate float64, cpu []float64, err error) {
+// each kind of process uses for one. load says how h2load asks.
+func (b *bench) perSecond(load []string, addr, host string, kinds ...func(pid, group int) bool) (rate float64, cpu []float64, err error) {
 	name, _, _ := strings.Cut(host, ":")
 	_, port, _ := net.SplitHostPort(addr)
 	used := make([]time.Duration, len(kinds))
@@ -286,7 +295,7 @@ func (b *bench) perSecond(addr, host string, kinds ...func(pid, group int) bool)
 	seconds := max(1, int(b.load/time.Second)/2)
 	ctx, done := context.WithTimeout(b.ctx, time.Duration(seconds)*time.Second+30*time.Second) // it waits for ever where a server ends connections
 	defer done()
-	out, err := exec.CommandContext(ctx, "h2load", "--h1", "-t1", "-c32", fmt.Sprintf("-D%d", seconds), "--connect-to="+addr, "https://"+net.JoinHostPort(name, port)+"/").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "h2load", slices.Concat(load, []string{"-t1", fmt.Sprintf("-D%d", seconds), "--connect-to=" + addr, "https://" + net.JoinHostPort(name, port) + "/"})...).CombinedOutput()
 	if err != nil {
 		return 0, nil, fmt.Errorf("h2load: %w: %s", err, out)
 	}

@@ -61,10 +61,11 @@ func TestProgramManyFields(t *testing.T) {
 	}
 }
 
-// Fields of answers that wait for their visitor are counted until the visitor has left.
+// Fields of answers that wait for their visitor are counted until the visitor has left, where net/http
+// keeps them.
 func TestFieldsHeld(t *testing.T) {
 	t.Parallel()
-	p := startProgram(t, func(w http.ResponseWriter, _ *http.Request) {
+	p := startProgramBy(t, byServer, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Large", strings.Repeat("x", 20<<10))
 		_, _ = io.WriteString(w, "hello")
 	})

@@ -3,10 +3,12 @@ package edge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	"slipway/internal/endpoint"
+	"slipway/internal/fair"
 	"slipway/internal/fastpath"
 	"slipway/internal/proxy"
 )
@@ -23,44 +25,86 @@ func (e *Edge) passes(at *fastpath.Place) bool {
 	return t != nil && t.pages == nil
 }
 
-// pass answers a request with what a program says, as program does, without net/http. It
-// leaves to net/http what is anybody else's: files, a program that sleeps, pages of ours
-// before the program was asked.
-func (e *Edge) pass(q *fastpath.Request) (taken, ok bool) {
+// pass returns what answers a request with what a program says, as program does, without
+// net/http. It leaves to net/http what is anybody else's: files, and a program that sleeps.
+func (e *Edge) pass(q *fastpath.Request) (answer func() (whole bool)) {
 	t := e.wayOf(q.Place).program()
 	if t == nil || !proxy.Passable(q) {
-		return false, false
+		return nil
 	}
-	if t.release != "" && len(q.Path) > 1 {
+	if t.release != "" && len(q.Path) > 1 && (q.Method == http.MethodGet || q.Method == http.MethodHead) {
+		if _, ok := e.trees.Get(t.release); !ok && q.Shares {
+			return nil // the connection's other requests don't wait for it
+		}
 		if _, ok := e.findAsset(context.Background(), t, string(q.Path[1:])); ok {
-			return false, false
+			return nil
 		}
 	}
 	begun := time.Now()
 	p, awake := t.programs.Awake(t.deployment)
 	if !awake {
-		return false, false
+		return nil
 	}
-	defer p.Release()
-	if p.Upstream == nil || p.Serve != nil {
-		return false, false
+	if p.Upstream == nil || p.Serve != nil || p.MaxBody > 0 && q.Length > p.MaxBody {
+		p.Release()
+		return nil
 	}
-	out, err := e.proxy.Pass(q, p, begun)
-	if err != nil {
-		method := http.MethodGet
-		if q.Head {
-			method = http.MethodHead
+	return func() bool { return e.passTo(q, t, p, begun) }
+}
+
+// passTo answers a request with what a program says. Where the program has ended in that moment, another
+// is asked for, as program does.
+func (e *Edge) passTo(q *fastpath.Request, t *target, p *endpoint.Endpoint, begun time.Time) (whole bool) {
+	who := fair.Who{Owner: t.owner, Site: t.site, Visitor: fair.Visitor(q.Remote.String())}
+	for tries := 1; ; tries++ {
+		out, err := e.proxy.Pass(q, p, who, begun)
+		if errors.Is(err, proxy.ErrUnreached) && tries < mostTries && p.Ends(context.Background()) {
+			p.Release()
+			if p, err = e.again(t); err == nil {
+				continue
+			}
+			if q.Gone() {
+				return false
+			}
+			out.Answer(q, func(w http.ResponseWriter) { e.asleep(record(w), e.ownRequest(q, w), t, err) })
+			e.metrics.answered(out.Status, out.Bytes)
+			return out.Whole
 		}
-		failed(p, method, string(q.Path), err)
-		out.Answer(q, func(w http.ResponseWriter) {
-			e.offer(w.Header(), 1)
-			e.programFailed(record(w), &http.Request{Method: method, Header: http.Header{}}, t, err)
-		})
-	}
-	if out.Taken {
+		if err != nil {
+			out.Answer(q, func(w http.ResponseWriter) {
+				r := e.ownRequest(q, w)
+				failed(p, r.Method, string(q.Path), err)
+				e.programFailed(record(w), r, t, err)
+			})
+		}
 		e.passed(q, t, p, &out, begun)
+		p.Release()
+		return out.Whole
 	}
-	return out.Taken, out.Whole
+}
+
+// again returns a program that can be passed to, where the one that ran has ended.
+func (e *Edge) again(t *target) (*endpoint.Endpoint, error) {
+	p, err := t.programs.Acquire(context.Background(), t.deployment)
+	if err != nil {
+		return nil, err
+	}
+	if p.Upstream == nil {
+		p.Release()
+		return nil, proxy.ErrUnreached
+	}
+	return p, nil
+}
+
+// ownRequest returns what pages of ours have to know of a request.
+func (e *Edge) ownRequest(q *fastpath.Request, w http.ResponseWriter) *http.Request {
+	r := &http.Request{Method: q.Method, Header: http.Header{}}
+	major := 1
+	if q.Shares {
+		major = 2
+	}
+	e.offer(w.Header(), major)
+	return r
 }
 
 // passed counts an answer.

@@ -1,6 +1,5 @@
 // Package fastpath owns the quick way to answer plain requests over TLS: a GET or HEAD
-// for something whose whole answer is ready in memory, or, over HTTP/1.1, for something that
-// Config.Pass answers.
+// for something whose whole answer is ready in memory, or for something that Config.Pass answers.
 //
 // It speaks HTTP/1.1 and HTTP/2 itself, as far as such requests need it: header fields
 // are made once per answer, in the form that goes over the wire, and a batch of answers
@@ -48,10 +47,10 @@ type Config struct {
 	// the same of a host before there is a connection. Optional.
 	Passes     func(at *Place) bool
 	HostPasses func(host string) bool
-	// Pass answers a request by writing its whole answer, or as much as there is of it. taken
-	// is false where it has written nothing and leaves the request to HTTP. ok is false where
-	// the answer has not been written whole: then the connection ends. Required with Passes.
-	Pass func(r *Request) (taken, ok bool)
+	// Pass returns what answers a request, or nil where it leaves the request to HTTP. It must not
+	// wait: what it returns may, which reports whether the answer is whole. Where it is not the connection
+	// ends, or over HTTP/2 the stream. Required with Passes.
+	Pass func(r *Request) (answer func() (whole bool))
 	// Served hears of every answer that was sent. What it is given changes with the next
 	// one. Optional.
 	Served func(*Sent)
@@ -70,8 +69,8 @@ type Place struct {
 	Known any
 	Since uint64
 	// Client is for Served and Pass to remember what they found out about the other end, and
-	// Told for Pass what a program is told of it.
-	Client, Told any
+	// Told for Pass what a program is told of it. Requests of one connection share both.
+	Client, Told atomic.Value
 }
 
 // Sent is an answer that was sent.
@@ -291,7 +290,7 @@ func (s *Server) serve(raw net.Conn) {
 	raw.SetDeadline(time.Time{})
 	state := c.tls.ConnectionState()
 	c.state, c.place.Host = &state, Hostname(state.ServerName)
-	if c.place.Host == "" || !modern(state) || !s.Plain(c.place.Host) && (state.NegotiatedProtocol == "h2" || s.HostPasses == nil || !s.HostPasses(c.place.Host)) {
+	if c.place.Host == "" || !modern(state) || !s.Plain(c.place.Host) && (s.HostPasses == nil || !s.HostPasses(c.place.Host)) {
 		s.toH1.give(c.tls) // it is HTTP's whole: net/http sees the TLS connection itself
 		return
 	}

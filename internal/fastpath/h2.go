@@ -41,7 +41,7 @@ type h2 struct {
 	tagBuf   []byte    // for an entity tag
 
 	mu      sync.Mutex // guards the rest, and writing
-	more    sync.Cond  // the connection's window has grown, or it is over
+	more    sync.Cond  // a window has grown, or a stream or the connection is over
 	out     []byte
 	outBuf  *[]byte   // what out lies in, if it is large
 	stalled bool      // an answer of net/http waits for the connection's window
@@ -60,6 +60,7 @@ type h2 struct {
 	ignored    uint32 // the last stream that came after goingAway
 	goingAway  bool
 	over       bool
+	flushing   bool // somebody is about to send the batch
 }
 
 // stream is a request under way.
@@ -69,6 +70,9 @@ type stream struct {
 	body   []byte    // what is left of it
 	late   time.Time // when it must have been sent
 	lane   bool      // net/http answers it
+	passed bool      // Config.Pass does
+	more   bool      // of that answer's body than what is here
+	left   int64     // of that request's body, which is in body until all of it has come
 	sent   bool      // by the client: all of the request
 	gone   bool
 	done   func() // ends the count of its fields; nil for answers of ours
@@ -113,6 +117,7 @@ func (h *h2) serve() {
 	for _, s := range h.streams {
 		h.forget(s)
 	}
+	told := h.goingAway
 	h.mu.Unlock()
 	if h.lane != nil {
 		h.lane.conn.Close()
@@ -120,7 +125,7 @@ func (h *h2) serve() {
 	if h.in != nil {
 		ins.Put(h.in)
 	}
-	c.end(h.goingAway || code != 0)
+	c.end(told)
 }
 
 // run reads frames until the connection ends.
@@ -213,7 +218,8 @@ func (h *h2) read() error {
 	if wait <= 0 {
 		return errOver
 	}
-	if by := now.Add(wait); h.readBy.Sub(by).Abs() > wait/4 { // moving it costs more than the rest
+	by := now.Add(wait)
+	if h.readBy.Sub(by).Abs() > wait/4 { // moving it costs more than the rest
 		h.readBy = by
 		h.raw.SetReadDeadline(by)
 	}
@@ -249,6 +255,8 @@ func (h *h2) read() error {
 		return errOver
 	case h.drained.Load(), h.stalled, len(h.pending) > 0, h.n > 0, h.open != 0:
 		return nil // read checks what is due
+	case time.Until(by) > wait/2: // somebody woke it up, for what is done already
+		return nil
 	case len(h.streams) > 0 && !h.pinged:
 		h.pinged = true
 		h.out = append(appendHead(h.out, 8, http2.FramePing, 0, 0), "slipway?"...)
@@ -426,6 +434,9 @@ func (h *h2) rst(id uint32, code http2.ErrCode) {
 func (h *h2) forget(s *stream) {
 	s.gone = true
 	delete(h.streams, s.id)
+	if s.passed {
+		h.more.Broadcast() // whoever answers it need not go on
+	}
 	if s.done != nil {
 		s.done()
 		s.done = nil
@@ -457,8 +468,16 @@ func (h *h2) data(f frame) error {
 		return h.lane.send(f.raw)
 	}
 	defer h.mu.Unlock()
-	if len(f.payload) > 0 { // nobody reads it, so the connection's window is given back here
+	if len(f.payload) > 0 { // no more than a little of it is held, so the connection's window is given back here
 		h.out = appendUint32(h.out, http2.FrameWindowUpdate, 0, uint32(len(f.payload)))
+	}
+	if s != nil && s.passed && !s.sent {
+		if part, _, _ := unpad(f); h.received(s, part, f.flags&http2.FlagDataEndStream != 0) {
+			return h.flushLarge()
+		}
+		h.forget(s)
+		h.rst(f.stream, http2.ErrCodeProtocol)
+		return h.flushLarge()
 	}
 	h.overhead += int64(len(f.raw))
 	if slices.Contains(h.reset[:], f.stream) || f.stream > h.lastStream {
@@ -608,6 +627,11 @@ func (h *h2) resume() error {
 		if err := h.body(s); err != nil {
 			return err
 		}
+		if len(s.body) == 0 && s.passed {
+			h.pending = slices.Delete(h.pending, i, i+1)
+			h.more.Broadcast() // for whoever has more of it
+			continue
+		}
 		if len(s.body) == 0 {
 			h.forget(s) // takes it off pending, too
 			continue
@@ -632,7 +656,7 @@ func (h *h2) body(s *stream) error {
 			return nil
 		}
 		var flags http2.Flags
-		if n == len(s.body) {
+		if n == len(s.body) && !s.more {
 			flags = http2.FlagDataEndStream
 		}
 		h.out = append(appendHead(h.out, n, http2.FrameData, flags, s.id), s.body[:n]...)

@@ -96,12 +96,8 @@ func FuzzParsePass(f *testing.F) {
 		if err != nil {
 			t.Fatalf("net/http refuses it: %v", err)
 		}
-		method := "GET"
-		if r.Head {
-			method = "HEAD"
-		}
 		rest, _ := io.ReadAll(in)
-		if end := strings.Index(text, "\r\n\r\n") + 4; want.Method != method || want.RequestURI != string(r.Target) || want.Host != string(r.Host) ||
+		if end := strings.Index(text, "\r\n\r\n") + 4; want.Method != r.Method || want.RequestURI != string(r.Target) || want.Host != string(r.Host) ||
 			want.ContentLength != 0 || len(want.TransferEncoding) > 0 || string(rest) != text[end:] || want.Proto != "HTTP/1.1" {
 			t.Fatalf("net/http reads %s %s %s, length %d, and %q is left", want.Method, want.RequestURI, want.Host, want.ContentLength, rest)
 		}
@@ -137,19 +133,17 @@ func TestPass(t *testing.T) {
 		c.Passes = func(at *Place) bool { return true }
 		c.HostPasses = func(string) bool { return true }
 		c.Plain = func(string) bool { return false }
-		c.Pass = func(r *Request) (bool, bool) {
-			switch {
-			case bytes.HasPrefix(r.Path, []byte("/leave")):
-				return false, false
-			case bytes.HasPrefix(r.Path, []byte("/half")):
-				io.WriteString(r, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
-				return true, false
+		c.Pass = func(r *Request) func() bool {
+			if bytes.HasPrefix(r.Path, []byte("/leave")) {
+				return nil
 			}
-			io.WriteString(r, "HTTP/1.1 200 OK\r\nContent-Length: "+"6"+"\r\n\r\n")
-			if !r.Head {
-				io.WriteString(r, "passed")
+			return func() bool {
+				r.Begin(http.StatusOK)
+				if bytes.HasPrefix(r.Path, []byte("/half")) {
+					return r.Send(10, true) == nil && write(r, "half")
+				}
+				return r.Send(6, r.Method == http.MethodGet) == nil && (r.Method == http.MethodHead || write(r, "passed"))
 			}
-			return true, true
 		}
 	})
 	c := dial(t, w.fast, "http/1.1")
@@ -181,4 +175,9 @@ func TestPass(t *testing.T) {
 	if b, err := io.ReadAll(last); err != nil || !strings.HasSuffix(string(b), "passed") {
 		t.Errorf("a last request: %q, %v", b, err)
 	}
+}
+
+func write(r *Request, text string) bool {
+	_, err := io.WriteString(r, text)
+	return err == nil
 }

@@ -75,6 +75,12 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 		case s != nil && s.lane && !s.sent:
 			s.sent = end
 			return h.lane.headers(id, h.fields, end)
+		case s != nil && s.passed && !s.sent: // what comes after a body comes after it was checked
+			if !end || !h.received(s, nil, true) {
+				h.forget(s)
+				h.rst(id, http2.ErrCodeProtocol)
+			}
+			return h.flushLarge()
 		case s == nil && h.wasReset(id):
 			return nil // they were sent before the client knew
 		}
@@ -93,10 +99,17 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 	if h.drained.Load() || h.s.Draining() {
 		defer h.goAway(http2.ErrCodeNo)
 	}
-	if r, ok := h.plain(); ok && end {
-		if a := h.s.Find(&h.place, r.path, r.accepts); a != nil {
-			if head, body, ok := r.pick(a); ok {
-				return h.answer(id, a, &r, head, body)
+	switch passes := h.s.Passes != nil && h.s.Passes(&h.place); {
+	case passes:
+		if h.tryPass(id, end) {
+			return nil
+		}
+	case end:
+		if r, ok := h.plain(); ok {
+			if a := h.s.Find(&h.place, r.path, r.accepts); a != nil {
+				if head, body, ok := r.pick(a); ok {
+					return h.answer(id, a, &r, head, body)
+				}
 			}
 		}
 	}

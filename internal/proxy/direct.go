@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,28 +42,6 @@ func usual(r *http.Request) bool {
 	return true
 }
 
-// hop reports whether a field, named in lower case but for its letters, concerns a
-// connection and not who is behind it.
-func hop[T string | []byte](name T) bool {
-	switch len(name) {
-	case 2:
-		return cgiEqual(name, "te")
-	case 7:
-		return cgiEqual(name, "trailer") || cgiEqual(name, "upgrade")
-	case 10:
-		return cgiEqual(name, "connection") || cgiEqual(name, "keep-alive")
-	case 16:
-		return cgiEqual(name, "proxy-connection")
-	case 17:
-		return cgiEqual(name, "transfer-encoding")
-	case 18:
-		return cgiEqual(name, "proxy-authenticate")
-	case 19:
-		return cgiEqual(name, "proxy-authorization")
-	}
-	return false
-}
-
 // heads holds buffers in which requests to programs, and heads of answers, are assembled.
 // share: total one for each request that is passed to a program; owner see the pools of programs; edge more are made
 var heads = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
@@ -87,7 +64,7 @@ func appendRequest(b []byte, r *http.Request) []byte {
 	b = appendValue(b, r.Host)
 	b = append(b, "\r\n"...)
 	for name, values := range r.Header {
-		if hop(name) || ours(name) || cgiEqual(name, "content-length") || cgiEqual(name, "host") {
+		if !toProgram(name) || cgiEqual(name, "host") {
 			continue
 		}
 		for _, v := range values {
@@ -101,26 +78,22 @@ func appendRequest(b []byte, r *http.Request) []byte {
 			b = appendField(b, name, v)
 		}
 	}
-	switch {
-	case r.ContentLength > 0:
-		b = append(b, "Content-Length: "...)
-		b = strconv.AppendInt(b, r.ContentLength, 10)
-		b = append(b, "\r\n"...)
-	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions:
-		b = append(b, "Content-Length: 0\r\n"...)
-	}
+	b = appendLength(b, r.Method, r.ContentLength)
 	addr, proto, forwarded := whoAsks(r)
 	b = appendWho(b, addr, proto, r.Host, forwarded)
 	return append(b, "\r\n"...)
 }
 
-// appendWho appends what a program is told of a visitor.
-func appendWho(b []byte, addr, proto, host, forwarded string) []byte {
-	b = appendField(b, "X-Forwarded-For", addr)
-	b = appendField(b, "X-Real-Ip", addr)
-	b = appendField(b, "X-Forwarded-Proto", proto)
-	b = appendField(b, "X-Forwarded-Host", host)
-	return appendField(b, "Forwarded", forwarded)
+// appendLength appends how long the body of a request is, where its method may have one.
+func appendLength(b []byte, method string, n int64) []byte {
+	switch {
+	case n > 0:
+		b = strconv.AppendInt(append(b, "Content-Length: "...), n, 10)
+		return append(b, "\r\n"...)
+	case method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions:
+		return append(b, "Content-Length: 0\r\n"...)
+	}
+	return b
 }
 
 func appendField(b []byte, name, value string) []byte {
@@ -384,46 +357,13 @@ func (x *exchange) end(whole bool) {
 	}
 }
 
-// serverField reports whether a field of an answer tells a server in front of the program
-// something, which a visitor should not read, or leads to what isn't the program's.
-func serverField[T string | []byte](name T) bool {
-	return len(name) > 8 && cgiEqual(name[:8], "x-accel-") || cgiEqual(name, "x-sendfile") || cgiEqual(name, "x-lighttpd-send-file") || cgiEqual(name, "x-litespeed-location") || cgiEqual(name, "alt-svc")
-}
-
-// named reports whether the field Connection names another (RFC 9110, section 7.6.1).
-func named(connection [][]byte, name []byte) bool {
-	for _, list := range connection {
-		for item := range bytes.SplitSeq(list, []byte(",")) {
-			if bytes.EqualFold(bytes.Trim(item, " \t"), name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// connections returns the values of the fields Connection that name more than what is known.
-func connections(fields []upstream.Field) (list [][]byte) {
-	for _, f := range fields {
-		if upstream.Is(f.Name, "connection") && !upstream.Is(f.Value, "close") && !upstream.Is(f.Value, "keep-alive") {
-			list = append(list, f.Value)
-		}
-	}
-	return list
-}
-
 // setFields sets the fields of an answer that a visitor gets.
 func (p *Proxy) setFields(to http.Header, h *upstream.Head, host string) {
 	more := connections(h.Fields)
 	for _, f := range h.Fields {
-		if hop(f.Name) || serverField(f.Name) || upstream.Is(f.Name, "content-length") || len(more) > 0 && named(more, f.Name) {
-			continue
+		if p.toVisitor(f, more, host) {
+			to.Add(string(f.Name), string(f.Value))
 		}
-		value := string(f.Value)
-		if upstream.Is(f.Name, "set-cookie") && p.strayCookie(value, host) {
-			continue
-		}
-		to.Add(string(f.Name), value)
 	}
 	if h.Length >= 0 && h.Status != http.StatusNoContent && h.Status != http.StatusNotModified {
 		to["Content-Length"] = []string{strconv.FormatInt(h.Length, 10)}

@@ -111,3 +111,12 @@ func cgiEqual[T string | []byte](name T, lower string) bool {
 	}
 	return true
 }
+
+// appendWho appends what a program is told of a visitor.
+func appendWho(b []byte, addr, proto, host, forwarded string) []byte {
+	b = appendField(b, "X-Forwarded-For", addr)
+	b = appendField(b, "X-Real-Ip", addr)
+	b = appendField(b, "X-Forwarded-Proto", proto)
+	b = appendField(b, "X-Forwarded-Host", host)
+	return appendField(b, "Forwarded", forwarded)
+}

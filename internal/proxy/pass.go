@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -15,7 +16,9 @@ import (
 
 	"slipway/internal/access"
 	"slipway/internal/endpoint"
+	"slipway/internal/fair"
 	"slipway/internal/fastpath"
+	"slipway/internal/response"
 	"slipway/internal/upstream"
 )
 
@@ -31,6 +34,7 @@ type passing struct {
 	p     *Proxy
 	q     *fastpath.Request
 	begun time.Time
+	asked time.Time     // when the program had the request
 	limit time.Duration // for the first byte
 	buf   *[]byte
 	out   Passed
@@ -38,7 +42,6 @@ type passing struct {
 
 // Passed says what became of a request that was passed on.
 type Passed struct {
-	Taken  bool          // else nothing of it has been read or written
 	Whole  bool          // all of the answer has been written
 	Status int           // 0 where nothing was
 	Bytes  int64         // of the body
@@ -60,42 +63,63 @@ func Passable(q *fastpath.Request) bool {
 	return true
 }
 
-// Pass answers a request with what a program says, as Serve does, without net/http. It takes
-// none whose program has ended this moment. It returns an error as Serve does.
-func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, begun time.Time) (Passed, error) {
-	c, err := to.Upstream.Get(context.Background(), false)
-	if err != nil {
-		return Passed{}, nil
+// Pass answers a request with what a program says, as Serve does, without net/http. who is counted among
+// those whose requests share connections. It returns an error as Serve does.
+func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, who fair.Who, begun time.Time) (Passed, error) {
+	if q.Shares {
+		done, ok := p.shared.Try(who)
+		if !ok {
+			var out Passed
+			out.Answer(q, func(w http.ResponseWriter) {
+				response.Page(w, &http.Request{Method: q.Method, Header: http.Header{}}, response.PageOverloaded)
+			})
+			return out, nil
+		}
+		defer done()
 	}
 	x := passing{p: p, q: q, begun: begun, limit: p.firstByteOf(to), buf: heads.Get().(*[]byte)}
 	defer func() { putHead(x.buf) }()
-	err = x.run(c)
-	return x.out, err
+	body, err := q.Body()
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		x.out.Answer(q, func(w http.ResponseWriter) {
+			response.Fail(w, &http.Request{Method: q.Method, Header: http.Header{}}, http.StatusRequestTimeout)
+		})
+		return x.out, nil
+	case err != nil:
+		return x.out, nil // the visitor has left
+	}
+	for again := false; ; again = true {
+		c, err := to.Upstream.Get(context.Background(), again)
+		if err != nil {
+			return x.out, fmt.Errorf("%w: %w", ErrUnreached, err)
+		}
+		unread, err := x.run(c, body)
+		if unread && !again && len(body) == 0 {
+			continue // the program's end was closed before it read any of it
+		}
+		return x.out, err
+	}
 }
 
-// run asks the program and answers, as Pass does.
-func (x *passing) run(c *upstream.Conn) error {
+// run asks the program and answers, as Pass does. unread says that the program hasn't got the request.
+func (x *passing) run(c *upstream.Conn, body []byte) (unread bool, err error) {
 	var h upstream.Head
-	if err := x.ask(c, &h); err != nil {
+	if err := x.ask(c, body, &h); err != nil {
 		unread := c.Unread(err)
 		c.Close()
-		if unread {
-			return nil // the program's end was closed before it read any of it
-		}
-		x.out.Taken = true
 		if errors.Is(err, errVisitorGone) {
-			return nil
+			return false, nil
 		}
-		return err
+		return unread, err
 	}
-	x.out.Taken = true
 	x.out.First = time.Since(x.begun)
 	if x.out.Whole = x.answer(c, &h); x.out.Whole {
 		c.Put()
 	} else {
 		c.Close()
 	}
-	return nil
+	return false, nil
 }
 
 // told holds what a program is told of one connection's other end.
@@ -104,49 +128,48 @@ type told struct {
 	fields []byte
 }
 
-// request puts the head together that the program sees.
-func (x *passing) request() []byte {
+// request puts together what the program sees.
+func (x *passing) request(body []byte) []byte {
 	q := x.q
-	b := append((*x.buf)[:0], "GET "...)
-	if q.Head {
-		b = append((*x.buf)[:0], "HEAD "...)
-	}
+	b := append(append((*x.buf)[:0], q.Method...), ' ')
 	b = append(append(b, q.Target...), " HTTP/1.1\r\nHost: "...)
 	b = append(append(b, q.Host...), "\r\n"...)
 	for _, f := range q.Fields {
-		if hop(f.Name) || ours(f.Name) {
+		if !toProgram(f.Name) {
 			continue
 		}
 		b = append(append(b, f.Name...), ": "...)
 		b = append(append(b, f.Value...), "\r\n"...)
 	}
-	known, ok := q.Place.Told.(*told)
+	b = appendLength(b, q.Method, q.Length)
+	known, ok := q.Place.Told.Load().(*told)
 	if !ok || known.host != string(q.Host) {
 		known = &told{host: string(q.Host)}
 		addr := address(q.Remote.String())
 		known.fields = appendWho(nil, addr, "https", known.host, forwardedField(addr, known.host, "https"))
-		q.Place.Told = known
+		q.Place.Told.Store(known)
 	}
-	*x.buf = append(append(b, known.fields...), "\r\n"...)
+	*x.buf = append(append(append(b, known.fields...), "\r\n"...), body...)
 	return *x.buf
 }
 
 var errVisitorGone = errors.New("the visitor has left")
 
 // ask sends the request and reads the head of its answer.
-func (x *passing) ask(c *upstream.Conn, h *upstream.Head) error {
-	_ = c.SetReadDeadline(x.begun.Add(firstLook))
-	if _, err := c.Write(x.request()); err != nil {
+func (x *passing) ask(c *upstream.Conn, body []byte, h *upstream.Head) error {
+	x.asked = time.Now()
+	_ = c.SetReadDeadline(x.asked.Add(firstLook))
+	if _, err := c.Write(x.request(body)); err != nil {
 		return err
 	}
 	for n := 0; ; {
-		err := c.ReadHead(h, x.q.Head)
+		err := c.ReadHead(h, x.q.Method == http.MethodHead)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if err := x.look(c); err != nil {
 				return err
 			}
-			if time.Since(x.begun) > x.limit {
+			if time.Since(x.asked) > x.limit {
 				return ErrTimeout
 			}
 		case err != nil || h.Status >= 200:
@@ -156,17 +179,13 @@ func (x *passing) ask(c *upstream.Conn, h *upstream.Head) error {
 		default:
 			n++
 			if h.Status == http.StatusEarlyHints {
-				b := append((*x.buf)[:0], "HTTP/1.1 103 Early Hints\r\n"...)
+				x.q.Begin(h.Status)
 				for _, f := range h.Fields {
 					if upstream.Is(f.Name, "link") {
-						b = append(append(append(b, "Link: "...), f.Value...), "\r\n"...)
+						x.q.Add(f.Name, f.Value)
 					}
 				}
-				*x.buf = append(b, "\r\n"...)
-				if _, err := x.q.Write(*x.buf); err != nil {
-					return errVisitorGone
-				}
-				if x.q.Flush() != nil {
+				if x.q.Send(-1, false) != nil || x.q.Flush() != nil {
 					return errVisitorGone
 				}
 			}
@@ -184,10 +203,13 @@ func (x *passing) look(c *upstream.Conn) error {
 
 // answer passes the answer on, and reports whether all of it came and went.
 func (x *passing) answer(c *upstream.Conn, h *upstream.Head) bool {
-	chunked := h.Body && h.Length < 0
-	*x.buf = x.head((*x.buf)[:0], h, chunked)
 	x.out.Status = h.Status
-	if _, err := x.q.Write(*x.buf); err != nil {
+	x.head(h)
+	length := h.Length
+	if h.Status == http.StatusNoContent || h.Status == http.StatusNotModified {
+		length = -1
+	}
+	if x.q.Send(length, h.Body) != nil {
 		return false
 	}
 	before := func() error {
@@ -198,10 +220,6 @@ func (x *passing) answer(c *upstream.Conn, h *upstream.Head) bool {
 		part, err := c.Next(before)
 		switch {
 		case err == io.EOF:
-			if chunked {
-				_, err = x.q.Write([]byte("0\r\n\r\n"))
-				return err == nil
-			}
 			return true
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if x.look(c) != nil {
@@ -209,94 +227,56 @@ func (x *passing) answer(c *upstream.Conn, h *upstream.Head) bool {
 			}
 			continue
 		case err != nil:
-			return false // the visitor notices: the connection ends
+			return false // the visitor notices
 		}
 		x.out.Bytes += int64(len(part))
-		if chunked {
-			var size [24]byte
-			if _, err = x.q.Write(append(strconv.AppendInt(size[:0], int64(len(part)), 16), "\r\n"...)); err != nil {
-				return false
-			}
-		}
 		if _, err = x.q.Write(part); err != nil {
 			return false
 		}
-		if chunked {
-			if _, err = x.q.Write([]byte("\r\n")); err != nil {
-				return false
-			}
-		}
 	}
 }
 
-// head puts the head of an answer together.
-func (x *passing) head(b []byte, h *upstream.Head, chunked bool) []byte {
-	b = appendStatus(b, h.Status)
-	if x.p.AltSvc != "" {
-		b = append(append(append(b, "Alt-Svc: "...), x.p.AltSvc...), "\r\n"...)
+var altSvc = []byte("Alt-Svc")
+
+// head says the status and the fields of an answer that a visitor gets.
+func (x *passing) head(h *upstream.Head) {
+	x.q.Begin(h.Status)
+	if len(x.p.altSvc) > 0 {
+		x.q.Add(altSvc, x.p.altSvc)
 	}
-	more, dated := connections(h.Fields), false
+	more := connections(h.Fields)
 	for _, f := range h.Fields {
-		if hop(f.Name) || serverField(f.Name) || upstream.Is(f.Name, "content-length") || len(more) > 0 && named(more, f.Name) {
+		if !x.p.toVisitor(f, more, x.q.Place.Host) {
 			continue
 		}
-		switch len(f.Name) {
-		case 4:
-			dated = dated || upstream.Is(f.Name, "date")
-		case 10:
-			if upstream.Is(f.Name, "set-cookie") && x.p.strayCookie(string(f.Value), x.q.Place.Host) {
+		if upstream.Is(f.Name, "content-type") {
+			if h.Status == http.StatusNotModified {
 				continue
 			}
-		case 12:
-			if upstream.Is(f.Name, "content-type") {
-				if h.Status == http.StatusNotModified {
-					continue
-				}
-				x.out.Page = h.Status == http.StatusOK && !x.q.Head && bytes.HasPrefix(f.Value, []byte("text/html"))
-			}
+			x.out.Page = h.Status == http.StatusOK && x.q.Method == http.MethodGet && bytes.HasPrefix(f.Value, []byte("text/html"))
 		}
-		b = append(append(b, f.Name...), ": "...)
-		b = append(append(b, f.Value...), "\r\n"...)
+		x.q.Add(f.Name, f.Value)
 	}
-	if !dated {
-		b = append(b, x.q.Date()...)
-	}
-	switch {
-	case chunked:
-		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-	case h.Length >= 0 && h.Status != http.StatusNoContent && h.Status != http.StatusNotModified:
-		b = strconv.AppendInt(append(b, "Content-Length: "...), h.Length, 10)
-		b = append(b, "\r\n"...)
-	}
-	if x.q.Last {
-		b = append(b, "Connection: close\r\n"...)
-	}
-	return append(b, "\r\n"...)
 }
 
-func appendStatus(b []byte, status int) []byte {
-	if status == http.StatusOK {
-		return append(b, "HTTP/1.1 200 OK\r\n"...)
-	}
-	b = strconv.AppendInt(append(b, "HTTP/1.1 "...), int64(status), 10)
-	return append(append(append(b, ' '), http.StatusText(status)...), "\r\n"...)
-}
-
-// Answer answers a request that Pass took, and hasn't answered, with what f writes.
+// Answer answers a request that Pass hasn't answered with what f writes.
 func (o *Passed) Answer(q *fastpath.Request, f func(w http.ResponseWriter)) {
 	w := &whole{header: http.Header{}}
 	f(w)
-	b := appendStatus(nil, w.status)
+	q.Begin(w.status)
 	for _, name := range slices.Sorted(maps.Keys(w.header)) {
-		b = appendField(b, name, strings.Join(w.header[name], ", "))
+		if name != "Content-Length" {
+			q.AddString(name, strings.Join(w.header[name], ", "))
+		}
 	}
-	b = append(b, q.Date()...)
-	if q.Last {
-		b = append(b, "Connection: close\r\n"...)
+	length, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64)
+	if err != nil {
+		length = int64(len(w.body))
 	}
-	b = append(append(b, "\r\n"...), w.body...)
 	o.Status, o.Bytes = w.status, int64(len(w.body))
-	_, err := q.Write(b)
+	if err = q.Send(length, o.Bytes > 0); err == nil {
+		_, err = q.Write(w.body)
+	}
 	o.Whole = err == nil
 }
 

@@ -45,6 +45,7 @@ type Config struct {
 // Proxy passes requests on. It is safe for concurrent use.
 type Proxy struct {
 	Config
+	altSvc             []byte // Config.AltSvc
 	forwarding, shared *fair.Pool
 }
 
@@ -57,7 +58,7 @@ func New(c Config) *Proxy {
 		}
 		c.Shared = int(min(n, 1<<20) / 4)
 	}
-	return &Proxy{Config: c,
+	return &Proxy{Config: c, altSvc: []byte(c.AltSvc),
 		//share: total 512 requests forwarded to other hosts; owner 128, of one site 32; edge 503 with Retry-After
 		forwarding: fair.New(fair.Config{Places: proxyMost, Owner: proxyOwner, Site: proxySite}),
 		//share: total a quarter of the file descriptors, of requests over HTTP/2 and 3 that programs answer; owner a quarter of that, one visitor half of it; edge 503 with Retry-After

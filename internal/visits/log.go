@@ -211,10 +211,7 @@ var agentField, refererField = []byte("user-agent"), []byte("referer")
 
 // Passed does the same for an answer to a request that the fast path passed on.
 func (l *Counter) Passed(v *Site, log string, q *fastpath.Request, status int, size int64, shown bool) {
-	line := Line{Method: http.MethodGet, Protocol: "HTTP/1.1", Status: status, Bytes: size}
-	if q.Head {
-		line.Method = http.MethodHead
-	}
+	line := Line{Method: q.Method, Protocol: q.Protocol(), Status: status, Bytes: size}
 	from := ""
 	for _, f := range q.Fields {
 		switch {
@@ -229,11 +226,11 @@ func (l *Counter) Passed(v *Site, log string, q *fastpath.Request, status int, s
 
 // clientAt returns what is known of a connection's other end, and remembers it there.
 func (l *Counter) clientAt(at *fastpath.Place, remote net.Addr) client {
-	if c, ok := at.Client.(*client); ok {
+	if c, ok := at.Client.Load().(*client); ok {
 		return *c
 	}
 	c := l.clientOf(remote.String())
-	at.Client = &c
+	at.Client.Store(&c)
 	return c
 }
 
