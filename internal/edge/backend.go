@@ -32,5 +32,7 @@ func (e *Edge) source(t *target) {
 	if t.backend == backendProgram {
 		t.programs = e.Programs[t.runtime]
 		t.pages, _ = t.programs.(endpoint.Pages)
+		_, other := t.programs.(endpoint.NotHTTP)
+		t.passes = t.pages == nil && !other
 	}
 }

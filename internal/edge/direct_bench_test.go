@@ -2,12 +2,15 @@ package edge
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"testing"
+
+	"slipway/internal/endpoint"
 )
 
 // BenchmarkProgram asks a program through TLS and the edge over HTTP/1.1, on eight kept
@@ -41,6 +44,35 @@ func BenchmarkProgram(b *testing.B) {
 				})
 			}
 			all.Wait()
+		})
+	}
+}
+
+// BenchmarkUpload sends a long body over HTTP/2: to net/http's own connection, and by a lane of the
+// fast path.
+func BenchmarkUpload(b *testing.B) {
+	for name, change := range map[string]func(*Config){
+		"net-http": func(c *Config) { c.Programs["node"] = endpoint.NotHTTP{Source: c.Programs["node"]} },
+		"lane":     func(*Config) {},
+	} {
+		b.Run(name, func(b *testing.B) {
+			p := startProgram(b, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, change)
+			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"}, ForceAttemptHTTP2: true}
+			defer transport.CloseIdleConnections()
+			body := make([]byte, 64<<20)
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "https://"+p.https+"/", bytes.NewReader(body))
+				if err != nil {
+					b.Fatal(err)
+				}
+				req.Host = "app.sites.test"
+				resp, err := transport.RoundTrip(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_ = resp.Body.Close()
+			}
 		})
 	}
 }

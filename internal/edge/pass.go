@@ -16,13 +16,13 @@ import (
 // hostPasses reports whether requests for a host are passed on to a program by the fast path.
 func (e *Edge) hostPasses(host string) bool {
 	t := e.leads(host).program()
-	return !e.control[host] && t != nil && t.pages == nil
+	return !e.control[host] && t != nil && t.passes
 }
 
 // passes reports the same of a connection.
 func (e *Edge) passes(at *fastpath.Place) bool {
 	t := e.wayOf(at).program()
-	return t != nil && t.pages == nil
+	return t != nil && t.passes
 }
 
 // pass returns what answers a request with what a program says, as program does, without

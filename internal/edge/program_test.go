@@ -84,7 +84,7 @@ const (
 	byAll
 )
 
-func startProgram(t *testing.T, h http.HandlerFunc, change ...func(*Config)) *programs {
+func startProgram(t testing.TB, h http.HandlerFunc, change ...func(*Config)) *programs {
 	return startProgramBy(t, byAll, h, change...)
 }
 

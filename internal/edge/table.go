@@ -40,6 +40,7 @@ type target struct {
 
 	programs endpoint.Source // of its runtime; nil where there is none
 	pages    endpoint.Pages  // the same, where it answers by itself for some paths; else nil
+	passes   bool            // whether its endpoints may have an Upstream
 
 	settings string        // of the view serving
 	serving  *serving      // the same, read; nil for none
@@ -49,7 +50,7 @@ type target struct {
 // same reports whether a row brings nothing new.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.answers, row.serving, row.earlier, row.programs, row.pages = t.visits, t.answers, t.serving, t.earlier, t.programs, t.pages
+	row.visits, row.answers, row.serving, row.earlier, row.programs, row.pages, row.passes = t.visits, t.answers, t.serving, t.earlier, t.programs, t.pages, t.passes
 	return *t == row
 }
 

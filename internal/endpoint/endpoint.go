@@ -66,6 +66,10 @@ type Source interface {
 	Awake(deployment string) (*Endpoint, bool)
 }
 
+// NotHTTP is a Source whose endpoints speak something else than HTTP, such as FastCGI: none has an
+// Upstream, so nobody need look whether requests can be passed on.
+type NotHTTP struct{ Source }
+
 // Pages is a Source that answers for some paths by itself, to visitors without a session. Its
 // methods never wait.
 type Pages interface {

@@ -384,7 +384,7 @@ func TestPassHTTP2Shutdown(t *testing.T) {
 	}
 }
 
-// Literals are what HPACK's own decoder reads.
+// HPACK's own decoder reads literals as they were meant.
 func TestLiterals(t *testing.T) {
 	t.Parallel()
 	dec := hpack.NewDecoder(4096, nil)

@@ -240,7 +240,7 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 		if err != nil {
 			return nil, fmt.Errorf("--country-database: %w", err)
 		}
-		h.edge = edge.New(edge.Config{Programs: map[string]endpoint.Source{framework.Node: h.apps, framework.PHP: h.apps, framework.WordPress: h.wordpress}, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.SitePort,
+		h.edge = edge.New(edge.Config{Programs: map[string]endpoint.Source{framework.Node: h.apps, framework.PHP: endpoint.NotHTTP{Source: h.apps}, framework.WordPress: h.wordpress}, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.SitePort,
 			Control: h.door.Bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: countryOf, ControlHosts: s.ControlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: h.atEdge(), Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
