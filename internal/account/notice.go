@@ -7,6 +7,14 @@ import (
 	"slipway/internal/db"
 )
 
+// Mailer mails owners what happens to what is theirs. Accounts is one.
+type Mailer interface {
+	// TellOwnerTx is Accounts'.
+	TellOwnerTx(ctx context.Context, tx *db.Tx, owner OwnerID, subject, text, path string) error
+	// Mails reports whether there is mail at all.
+	Mails() bool
+}
+
 // TellOwnerTx queues a mail to the people of an owner, in the caller's transaction. path
 // is a page of the dashboard that the text ends with. Where there is no mail it does nothing.
 func (a *Accounts) TellOwnerTx(ctx context.Context, tx *db.Tx, owner OwnerID, subject, text, path string) error {

@@ -175,9 +175,9 @@ type Config struct {
 	Installation func(to string) (*Repository, Source, error)
 	Every        time.Duration
 	// Alarm is how long a site with a schedule may be without a verified backup. Optional: 0
-	// means three of its intervals. Warn tells an owner that a site with a schedule has had no verified backup for long.
+	// means three of its intervals. Mail tells its owner then. Optional.
 	Alarm time.Duration
-	Warn  func(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteName string, since db.Time) error
+	Mail  account.Mailer
 }
 
 // Backups owns all backups. It is safe for concurrent use.

@@ -381,10 +381,8 @@ func (s *Backups) warn(ctx context.Context, now time.Time) error {
 			if err != nil {
 				return err
 			}
-			if s.c.Warn != nil {
-				if err := s.c.Warn(ctx, tx, l.owner, x.Name, l.verified); err != nil {
-					return err
-				}
+			if err := s.tellLate(ctx, tx, l.owner, x.Name, l.verified); err != nil {
+				return err
 			}
 			s.c.Log.WarnContext(ctx, "no verified backup within the limit", "site", l.id, "since", l.verified)
 			_, err = tx.Exec(ctx, `UPDATE backup_schedules SET warned = TRUE WHERE site_id = $1`, l.id)
@@ -395,4 +393,17 @@ func (s *Backups) warn(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// tellLate mails the owner of a site that has had no verified backup since then.
+func (s *Backups) tellLate(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, since db.Time) error {
+	if s.c.Mail == nil {
+		return nil
+	}
+	last := "No backup of it has been verified yet."
+	if since != 0 {
+		last = fmt.Sprintf("Its last verified backup was taken at %s.", since)
+	}
+	return s.c.Mail.TellOwnerTx(ctx, tx, owner, "A site has no verified backup",
+		fmt.Sprintf("Site %q has a backup schedule, but has had no verified backup for some time. %s\n\nSee its backups and why they failed:", name, last), "/sites")
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,18 +100,32 @@ func TestDiskIsFull(t *testing.T) {
 	}
 }
 
+// mails is a Mailer.
+type mails func(owner account.OwnerID, text string)
+
+// TellOwnerTx is for Config.Mail.
+func (m mails) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, _, text, _ string) error {
+	m(owner, text)
+	return nil
+}
+
+// Mails is the same.
+func (m mails) Mails() bool { return true }
+
+// siteNamed finds the name of the site in such a mail.
+var siteNamed = regexp.MustCompile(`"[^"]*"`)
+
 // Who has a schedule and no backup that could be verified for long is told, once.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex // guards told
 	var told []string
 	w := newWorld(t, func(c *Config) {
-		c.Warn = func(_ context.Context, _ *db.Tx, owner account.OwnerID, name string, since db.Time) error {
+		c.Mail = mails(func(owner account.OwnerID, text string) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, string(owner)+" "+name)
-			return nil
-		}
+			told = append(told, string(owner)+" "+siteNamed.FindString(text))
+		})
 	})
 	s := w.site("blog", map[string]string{"index.html": "hello"})
 	b := w.backUp(s.ID, NewBackup{})
@@ -128,7 +143,7 @@ func TestAlarm(t *testing.T) {
 	for range 2 {
 		ok(t, w.warn(t.Context(), b.VerifiedAt.Time().Add(3*24*time.Hour+time.Minute)))
 	}
-	if len(told) != 1 || told[0] != "usr_anna blog" {
+	if len(told) != 1 || told[0] != `usr_anna "blog"` {
 		t.Errorf("told %q", told)
 	}
 	b = w.backUp(s.ID, NewBackup{}) // a verified one ends it, until there is none again
@@ -145,10 +160,7 @@ func TestAlarmIsSet(t *testing.T) {
 	told := map[string]int{}
 	w := newWorld(t, func(c *Config) {
 		c.Alarm = 36 * time.Hour
-		c.Warn = func(_ context.Context, _ *db.Tx, _ account.OwnerID, name string, _ db.Time) error {
-			told[name]++
-			return nil
-		}
+		c.Mail = mails(func(_ account.OwnerID, text string) { told[strings.Trim(siteNamed.FindString(text), `"`)]++ })
 	})
 	old, never := w.site("old", map[string]string{"index.html": "x"}), w.site("never", map[string]string{"index.html": "x"})
 	w.backUp(old.ID, NewBackup{})

@@ -13,19 +13,14 @@ import (
 	"slipway/internal/site"
 )
 
-// apps fills in what the pages do with programs.
+// apps are the Programs of package app.
 type apps struct{ *app.Apps }
 
-// WithApps returns a configuration whose pages show and change the programs of a.
-func (c Config) WithApps(a *app.Apps) Config {
-	h := apps{a}
-	c.Process, c.ProgramLog, c.Figures, c.Tasks = h.processOf, h.programLog, h.programFigures, h.programTasks
-	c.RunCommandTx, c.Terminal, c.RestartTx, c.Storage = h.runOnceTx, h.terminal, h.restartTx, h.storageOf
-	return c
-}
+// ProgramsOf returns the programs of a.
+func ProgramsOf(a *app.Apps) Programs { return apps{a} }
 
-// processOf is the state of the program of a site's live deployment.
-func (h apps) processOf(s site.Site) Process {
+// Process is the state of the program of a site's live deployment.
+func (h apps) Process(s site.Site) Process {
 	p := h.Status(s.LiveDeployment)
 	out := Process{State: string(p.State), Restarts: p.Restarts, Memory: p.Memory, Message: p.Message, NeedsRestart: p.NeedsRestart}
 	if !p.Since.IsZero() {
@@ -34,8 +29,8 @@ func (h apps) processOf(s site.Site) Process {
 	return out
 }
 
-// programLog is the latest lines that a site's programs printed.
-func (h apps) programLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
+// ProgramLog is the latest lines that a site's programs printed.
+func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
 	lines, err := h.Logs(ctx, string(id), app.LogFilter{Stream: f.Stream, Process: f.Process, Search: f.Search, Limit: f.Limit})
 	out := make([]ProgramLine, len(lines))
 	for i, l := range lines {
@@ -44,8 +39,8 @@ func (h apps) programLog(ctx context.Context, id site.ID, f ProgramFilter) ([]Pr
 	return out, err
 }
 
-// programFigures are those of a site's program over the last 24 hours.
-func (h apps) programFigures(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error) {
+// Figures are those of a site's program over the last 24 hours.
+func (h apps) Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error) {
 	list, _, step, err := h.Metrics(ctx, string(id), db.Now().Add(-24*time.Hour), 0, 0)
 	out := make([]ProgramFigures, len(list))
 	for i, p := range list {
@@ -54,9 +49,9 @@ func (h apps) programFigures(ctx context.Context, id site.ID) ([]ProgramFigures,
 	return out, step, err
 }
 
-// programTasks lists what runs beside a site's program.
-func (h apps) programTasks(ctx context.Context, id site.ID) ([]ProgramTask, error) {
-	list, err := h.Tasks(ctx, string(id))
+// ProgramTasks lists what runs beside a site's program.
+func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, error) {
+	list, err := h.Apps.Tasks(ctx, string(id))
 	out := make([]ProgramTask, len(list))
 	for i, t := range list {
 		out[i] = ProgramTask{Kind: t.Kind, Name: t.Name, Command: t.Command.String(), Schedule: t.Schedule, Next: t.Next, State: string(t.State), Message: t.Message}
@@ -64,8 +59,8 @@ func (h apps) programTasks(ctx context.Context, id site.ID) ([]ProgramTask, erro
 	return out, err
 }
 
-// runOnceTx opens the operation that runs a command of a site once.
-func (h apps) runOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error) {
+// RunOnceTx opens the operation that runs a command of a site once.
+func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error) {
 	switch {
 	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
 		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
@@ -78,8 +73,8 @@ func (h apps) runOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command str
 	return app.CommandProcess, err
 }
 
-// restartTx opens the operation that restarts a site's program.
-func (h apps) restartTx(ctx context.Context, tx *db.Tx, s site.Site) error {
+// RestartSiteTx opens the operation that restarts a site's program.
+func (h apps) RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	switch {
 	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
 		return &fault.Error{Kind: fault.Conflict, Message: "This site has no application to restart", Details: "it serves static files", Code: "no_program"}
@@ -90,8 +85,8 @@ func (h apps) restartTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	return err
 }
 
-// storageOf returns how much a site's programs store.
-func (h apps) storageOf(ctx context.Context, id site.ID) (Storage, error) {
+// Storage returns how much a site's programs store.
+func (h apps) Storage(ctx context.Context, id site.ID) (Storage, error) {
 	u, err := h.StorageUse(ctx, string(id))
 	return Storage{Bytes: u.Bytes, MeasuredAt: u.MeasuredAt, Full: u.Capped > 0}, err
 }
@@ -103,8 +98,8 @@ const terminalShell = `if command -v bash >/dev/null 2>&1; then export PS1='\w \
 // shellTime is longer than a page keeps a terminal open.
 const shellTime = 2 * time.Hour
 
-// terminal runs a shell in the sandbox of a site's live deployment.
-func (h apps) terminal(ctx context.Context, s site.Site, t Terminal) (string, error) {
+// Terminal runs a shell in the sandbox of a site's live deployment.
+func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, error) {
 	if s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "" {
 		return "", &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "a terminal opens in the files of an application", Code: "no_program"}
 	}

@@ -49,7 +49,7 @@ func TestTerminalOfSite(t *testing.T) {
 	}})}
 	s := site.Site{ID: "site", Runtime: "node", LiveDeployment: "dep_1", Status: site.Active}
 	for _, bad := range []site.Site{{}, {Runtime: "static", LiveDeployment: "dep_1"}, {Runtime: "node"}} {
-		if _, err := h.terminal(t.Context(), bad, Terminal{}); fault.As(err) == nil || fault.As(err).Code != "no_program" {
+		if _, err := h.Terminal(t.Context(), bad, Terminal{}); fault.As(err) == nil || fault.As(err).Code != "no_program" {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestTerminalOfSite(t *testing.T) {
 	}
 	ended := make(chan end, 1)
 	go func() {
-		how, err := h.terminal(t.Context(), s, Terminal{Input: in, Output: &out, Columns: 100, Rows: 30, Sizes: sizes})
+		how, err := h.Terminal(t.Context(), s, Terminal{Input: in, Output: &out, Columns: 100, Rows: 30, Sizes: sizes})
 		ended <- end{how, err}
 	}()
 	spec := <-e.specs

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -151,12 +150,12 @@ func TestCalendar(t *testing.T) {
 func TestDatabasesPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
-		c.ProgramLog = func(_ context.Context, _ site.ID, f ProgramFilter) ([]ProgramLine, error) {
+		c.Programs = programs{log: func(_ site.ID, f ProgramFilter) ([]ProgramLine, error) {
 			if f.Search != "Slow query" || f.Stream != "system" {
 				return nil, nil
 			}
 			return []ProgramLine{{At: db.Now(), Message: "Slow query: more than 2.0 s: SELECT '<b>'"}}, nil
-		}
+		}}
 	})
 	ada := w.user("ada@example.test", false)
 	s := w.site(ada, "Shop")

@@ -18,7 +18,7 @@ func TestBrowserTerminal(t *testing.T) {
 	t.Parallel()
 	typed := make(chan string, 100)
 	w := newWorld(t, func(c *Config) {
-		c.Terminal = func(ctx context.Context, s site.Site, x Terminal) (string, error) {
+		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x Terminal) (string, error) {
 			// Colors, a drawing at a place, a hostile text, a title, wide characters.
 			fmt.Fprintf(x.Output, "\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[1;32mgreen\x1b[0m <img src=x onerror=slipwayWasHere=1> \x1b[3;5H\x1b[48;5;196;38;2;0;0;0mplaced\x1b[0m\r\n日本 wide\r\n%d columns\r\n$ ", x.Columns)
 			buf := make([]byte, 1<<10)
@@ -34,7 +34,7 @@ func TestBrowserTerminal(t *testing.T) {
 				}
 				fmt.Fprintf(x.Output, "%s", text)
 			}
-		}
+		}}
 	})
 	const ada = "ada@example.test"
 	u := w.user(ada, false)

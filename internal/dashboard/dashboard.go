@@ -89,29 +89,35 @@ type Config struct {
 	// address of the site asked, or says in a fault why they don't. Optional.
 	Answer func(ctx context.Context, who account.OwnerID, ask string) (to string, err error)
 
-	// Process returns the state of the program of a site's live deployment, and ProgramLog
-	// the latest lines that a site's programs printed, the oldest first. Optional: without
-	// them the pages show neither.
-	Process    func(s site.Site) Process
-	ProgramLog func(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error)
-	// Figures returns those of a site's program over the last 24 hours, with the step between
-	// points. Tasks lists what runs beside it. RunCommandTx opens the operation that runs a
-	// command once, and returns its id. All Optional, together.
-	Figures      func(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error)
-	Tasks        func(ctx context.Context, id site.ID) ([]ProgramTask, error)
-	RunCommandTx func(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error)
-	// RestartTx opens the operation that restarts a site's program, and Storage returns what
-	// its programs store. Optional, each.
-	RestartTx func(ctx context.Context, tx *db.Tx, s site.Site) error
-	Storage   func(ctx context.Context, id site.ID) (Storage, error)
-	// Terminal runs a shell in the sandbox of a site's live deployment until it ends, or ctx
-	// does, and returns how it ended, in words. Optional.
-	Terminal func(ctx context.Context, s site.Site, t Terminal) (how string, err error)
+	// Programs shows and changes the programs of sites. Optional: without it the pages show none.
+	Programs Programs
 
 	// What the operator's pages show of the installation. Optional, each: a nil one is left out.
 	Queues func(ctx context.Context) ([]Queue, error)
 	Disk   func(ctx context.Context) (Disk, error)
 	Doctor func(ctx context.Context) ([]Finding, error)
+}
+
+// Programs is what pages show of the programs of sites, and do with them. ProgramsOf returns package
+// app's.
+type Programs interface {
+	// Process returns the state of the program of a site's live deployment.
+	Process(s site.Site) Process
+	// ProgramLog returns the latest lines that a site's programs printed, the oldest first.
+	ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error)
+	// Figures returns those of a site's program over the last 24 hours, with the step between points.
+	Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error)
+	// ProgramTasks lists what runs beside a site's program.
+	ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, error)
+	// RunOnceTx opens the operation that runs a command once, and returns its name in the log.
+	RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error)
+	// RestartSiteTx opens the operation that restarts a site's program.
+	RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error
+	// Storage returns what a site's programs store.
+	Storage(ctx context.Context, id site.ID) (Storage, error)
+	// Terminal runs a shell in the sandbox of a site's live deployment until it ends, or ctx does, and
+	// returns how it ended, in words.
+	Terminal(ctx context.Context, s site.Site, t Terminal) (how string, err error)
 }
 
 // Queue is one queue of background jobs.

@@ -38,8 +38,8 @@ func (d *Dashboard) databasesPage(ctx context.Context, q *request) (answer, erro
 	if data.List, err = d.Databases.List(ctx, d.DB, q.caller.Owner, head.Site.ID); err != nil {
 		return answer{}, err
 	}
-	if d.ProgramLog != nil && len(data.List) > 0 {
-		data.Slow, err = d.ProgramLog(ctx, head.Site.ID, ProgramFilter{Stream: "system", Search: "Slow query", Limit: slowQueries})
+	if d.Programs != nil && len(data.List) > 0 {
+		data.Slow, err = d.Programs.ProgramLog(ctx, head.Site.ID, ProgramFilter{Stream: "system", Search: "Slow query", Limit: slowQueries})
 		slices.Reverse(data.Slow)
 	}
 	return page("site_databases", "Databases of "+head.Site.Name, data), err

@@ -30,7 +30,7 @@ func mailWorld(t *testing.T, c mailtest.Config) (*world, *mailtest.Server) {
 		m, err := mail.New(mail.Config{Addr: srv.Addr, From: "noreply@slipway.test"})
 		must(t, err)
 		c.Accounts = account.New(account.Config{DB: c.DB, HashMemory: 64, Seal: s, Mail: m, Site: c.BaseURL})
-		c.Notify = notify.New(notify.Config{DB: c.DB, Seal: s, Out: http.DefaultClient, MailTx: c.Accounts.TellOwnerTx, Mails: c.Accounts.Mails, Mail: m, Base: c.BaseURL})
+		c.Notify = notify.New(notify.Config{DB: c.DB, Seal: s, Out: http.DefaultClient, Owners: c.Accounts, Mail: m, Base: c.BaseURL})
 	})
 	j := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, account.MailQueue: 2, notify.QueueName: 2}, Poll: 20 * time.Millisecond})
 	w.dash.Accounts.Work(j)

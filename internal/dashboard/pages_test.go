@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -122,25 +121,25 @@ func TestProgramPage(t *testing.T) {
 	t.Parallel()
 	asked, process, ran := "", "", ""
 	w := newWorld(t, func(c *Config) {
-		c.Tasks = func(context.Context, site.ID) ([]ProgramTask, error) {
-			return []ProgramTask{{Kind: "worker", Name: "mail", Command: "node <mail>.js", State: "running"}, {Kind: "cron", Name: "tidy", Command: "node tidy.js", Schedule: "@daily", Next: db.Now().Add(time.Hour)}}, nil
-		}
-		c.Figures = func(context.Context, site.ID) ([]ProgramFigures, time.Duration, error) {
-			return []ProgramFigures{{At: db.Now(), Statuses: [4]int64{10, 0, 0, 2}, P50: time.Millisecond, P95: 40 * time.Millisecond, Memory: 64 << 20, CPU: 90500 * time.Millisecond, Wakes: 3, Restart: 1}}, 15 * time.Minute, nil
-		}
-		c.RunCommandTx = func(_ context.Context, _ *db.Tx, _ site.Site, command string) (string, error) {
-			if command == "" {
-				return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid command"}
-			}
-			ran = command
-			return "op_1", nil
-		}
-		c.Process = func(s site.Site) Process {
-			return Process{State: "crashed", Restarts: 7, Memory: 64 << 20, Message: "exit <b>1</b>"}
-		}
-		c.ProgramLog = func(_ context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
-			asked, process = f.Stream+"|"+f.Search, f.Process
-			return []ProgramLine{{N: 1, At: db.Now(), Level: "error", Stream: "stderr", Message: "<script>alert(1)</script>"}}, nil
+		c.Programs = programs{
+			tasks: []ProgramTask{{Kind: "worker", Name: "mail", Command: "node <mail>.js", State: "running"}, {Kind: "cron", Name: "tidy", Command: "node tidy.js", Schedule: "@daily", Next: db.Now().Add(time.Hour)}},
+			figures: func() ([]ProgramFigures, time.Duration, error) {
+				return []ProgramFigures{{At: db.Now(), Statuses: [4]int64{10, 0, 0, 2}, P50: time.Millisecond, P95: 40 * time.Millisecond, Memory: 64 << 20, CPU: 90500 * time.Millisecond, Wakes: 3, Restart: 1}}, 15 * time.Minute, nil
+			},
+			run: func(command string) (string, error) {
+				if command == "" {
+					return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid command"}
+				}
+				ran = command
+				return "op_1", nil
+			},
+			process: func(s site.Site) Process {
+				return Process{State: "crashed", Restarts: 7, Memory: 64 << 20, Message: "exit <b>1</b>"}
+			},
+			log: func(id site.ID, f ProgramFilter) ([]ProgramLine, error) {
+				asked, process = f.Stream+"|"+f.Search, f.Process
+				return []ProgramLine{{N: 1, At: db.Now(), Level: "error", Stream: "stderr", Message: "<script>alert(1)</script>"}}, nil
+			},
 		}
 	})
 	ada := w.user("ada@example.test", false)

@@ -75,10 +75,10 @@ type programData struct {
 
 // process returns the state of the site's program, or nil where it has none.
 func (d *Dashboard) process(h siteHead) *Process {
-	if !h.HasProgram() || d.Process == nil {
+	if !h.HasProgram() || d.Programs == nil {
 		return nil
 	}
-	p := d.Process(h.Site)
+	p := d.Programs.Process(h.Site)
 	if h.Site.Status == site.Stopped {
 		p.State, p.Message = "stopped", ""
 	}
@@ -100,16 +100,16 @@ func (d *Dashboard) programData(ctx context.Context, q *request) (programData, e
 		data.Only = ""
 	}
 	data.Live = link(head.Base()+"/logs/follow", "q", data.Search, "stream", data.Stream, "process", data.Only)
-	if d.ProgramLog != nil {
-		data.Lines, err = d.ProgramLog(ctx, head.Site.ID, ProgramFilter{data.Stream, data.Only, data.Search, programLines})
+	if d.Programs != nil {
+		data.Lines, err = d.Programs.ProgramLog(ctx, head.Site.ID, ProgramFilter{data.Stream, data.Only, data.Search, programLines})
 	}
 	return data, err
 }
 
 func (d *Dashboard) programPage(ctx context.Context, q *request) (answer, error) {
 	data, err := d.programData(ctx, q)
-	if err == nil && data.HasProgram() && d.Tasks != nil {
-		if data.Tasks, err = d.Tasks(ctx, data.Site.ID); err == nil {
+	if err == nil && data.HasProgram() && d.Programs != nil {
+		if data.Tasks, err = d.Programs.ProgramTasks(ctx, data.Site.ID); err == nil {
 			data.Plots, err = d.programPlots(ctx, data.Site.ID)
 		}
 	}
@@ -125,10 +125,10 @@ func (d *Dashboard) runCommand(ctx context.Context, q *request) (answer, error) 
 		if err != nil {
 			return "", err
 		}
-		if d.RunCommandTx == nil {
+		if d.Programs == nil {
 			return "", &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"}
 		}
-		process, err = d.RunCommandTx(ctx, tx, s, strings.TrimSpace(q.value("command")))
+		process, err = d.Programs.RunOnceTx(ctx, tx, s, strings.TrimSpace(q.value("command")))
 		return string(id), err
 	})
 	return goTo(link("/sites/"+string(id)+"/logs", "process", process), "Command started"), err

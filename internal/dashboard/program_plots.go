@@ -26,7 +26,7 @@ func (f ProgramFigures) requests() int64 {
 
 // programPlots draws the last 24 hours of a program; nothing where it did nothing.
 func (d *Dashboard) programPlots(ctx context.Context, id site.ID) ([]plot, error) {
-	list, step, err := d.Figures(ctx, id)
+	list, step, err := d.Programs.Figures(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -194,10 +194,10 @@ func (d *Dashboard) restartSite(ctx context.Context, q *request) (answer, error)
 		if err != nil {
 			return did, err
 		}
-		if d.RestartTx == nil {
+		if d.Programs == nil {
 			return did, &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"}
 		}
-		return did, d.RestartTx(ctx, tx, s)
+		return did, d.Programs.RestartSiteTx(ctx, tx, s)
 	})
 	return goTo("/sites/"+string(id)+"/logs", "Restarting: the new instance takes over once it is healthy"), err
 }

@@ -41,8 +41,8 @@ func (s settingsData) Known() bool {
 func (d *Dashboard) settingsPage(ctx context.Context, q *request) (answer, error) {
 	head, err := d.head(ctx, q, "settings")
 	data := settingsData{siteHead: head, Presets: framework.Presets()}
-	if err == nil && head.HasProgram() && d.Storage != nil {
-		data.Storage, err = d.Storage(ctx, head.Site.ID)
+	if err == nil && head.HasProgram() && d.Programs != nil {
+		data.Storage, err = d.Programs.Storage(ctx, head.Site.ID)
 	}
 	return page("site_settings", "Settings of "+head.Site.Name, data), err
 }

@@ -185,7 +185,7 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 	if err != nil {
 		return refused(err)
 	}
-	if t.d.Terminal == nil {
+	if t.d.Programs == nil {
 		return refused(&fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"})
 	}
 	if !t.audit("site.terminal", "") { // what can't be recorded does not happen
@@ -203,7 +203,7 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 		typed.Close()
 	})
 	go t.keep(ctx)
-	how, err := t.d.Terminal(ctx, s, Terminal{Input: in, Output: t, Columns: side(t.q.query("columns")), Rows: side(t.q.query("rows")), Sizes: sizes})
+	how, err := t.d.Programs.Terminal(ctx, s, Terminal{Input: in, Output: t, Columns: side(t.q.query("columns")), Rows: side(t.q.query("rows")), Sizes: sizes})
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

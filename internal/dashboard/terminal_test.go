@@ -180,7 +180,7 @@ func TestTerminal(t *testing.T) {
 	t.Parallel()
 	var opened, closed atomic.Int64
 	w := newWorld(t, func(c *Config) {
-		c.Terminal = func(ctx context.Context, s site.Site, x Terminal) (string, error) {
+		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x Terminal) (string, error) {
 			opened.Add(1)
 			defer closed.Add(1)
 			fmt.Fprintf(x.Output, "%s has %d by %d\r\n", s.Name, x.Columns, x.Rows)
@@ -223,7 +223,7 @@ func TestTerminal(t *testing.T) {
 					return "", context.Cause(ctx)
 				}
 			}
-		}
+		}}
 	})
 	ada := w.user("ada@example.test", false)
 	w.user("eve@example.test", false)
@@ -363,10 +363,7 @@ func TestRunSettings(t *testing.T) {
 	t.Parallel()
 	restarted := 0
 	w := newWorld(t, func(c *Config) {
-		c.Storage = func(context.Context, site.ID) (Storage, error) {
-			return Storage{Bytes: 300 << 20, MeasuredAt: db.Now(), Full: true}, nil
-		}
-		c.RestartTx = func(context.Context, *db.Tx, site.Site) error { restarted++; return nil }
+		c.Programs = programs{stored: Storage{Bytes: 300 << 20, MeasuredAt: db.Now(), Full: true}, restart: func() { restarted++ }}
 	})
 	ada := w.user("ada@example.test", false)
 	b := w.as("ada@example.test")

@@ -21,9 +21,11 @@ import (
 	"slipway/internal/account"
 	"slipway/internal/build"
 	"slipway/internal/bundle"
+	"slipway/internal/connection"
 	"slipway/internal/db"
 	"slipway/internal/deployment"
 	"slipway/internal/framework"
+	"slipway/internal/notify"
 	"slipway/internal/preview"
 	"slipway/internal/release"
 	"slipway/internal/site"
@@ -41,23 +43,19 @@ type Config struct {
 	Builds   *build.Builds // Optional: nil refuses what needs a build.
 	Bundles  *bundle.Bundles
 
-	// StartProgram brings a deployment's program up and returns once it is healthy. Until
-	// release is called it stays up. Optional: nil refuses what is a program, with WhyNot.
-	StartProgram func(ctx context.Context, id deployment.ID, say func(line string)) (release func(), err error)
-	WhyNot       string
+	// Programs runs the programs of deployments. Optional: nil refuses what is one, with WhyNot.
+	Programs Programs
+	WhyNot   string
 	// WordPress prepares and installs sites of that type. Optional: nil refuses them, with WhyNot.
 	WordPress WordPress
-	// RunCommand runs a command of a deployment to its end; a fault says why it failed.
-	// Required where StartProgram is set.
-	RunCommand func(ctx context.Context, id deployment.ID, c framework.Command, line func(stream, text string)) error
 	// PHP returns the version of PHP that answers where composer.json has a constraint, or a
 	// fault that says why there is none. Optional.
 	PHP func(ctx context.Context, constraint string) (version string, err error)
-	// ProgramLog returns the last lines that a deployment's program printed. Optional.
-	ProgramLog func(ctx context.Context, id site.ID, deployment deployment.ID) []string
 
-	// Tell hears of every state of a deployment, in the transaction that writes it. Optional.
-	Tell func(ctx context.Context, tx *db.Tx, x deployment.Deployment, site string) error
+	// Connections tells the site's forge of every state of a deployment, and Notify its owner's people of
+	// those that fail. Optional, together.
+	Connections *connection.Connections
+	Notify      *notify.Notifications
 
 	Log *slog.Logger
 
@@ -71,6 +69,17 @@ type Config struct {
 	Gone []func(ctx context.Context, id site.ID) error
 
 	Limits *account.Limits // Optional: without it the service's own.
+}
+
+// Programs runs programs, and their release commands. Package app does, which stands on this one.
+type Programs interface {
+	// Start brings a deployment's program up and returns once it is healthy. Until release is called it
+	// stays up.
+	Start(ctx context.Context, deployment string, say func(line string)) (release func(), err error)
+	// Release runs the release command of a deployment to its end; a fault says why it failed.
+	Release(ctx context.Context, deployment string, c framework.Command, line func(stream, text string)) error
+	// LastLines returns the last lines that a deployment's program printed.
+	LastLines(ctx context.Context, site, deployment string) []string
 }
 
 // Deployments owns all deployments.
@@ -111,14 +120,6 @@ func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x deployment.Deployme
 		return err
 	}
 	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: x.SiteName}, x.Event()))
-}
-
-// tell says how a deployment stands to whoever the configuration names.
-func (d *Deployments) tell(ctx context.Context, tx *db.Tx, x deployment.Deployment, site string) error {
-	if d.c.Tell == nil {
-		return nil
-	}
-	return d.c.Tell(ctx, tx, x, site)
 }
 
 // open lists the states that are not the end, for statements.

@@ -29,7 +29,7 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *deployment.Deplo
 	for _, w := range plan.Warnings {
 		p.Printf("warn", "%s", w)
 	}
-	if plan.Runtime != framework.Static && d.c.StartProgram != nil && plan.Start != nil {
+	if plan.Runtime != framework.Static && d.c.Programs != nil && plan.Start != nil {
 		return plan, d.readyPHP(ctx, plan, p)
 	}
 	if plan.Runtime != framework.Static {

@@ -36,7 +36,7 @@ func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, p
 		return nil
 	}
 	p.Printf("info", "$ %s", plan.Release)
-	err := d.c.RunCommand(ctx, x.ID, *plan.Release, func(stream, line string) {
+	err := d.c.Programs.Release(ctx, string(x.ID), *plan.Release, func(stream, line string) {
 		level := "info"
 		if stream == "system" {
 			level = "warn"
@@ -115,7 +115,7 @@ func (d *Deployments) addedByBundle(ctx context.Context, s site.Site, id bundle.
 func (d *Deployments) startProgram(ctx context.Context, x deployment.Deployment, plan framework.Plan, p *progress) (done func(), err error) {
 	p.enter("start", deployment.Deploying)
 	p.Printf("info", "Starting %s", project.StartedBy(plan))
-	done, err = d.c.StartProgram(ctx, x.ID, func(line string) { p.Printf("warn", "%s", line) })
+	done, err = d.c.Programs.Start(ctx, string(x.ID), func(line string) { p.Printf("warn", "%s", line) })
 	if err != nil {
 		d.showLastLines(ctx, x, p)
 		return nil, err
@@ -126,10 +126,7 @@ func (d *Deployments) startProgram(ctx context.Context, x deployment.Deployment,
 
 // showLastLines adds what the deployment's program printed last to the log of one that failed.
 func (d *Deployments) showLastLines(ctx context.Context, x deployment.Deployment, p *progress) {
-	if d.c.ProgramLog == nil {
-		return
-	}
-	for _, line := range d.c.ProgramLog(ctx, x.Site, x.ID) {
+	for _, line := range d.c.Programs.LastLines(ctx, string(x.Site), string(x.ID)) {
 		p.Printf("error", "%s", line)
 	}
 }

@@ -31,7 +31,7 @@ type WordPress struct {
 // program starts beside the one that serves, and the installation runs in it before any
 // visitor reaches it. A repository is the site's wp-content.
 func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) error {
-	if d.c.WordPress.Prepare == nil || d.c.StartProgram == nil {
+	if d.c.WordPress.Prepare == nil || d.c.Programs == nil {
 		return &fault.Error{Kind: fault.Unavailable, Message: "WordPress can't run on this server", Details: cmp.Or(d.c.WhyNot, "this node doesn't have the worker role")}
 	}
 	if x.Target == deployment.Preview { // it would write to the database that visitors see

@@ -96,11 +96,8 @@ type Config struct {
 	Seal *seal.Sealer
 	Out  *http.Client // from egress: refuses private addresses
 
-	// MailTx queues a mail to the people of an owner; path is a page of the dashboard that
-	// the text ends with. Optional: nil, channels of kind mail are refused.
-	MailTx func(ctx context.Context, tx *db.Tx, owner account.OwnerID, subject, text, path string) error
-	// Mails reports whether mail is set up. Optional.
-	Mails func() bool
+	// Owners mails the people of an owner. Optional: nil, channels of kind mail are refused.
+	Owners account.Mailer
 	// Mail gets mails to other addresses. Optional: nil, channels that have one are refused.
 	Mail *mail.Mailer
 	Base string       // address of the dashboard, without a trailing slash
@@ -250,7 +247,7 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 // recipient checks the address of a mail channel and returns it in lower case; empty is the
 // account's own.
 func (n *Notifications) recipient(address string) (string, error) {
-	if n.c.MailTx == nil || n.c.Mails == nil || !n.c.Mails() || address != "" && n.c.Mail == nil {
+	if n.c.Owners == nil || !n.c.Owners.Mails() || address != "" && n.c.Mail == nil {
 		return "", &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
 	}
 	if address == "" {

@@ -69,13 +69,21 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.srv.Close)
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
-	w.Notifications = New(Config{DB: w.db, Seal: key, Out: w.srv.Client(), Base: "https://slipway.test", Mails: func() bool { return true }, Mail: m,
-		MailTx: func(_ context.Context, _ *db.Tx, owner account.OwnerID, subject, text, path string) error {
-			w.mails = append(w.mails, string(owner)+": "+subject+" "+path)
-			return nil
-		}})
+	w.Notifications = New(Config{DB: w.db, Seal: key, Out: w.srv.Client(), Base: "https://slipway.test", Mail: m, Owners: owners{w}})
 	return w
 }
+
+// owners is a Mailer.
+type owners struct{ w *world }
+
+// TellOwnerTx is for Config.Owners.
+func (o owners) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, subject, text, path string) error {
+	o.w.mails = append(o.w.mails, string(owner)+": "+subject+" "+path)
+	return nil
+}
+
+// Mails is the same.
+func (o owners) Mails() bool { return true }
 
 func must(t testing.TB, err error) {
 	t.Helper()

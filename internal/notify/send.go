@@ -130,10 +130,10 @@ func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Mes
 		return err
 	}
 	if c.Kind == Mail && c.Address == "" {
-		if n.c.MailTx == nil {
+		if n.c.Owners == nil {
 			return nil
 		}
-		if err := n.c.MailTx(ctx, tx, c.Owner, m.Title, strings.TrimSpace(m.Title+"\n\n"+m.Text), m.Path); err != nil {
+		if err := n.c.Owners.TellOwnerTx(ctx, tx, c.Owner, m.Title, strings.TrimSpace(m.Title+"\n\n"+m.Text), m.Path); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `UPDATE notify_channels SET sent_at = $2 WHERE id = $1`, c.ID, db.Now())

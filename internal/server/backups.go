@@ -25,7 +25,7 @@ import (
 // backupConfig tells the service of backups what it knows nobody of.
 func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.Config, error) {
 	c := backup.Config{DB: h.db, Limits: limits, Sites: h.sites, Deployments: h.deployments, Hooks: h.webhooks, Operations: h.operations, Blobs: store,
-		Installation: h.installation(store), Every: h.s.Backup.Every, Alarm: h.s.Backup.Alarm, Scratch: h.s.Path("backup-tmp"), Log: h.s.Log, Warn: h.warnOfBackups}
+		Installation: h.installation(store), Every: h.s.Backup.Every, Alarm: h.s.Backup.Alarm, Scratch: h.s.Path("backup-tmp"), Log: h.s.Log, Mail: h.accounts}
 	var err error
 	if c.Repository, c.Why, err = recovery.Open(h.s.Store, h.s.Backup, h.seal, h.s.Log); err != nil {
 		return c, err
@@ -128,20 +128,4 @@ func (h *node) loadDatabase(ctx context.Context, owner account.OwnerID, r io.Rea
 	}
 	a := x.Access()
 	return backup.Loaded{Schema: a.Schema, Password: a.Password, PutTx: put, Drop: x.Drop}, nil
-}
-
-// warnOfBackups mails the owner of a site that has had no verified backup for long.
-func (h *node) warnOfBackups(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, since db.Time) error {
-	last := "No backup of it has been verified yet."
-	if since != 0 {
-		last = fmt.Sprintf("Its last verified backup was taken at %s.", since)
-	}
-	return h.accounts.TellOwnerTx(ctx, tx, owner, "A site has no verified backup",
-		fmt.Sprintf("Site %q has a backup schedule, but has had no verified backup for some time. %s\n\nSee its backups and why they failed:", name, last), "/sites")
-}
-
-// forgetBackups removes a deleted site's schedule, and its backups but those taken for the
-// deletion.
-func (h *node) forgetBackups(ctx context.Context, id site.ID) error {
-	return h.db.Write(ctx, func(tx *db.Tx) error { return h.backups.SiteDeletedTx(ctx, tx, id) })
 }

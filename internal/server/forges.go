@@ -3,11 +3,9 @@ package server
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"slipway/internal/connection"
-	"slipway/internal/db"
 	"slipway/internal/deployment"
 	"slipway/internal/egress"
 	"slipway/internal/notify"
@@ -20,7 +18,7 @@ func (h *node) wireForges(out *egress.Egress) {
 	h.connections = connection.New(connection.Config{DB: h.db, Seal: h.seal, Out: out.Client(30 * time.Second), Hosts: h.s.GitAt,
 		HostClient: func(addr string) *http.Client { return out.ClientTo(30*time.Second, addr) }, Facts: h.deploymentFacts,
 		Base: h.s.BaseURL, Hooks: h.s.APIURL, Log: h.s.Log})
-	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), MailTx: h.accounts.TellOwnerTx, Mails: h.accounts.Mails, Mail: h.s.Mailer, Base: h.s.BaseURL, Log: h.s.Log})
+	h.notify = notify.New(notify.Config{DB: h.db, Seal: h.seal, Out: out.Client(20 * time.Second), Owners: h.accounts, Mail: h.s.Mailer, Base: h.s.BaseURL, Log: h.s.Log})
 }
 
 // connected returns what a site's repository is read with through a connected account.
@@ -45,33 +43,4 @@ func (h *node) deploymentFacts(ctx context.Context, id string) (connection.Facts
 		f.URL = x.PreviewURL
 	}
 	return f, nil
-}
-
-// tellOfDeployment has a deployment's forge and its owner's people told how it stands.
-func (h *node) tellOfDeployment(ctx context.Context, tx *db.Tx, x deployment.Deployment, name string) error {
-	id := string(x.Site)
-	if err := h.connections.ReportTx(ctx, tx, id, string(x.ID), string(x.Status), string(x.Owner)); err != nil {
-		return err
-	}
-	what, subject := name, "production"
-	if x.Target == deployment.Preview {
-		subject = "preview " + x.Branch
-		what += " (preview of " + x.Branch + ")"
-	}
-	path := "/sites/" + id + "/deployments/" + string(x.ID)
-	commit, _, _ := strings.Cut(x.CommitMessage, "\n")
-	switch x.Status {
-	case deployment.Failed:
-		if err := h.notify.FailedTx(ctx, tx, id, subject); err != nil {
-			return err
-		}
-		return h.notify.TellTx(ctx, tx, x.Owner, id, notify.Message{Event: notify.DeploymentFailed, Title: "Deployment of " + what + " failed", Text: x.Error, Path: path})
-	case deployment.Success:
-		again, err := h.notify.RecoveredTx(ctx, tx, id, subject)
-		if err != nil || !again {
-			return err
-		}
-		return h.notify.TellTx(ctx, tx, x.Owner, id, notify.Message{Event: notify.DeploymentRecovered, Good: true, Title: "Deployment of " + what + " works again", Text: commit, Path: path})
-	}
-	return nil
 }

@@ -21,7 +21,8 @@ func (h *node) dashboardConfig() dashboard.Config {
 		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Rules: h.rules, Thumbnails: h.thumbnails, Git: h.git, Connections: h.connections, Notify: h.notify, Domains: h.domains, Databases: h.databases, Backups: h.backups, WordPress: h.wordpress, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
 		BaseURL: h.s.BaseURL, APIURL: h.s.APIURL, TrustedProxies: h.s.Proxies, Ready: h.ready, Version: h.s.Version,
 		Branches: look.Branches, Detect: look.Detect, Answer: h.members.Answer, Queues: h.queues, Disk: h.disk, Doctor: h.findings,
-	}.WithApps(h.apps)
+		Programs: dashboard.ProgramsOf(h.apps),
+	}
 }
 
 // invite prints the way in while there is no user yet: a link that works once.

@@ -2,37 +2,14 @@ package server
 
 import (
 	"context"
-	"time"
 
 	"slipway/internal/account"
 	"slipway/internal/app"
 	"slipway/internal/db"
-	"slipway/internal/deployment"
-	"slipway/internal/fault"
-	"slipway/internal/framework"
 	"slipway/internal/php"
 	"slipway/internal/preview"
 	"slipway/internal/site"
 )
-
-// releaseTime limits a release command.
-const releaseTime = 15 * time.Minute
-
-// runCommand runs a deployment's release command.
-func (h *node) runCommand(ctx context.Context, id deployment.ID, c framework.Command, line func(stream, text string)) error {
-	exit, err := h.apps.Execute(ctx, app.Execution{Deployment: string(id), Command: app.Command(c), Process: "release", Timeout: releaseTime, Output: line})
-	if err != nil {
-		return err
-	}
-	if exit.Code != 0 || exit.OutOfMemory {
-		f := &fault.Error{Kind: fault.Invalid, Message: "The release command failed: " + exit.Reason, Details: "the deployment does not go live; see its log", Code: "release_failed"}
-		if exit.OutOfMemory {
-			f.Details = "raise the site's memory limit, or let the command use less"
-		}
-		return f
-	}
-	return nil
-}
 
 // mostPrograms is how many programs and commands an owner may run at once.
 func (h *node) mostPrograms(limits *account.Limits) func(ctx context.Context, owner string) (int64, error) {
@@ -77,27 +54,6 @@ func (h *node) tidyPreviews(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// startProgram brings a deployment's program up before it goes live.
-func (h *node) startProgram(ctx context.Context, id deployment.ID, say func(line string)) (func(), error) {
-	return h.apps.Start(ctx, string(id), say)
-}
-
-// lastProgramLines are the last lines that a deployment's program printed.
-func (h *node) lastProgramLines(ctx context.Context, id site.ID, deployment deployment.ID) []string {
-	lines, err := h.apps.Logs(ctx, string(id), app.LogFilter{Deployment: string(deployment), Limit: 30, Flush: true})
-	if err != nil {
-		h.s.Log.WarnContext(ctx, "application log not read", "site", id, "err", err)
-		return nil
-	}
-	out := make([]string, 0, len(lines))
-	for _, l := range lines {
-		if l.Stream != "system" {
-			out = append(out, l.Message)
-		}
-	}
-	return out
 }
 
 // forgetPrograms forgets what a deleted site's programs printed, and drops its databases;

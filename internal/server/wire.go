@@ -175,7 +175,7 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 	limits.Count(account.LimitStorage, h.apps.StorageOf)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 512), Log: s.Log, Metrics: h.metrics,
-		Tell: h.tellOfWebhook, Operations: h.operations})
+		Mail: h.accounts, Operations: h.operations})
 	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.SitePort, Connected: h.connected})
 	h.members = member.New(member.Config{Seal: h.seal, Sites: h.sites, BaseURL: s.BaseURL, GrantPath: access.GrantPath})
 	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: h.draining.Load})
@@ -185,9 +185,8 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 	}
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
 	h.deployments = deploy.New(deploy.Config{WordPress: h.wordPressDeploys(), DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Countries: s.CountryDatabase != "", Log: s.Log,
-		Tell:         h.tellOfDeployment,
-		StartProgram: h.startProgram, RunCommand: h.runCommand, ProgramLog: h.lastProgramLines, PHP: phpVersion,
-		Gone: []func(context.Context, site.ID) error{h.forgetDomains, h.forgetTraffic, h.forgetPrograms, h.forgetStorage, h.forgetGit, h.forgetWebhooks, h.forgetBackups}})
+		Connections: h.connections, Notify: h.notify, Programs: h.apps, PHP: phpVersion,
+		Gone: []func(context.Context, site.ID) error{h.forgetSite, h.forgetTraffic, h.forgetPrograms, h.forgetStorage}})
 	h.rules = rule.New(rule.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Releases: releases, Countries: s.CountryDatabase != ""})
 	h.thumbnails = thumbnail.New(h.db, releases)
 	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
@@ -277,16 +276,23 @@ func (h *node) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, i
 	return subdomain, err
 }
 
-// forgetDomains releases the domains of a deleted site.
-func (h *node) forgetDomains(ctx context.Context, id site.ID) error {
-	return h.db.Write(ctx, func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) })
-}
-
-// forgetGit removes what is stored of a deleted site's repository, and whom it told of what.
-func (h *node) forgetGit(ctx context.Context, id site.ID) error {
-	return h.db.Write(ctx, func(tx *db.Tx) error {
-		return errors.Join(h.git.ForgetTx(ctx, tx, id), h.connections.ForgetTx(ctx, tx, string(id)), h.notify.ForgetTx(ctx, tx, string(id)))
-	})
+// forgetSite removes what packages that know no deployments store of a deleted site: its domains, its
+// repository and whom it told of what, its place in webhooks, its schedule and its backups but those
+// taken for the deletion.
+func (h *node) forgetSite(ctx context.Context, id site.ID) error {
+	for _, forget := range []func(tx *db.Tx) error{
+		func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) },
+		func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) },
+		func(tx *db.Tx) error { return h.connections.ForgetTx(ctx, tx, string(id)) },
+		func(tx *db.Tx) error { return h.notify.ForgetTx(ctx, tx, string(id)) },
+		func(tx *db.Tx) error { return h.webhooks.ForgetSiteTx(ctx, tx, string(id)) },
+		func(tx *db.Tx) error { return h.backups.SiteDeletedTx(ctx, tx, id) },
+	} {
+		if err := h.db.Write(ctx, forget); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // emitDomain tells webhooks what happens to a domain.

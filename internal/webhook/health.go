@@ -18,12 +18,6 @@ const (
 	disableFrom  = 10                 // attempts since the last success, at least
 )
 
-// Notice tells an owner that a webhook fails, or that it was disabled for it.
-type Notice struct {
-	Webhook  Webhook
-	Disabled bool // else it is the warning
-}
-
 // silent reports whether an attempt met nobody: what the breaker counts.
 func silent(o outcome) bool {
 	switch o.err {
@@ -134,8 +128,9 @@ func (w *Webhooks) checkFailing(ctx context.Context, tx *db.Tx, id ID, now db.Ti
 	return nil
 }
 
+// tell mails a webhook's owner that it fails, or that it was disabled for that.
 func (w *Webhooks) tell(ctx context.Context, tx *db.Tx, id ID, disabled bool) error {
-	if w.c.Tell == nil {
+	if w.c.Mail == nil {
 		return nil
 	}
 	var owner account.OwnerID
@@ -146,7 +141,24 @@ func (w *Webhooks) tell(ctx context.Context, tx *db.Tx, id ID, disabled bool) er
 	if err != nil {
 		return err
 	}
-	return w.c.Tell(ctx, tx, owner, Notice{hook, disabled})
+	subject, text := words(hook, disabled)
+	return w.c.Mail.TellOwnerTx(ctx, tx, owner, subject, text, "/webhooks/"+string(id))
+}
+
+// words say that a webhook fails, or that it was disabled for that.
+func words(hook Webhook, disabled bool) (subject, text string) {
+	if !disabled {
+		return "A webhook is failing", fmt.Sprintf(`All deliveries to the webhook %s have failed since %s.
+
+The webhook is disabled after 5 days of failures. Failed deliveries and their responses:`, hook.URL, hook.FailingSince)
+	}
+	why := "all deliveries to it have failed for 5 days"
+	if hook.Reason == "gone" {
+		why = "its endpoint answered 410 Gone"
+	}
+	return "A webhook was disabled", fmt.Sprintf(`The webhook %s was disabled: %s.
+
+Enable it once the endpoint works again. Events since then can be redelivered:`, hook.URL, why)
 }
 
 // reviewFailing warns and disables where no attempt comes any more that would.

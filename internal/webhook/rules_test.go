@@ -175,12 +175,11 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 			}
 			return answer(500)
 		})
-		w.c.Tell = func(_ context.Context, _ *db.Tx, owner account.OwnerID, n Notice) error {
+		w.c.Mail = mails(func(owner account.OwnerID, subject, text, path string) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, fmt.Sprintf("%s %s %v after %dh", owner, n.Webhook.URL, n.Disabled, int(time.Since(began).Hours())))
-			return nil
-		}
+			told = append(told, fmt.Sprintf("%s %s after %dh, %s: %s", owner, subject, int(time.Since(began).Hours()), path, text))
+		})
 		h := create(t, w, "https://ill.test/", "site.created")
 		well := create(t, w, "https://well.test/", "site.created")
 		stop := start(t, w)
@@ -211,10 +210,45 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) != 2 || !strings.HasPrefix(told[0], "usr_anna https://ill.test/ false after 2") || !strings.HasPrefix(told[1], "usr_anna https://ill.test/ true after 120") {
+		if len(told) != 2 || !strings.HasPrefix(told[0], "usr_anna A webhook is failing after 2") || !strings.HasPrefix(told[1], "usr_anna A webhook was disabled after 120") {
 			t.Errorf("told %q", told)
 		}
+		for _, mail := range told {
+			if !strings.Contains(mail, ", /webhooks/"+string(h.ID)+": ") || !strings.Contains(mail, "https://ill.test/") {
+				t.Errorf("told %q", mail)
+			}
+		}
 	})
+}
+
+// mails is a Mailer.
+type mails func(owner account.OwnerID, subject, text, path string)
+
+// TellOwnerTx is for Config.Mail.
+func (m mails) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, subject, text, path string) error {
+	m(owner, subject, text, path)
+	return nil
+}
+
+// Mails is the same.
+func (m mails) Mails() bool { return true }
+
+// What mails say of a webhook that fails, and of one that was disabled.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	hook := Webhook{URL: "https://example.test/in", FailingSince: db.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
+	gone := hook
+	gone.Reason = "gone"
+	for want, got := range map[string]string{"have failed since 2026-01-02T03:04:05.000Z": textOf(hook, false), "all deliveries to it have failed for 5 days": textOf(hook, true), "its endpoint answered 410 Gone": textOf(gone, true)} {
+		if !strings.Contains(got, want) || !strings.Contains(got, hook.URL) {
+			t.Errorf("%q doesn't say %q", got, want)
+		}
+	}
+}
+
+func textOf(hook Webhook, disabled bool) string {
+	_, text := words(hook, disabled)
+	return text
 }
 
 // A webhook that is restricted to sites hears of those alone.

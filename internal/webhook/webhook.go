@@ -51,9 +51,9 @@ type Config struct {
 	Operations *operation.Operations // required by RedeliverAllTx and its job
 
 	Limits *account.Limits // Optional: without it the service's own.
-	// Tell is called in the transaction that finds a webhook failing for a day, and in
-	// the one that turns it off. Optional.
-	Tell func(ctx context.Context, tx *db.Tx, owner account.OwnerID, n Notice) error
+	// Mail tells owners of webhooks that have failed for a day, and of those that are turned
+	// off. Optional.
+	Mail account.Mailer
 }
 
 // schedule is Standard Webhooks' own: ten attempts within 75 h 35 min.
