@@ -18,7 +18,7 @@ func newWordPress(t *testing.T) (w *world, key, path string) {
 		t.Fatal(err)
 	}
 	w = newWorld(t, func(c *api.Config) {
-		c.WordPress = wordpress.New(wordpress.Config{DB: c.DB, Sites: c.Sites, Seal: sealer, ClearObjects: func(string) {}})
+		c.WordPress = wordpress.New(wordpress.Config{DB: c.DB, Sites: c.Sites, Seal: sealer})
 	})
 	_, key = w.user("ada@example.test", account.All)
 	x := things{"site": w.site(key, "blog")}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"slipway/internal/db"
 	"slipway/internal/fault"
 	"slipway/internal/framework"
 )
@@ -43,6 +44,19 @@ func (a *Apps) LastLines(ctx context.Context, site, deployment string) []string 
 		if l.Stream != "system" {
 			out = append(out, l.Message)
 		}
+	}
+	return out
+}
+
+// FatalErrors returns up to ten fatal errors of PHP in a site's log since then.
+func (a *Apps) FatalErrors(ctx context.Context, site string, since db.Time) []string {
+	lines, err := a.Logs(ctx, site, LogFilter{Since: since, Search: "PHP Fatal error", Limit: 10, Flush: true})
+	if err != nil {
+		a.c.Log.WarnContext(ctx, "application log not read", "site", site, "err", err)
+	}
+	var out []string
+	for _, l := range lines {
+		out = append(out, l.Message)
 	}
 	return out
 }

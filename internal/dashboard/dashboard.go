@@ -98,7 +98,7 @@ type Config struct {
 	Doctor func(ctx context.Context) ([]Finding, error)
 }
 
-// Programs is what pages show of the programs of sites, and do with them. ProgramsOf returns package
+// Programs shows the programs of sites, and changes them. ProgramsOf returns package
 // app's.
 type Programs interface {
 	// Process returns the state of the program of a site's live deployment.

@@ -35,7 +35,6 @@ const (
 	defaultMemory  = 512
 	programPids    = 512
 	programScratch = 1 << 30 // bytes
-	defaultStorage = 1 << 30
 )
 
 // Config holds what Launch needs.
@@ -45,7 +44,6 @@ type Config struct {
 	Deployments *deploy.Deployments
 	Databases   *database.Databases
 	WordPress   *wordpress.WordPress
-	Address     func(ctx context.Context, s site.Site) (string, error) // where visitors know a site
 	Previews    *preview.Previews
 	// PreviewDatabase says what the databases of a site's previews begin as: none, empty or copy.
 	PreviewDatabase func(ctx context.Context, id site.ID) (string, error)
@@ -69,7 +67,7 @@ func (l *Launch) Wanted(ctx context.Context, id string) (app.Wanted, error) {
 		Health: defaultHealth, Sleep: defaultSleep, Drain: defaultDrain,
 	}
 	w.Spec = runtime.Spec{Site: w.Site, Owner: w.Owner, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
-		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: defaultStorage}}
+		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: site.DefaultStorage}}
 	if err := l.addDatabases(ctx, &w, &p); err != nil {
 		return app.Wanted{}, err
 	}
@@ -149,14 +147,6 @@ func applyRun(w *app.Wanted, r site.Run) {
 	}
 }
 
-// StorageOf is how many bytes a site may store.
-func StorageOf(s site.Site) int64 {
-	if s.Run.StorageMiB != nil {
-		return int64(*s.Run.StorageMiB) << 20
-	}
-	return defaultStorage
-}
-
 // Room is how many bytes a site may store once it serves what live says; nil: what it serves
 // now.
 func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (int64, error) {
@@ -177,7 +167,7 @@ func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (i
 			return 0, fmt.Errorf("read plan of %s: %w", id, err)
 		}
 	}
-	w := app.Wanted{Spec: runtime.Spec{Limits: runtime.Limits{Storage: defaultStorage}}}
+	w := app.Wanted{Spec: runtime.Spec{Limits: runtime.Limits{Storage: site.DefaultStorage}}}
 	applyRun(&w, project.RunSettings(plan.Run))
 	applyRun(&w, s.Run)
 	return w.Spec.Limits.Storage, nil

@@ -88,10 +88,10 @@ func TestStorage(t *testing.T) {
 	if got, want := kept(p), []string{"(app/tmp)", "(app/data)", "(app/own)"}; !slices.Equal(got, want) {
 		t.Errorf("of a fork: %q, want %q", got, want)
 	}
-	if got := StorageOf(site.Site{}); got != defaultStorage {
+	if got := (site.Run{}).StorageBytes(); got != site.DefaultStorage {
 		t.Errorf("%d bytes by default", got)
 	}
-	if got := StorageOf(site.Site{Run: site.Run{StorageMiB: ptr(16)}}); got != 16<<20 {
+	if got := (site.Run{StorageMiB: ptr(16)}).StorageBytes(); got != 16<<20 {
 		t.Errorf("%d bytes", got)
 	}
 }

@@ -56,7 +56,7 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 	if p.Isolated || p.Preview != "" { // it has one database, which is production's
 		return site.NoPreviews
 	}
-	address, err := l.c.Address(ctx, p.Site)
+	address, err := l.c.WordPress.Address(ctx, p.Site)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) 
 	var live site.Site
 	live, err := l.c.Sites.ByID(ctx, l.c.DB, t.Site)
 	if err == nil { // which its program knows
-		address, err = l.c.Address(ctx, live)
+		address, err = l.c.WordPress.Address(ctx, live)
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return app.Wanted{}, err
@@ -42,7 +42,7 @@ func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) 
 	p.Env["SLIPWAY_SITE_ID"] = string(t.Site)
 	w := app.Wanted{Site: TrialSite, Host: hostPort(address), Health: defaultHealth}
 	w.Spec = runtime.Spec{Site: TrialSite, Owner: string(t.Owner), Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Database: len(t.Databases) > 0,
-		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: defaultStorage}}
+		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: site.DefaultStorage}}
 	for name, x := range t.Databases {
 		a := database.Access{Schema: x.Schema, User: x.Schema, Password: x.Password}
 		p.Secrets = append(p.Secrets, x.Password)

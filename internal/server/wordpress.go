@@ -6,16 +6,12 @@ import (
 	"strconv"
 	"time"
 
-	"slipway/internal/app"
 	"slipway/internal/bundle"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
 	"slipway/internal/egress"
-	"slipway/internal/fault"
-	"slipway/internal/launch"
 	"slipway/internal/mail"
 	"slipway/internal/runtime"
-	"slipway/internal/sandbox"
 	"slipway/internal/site"
 	"slipway/internal/wordpress"
 )
@@ -23,11 +19,13 @@ import (
 // openWordPress makes the service of WordPress sites, which stands on those of deployments
 // and backups.
 func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
-	h.wordpress = wordpress.New(wordpress.Config{DB: h.db, Sites: h.sites, Databases: h.databases, Bundles: bundles, Seal: h.seal, Out: out.Client(5 * time.Minute),
-		Operations: h.operations, Backups: h.backups, Deployments: h.deployments,
-		Dir: h.s.Path("wordpress"), Source: h.s.WordPressSource, Programs: h.apps, Say: h.apps.Note, Log: h.s.Log,
-		Address: h.visitorsAddress, Errors: h.phpErrors, Content: h.contentFolder, Disk: h.contentSize, StorageLimit: launch.StorageOf,
-		Hold: h.hold, Renew: h.apps.Renew, NoObjectCache: h.noObjectCache, ClearObjects: h.clearObjects})
+	c := wordpress.Config{DB: h.db, Sites: h.sites, Domains: h.domains, Databases: h.databases, Bundles: bundles, Seal: h.seal, Out: out.Client(5 * time.Minute),
+		Operations: h.operations, Backups: h.backups, Deployments: h.deployments, Programs: h.apps,
+		Dir: h.s.Path("wordpress"), Source: h.s.WordPressSource, NoObjectCache: h.noObjectCache, Log: h.s.Log}
+	if h.engine != nil {
+		c.Host = h.engine
+	}
+	h.wordpress = wordpress.New(c)
 }
 
 // noObjectCache says why sites can't have an object cache here; empty: they can.
@@ -42,12 +40,6 @@ func (h *node) noObjectCache() string {
 	return why
 }
 
-func (h *node) clearObjects(site string) {
-	if h.engine != nil {
-		h.engine.ClearRedis(site)
-	}
-}
-
 // wordPressDeploys says how deployments of WordPress sites come to run. The service is made
 // after that of deployments.
 func (h *node) wordPressDeploys() deploy.WordPress {
@@ -59,41 +51,6 @@ func (h *node) wordPressDeploys() deploy.WordPress {
 			return h.wordpress.Install(ctx, s, deployment, themes, say)
 		},
 	}
-}
-
-// phpErrors returns fatal errors of PHP in a site's log.
-func (h *node) phpErrors(ctx context.Context, id string, since db.Time) []string {
-	lines, err := h.apps.Logs(ctx, id, app.LogFilter{Since: since, Search: "PHP Fatal error", Limit: 10, Flush: true})
-	if err != nil {
-		h.s.Log.WarnContext(ctx, "application log not read", "site", id, "err", err)
-	}
-	var out []string
-	for _, l := range lines {
-		out = append(out, l.Message)
-	}
-	return out
-}
-
-// contentFolder is where this host has a site's wp-content.
-func (h *node) contentFolder(_ context.Context, id site.ID) (string, error) {
-	if h.engine != nil {
-		folders, err := h.engine.StorageFolders(string(id))
-		if dir := folders["wp-content"]; err != nil || dir != "" {
-			return dir, err
-		}
-	}
-	return "", &fault.Error{Kind: fault.Conflict, Message: "The site's files are not on this node", Code: "storage_elsewhere"}
-}
-
-// maxCounted bounds what is counted of a site's files.
-const maxCounted = 1 << 40
-
-func (h *node) contentSize(id site.ID) int64 {
-	dir, err := h.contentFolder(context.Background(), id)
-	if err != nil {
-		return 0
-	}
-	return sandbox.Size(dir, maxCounted)
 }
 
 // programWays returns where programs of this node get to.
@@ -121,15 +78,6 @@ func (h *node) ownerOfSite(ctx context.Context, id string) string {
 		return id
 	}
 	return string(s.Owner)
-}
-
-// visitorsAddress is where visitors know a site: its primary domain, or its own address.
-func (h *node) visitorsAddress(ctx context.Context, s site.Site) (string, error) {
-	primary, err := h.domains.Primary(ctx, h.db, string(s.ID))
-	if err != nil || primary == "" {
-		return h.sites.URL(s.Slug), err
-	}
-	return h.sites.Address(primary), nil
 }
 
 // forgetWordPress removes what is stored of a deleted site's WordPress.

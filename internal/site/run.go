@@ -182,3 +182,14 @@ func storageFolder(dir string) bool {
 	return dir != "" && len(dir) <= 200 && path.Clean("/"+dir) == "/"+dir && dir[0] != '@' && dir != "." && dir != ".git" && !strings.HasPrefix(dir, ".git/") &&
 		!strings.ContainsFunc(dir, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f || r == '\ufffd' })
 }
+
+// DefaultStorage is how many bytes a site may store where StorageMiB doesn't say.
+const DefaultStorage = 1 << 30
+
+// StorageBytes is how many bytes a site may store.
+func (r Run) StorageBytes() int64 {
+	if r.StorageMiB != nil {
+		return int64(*r.StorageMiB) << 20
+	}
+	return DefaultStorage
+}

@@ -39,7 +39,7 @@ func (w *WordPress) updates(ctx context.Context) {
 	}
 	for _, d := range list {
 		if err := w.autoUpdate(ctx, d.owner, d.site); err != nil && ctx.Err() == nil {
-			w.c.Say(string(d.site), "No automatic update: "+err.Error())
+			w.c.Programs.Note(string(d.site), "No automatic update: "+err.Error())
 		}
 	}
 }

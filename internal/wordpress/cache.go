@@ -409,7 +409,7 @@ func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	if len(paths) == 0 {
 		paths = []string{"*"}
-		tx.AfterCommit(func() { w.c.ClearObjects(string(id)) })
+		tx.AfterCommit(func() { w.clearObjects(id) })
 	}
 	return w.purgeTx(ctx, tx, id, paths)
 }

@@ -36,7 +36,7 @@ var titleForm = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 
 // look asks the pages of a site's program, past the cache.
 func (w *WordPress) look(ctx context.Context, s site.Site, paths []string) ([]page, error) {
-	address, err := w.c.Address(ctx, s)
+	address, err := w.Address(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (w *WordPress) check(ctx context.Context, s site.Site, before []page, since
 	if why := worse(before, after); why != "" {
 		return why, nil
 	}
-	for _, line := range w.c.Errors(ctx, string(s.ID), since) {
+	for _, line := range w.c.Programs.FatalErrors(ctx, string(s.ID), since) {
 		return "A fatal error is in the site's log: " + clip(line, 300), nil
 	}
 	return "", nil

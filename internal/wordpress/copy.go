@@ -182,14 +182,14 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 	if err := r.task(ctx, s, s.LiveDeployment, "adopt", map[string]any{"public": public}, &got); err != nil {
 		return err
 	}
-	to, err := r.c.Address(ctx, s)
+	to, err := r.Address(ctx, s)
 	if err != nil {
 		return err
 	}
 	if len(r.step.Pairs) == 0 { // once: a repeated call would find the new addresses
 		old := got.Addresses
 		if from.ID != "" {
-			address, err := r.c.Address(ctx, from)
+			address, err := r.Address(ctx, from)
 			if err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func (r *run) adoptRestored(ctx context.Context) error {
 	if err != nil && !fault.Is(err, fault.NotFound) { // it may be deleted: the database knows its address
 		return err
 	}
-	r.c.Renew(string(s.ID)) // what runs may know the database of before
+	r.c.Programs.Renew(string(s.ID)) // what runs may know the database of before
 	if err := r.adopt(ctx, s, nil, from); err != nil {
 		return err
 	}

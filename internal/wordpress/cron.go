@@ -156,7 +156,7 @@ func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 	defer cancel()
 	if err := w.task(ctx, s, s.LiveDeployment, "cron", map[string]any{}, &out); err != nil {
 		if ctx.Err() == nil {
-			w.c.Say(string(id), "Scheduled events of WordPress did not run: "+err.Error())
+			w.c.Programs.Note(string(id), "Scheduled events of WordPress did not run: "+err.Error())
 		}
 		return
 	}

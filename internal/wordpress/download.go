@@ -102,7 +102,7 @@ func (r *run) download(ctx context.Context) error {
 	defer os.Remove(f.Name()) // once it is renamed there is none
 	defer f.Close()
 	last := time.Now()
-	err = r.fetchTo(ctx, f, string(address), r.x.Import.SHA256, r.c.StorageLimit(s), func(read, size int64) {
+	err = r.fetchTo(ctx, f, string(address), r.x.Import.SHA256, s.Run.StorageBytes(), func(read, size int64) {
 		if time.Since(last) < time.Second {
 			return
 		}

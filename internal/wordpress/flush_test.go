@@ -26,14 +26,26 @@ func flushed(t *testing.T, c Config) (_ *WordPress, cleared *[]string) {
 	c.DB = dbtest.New(t)
 	c.Sites = site.New(site.Config{DB: c.DB, Domain: "sites.test"})
 	c.Operations = operation.New(operation.Config{DB: c.DB})
-	c.ClearObjects = func(id string) {
+	c.Host = host(func(id string) {
 		*cleared = append(*cleared, id)
 		fill(w.cache, request("/"), "from the old objects")
-	}
+	})
 	w = New(c)
 	fill(w.cache, request("/"), "from before")
 	return w, cleared
 }
+
+// host is a Host of sites without files.
+type host func(site string)
+
+// StorageFolders is for Config.Host.
+func (h host) StorageFolders(string) (map[string]string, error) { return nil, nil }
+
+// Hold is the same.
+func (h host) Hold(string) (release func()) { return func() {} }
+
+// ClearRedis is the same.
+func (h host) ClearRedis(site string) { h(site) }
 
 func (w *WordPress) shows(t *testing.T, what string) {
 	t.Helper()
@@ -55,6 +67,15 @@ func (t tasks) Awake(deployment string) (*endpoint.Endpoint, bool) {
 	e, err := t.Acquire(context.Background(), deployment)
 	return e, err == nil
 }
+
+// Note is the same.
+func (t tasks) Note(string, string) {}
+
+// Renew is the same.
+func (t tasks) Renew(string) {}
+
+// FatalErrors is the same.
+func (t tasks) FatalErrors(context.Context, string, db.Time) []string { return nil }
 
 // After a replacement neither the object cache nor a page that was made of it shows the old text,
 // although visitors come at each moment in between.

@@ -67,7 +67,7 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 			remove()
 		}
 	}()
-	if err = receive(f, body, w.c.StorageLimit(s)); err != nil {
+	if err = receive(f, body, s.Run.StorageBytes()); err != nil {
 		return Import{}, nil, err
 	}
 	return Import{File: filepath.Base(f.Name())}, remove, nil
@@ -114,7 +114,7 @@ func (w *WordPress) dropImport(x Work) {
 		return
 	}
 	_, _ = os.Remove(w.archive(x)), os.Remove(w.archive(x)+".part")
-	if dir, err := w.c.Content(context.Background(), x.Site); err == nil && dir != "" {
+	if dir, err := w.content(x.Site); err == nil && dir != "" {
 		next, old := besides(dir)
 		_, _ = os.RemoveAll(next), os.RemoveAll(old)
 	}
@@ -178,7 +178,7 @@ func (r *run) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir, err := r.c.Content(ctx, s.ID)
+	dir, err := r.content(s.ID)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (r *run) fill(ctx context.Context) error {
 		}
 	}()
 	var tables prefixes
-	u := &unpacking{ctx: ctx, dir: next, left: r.c.StorageLimit(s), told: func(part float64) {
+	u := &unpacking{ctx: ctx, dir: next, left: s.Run.StorageBytes(), told: func(part float64) {
 		_ = r.to(ctx, atBackup, 0.2+0.5*part, "Unpacking")
 	}}
 	u.load = func(sql io.Reader) (err error) {
@@ -226,10 +226,7 @@ func (r *run) fill(ctx context.Context) error {
 	if err := r.to(ctx, atChange, 0.7, "Putting it in place"); err != nil {
 		return err
 	}
-	release, err := r.c.Hold(ctx, s.ID)
-	if err != nil {
-		return err
-	}
+	release := r.c.Host.Hold(string(s.ID))
 	err = r.exchange(ctx, dir, next, old, func(tx *db.Tx) error {
 		if _, err := loaded.PutTx(ctx, tx, s.Owner, s.ID, DatabaseName, 0); err != nil {
 			return err
@@ -238,7 +235,7 @@ func (r *run) fill(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		r.c.Renew(string(s.ID)) // before they go on: they know the old database
+		r.c.Programs.Renew(string(s.ID)) // before they go on: they know the old database
 	}
 	release()
 	if err != nil {

@@ -27,7 +27,7 @@ func tellTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 // purgeAll makes what the object cache of a site holds unfindable, and then all of its pages
 // stale: one that is made in between would show what the object cache still had.
 func (w *WordPress) purgeAll(ctx context.Context, id site.ID) {
-	w.c.ClearObjects(string(id))
+	w.clearObjects(id)
 	w.purge(ctx, id, []string{"*"})
 }
 

@@ -140,7 +140,7 @@ func (w *WordPress) Login(ctx context.Context, owner account.OwnerID, id site.ID
 	if err != nil {
 		return Login{}, err
 	}
-	address, err := w.c.Address(ctx, s) // where its cookies are valid
+	address, err := w.Address(ctx, s) // where its cookies are valid
 	if err != nil {
 		return Login{}, err
 	}
@@ -238,8 +238,6 @@ func (w *WordPress) Read(ctx context.Context, owner account.OwnerID, id site.ID)
 	if d, err := w.c.Databases.Get(ctx, w.c.DB, owner, x.Database); err == nil {
 		st.DatabaseBytes = d.Size
 	}
-	if w.c.Disk != nil {
-		st.DiskBytes = w.c.Disk(id)
-	}
+	st.DiskBytes = w.disk(id)
 	return st, nil
 }

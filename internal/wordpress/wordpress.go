@@ -31,6 +31,7 @@ import (
 	"slipway/internal/database"
 	"slipway/internal/db"
 	"slipway/internal/deploy"
+	"slipway/internal/domain"
 	"slipway/internal/endpoint"
 	"slipway/internal/fault"
 	"slipway/internal/operation"
@@ -54,31 +55,37 @@ type Config struct {
 	Backups     *backup.Backups
 	Deployments *deploy.Deployments
 
-	// Address returns where visitors know a site.
-	Address func(ctx context.Context, s site.Site) (string, error)
 	// Programs has the programs behind the page cache. A request of ours wakes one that sleeps.
-	Programs endpoint.Source
-	// Errors returns fatal errors of PHP in a site's log since then.
-	Errors func(ctx context.Context, site string, since db.Time) []string
-	// Content returns the directory of a site's wp-content, StorageLimit how many bytes it may
-	// hold, Disk how many it holds.
-	Content      func(ctx context.Context, id site.ID) (string, error)
-	StorageLimit func(s site.Site) int64
-	Disk         func(id site.ID) int64
-	// Hold keeps a site's programs from writing until release is called. Renew ends them:
-	// they start with the next request.
-	Hold  func(ctx context.Context, id site.ID) (release func(), err error)
-	Renew func(site string)
+	Programs Programs
+	// Host has the files of sites and what runs beside their PHP. Optional: nil where no programs run.
+	Host    Host
+	Domains *domain.Domains
 
 	// NoObjectCache says in words why sites can't have an object cache here; empty: they can.
 	// Optional: without it they can't.
 	NoObjectCache func() string
-	// ClearObjects makes what the object cache of a site's programs holds unfindable. Optional.
-	ClearObjects func(site string)
+	Log           *slog.Logger // Optional.
+}
 
-	// Say writes a line into a site's log. Optional.
-	Say func(site, text string)
-	Log *slog.Logger // Optional.
+// Programs has the programs of sites; package app's Apps are one.
+type Programs interface {
+	endpoint.Source
+	// Note writes a line into a site's log.
+	Note(site, text string)
+	// Renew ends a site's programs: they start with the next request.
+	Renew(site string)
+	// FatalErrors returns fatal errors of PHP in a site's log since then.
+	FatalErrors(ctx context.Context, site string, since db.Time) []string
+}
+
+// Host has what lies and runs beside a site's program; package runtime's Processes are one.
+type Host interface {
+	// StorageFolders returns where the folders of a site's storage are, by name.
+	StorageFolders(site string) (map[string]string, error)
+	// Hold keeps a site's programs from writing until release is called.
+	Hold(site string) (release func())
+	// ClearRedis makes what the object cache of a site's programs holds unfindable.
+	ClearRedis(site string)
 }
 
 // WordPress owns what makes sites WordPress. It is safe for concurrent use.
@@ -96,14 +103,8 @@ type WordPress struct {
 // New returns WordPress. It starts nothing: Run does.
 func New(c Config) *WordPress {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	if c.Say == nil {
-		c.Say = func(string, string) {}
-	}
 	if c.NoObjectCache == nil {
 		c.NoObjectCache = func() string { return "this server runs no programs" }
-	}
-	if c.ClearObjects == nil {
-		c.ClearObjects = func(string) {}
 	}
 	w := &WordPress{c: c, cache: newCache(), logins: newThrottle(), crons: newCrons()}
 	if c.Sites != nil {
