@@ -107,14 +107,10 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		Sites:       sites,
 		Deployments: deployments,
 		Rules:       rule.New(rule.Config{DB: d, Sites: sites, Deployments: deployments}),
-		Domains: domain.New(domain.Config{DB: d, Limits: limits, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{},
-			SiteOf: func(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
-				s, err := sites.Get(ctx, owner, site.ID(id))
-				return s.Slug, err
-			}}),
-		Traffic:  traffic.New(traffic.Config{DB: d}),
-		Apps:     app.New(app.Config{DB: d, Operations: operations}),
-		Webhooks: hooks, Operations: operations,
+		Domains:     domain.New(domain.Config{DB: d, Limits: limits, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{}, Sites: sites}),
+		Traffic:     traffic.New(traffic.Config{DB: d}),
+		Apps:        app.New(app.Config{DB: d, Operations: operations}),
+		Webhooks:    hooks, Operations: operations,
 		Backups:   backups,
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),

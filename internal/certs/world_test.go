@@ -87,7 +87,7 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 		Resolver: &domain.DNS{Server: w.zone.Addr, Timeout: 10 * time.Second}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		Allowed: func(netip.Addr) bool { return false }, Registry: "local",
 		Delegation: func(name string) string { return w.Delegation(name) },
-		SiteOf:     func(_ context.Context, _ db.Reader, _ account.OwnerID, site string) (string, error) { return site, nil }})
+		Sites:      named{}})
 	c := Config{DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.Directory()}, Email: "ops@sites.test",
 		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour}}
 	if testing.Verbose() {
@@ -297,4 +297,12 @@ func equal[T comparable](t testing.TB, what string, got, want []T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
+}
+
+// named are sites whose subdomain is their id.
+type named struct{}
+
+// Subdomain is for domain.Config.
+func (named) Subdomain(_ context.Context, _ db.Reader, _ account.OwnerID, site string) (string, error) {
+	return site, nil
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -76,11 +75,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		Accounts:    account.New(account.Config{DB: d, HashMemory: 64, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
 		Traffic:     traffic.New(traffic.Config{DB: d}),
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
-		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log,
-			SiteOf: func(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
-				s, err := sites.Get(ctx, owner, site.ID(id))
-				return s.Slug, err
-			}}),
+		Domains:     domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
 	}
 	c.Thumbnails = thumbnail.New(d, w.releases)
 	c.Rules = rule.New(rule.Config{DB: d, Sites: sites, Deployments: c.Deployments, Releases: w.releases})

@@ -173,7 +173,7 @@ func (d *Domains) Get(ctx context.Context, r db.Reader, owner account.OwnerID, i
 
 // ForSite returns the domains of the owner's site, by name, or a NotFound fault.
 func (d *Domains) ForSite(ctx context.Context, owner account.OwnerID, siteID string) ([]Domain, error) {
-	if _, err := d.c.SiteOf(ctx, d.c.DB, owner, siteID); err != nil {
+	if _, err := d.c.Sites.Subdomain(ctx, d.c.DB, owner, siteID); err != nil {
 		return nil, err
 	}
 	rows, err := d.c.DB.Query(ctx, "SELECT "+columns+" FROM domains WHERE owner_id = $1 AND site_id = $2 ORDER BY name, id", owner, siteID)
@@ -199,7 +199,7 @@ func tokenOf(ctx context.Context, tx *db.Tx, owner account.OwnerID) (string, err
 
 // target is the host name by which the owner's site is reached without any domain.
 func (d *Domains) target(ctx context.Context, r db.Reader, owner account.OwnerID, siteID string) (string, error) {
-	subdomain, err := d.c.SiteOf(ctx, r, owner, siteID)
+	subdomain, err := d.c.Sites.Subdomain(ctx, r, owner, siteID)
 	if err != nil {
 		return "", err
 	}
@@ -240,10 +240,10 @@ func (d *Domains) claimable(received string) (string, error) {
 }
 
 func (d *Domains) emit(ctx context.Context, tx *db.Tx, event string, dom Domain) error {
-	if d.c.Emit == nil {
+	if d.c.Events == nil {
 		return nil
 	}
-	if err := d.c.Emit(ctx, tx, dom.Owner, event, dom); err != nil {
+	if err := d.c.Events.AnnounceTx(ctx, tx, event, dom); err != nil {
 		return fmt.Errorf("announce %s: %w", event, err)
 	}
 	return nil

@@ -127,23 +127,33 @@ type Summary struct {
 	Status Status
 }
 
-// The events of Config.Emit.
+// The events of Config.Events.
 const (
 	Added    = "domain.added"    // the claim was made
 	Verified = "domain.verified" // the proof was seen
 	GaveUp   = "domain.failed"   // checks gave up, or somebody else proved the name
 )
 
+// Sites knows whose a site is; package site's are one.
+type Sites interface {
+	// Subdomain returns the subdomain of the owner's site, or a NotFound fault.
+	Subdomain(ctx context.Context, r db.Reader, owner account.OwnerID, site string) (string, error)
+}
+
+// Events announces what happens to domains; EventsOf returns how.
+type Events interface {
+	// AnnounceTx announces Added, Verified or GaveUp in the transaction that causes it.
+	AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domain) error
+}
+
 // Config holds what Domains needs.
 type Config struct {
 	DB  *db.DB
 	Out *http.Client // from egress: refuses private addresses. Asks registries.
 
-	// SiteOf returns the subdomain of the owner's site, or a NotFound fault.
-	SiteOf func(ctx context.Context, r db.Reader, owner account.OwnerID, siteID string) (subdomain string, err error)
-	// Emit announces domain.added, domain.verified or domain.failed in the transaction
-	// that causes it. Optional.
-	Emit func(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d Domain) error
+	Sites Sites
+	// Events announces what happens to domains. Optional.
+	Events Events
 
 	// Retry makes the next order of a certificate due now. Optional.
 	Retry func(ctx context.Context, tx *db.Tx, name string) error

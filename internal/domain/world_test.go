@@ -31,16 +31,16 @@ type world struct {
 	db     *db.DB
 	zone   *dnstest.Zone
 	rdapd  *httptest.Server
-	events *events
+	events *recorded
 }
 
-type events struct {
+type recorded struct {
 	mu  sync.Mutex // guards all
 	all []event
 }
 
 // names returns the events about a name, in order.
-func (e *events) names(name string) []string {
+func (e *recorded) names(name string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []string
@@ -52,9 +52,30 @@ func (e *events) names(name string) []string {
 	return out
 }
 
+// named are Sites.
+type named struct{}
+
+// Subdomain is for Config.Sites.
+func (named) Subdomain(_ context.Context, _ db.Reader, owner account.OwnerID, site string) (string, error) {
+	if !strings.HasPrefix(site, string(owner)+"-") {
+		return "", fault.Missing("site")
+	}
+	return site, nil
+}
+
+// AnnounceTx is for Config.Events.
+func (e *recorded) AnnounceTx(_ context.Context, tx *db.Tx, name string, d Domain) error {
+	tx.AfterCommit(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.all = append(e.all, event{name, d.Owner, d})
+	})
+	return nil
+}
+
 func newWorld(t testing.TB, change func(*Config), registry http.HandlerFunc) *world {
 	t.Helper()
-	w := &world{t: t, zone: dnstest.New(t), db: dbtest.New(t), events: &events{}}
+	w := &world{t: t, zone: dnstest.New(t), db: dbtest.New(t), events: &recorded{}}
 	if registry == nil {
 		registry = rdapError(404)
 	}
@@ -65,20 +86,7 @@ func newWorld(t testing.TB, change func(*Config), registry http.HandlerFunc) *wo
 	c.Allowed = func(netip.Addr) bool { return true }
 	c.NSPort = netip.MustParseAddrPort(w.zone.Addr).Port()
 	// Sites are named <owner>-<anything>; their subdomain is their id.
-	c.SiteOf = func(_ context.Context, _ db.Reader, owner account.OwnerID, siteID string) (string, error) {
-		if !strings.HasPrefix(siteID, string(owner)+"-") {
-			return "", fault.Missing("site")
-		}
-		return siteID, nil
-	}
-	c.Emit = func(_ context.Context, tx *db.Tx, owner account.OwnerID, name string, d Domain) error {
-		tx.AfterCommit(func() {
-			w.events.mu.Lock()
-			defer w.events.mu.Unlock()
-			w.events.all = append(w.events.all, event{name, owner, d})
-		})
-		return nil
-	}
+	c.Sites, c.Events = named{}, w.events
 	if change != nil {
 		change(&c)
 	}

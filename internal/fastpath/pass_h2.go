@@ -170,17 +170,25 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 			if !passes([]byte(f.Name)) {
 				return false
 			}
-		case fieldCookie: // one field behind this (RFC 9113 §8.2.3)
+		case fieldCookie:
 			if cookies++; cookies > 1 {
-				known := &r.Fields[cookie]
-				at := len(r.text)
-				r.text = append(append(append(r.text, known.Value...), "; "...), f.Value...)
-				known.Value = r.text[at:len(r.text):len(r.text)]
 				continue
 			}
 			cookie = len(r.Fields)
 		}
 		r.Fields = append(r.Fields, Field{keep(f.Name), bytes.Trim(keep(f.Value), " \t")})
+	}
+	if cookies > 1 { // one field behind this (RFC 9113 §8.2.3)
+		at := len(r.text)
+		for i := range h.fields {
+			if f := &h.fields[i]; f.Name == "cookie" {
+				if len(r.text) > at {
+					r.text = append(r.text, "; "...)
+				}
+				r.text = append(r.text, f.Value...)
+			}
+		}
+		r.Fields[cookie].Value = r.text[at:len(r.text):len(r.text)]
 	}
 	r.Method = passMethods[method]
 	bodiless := method == "GET" || method == "HEAD" || method == "OPTIONS"

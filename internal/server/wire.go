@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -39,7 +37,6 @@ import (
 	"slipway/internal/edge"
 	"slipway/internal/egress"
 	"slipway/internal/endpoint"
-	"slipway/internal/fault"
 	"slipway/internal/framework"
 	"slipway/internal/gc"
 	"slipway/internal/git"
@@ -248,7 +245,7 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 
 func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, limits *account.Limits) domain.Config {
 	c := domain.Config{
-		DB: h.db, Limits: limits, Out: out.Client(3 * time.Second), SiteOf: h.siteOf, Emit: h.emitDomain, Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
+		DB: h.db, Limits: limits, Out: out.Client(3 * time.Second), Sites: h.sites, Events: domain.EventsOf(h.webhooks, h.notify), Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
 		Registry: h.s.Registry, Prices: h.s.PriceList, Reserved: h.s.OwnHosts, Addrs: h.s.Public, Listens: h.s.Listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
 		Allowed: func(a netip.Addr) bool {
 			for _, p := range h.s.Allow {
@@ -264,16 +261,6 @@ func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, limits
 		c.Delegation = func(name string) string { return delegation(h.s, name) }
 	}
 	return c
-}
-
-// siteOf tells the domain service whose a site is: it knows no sites.
-func (h *node) siteOf(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
-	var subdomain string
-	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", fault.Missing("site")
-	}
-	return subdomain, err
 }
 
 // forgetSite removes what packages that know no deployments store of a deleted site: its domains, its
@@ -293,32 +280,6 @@ func (h *node) forgetSite(ctx context.Context, id site.ID) error {
 		}
 	}
 	return nil
-}
-
-// emitDomain tells webhooks what happens to a domain.
-func (h *node) emitDomain(ctx context.Context, tx *db.Tx, owner account.OwnerID, event string, d domain.Domain) error {
-	var name string
-	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil // its site is gone, and site.deleted has said so
-	}
-	if err != nil {
-		return fmt.Errorf("name site of %s: %w", d.ID, err)
-	}
-	of := webhook.Site{ID: d.SiteID, Name: name}
-	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), Reason: d.Reason, CreatedAt: d.CreatedAt}
-	switch event {
-	case domain.Added:
-		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainAdded(of, what))
-	case domain.Verified:
-		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainVerified(of, what))
-	case domain.GaveUp:
-		if err := h.notify.TellTx(ctx, tx, owner, d.SiteID, notify.Message{Event: notify.DomainFailed, Title: "Domain " + d.Name + " of " + name + " is not working", Text: d.Reason, Path: "/sites/" + d.SiteID + "/domains/" + string(d.ID)}); err != nil {
-			return err
-		}
-		return h.webhooks.EmitTx(ctx, tx, owner, webhook.DomainFailed(of, what))
-	}
-	return fmt.Errorf("emit %s: no such event", event)
 }
 
 // prepare does what must be done once before serving.

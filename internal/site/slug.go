@@ -2,6 +2,8 @@ package site
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"slipway/internal/account"
 	"slipway/internal/db"
+	"slipway/internal/fault"
 )
 
 // maxSlug leaves room in a DNS label (63 octets, RFC 1035 §2.3.4) for the 12 characters
@@ -146,4 +149,14 @@ func claimSlug(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, nam
 		}
 	}
 	return "", fmt.Errorf("claim slug: no free form of %q found", base)
+}
+
+// Subdomain returns the subdomain of the owner's site, or a NotFound fault.
+func (s *Sites) Subdomain(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
+	var subdomain string
+	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.Missing("site")
+	}
+	return subdomain, err
 }
