@@ -25,3 +25,13 @@ func (d *Domains) CertificateTx(ctx context.Context, tx *db.Tx, host string, sta
 	}
 	return dom, true, nil
 }
+
+// ReportTx notes what became of the certificate of a host, as CertificateTx does, and announces the event,
+// one of those of certificates or none.
+func (d *Domains) ReportTx(ctx context.Context, tx *db.Tx, host string, state SSL, c Certificate, event string) error {
+	dom, found, err := d.CertificateTx(ctx, tx, host, state, c)
+	if err != nil || !found || event == "" {
+		return err
+	}
+	return d.emit(ctx, tx, event, dom)
+}

@@ -132,6 +132,10 @@ const (
 	Added    = "domain.added"    // the claim was made
 	Verified = "domain.verified" // the proof was seen
 	GaveUp   = "domain.failed"   // checks gave up, or somebody else proved the name
+
+	CertificateIssued  = "ssl.issued"
+	CertificateRenewed = "ssl.renewed"
+	CertificateFailed  = "ssl.failed" // Domain.Certificate says why
 )
 
 // Sites knows whose a site is; package site's are one.
@@ -142,7 +146,7 @@ type Sites interface {
 
 // Events announces what happens to domains; EventsOf returns how.
 type Events interface {
-	// AnnounceTx announces Added, Verified or GaveUp in the transaction that causes it.
+	// AnnounceTx announces an event of Config.Events in the transaction that causes it.
 	AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domain) error
 }
 

@@ -6,9 +6,11 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -48,13 +50,23 @@ type Config struct {
 	// PreviewDatabase says what the databases of a site's previews begin as: none, empty or copy.
 	PreviewDatabase func(ctx context.Context, id site.ID) (string, error)
 	Mail            bool // programs can send mails
+	// Apps and Engine run what a backup holds. Required by Trial.
+	Apps   *app.Apps
+	Engine *runtime.Processes
+	Log    *slog.Logger // Optional.
 }
 
 // Launch says what programs are started with.
-type Launch struct{ c Config }
+type Launch struct {
+	c      Config
+	trying chan struct{} // holds one while a backup is tried //share: total 1 trial; owner see backup's queue; edge the next waits
+}
 
 // New returns Launch.
-func New(c Config) *Launch { return &Launch{c} }
+func New(c Config) *Launch {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Launch{c: c, trying: make(chan struct{}, 1)}
+}
 
 // Wanted returns the program of a deployment, with its site's settings.
 func (l *Launch) Wanted(ctx context.Context, id string) (app.Wanted, error) {

@@ -42,7 +42,8 @@ func (h *node) backupConfig(store *blob.Store, limits *account.Limits) (backup.C
 		c.Room = func(ctx context.Context, id site.ID, live *deployment.Live) (int64, error) {
 			return h.launch.Room(ctx, id, live)
 		}
-		c.Storage, c.Hold, c.Trial = h.storageFolders, h.hold, h.trials()
+		c.Storage, c.Hold = h.storageFolders, h.hold
+		c.Trial = func(ctx context.Context) (*backup.Trial, error) { return h.launch.Trial(ctx) }
 		c.MakeFolder = func(ctx context.Context, id site.ID, name string) (backup.Folder, error) {
 			dir, err := e.MakeStorage(ctx, string(id), name)
 			return backup.Folder{Name: name, Dir: dir}, err

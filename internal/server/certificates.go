@@ -2,9 +2,6 @@ package server
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"time"
@@ -14,8 +11,6 @@ import (
 	"slipway/internal/db"
 	"slipway/internal/domain"
 	"slipway/internal/egress"
-	"slipway/internal/notify"
-	"slipway/internal/webhook"
 )
 
 // authorityClient reaches what the operator named: unlike what users name it may be private.
@@ -68,37 +63,10 @@ func (h *node) retryCertificate(ctx context.Context, tx *db.Tx, host string) err
 	return certs.RetryTx(ctx, tx, host)
 }
 
-// reportCertificate tells the domain service and webhooks what became of a custom host's
-// certificate, in the transaction that stores it.
+// reportCertificate tells the domain service what became of a custom host's certificate, in the
+// transaction that stores it.
 func (h *node) reportCertificate(ctx context.Context, tx *db.Tx, r certs.Report) error {
 	state := map[certs.State]domain.SSL{certs.Pending: domain.SSLPending, certs.Active: domain.SSLActive, certs.Failed: domain.SSLFailed}[r.State]
-	d, found, err := h.domains.CertificateTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore),
-		ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)})
-	if err != nil || !found || r.Event == certs.Nothing {
-		return err
-	}
-	var name string
-	err = tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil // its site is gone, and site.deleted has said so
-	}
-	if err != nil {
-		return fmt.Errorf("name site of %s: %w", d.ID, err)
-	}
-	of := webhook.Site{ID: d.SiteID, Name: name}
-	c := d.Certificate
-	what := webhook.Certificate{Domain: d.Name, Issuer: c.Issuer, NotBefore: c.NotBefore, ExpiresAt: c.ExpiresAt, LastError: c.LastError, NextAttemptAt: c.NextAttemptAt}
-	switch r.Event {
-	case certs.Issued:
-		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLIssued(of, what))
-	case certs.Renewed:
-		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLRenewed(of, what))
-	case certs.Failure:
-		err := h.notify.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{Event: notify.CertificateFailed, Title: "The certificate of " + d.Name + " could not be issued", Text: c.LastError, Path: "/sites/" + d.SiteID + "/domains/" + string(d.ID)})
-		if err != nil {
-			return err
-		}
-		return h.webhooks.EmitTx(ctx, tx, d.Owner, webhook.SSLFailed(of, what))
-	}
-	return fmt.Errorf("emit %s: no such event", r.Event)
+	return h.domains.ReportTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore),
+		ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)}, string(r.Event))
 }

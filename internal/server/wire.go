@@ -198,7 +198,7 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
 	h.openWordPress(out, bundles)
 	h.gc.Register("WordPress", h.wordpress.Roots)
-	h.launch = launch.New(launch.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Databases: h.databases, WordPress: h.wordpress, Mail: s.Mailer != nil,
+	h.launch = launch.New(launch.Config{DB: h.db, Apps: h.apps, Engine: h.engine, Log: s.Log, Sites: h.sites, Deployments: h.deployments, Databases: h.databases, WordPress: h.wordpress, Mail: s.Mailer != nil,
 		Previews: h.deployments.Previews, PreviewDatabase: h.git.PreviewDatabase})
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
