@@ -55,32 +55,45 @@ func (e *Edge) pass(q *fastpath.Request) (answer func() (whole bool)) {
 // passTo answers a request with what a program says. Where the program has ended in that moment, another
 // is asked for, as program does.
 func (e *Edge) passTo(q *fastpath.Request, t *target, p *endpoint.Endpoint, begun time.Time) (whole bool) {
-	who := fair.Who{Owner: t.owner, Site: t.site, Visitor: fair.Visitor(q.Remote.String())}
 	for tries := 1; ; tries++ {
-		out, err := e.proxy.Pass(q, p, who, begun)
-		if errors.Is(err, proxy.ErrUnreached) && tries < mostTries && p.Ends(context.Background()) {
-			p.Release()
-			if p, err = e.again(t); err == nil {
-				continue
-			}
-			if q.Gone() {
-				return false
-			}
-			out.Answer(q, func(w http.ResponseWriter) { e.asleep(record(w), e.ownRequest(q, w), t, err) })
-			e.metrics.answered(out.Status, out.Bytes)
+		out, ended := e.passOnce(q, t, p, begun, tries == mostTries)
+		if !ended {
 			return out.Whole
 		}
-		if err != nil {
-			out.Answer(q, func(w http.ResponseWriter) {
-				r := e.ownRequest(q, w)
-				failed(p, r.Method, string(q.Path), err)
-				e.programFailed(record(w), r, t, err)
-			})
+		var err error
+		if p, err = e.again(t); err == nil {
+			continue
 		}
-		e.passed(q, t, p, &out, begun)
-		p.Release()
+		if q.Gone() {
+			return false
+		}
+		out.Answer(q, func(w http.ResponseWriter) { e.asleep(record(w), e.ownRequest(q, w), t, err) })
+		e.metrics.answered(out.Status, out.Bytes)
 		return out.Whole
 	}
+}
+
+// passOnce lets a program answer a request. ended says that it has ended without having got it, unless it
+// is the last try.
+func (e *Edge) passOnce(q *fastpath.Request, t *target, p *endpoint.Endpoint, begun time.Time, last bool) (out proxy.Passed, ended bool) {
+	defer p.Release()
+	who := fair.Who{Owner: t.owner, Site: t.site}
+	if q.Shares {
+		who.Visitor = fair.Visitor(q.Remote.String())
+	}
+	out, err := e.proxy.Pass(q, p, who, begun)
+	if errors.Is(err, proxy.ErrUnreached) && !last && p.Ends(context.Background()) {
+		return out, true
+	}
+	if err != nil {
+		out.Answer(q, func(w http.ResponseWriter) {
+			r := e.ownRequest(q, w)
+			failed(p, r.Method, string(q.Path), err)
+			e.programFailed(record(w), r, t, err)
+		})
+	}
+	e.passed(q, t, p, &out, begun)
+	return out, false
 }
 
 // again returns a program that can be passed to, where the one that ran has ended.

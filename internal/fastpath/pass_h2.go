@@ -6,9 +6,11 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // maxPassed is how long the body of a request may be that is passed on, in bytes; it is held whole.
@@ -112,11 +114,11 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 		return r.text[at:len(r.text):len(r.text)]
 	}
 	var method, scheme, path, authority string
-	cookie, cookies, lengths := 0, 0, 0
+	cookie, cookies, lengths, regular, trailers, grpc := 0, 0, 0, false, false, false
 	for i := range h.fields {
 		f := &h.fields[i]
 		if len(f.Name) > 0 && f.Name[0] == ':' {
-			if len(r.Fields) > 0 {
+			if regular {
 				return false
 			}
 			var at *string
@@ -138,7 +140,7 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 			*at = f.Value
 			continue
 		}
-		if f.Name == "" {
+		if regular = true; f.Name == "" {
 			return false
 		}
 		for j := range len(f.Name) {
@@ -167,6 +169,10 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 				r.Length, _ = strconv.ParseInt(f.Value, 10, 64)
 				continue
 			}
+			if isTrailers(f) {
+				trailers = true
+				continue
+			}
 			if !passes([]byte(f.Name)) {
 				return false
 			}
@@ -176,7 +182,11 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 			}
 			cookie = len(r.Fields)
 		}
+		grpc = grpc || f.Name == "content-type" && strings.HasPrefix(f.Value, "application/grpc")
 		r.Fields = append(r.Fields, Field{keep(f.Name), bytes.Trim(keep(f.Value), " \t")})
+	}
+	if trailers && grpc { // they matter there
+		return false
 	}
 	if cookies > 1 { // one field behind this (RFC 9113 §8.2.3)
 		at := len(r.text)
@@ -210,6 +220,10 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 	r.Path, _, _ = bytes.Cut(r.Target, []byte("?"))
 	return true
 }
+
+// isTrailers reports whether a field says that the client takes trailers, as Firefox does with every
+// request. Where there are none it says nothing.
+func isTrailers(f *hpack.HeaderField) bool { return f.Name == "te" && f.Value == "trailers" }
 
 // received takes a part of the body of a request that is passed on, and reports whether it is one. h.mu
 // is held.

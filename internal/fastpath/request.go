@@ -218,7 +218,11 @@ func (h *h2) plain() (r plain, ok bool) {
 			}
 		}
 		switch classify(f.Name) {
-		case fieldOdd, fieldHost, fieldConnection:
+		case fieldOdd:
+			if !isTrailers(f) {
+				return r, false
+			}
+		case fieldHost, fieldConnection:
 			return r, false
 		case fieldAccept:
 			if accepts++; accepts > 1 {
