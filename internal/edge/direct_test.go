@@ -155,7 +155,9 @@ func TestProgramWaysAgree(t *testing.T) {
 				} else if got != want {
 					t.Errorf("%s %s, way %d: %+v, ReverseProxy answers %+v", method, path, way, shorten(got), shorten(want))
 				}
-				if !got.failure { // whatever it was, the next answer is the next one
+				// net/http's client may write the next request before it reads what nobody asked for: that is a 502.
+				unasked := way == byReverseProxy && method == "HEAD" && (path == "/early" || path == "/split")
+				if !got.failure && !unasked { // whatever it was, the next answer is the next one
 					if next := p.tell(t, c, r, "GET", "/"); next.body != "ok" && !next.failure {
 						t.Errorf("%s %s, way %d: the next answer is %+v", method, path, way, shorten(next))
 					}
