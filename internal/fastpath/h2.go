@@ -257,6 +257,8 @@ func (h *h2) read() error {
 		return nil // read checks what is due
 	case time.Until(by) > wait/2: // somebody woke it up, for what is done already
 		return nil
+	case len(h.streams) == 0 && time.Since(h.active) < h.s.IdleTime: // what was under way has been answered meanwhile
+		return nil
 	case len(h.streams) > 0 && !h.pinged:
 		h.pinged = true
 		h.out = append(appendHead(h.out, 8, http2.FramePing, 0, 0), "slipway?"...)

@@ -29,12 +29,13 @@ type passed struct {
 	running  atomic.Int64
 	waiting  atomic.Int64           // at /wait
 	bodies   chan error             // what Body said
+	held     chan struct{}          // lets /held go on
 	left     chan struct{}          // whoever waits at /wait has noticed that the visitor left
 	told     atomic.Pointer[string] // the fields of the last request
 }
 
 func startPassing(t *testing.T, change ...func(*Config)) *passed {
-	p := &passed{bodies: make(chan error, 200), left: make(chan struct{}, 200)}
+	p := &passed{bodies: make(chan error, 200), held: make(chan struct{}), left: make(chan struct{}, 200)}
 	p.world = start(t, append([]func(*Config){func(c *Config) {
 		c.Passes = func(*Place) bool { return true }
 		c.HostPasses = func(string) bool { return true }
@@ -83,6 +84,8 @@ func (p *passed) answer(r *Request) bool {
 		}
 		p.left <- struct{}{}
 		return false
+	case "/held":
+		<-p.held
 	case "/hint":
 		r.Begin(http.StatusEarlyHints)
 		r.AddString("Link", "</a.css>; rel=preload")
@@ -355,6 +358,30 @@ func TestPassHTTP2Windows(t *testing.T) {
 	<-p.left
 	for p.running.Load() > 0 {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// A connection whose requests have been answered waits for the next one as long as any other.
+func TestPassHTTP2Idle(t *testing.T) {
+	t.Parallel()
+	const idle = 2 * time.Second
+	p := startPassing(t, func(c *Config) { c.IdleTime = idle })
+	r := dialH2(t, p.fast)
+	r.get(1, "/held")
+	r.WritePing(false, [8]byte{1})
+	r.listen(func(h *heard) bool { return h.pings > 0 && h.acks > 0 })
+	r.WritePing(false, [8]byte{1}) // the last that comes from here
+	r.listen(func(h *heard) bool { return h.pings > 0 })
+	p.held <- struct{}{}
+	r.listen(func(h *heard) bool { return h.ended[1] })
+	r.conn.SetReadDeadline(time.Now().Add(idle * 3 / 4))
+	if h := r.listen(func(h *heard) bool { return h.goAway != nil }); h.goAway != nil || h.bad == nil {
+		t.Fatal("it ended before its time")
+	}
+	again := dialH2(t, p.fast)
+	again.get(1, "/a")
+	if h := again.listen(func(h *heard) bool { return h.goAway != nil }); h.goAway == nil || h.status[1] != "200" {
+		t.Errorf("it is kept for ever: %v", h)
 	}
 }
 
