@@ -375,3 +375,36 @@ func TestInvitationByMail(t *testing.T) {
 		t.Errorf("%d mails arrived: one was rolled back, and a first password is no change", n)
 	}
 }
+
+// What happens to what is an owner's is told its people by mail, with the page that shows it; those who are
+// suspended, and other owners, hear nothing.
+func TestTellOwner(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	o.work()
+	ada := enrol(t, o.Accounts, "ada@example.test")
+	enrol(t, o.Accounts, "bob@example.test")
+	tell := func() {
+		t.Helper()
+		err := o.db.Write(t.Context(), func(tx *db.Tx) error {
+			return o.TellOwnerTx(t.Context(), tx, ada.Owner, "A site has no backup", "None was made for a week.", "/sites/site_1")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.idle()
+	}
+	tell()
+	err := o.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE users SET suspended_at = 1 WHERE id = $1`, ada.ID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell()
+	mails := o.srv.All()
+	if len(mails) != 1 || mails[0].To != "ada@example.test" || mails[0].Subject != "A site has no backup" || !strings.HasPrefix(mails[0].Text, "None was made for a week.\n\nhttps://slipway.test/sites/site_1\n") {
+		t.Errorf("mailed: %+v", mails)
+	}
+}

@@ -3,9 +3,11 @@ package edge
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 
 	"slipway/internal/db"
 	"slipway/internal/fault"
+	"slipway/internal/upstream"
 )
 
 // An upgrade whose target names another host never reaches a program, whose server might
@@ -411,6 +414,22 @@ func TestProgramResponseTime(t *testing.T) {
 	for way := range 3 {
 		p := startProgramBy(t, way, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		p.proxy.FirstByte = time.Hour
+		p.firstByte.Store(int64(50 * time.Millisecond))
+		p.get("https://app.sites.test/").want(t, 504, "took too long")
+		p.do("POST", "https://app.sites.test/").want(t, 504, "took too long")
+	}
+}
+
+// A program that reads nothing holds a request no longer than one that answers nothing.
+func TestProgramReadsNothing(t *testing.T) {
+	t.Parallel()
+	for _, way := range []int{byServer, byAll} {
+		p := startProgramBy(t, way, nil)
+		p.pool = upstream.New(upstream.Config{Dial: func(context.Context) (net.Conn, error) {
+			ours, theirs := net.Pipe() // what is written waits for its reader
+			t.Cleanup(func() { theirs.Close() })
+			return ours, nil
+		}})
 		p.firstByte.Store(int64(50 * time.Millisecond))
 		p.get("https://app.sites.test/").want(t, 504, "took too long")
 		p.do("POST", "https://app.sites.test/").want(t, 504, "took too long")

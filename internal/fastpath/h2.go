@@ -53,6 +53,7 @@ type h2 struct {
 	resize   bool // the next header block begins with a change of the table's size
 	//share: none, one connection's: as many streams as its settings allow
 	streams    map[uint32]*stream
+	lingering  int        // requests that Config.Pass still has though their streams are over
 	reset      [16]uint32 // streams that were ended by us, lately
 	resetNext  int
 	pending    []*stream // answers of ours that wait for a window
@@ -75,7 +76,7 @@ type stream struct {
 	left   int64     // of that request's body, which is in body until all of it has come
 	sent   bool      // by the client: all of the request
 	gone   bool
-	done   func() // ends the count of its fields; nil for answers of ours
+	done   func() // ends the count of what it holds; nil for answers of ours
 }
 
 // connError ends a connection (RFC 9113, section 5.4.1).
@@ -436,10 +437,11 @@ func (h *h2) rst(id uint32, code http2.ErrCode) {
 func (h *h2) forget(s *stream) {
 	s.gone = true
 	delete(h.streams, s.id)
-	if s.passed {
+	switch {
+	case s.passed:
+		h.lingering++      // what it holds counts until its answer has ended
 		h.more.Broadcast() // whoever answers it need not go on
-	}
-	if s.done != nil {
+	case s.done != nil:
 		s.done()
 		s.done = nil
 	}

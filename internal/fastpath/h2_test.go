@@ -30,6 +30,8 @@ type raw struct {
 	buf bytes.Buffer
 	enc *hpack.Encoder
 	dec *hpack.Decoder
+
+	next uint32 // the client's next stream, for tests that number them by it
 }
 
 func dialH2(t testing.TB, addr string, settings ...http2.Setting) *raw {
@@ -51,6 +53,7 @@ func (r *raw) setUp() {
 	r.AllowIllegalWrites = true
 	r.enc = hpack.NewEncoder(&r.buf)
 	r.dec = hpack.NewDecoder(4096, nil)
+	r.next = 1
 }
 
 // block encodes fields, given as name, value, name, value.

@@ -78,6 +78,8 @@ func (h *h2) passed(s *stream, whole bool) {
 			h.rst(s.id, http2.ErrCodeNo)
 		}
 	}
+	h.lingering--
+	s.done()
 	if h.over {
 		return
 	}
@@ -140,18 +142,8 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 			*at = f.Value
 			continue
 		}
-		if regular = true; f.Name == "" {
+		if regular = true; !wellFormed(f) {
 			return false
-		}
-		for j := range len(f.Name) {
-			if ch := f.Name[j]; !token[ch] || ch >= 'A' && ch <= 'Z' {
-				return false
-			}
-		}
-		for j := range len(f.Value) {
-			if ch := f.Value[j]; ch < ' ' && ch != '\t' || ch == 0x7f {
-				return false
-			}
 		}
 		switch classify(f.Name) {
 		case fieldHost, fieldConnection:

@@ -26,8 +26,8 @@ import (
 type passed struct {
 	*world
 	requests atomic.Int64
-	running  atomic.Int64
-	waiting  atomic.Int64           // at /wait
+	running  sync.WaitGroup
+	waiting  chan struct{}          // one has come to /wait or /held
 	bodies   chan error             // what Body said
 	held     chan struct{}          // lets /held go on
 	left     chan struct{}          // whoever waits at /wait has noticed that the visitor left
@@ -35,7 +35,7 @@ type passed struct {
 }
 
 func startPassing(t *testing.T, change ...func(*Config)) *passed {
-	p := &passed{bodies: make(chan error, 200), held: make(chan struct{}), left: make(chan struct{}, 200)}
+	p := &passed{waiting: make(chan struct{}, 2000), bodies: make(chan error, 200), held: make(chan struct{}), left: make(chan struct{}, 200)}
 	p.world = start(t, append([]func(*Config){func(c *Config) {
 		c.Passes = func(*Place) bool { return true }
 		c.HostPasses = func(string) bool { return true }
@@ -47,7 +47,7 @@ func startPassing(t *testing.T, change ...func(*Config)) *passed {
 			p.requests.Add(1)
 			p.running.Add(1)
 			return func() bool {
-				defer p.running.Add(-1)
+				defer p.running.Done()
 				return p.answer(r)
 			}
 		}
@@ -78,13 +78,14 @@ func (p *passed) answer(r *Request) bool {
 		r.Begin(http.StatusOK)
 		return r.Send(3, true) == nil && write(r, "too long")
 	case "/wait":
-		p.waiting.Add(1)
+		p.waiting <- struct{}{}
 		for !r.Gone() {
 			time.Sleep(time.Millisecond) // polling: Gone asks, as whoever waits for a program does
 		}
 		p.left <- struct{}{}
 		return false
 	case "/held":
+		p.waiting <- struct{}{}
 		<-p.held
 	case "/hint":
 		r.Begin(http.StatusEarlyHints)
@@ -187,9 +188,7 @@ func TestPassHTTP2(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := p.running.Load(); n != 0 {
-		t.Errorf("%d requests are still being answered", n)
-	}
+	p.running.Wait() // they end
 	if p.handled.Load() == 0 || p.requests.Load() == 0 {
 		t.Error("requests went one way alone")
 	}
@@ -349,15 +348,65 @@ func TestPassHTTP2Windows(t *testing.T) {
 	}
 	r.get(7, "/wait")
 	r.get(9, "/wait")
-	for p.waiting.Load() < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	<-p.waiting
+	<-p.waiting
 	r.WriteRSTStream(7, http2.ErrCodeCancel)
 	<-p.left
 	r.conn.Close()
 	<-p.left
-	for p.running.Load() > 0 {
-		time.Sleep(time.Millisecond)
+	p.running.Wait()
+}
+
+// A client that takes back what it asks for doesn't get more answered at a time than one that waits, and
+// what its requests hold counts for as long as their answers are under way.
+func TestPassHTTP2RapidReset(t *testing.T) {
+	t.Parallel()
+	p := startPassing(t)
+	r := dialH2(t, p.fast)
+	ask := func(n int, path string, more ...string) (passed int) {
+		t.Helper()
+		before, last := p.requests.Load(), r.next
+		for range n {
+			r.get(r.next, path, more...)
+			r.WriteRSTStream(r.next, http2.ErrCodeCancel)
+			r.next += 2
+		}
+		if h := r.quiet(); h.goAway != nil || h.bad != nil {
+			t.Fatalf("after streams %d to %d: %+v", last, r.next-2, h)
+		}
+		return int(p.requests.Load() - before)
+	}
+	if n := ask(200, "/held"); n != maxStreams {
+		t.Errorf("%d requests are being answered, want %d", n, maxStreams)
+	}
+	r.get(r.next, "/a")
+	if h := r.listen(func(h *heard) bool { return len(h.reset) > 0 || len(h.ended) > 0 }); h.reset[r.next] != http2.ErrCodeRefusedStream {
+		t.Errorf("one more: %+v", h)
+	}
+	r.next += 2
+	end := func(n int) {
+		for range n {
+			<-p.waiting
+			p.held <- struct{}{}
+		}
+		p.running.Wait()
+	}
+	end(maxStreams)
+	large := strings.Repeat("a", 2000)
+	n := ask(100, "/held", "a1", large, "a2", large, "a3", large)
+	if most := maxHeld / 6000; n < most/2 || n > most {
+		t.Errorf("%d requests with 6 KB of fields are being answered, want at most %d", n, most)
+	}
+	end(n)
+	for { // an answer ends a little before its stream
+		r.get(r.next, "/a")
+		h := r.listen(func(h *heard) bool { return h.ended[r.next] || h.reset[r.next] != 0 })
+		if r.next += 2; h.status[r.next-2] == "200" {
+			break
+		}
+		if h.closed {
+			t.Fatal("no request is answered after those had ended")
+		}
 	}
 }
 
@@ -368,6 +417,7 @@ func TestPassHTTP2Idle(t *testing.T) {
 	p := startPassing(t, func(c *Config) { c.IdleTime = idle })
 	r := dialH2(t, p.fast)
 	r.get(1, "/held")
+	<-p.waiting
 	r.WritePing(false, [8]byte{1})
 	r.listen(func(h *heard) bool { return h.pings > 0 && h.acks > 0 })
 	r.WritePing(false, [8]byte{1}) // the last that comes from here
@@ -391,9 +441,7 @@ func TestPassHTTP2Shutdown(t *testing.T) {
 	p := startPassing(t)
 	r := dialH2(t, p.fast)
 	r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.block(fieldsOf("POST", "/a", "content-length", "5")...), EndHeaders: true})
-	for p.requests.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	r.quiet() // it has come
 	done := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -91,7 +91,7 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 		return nil // it was told which streams are served
 	}
 	h.lastStream, h.asked = id, true
-	if len(h.streams) >= maxStreams {
+	if len(h.streams)+h.lingering >= maxStreams {
 		h.rst(id, http2.ErrCodeRefusedStream)
 		h.overhead += int64(len(block))
 		return h.flushLarge()
@@ -206,16 +206,8 @@ func (h *h2) plain() (r plain, ok bool) {
 			pseudo++
 			continue
 		}
-		regular = true
-		for j := range len(f.Name) {
-			if ch := f.Name[j]; !token[ch] || ch >= 'A' && ch <= 'Z' {
-				return r, false
-			}
-		}
-		for j := range len(f.Value) {
-			if ch := f.Value[j]; ch < ' ' && ch != '\t' || ch == 0x7f {
-				return r, false
-			}
+		if regular = true; !wellFormed(f) {
+			return r, false
 		}
 		switch classify(f.Name) {
 		case fieldOdd:
@@ -250,6 +242,22 @@ func (h *h2) plain() (r plain, ok bool) {
 	}
 	r.head, r.path = method == "HEAD", h.bytes(path)
 	return r, plainPath(r.path)
+}
+
+// wellFormed reports whether a field is one that both readers of a request understand alike
+// (RFC 9113 §8.2.1, and stricter).
+func wellFormed(f *hpack.HeaderField) bool {
+	for i := range len(f.Name) {
+		if ch := f.Name[i]; !token[ch] || ch >= 'A' && ch <= 'Z' {
+			return false
+		}
+	}
+	for i := range len(f.Value) {
+		if ch := f.Value[i]; ch < ' ' && ch != '\t' || ch == 0x7f {
+			return false
+		}
+	}
+	return f.Name != ""
 }
 
 // bytes returns a string as bytes until it is called again.

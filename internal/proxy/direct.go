@@ -210,6 +210,7 @@ var errInformational = errors.New("read the program's answer: too many informati
 func (x *exchange) ask(head []byte, h *upstream.Head) error {
 	x.stop = context.AfterFunc(x.r.Context(), x.c.Abort)
 	x.wait()
+	_ = x.c.SetWriteDeadline(time.Now().Add(x.limit))
 	if _, err := x.c.Write(head); err != nil {
 		return err
 	}

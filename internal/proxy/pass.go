@@ -158,8 +158,11 @@ var errVisitorGone = errors.New("the visitor has left")
 // ask sends the request and reads the head of its answer.
 func (x *passing) ask(c *upstream.Conn, body []byte, h *upstream.Head) error {
 	x.asked = time.Now()
+	_ = c.SetWriteDeadline(x.asked.Add(x.limit))
 	_ = c.SetReadDeadline(x.asked.Add(firstLook))
-	if _, err := c.Write(x.request(body)); err != nil {
+	if _, err := c.Write(x.request(body)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return ErrTimeout
+	} else if err != nil {
 		return err
 	}
 	for n := 0; ; {
